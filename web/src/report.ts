@@ -171,6 +171,9 @@ export interface Comparison {
   changed: number;
   unchanged: number;
   unchanged_in_one: number;
+  not_compared: number;
+  by: string;
+  latencies_compared: boolean;
   precision_ns: number;
   worse: boolean;
   rows: ComparisonRow[];

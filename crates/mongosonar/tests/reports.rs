@@ -233,7 +233,10 @@ fn a_comparison_ends_with_a_code_for_scripts() {
     let same = compare(&saved, &log, "--json");
     let told = object(&same);
     assert_eq!((&told["kind"], &told["worse"]), (&"comparison".into(), &false.into()));
+    assert_eq!((&told["by"], &told["latencies_compared"]), (&"shape".into(), &true.into()));
     assert!(told["rows"].as_array().unwrap().iter().all(|row| row["verdict"] == "same"));
+    let wire = object(&compare(&saved, &recording("mongod-4.0-mixed"), "--json --by shape"));
+    assert_eq!(wire["latencies_compared"], false);
     // Every find ten times as slow.
     let slower: String = String::from_utf8(inflated(LOG))
         .unwrap()

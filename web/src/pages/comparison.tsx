@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import type { Column } from "../parts/columns";
-import { count, exact, fixed, rounded, visible } from "../parts/format";
+import { count, exact, fixed, plural, rounded, visible } from "../parts/format";
 import { type Fact, Facts, Shell, spanText, Tile } from "../parts/shell";
 import { Table } from "../parts/table";
 import { Clock, seconds } from "../parts/time";
@@ -28,6 +28,20 @@ const ABOUT: Record<string, string> = {
 };
 
 type Two = readonly [number | null, number | null] | null;
+
+/** What a source is called in a sentence. */
+const KINDS: Record<string, string> = { wire: "capture" };
+
+/** What stands above the rows: how many changed, and how many did not or could not be compared. */
+export function outcome(report: Comparison): string {
+  const few =
+    report.unchanged_in_one > 0 ? `, ${report.unchanged_in_one} of them too rare to judge as new or gone` : "";
+  const unknown =
+    report.not_compared > 0
+      ? `; ${report.not_compared} not compared, as the other side does not have all of its rows`
+      : "";
+  return `${report.changed} changed; ${report.unchanged} unchanged within noise${few}${unknown}`;
+}
 
 /** `1.00ms → 2.00ms`. */
 export const pair = (two: Two, show: (value: number | null) => string): string =>
@@ -87,7 +101,7 @@ function columnsOf(report: Comparison): Column<ComparisonRow>[] {
       text: true,
       rank: 2,
     },
-    { name: "shape", value: (row) => visible(row.text), text: true, main: true },
+    { name: report.by, value: (row) => visible(row.text) || "(no name)", text: true, main: true },
   ];
 }
 
@@ -103,20 +117,21 @@ export function ComparisonPage({ report }: { report: Comparison }) {
       "AB"[at] ?? "",
       <>
         {host}
-        <b>{visible(side.name)}</b>: {exact(side.calls)} operations of a {side.source}, {span}
+        <b>{visible(side.name)}</b>: {plural(side.calls, "operation")} of a {KINDS[side.source] ?? side.source}, {span}
       </>,
     ];
   });
   const verdicts = Object.keys(ABOUT).map(
     (verdict) => [verdict, report.rows.filter((row) => row.verdict === verdict).length] as const,
   );
-  const few =
-    report.unchanged_in_one > 0 ? `, ${report.unchanged_in_one} of them too rare to judge as new or gone` : "";
   return (
     <Shell title="Comparison" about={{ ...report.about, sources: [] }} facts={facts}>
       <h2 id="outcome" class={report.worse ? "worse" : ""}>
-        {report.changed} changed; {report.unchanged} unchanged within noise{few}
+        {outcome(report)}
       </h2>
+      {!report.latencies_compared && (
+        <p>Latencies are not compared: A and B are of different kinds of sources, which measure them differently.</p>
+      )}
       <div class="tiles">
         {verdicts
           .filter(([, n]) => n > 0)

@@ -26,13 +26,18 @@ const DOUBTS: Record<string, string> = {
   unsaid: "(statements not said)",
 };
 
+/** Who called: an application, else its driver. */
+export const caller = (app: string, driver = ""): string =>
+  visible(app) || (driver ? `(${visible(driver)})` : "(no name)");
+
 /** What a row is about, as text. */
 export function label(row: DigestRow): string {
   if (row.shape != null) {
     const doubt = DOUBTS[row.identity ?? ""] ?? "";
     return visible(row.identity === "exact" || row.identity === "partial" ? doubt + row.shape : doubt || row.shape);
   }
-  return visible(row.namespace ?? row.app ?? (row.plan === "" ? "(no plan)" : row.plan) ?? "other");
+  if (row.plan != null) return visible(row.plan) || "(no plan)";
+  return caller(row.namespace ?? row.app ?? "other");
 }
 
 /** Its command and namespace. */
@@ -71,7 +76,7 @@ function meanText(latency: Latency, precision: number): string {
   return (precision > 1 ? "≥" : "") + duration(latency.mean);
 }
 
-function columnsOf(report: Digest): Column<DigestRow>[] {
+export function columnsOf(report: Digest): Column<DigestRow>[] {
   const time = (
     name: string,
     about: string,
@@ -99,7 +104,7 @@ function columnsOf(report: Digest): Column<DigestRow>[] {
     about,
     rank,
   });
-  return [
+  const columns: Column<DigestRow>[] = [
     { name: "calls", value: (row) => row.calls, format: count, about: "operations", rank: 1, zero: true },
     {
       name: "time",
@@ -118,7 +123,7 @@ function columnsOf(report: Digest): Column<DigestRow>[] {
     time("p99", "99th percentile of latency", 4, (row) => row.latency_ns.p99),
     time("max", "longest latency", 3, (row) => row.latency_ns.max),
     each("keys", "index keys examined by an operation", 6, "keys_examined"),
-    each("docs", "documents examined by an operation", 6, "docs_examined"),
+    each("examined", "documents examined by an operation", 6, "docs_examined"),
     each("ret", "documents returned by an operation", 7, "returned"),
     {
       name: "ex/ret",
@@ -155,8 +160,10 @@ function columnsOf(report: Digest): Column<DigestRow>[] {
       text: true,
       rank: report.by === "shape" || report.by === "order" ? 2 : 20,
     },
-    { name: report.by, value: label, text: true, main: true },
   ];
+  // Rows by plan are named by it.
+  const others = columns.filter((column) => column.name !== report.by);
+  return [...others, { name: report.by, value: label, text: true, main: true }];
 }
 
 export function DigestPage({ report }: { report: Digest }) {
@@ -187,7 +194,7 @@ export function DigestPage({ report }: { report: Digest }) {
         <Tile
           name="operations"
           value={count(totals.calls)}
-          about={`${exact(totals.calls)} operations ${SOURCES[report.source] ?? ""}`}
+          about={`${plural(totals.calls, "operation")} ${SOURCES[report.source] ?? ""}`}
         />
         <Tile name="time" value={duration(totals.latency_ns.sum)} about="of all operations together" />
         <Tile name="mean" value={meanText(totals.latency_ns, report.precision_ns)} />
@@ -467,7 +474,7 @@ function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock:
               name="applications"
               rows={row.apps}
               columns={[
-                { name: "application", value: (app) => visible(app.name), text: true, main: true },
+                { name: "application", value: (app) => caller(app.name), text: true, main: true },
                 { name: "calls", value: (app) => app.calls, format: exact },
                 {
                   name: "time",
@@ -539,7 +546,8 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
       <p>
         Connections: {exact(notices.accepted)} accepted, {exact(notices.ended)} ended
         {notices.most_open != null && `, ${exact(notices.most_open)} open at most`}. Versions:{" "}
-        {notices.versions.map(visible).join(", ") || "not known"}. {plural(notices.starts.length, "start")}.
+        {notices.versions.map(visible).join(", ") || "not known"}.
+        {notices.starts.length > 0 && ` ${plural(notices.starts.length, "start")}.`}
       </p>
       <div class="charts">
         {notices.starts.length > 0 && (
@@ -561,7 +569,7 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
             rows={notices.clients}
             by="connections"
             columns={[
-              { name: "application", value: (client) => visible(client.app) || "(none)", text: true, main: true },
+              { name: "application", value: (client) => caller(client.app, client.driver), text: true, main: true },
               {
                 name: "driver",
                 value: (client) => visible(`${client.driver} ${client.driver_version}`.trim()),

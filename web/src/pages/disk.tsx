@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { Chart, type Range, type Series } from "../parts/chart";
 import type { Column } from "../parts/columns";
-import { count, duration, fixed, percent, visible } from "../parts/format";
+import { count, duration, fixed, percent, plural, visible } from "../parts/format";
 import { COLOURS } from "../parts/palette";
 import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
@@ -44,7 +44,7 @@ function work({ settings, engine }: DiskRun): string {
 /** When a run began and how long it took. */
 function when(run: DiskRun): string {
   const length = run.steps.reduce((sum, step) => sum + step.seconds, 0);
-  return `${utc().full(seconds(run.started_ns))} UTC (${run.steps.length} steps, ${duration(length * 1e9)})`;
+  return `${utc().full(seconds(run.started_ns))} UTC (${plural(run.steps.length, "step")}, ${duration(length * 1e9)})`;
 }
 
 const machine = ({ place, settings }: DiskRun): string =>
@@ -242,7 +242,7 @@ export function DiskPage({ report: run }: { report: DiskRun }) {
   );
   const facts: Fact[] = [
     ["disk", disk(run)],
-    ["test", `${work(run)}, ${run.steps.length} steps`],
+    ["test", `${work(run)}, ${plural(run.steps.length, "step")}`],
     ["machine", machine(run)],
   ];
   return (

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { Chart, type Range, type Series } from "../parts/chart";
 import type { Column } from "../parts/columns";
-import { brief, bytes, count, duration, exact, percent, plural, visible } from "../parts/format";
+import { brief, bytes, count, duration, percent, plural, visible } from "../parts/format";
 import { colour } from "../parts/palette";
 import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
@@ -82,7 +82,8 @@ function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<I
         tone: (cell) => (cell.differs ? "worse" : ""),
       },
       {
-        name: `${percent(report.confidence)} sure`,
+        name: `loss, ${percent(report.confidence)} sure`,
+        about: "the loss is within these bounds with this confidence",
         value: (cell) => cell.loss_low,
         show: (cell) => (cell.loss_low == null ? "" : `${percent(cell.loss_low, 1)} to ${percent(cell.loss_high, 1)}`),
         rank: 2,
@@ -138,7 +139,7 @@ export function ImpactPage({ report }: { report: Impact }) {
   const facts: Fact[] = [
     [
       "test",
-      `OLTP mix on ${exact(report.documents)} documents, ${rounds} rounds of ${duration(first?.length_ns ?? 0)} for each level and number of clients, in alternation`,
+      `OLTP mix on ${plural(report.documents, "document")}, ${plural(rounds, "round")} of ${duration(first?.length_ns ?? 0)} for each level and number of clients, in alternation`,
     ],
   ];
   return (

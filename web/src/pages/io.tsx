@@ -6,7 +6,7 @@ import { Bars } from "../parts/bars";
 import { Chart, type Range } from "../parts/chart";
 import type { Column } from "../parts/columns";
 import { type By, bounds, density, heat } from "../parts/density";
-import { brief, bytes, count, duration, exact, fixed, percent, visible } from "../parts/format";
+import { brief, bytes, count, duration, exact, fixed, percent, plural, visible } from "../parts/format";
 import { COLOURS, REST } from "../parts/palette";
 import { type Fact, Facts, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
@@ -105,7 +105,8 @@ export function IoPage({ report }: { report: IoReport }) {
       </div>
       {report.left_out > 0 && (
         <p class="dim">
-          Left out: {exact(report.left_out)} accesses to files of /proc and /sys (--pseudo-filesystems shows them).
+          Left out: {plural(report.left_out, "access", "accesses")} to files of /proc and /sys (--pseudo-filesystems
+          shows them).
         </p>
       )}
       {picture && (
@@ -228,7 +229,7 @@ function FileCharts({ picture, file, by }: { picture: IoPicture; file: IoFile | 
       linearTicks(min, max, most, (at, more) => brief(duration(at * 1e9, more))),
   };
   const shared = { x: time, extent: [0, span] as Range, range, onRange: setRange };
-  const show = by === "latency" ? duration : (value: number) => `${exact(value)} reads`;
+  const show = by === "latency" ? duration : (value: number) => plural(value, "read");
   const distances = file?.reads.distances ?? [];
   const buckets = picture.buckets;
   return (

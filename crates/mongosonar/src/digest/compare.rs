@@ -54,8 +54,8 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     if from_a != from_b {
         eprintln!(
             "mongosonar: one is of a {}, the other of a {}: latencies of different sources are not compared",
-            from_a.name(),
-            from_b.name(),
+            compare::kind(from_a),
+            compare::kind(from_b),
         );
     }
     let comparison = DigestComparison::new(&a, &b, from_a == from_b, whole);

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use sonar_core::compare::{
     MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, examined, growth, holm, rate, shift,
 };
-use sonar_core::{Digest, Figures, Row, Subject};
+use sonar_core::{Digest, Figures, GroupBy, Row, Subject};
 
-use crate::kit::{self, About, Count, Fitting, Nanos, Zone, escape};
+use crate::kit::{self, About, Count, Fitting, Nanos, Zone, escape, plural};
 use crate::logs::json::ZoneObject;
 use crate::logs::{Source, names};
 use crate::queries::Form;
@@ -94,6 +94,10 @@ pub struct DigestComparison<'a> {
     pub totals: [&'a Figures; 2],
     /// Rows that only one of both has, where the other does not have all of its rows: nothing is known of them.
     pub not_compared: usize,
+    /// What a row is.
+    pub by: GroupBy,
+    /// Whether latencies of both can be compared.
+    pub same_clock: bool,
 }
 
 /// What one side of a comparison is.
@@ -165,7 +169,13 @@ impl<'a> DigestComparison<'a> {
         judge(&mut pairs);
         let weight = |pair: &RowPair<'_>| pair.row().map_or(0, |row| row.figures().latency.sum_ns());
         pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.row().map(key)));
-        Self { pairs, totals: [a.totals(), b.totals()], not_compared: unknown.len() }
+        Self {
+            pairs,
+            totals: [a.totals(), b.totals()],
+            not_compared: unknown.len(),
+            by: b.settings.by,
+            same_clock,
+        }
     }
 
     /// Whether something is new, slower or heavier.
@@ -202,14 +212,23 @@ fn judge(pairs: &mut [RowPair<'_>]) {
     }
 }
 
+/// What a source is called in a sentence.
+pub const fn kind(source: Source) -> &'static str {
+    match source {
+        Source::Wire => "capture",
+        Source::Log => "log",
+        Source::Profile => "profile",
+    }
+}
+
 /// A line for each side: how many operations, from when to when, where from.
 fn heads(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2]) -> [String; 2] {
     let head = |letter: char, side: &ComparedSide, totals: &Figures| {
         let ComparedSide { name, source, zone, .. } = side;
         format!(
-            "{letter}: {} operations of a {} from {} to {}: {name}",
-            Count(totals.calls as f64),
-            source.name(),
+            "{letter}: {} of a {} from {} to {}: {name}",
+            plural(Count(totals.calls as f64), "operation"),
+            kind(*source),
             zone.show_seconds(totals.first_seen),
             zone.show_seconds(totals.last_seen),
         )
@@ -303,6 +322,8 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
         "unchanged": unchanged,
         "unchanged_in_one": unchanged_in_one,
         "not_compared": comparison.not_compared,
+        "by": comparison.by.name(),
+        "latencies_compared": comparison.same_clock,
         "precision_ns": sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
         "worse": comparison.is_worse(),
         "rows": comparison.pairs.iter().filter_map(row).collect::<Vec<_>>(),

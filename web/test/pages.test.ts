@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+
+import { outcome } from "../src/pages/comparison";
+import { caller, columnsOf, label } from "../src/pages/digest";
+import type { Comparison, Digest, DigestRow } from "../src/report";
+
+describe("a table of rows", () => {
+  it.each(["shape", "order", "namespace", "app", "plan"])("by %s has no two columns of one name", (by) => {
+    const names = columnsOf({ by, precision_ns: 1 } as Digest).map((column) => column.name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).toContain(by);
+    expect(names).toContain("examined");
+    expect(names).not.toContain("docs");
+  });
+
+  it("names what has no name in words", () => {
+    expect([caller("shop"), caller("", "PyMongo"), caller("")]).toEqual(["shop", "(PyMongo)", "(no name)"]);
+    const row = (found: Partial<DigestRow>) =>
+      label({ shape: null, namespace: null, app: null, plan: null, ...found } as DigestRow);
+    expect([row({ namespace: "" }), row({ app: "" }), row({ plan: "" }), row({})]).toEqual([
+      "(no name)",
+      "(no name)",
+      "(no plan)",
+      "other",
+    ]);
+  });
+});
+
+describe("a comparison", () => {
+  it("states how many rows could not be compared", () => {
+    const report = { changed: 1, unchanged: 4, unchanged_in_one: 2, not_compared: 3 } as Comparison;
+    expect(outcome(report)).toBe(
+      "1 changed; 4 unchanged within noise, 2 of them too rare to judge as new or gone; 3 not compared, as the other side does not have all of its rows",
+    );
+    expect(outcome({ ...report, unchanged_in_one: 0, not_compared: 0 })).toBe("1 changed; 4 unchanged within noise");
+  });
+});
