@@ -103,8 +103,8 @@ def fio(engine, mode, depth):
 
 
 def pair(row, number):
-    """Both once, on a file that mongosonar has just made. They take turns in going first, as the second one finds the
-    disk in another state."""
+    """Runs both once, on a file that mongosonar has just made. They take turns in going first, as the second one
+    finds the disk in another state."""
     if number % 2:
         ours(*row, seconds=0.1)
         theirs = fio(*row)
@@ -134,7 +134,7 @@ def compare(row):
 
 def instructions(engine, mode):
     """Instructions of an operation in user mode: the difference of four seconds and one second. valgrind runs one
-    thread at a time, and counts nothing of the kernel."""
+    thread at a time, and does not count the kernel."""
     depth = 16 if engine == "uring" else 1
 
     def each(command, operations):

@@ -31,7 +31,7 @@ REPEATS = 20  # of the recording in the schedule
 # One processor cannot send as many frames, so there are two senders, the second one on the processor of mongosonar:
 # their shares of the frames.
 SHARES = (0.65, 0.35)
-# A run that sends slower than this share of RATE says nothing about it.
+# A run that sends slower than this share of RATE does not test it.
 LEAST = 0.98
 
 

@@ -36,8 +36,8 @@ from lib.kit import (
 SMALL_COPIES = 120
 MIXED_COPIES = 20
 ROUNDS = rounds(3, 7)
-# What tshark is asked for: the least that tells messages apart, its cheapest mode, and the least that tells queries
-# apart. With values (-T ek) it takes minutes.
+# Modes of tshark: the least output that distinguishes messages, its cheapest mode, and the least output that
+# distinguishes queries. With values (-T ek) it takes minutes.
 TSHARK = {
     "tshark, opcodes": ["mongo.opcode"],
     "tshark, ids and names of elements": [
@@ -110,7 +110,7 @@ def mixed(work):
     each = {name: [] for name in commands}
     for _ in range(ROUNDS):
         for name, command in commands.items():
-            # What takes only a moment is timed more often.
+            # Short runs are timed more often.
             each[name] += runs(5 if name == "mongosonar" else 1, command, cpu=last_processor())
     took = {name: median([one.cpu for one in taken]) for name, taken in each.items()}
     mine = took["mongosonar"]
@@ -124,7 +124,7 @@ def mixed(work):
 
 
 def same_messages(work, frames, commands):
-    """Ends the bench where a peer did not read the same messages from the file."""
+    """Ends the bench if a peer did not read the same messages from the file."""
     out = work / "out"
     run(commands["mongosonar"], into=out)
     found, _ = summary(out)

@@ -67,7 +67,7 @@ sys.stdin.readline()
 
 @contextlib.contextmanager
 def small_memory():
-    """A control group (of version 1 or 2) whose page cache cannot hold what is read; None where none can be made."""
+    """A control group (version 1 or 2) whose page cache is too small for what is read; None if none can be made."""
     for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         group = pathlib.Path(root) / f"mongosonar-bench-{os.getpid()}"
         try:
@@ -89,7 +89,7 @@ def small_memory():
 
 @contextlib.contextmanager
 def waiting(command, **options):
-    """A program that begins when `ask()` writes it a line, and answers with one."""
+    """A program that begins when `ask()` writes a line to it, and answers with a line."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with process(command, **pipes, **options) as child:
 

@@ -27,9 +27,9 @@ from lib.wire import Sender, of_recording
 
 RATE = 10_000
 SECONDS = 6
-SETTLE = 2  # seconds of sending before it measures: tables are filled and shapes are known by then
+SETTLE = 2  # seconds of sending before measuring: by then tables are filled and shapes are known
 ROUNDS = rounds(5, 11)
-# 16 rounds of small operations to one of what has batches of megabytes: some 750 bytes a frame.
+# 16 rounds of small operations for one with batches of megabytes: some 750 bytes a frame.
 SMALL_ROUNDS = 16
 VARIANTS = {"whole replies": (), "--snap-replies 256": ("--snap-replies", "256")}
 
@@ -57,7 +57,7 @@ def one(work, sender, arguments, cpu, silent=False):
 
 
 def check(name, run):
-    """Ends the bench where a run did not decode what was sent."""
+    """Ends the bench if a run did not decode what was sent."""
     coverage, sent = run["coverage"], run["sent"]["frames"]
     missing = sent - coverage["frames"] - coverage["kernel_drops"]
     if abs(missing) > 0.001 * sent or not run["calls"] or coverage["streams_not_mongodb"]:

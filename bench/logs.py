@@ -70,7 +70,7 @@ def mloginfo(path, cpu):
     if not shutil.which("mloginfo"):
         skipped("mloginfo is not installed (python3 -m venv bench/.venv, pip install -r bench/requirements.txt)")
         return {}
-    # It takes minutes where mongosonar takes a second, so it gets a part of the file.
+    # It needs minutes where mongosonar needs a second, so it gets a part of the file.
     part = path.with_suffix(".part")
     with open(path, "rb") as file:
         text = file.read(path.stat().st_size // 20)
@@ -80,7 +80,7 @@ def mloginfo(path, cpu):
 
 
 def on_terminal(command):
-    """Processor seconds of a program that reads files only where its standard input is a terminal."""
+    """Processor seconds of a program that reads files only if its standard input is a terminal."""
     child, terminal = pty.fork()
     if child == 0:
         os.execvp(command[0], command)
@@ -96,7 +96,7 @@ def on_terminal(command):
 def memory(work):
     piece = work / "piece.log"
     make(piece, "json", MANY_SHAPES)
-    # The same piece again and again, through a pipe: nothing of that size is kept on disk.
+    # The same piece again and again, through a pipe, so that nothing of that size is on disk.
     reader = subprocess.Popen(
         [MONGOSONAR, "logs", "report", "-", "--limit", "1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     )

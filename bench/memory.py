@@ -68,8 +68,8 @@ def hello(application):
 
 
 def schedule():
-    """Every connection opens and names its application. Then they ask in turn, each time with a random shape, and are
-    answered after a random time. None is closed."""
+    """Every connection opens and names its application. Then they send requests in turn, each with a random shape,
+    and get the reply after a random time. None is closed."""
     random.seed(20)
     made, commands = Schedule(), [command(shape) for shape in range(SHAPES)]
     hellos = [hello(application) for application in range(APPLICATIONS)]
@@ -149,7 +149,7 @@ def as_json(what, work, sender, cpu, *more):
 
 
 def check(found):
-    """Ends the bench where the summary does not have what was sent."""
+    """Ends the bench if the summary does not contain what was sent."""
     coverage, rows = found["coverage"], found["rows"]
     applications, hosts = (sum(len(row[what]) for row in rows) / max(len(rows), 1) for what in ("apps", "clients"))
     note(f"Each shape has the figures of {applications:.1f} applications and {hosts:.1f} client hosts.")
@@ -164,7 +164,7 @@ def in_live_view(sender, cpu):
     drawn = []
 
     def terminal():
-        """Reads what is drawn, and answers where the cursor is, as any terminal does."""
+        """Reads what is drawn, and reports the position of the cursor, as any terminal does."""
         with contextlib.suppress(OSError):
             while drawing := os.read(ours, 65_536):
                 drawn.append(len(drawing))

@@ -86,7 +86,7 @@ def commit():
 
 
 def busy(seconds=2):
-    """Per cent of the time of all processors that was not idle during so many seconds."""
+    """Per cent of the time of all processors that was not idle, over this many seconds."""
 
     def times():
         fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
@@ -99,7 +99,7 @@ def busy(seconds=2):
 
 
 def run(script, figures):
-    """Runs a bench, which prints on our standard output; returns why it failed, or None."""
+    """Runs a bench, which prints to our standard output; returns why it failed, or None."""
     environment = {**os.environ, "MONGOSONAR_FIGURES": str(figures), "PYTHONUNBUFFERED": "1"}
     child = subprocess.Popen(
         [sys.executable, "-B", script],
@@ -114,7 +114,7 @@ def run(script, figures):
     late = []
 
     def alarm(*_):
-        """Lets it clean up, and after a minute ends all that it started."""
+        """Lets it clean up, and after a minute ends everything that it started."""
         if late:
             os.killpg(child.pid, signal.SIGKILL)
         else:
@@ -142,7 +142,7 @@ def run(script, figures):
 
 
 def without_paths(text):
-    """Paths are of no use to others."""
+    """Paths of this machine mean nothing to others."""
     return re.sub(r"(?<![\w/])(/[\w.+-]+)+/(?=[\w.+-])", "", text.replace(f"{ROOT}/", ""))
 
 
@@ -154,7 +154,7 @@ def table(entries):
 
 
 def section(script, stamp):
-    """Runs a bench; its part of the page, and whether it failed. `stamp` stands below the table."""
+    """Runs a bench; returns its part of the page, and whether it failed. `stamp` comes below the table."""
     before, began = busy(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         figures = pathlib.Path(folder) / "figures"
@@ -180,7 +180,7 @@ def split(page):
 
 
 def write(path, text):
-    """Writes a file whole, or not at all."""
+    """Writes a file completely, or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -203,7 +203,7 @@ def main():
     if args.benches == ROOT / "bench":
         build_all()
     head, sections = split(args.page.read_text(encoding="utf-8")) if args.names and args.page.exists() else ("", {})
-    # A table of another run than the page's says which.
+    # A table from another run than the page's names that run.
     stamp = "".join(f"{what}. " for what in (run_as, where) if head and what not in head)
     head = head or f"# Performance\n\n{INTRODUCTION}\n\nMeasured on {run_as}. {where}.\n\n"
     failed = {}

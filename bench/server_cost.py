@@ -42,7 +42,7 @@ def ready(child):
 
 
 class Load:
-    """A server and the program that keeps it busy, which counts the answers."""
+    """A server and the program that keeps it busy, which counts the replies."""
 
     def __init__(self, server, child):
         self.server, self.child = server, child
@@ -116,7 +116,7 @@ def bench():
     figure("processor time of mongosonar", median([one[2] for one in with_it]), "% of a processor")
     figure("frames dropped", sum(one[3] for one in with_it))
     loss("loss of throughput by the clock", [alone[0] / both[0] for alone, both in zip(without, with_it)])
-    # On a machine that is used to the full this is the same loss, without what else the machine did meanwhile.
+    # On a fully used machine this is the same loss, without other work of the machine.
     costs = [both[1] / alone[1] for alone, both in zip(without, with_it)]
     loss("loss by processor time of a command (server, clients and mongosonar)", costs)
 

@@ -31,7 +31,7 @@ def bench():
     figure("speed by the clock, as the mock gives them", COUNT / median([one.wall for one in each]), "documents/s")
 
 
-# The mock comes with the tests of the lab, and those with packages of the lab's own Python.
+# The mock belongs to the tests of the lab, which need the packages of the lab's own Python.
 venv = ROOT / "lab/.venv"
 if not (venv / "ready").exists():
     skip("it needs the lab's Python: make -C lab .venv/ready")

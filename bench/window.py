@@ -6,7 +6,7 @@ import shutil
 
 from lib.kit import EXAMPLES, build, figure, instructions_each, main, skip
 
-# What it took when this bench was made, and at most 3 % more.
+# The instructions when this bench was written, and at most 3 % more.
 LIMIT = 970 * 1.03
 
 

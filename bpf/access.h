@@ -111,7 +111,7 @@ static __always_inline void add_up(struct stream *stream, const struct access *a
         distance(usage, stream, access);
 }
 
-// Reports an access that has ended, or adds it up; `look`: check whether user space has to be woken.
+// Reports an access that has ended, or adds it up; `look`: check whether to wake user space.
 static __always_inline void ended(struct stream *stream, const struct access *access, bool look) {
     if (live) {
         add_up(stream, access);

@@ -10,16 +10,16 @@
 //   user space: sonar-sys/src/ebpf.rs reads the ring and the figures, mongosonar/src/files shows them.
 //
 // There are two ways to see an access, and user space loads the programs of one of them:
-// - at the functions of the VFS (fentry and fexit), where the kernel allows it: what is no access costs
-//   nothing, and page faults have a latency;
+// - at the functions of the VFS (fentry and fexit), if the kernel allows it: other calls cost nothing, and page
+//   faults have a latency;
 // - at the raw tracepoints of all system calls, not one for each: they need neither tracefs nor kprobes,
 //   and a call of no interest costs a comparison.
 // io_uring has tracepoints of its own, for both ways.
 //
 // Between two reads a server uses more memory than the nearest caches hold, so a program costs the cache lines
-// that it touches. The program at the beginning of an access therefore only notes the time; the one at its end
-// finds out the file, when the kernel has just used the same structures. What a thread needs for the files that
-// it reads is in a slot of its own, so no table is searched for them again.
+// that it touches. So the program at the beginning of an access only notes the time; the one at its end determines
+// the file, when the kernel has just used the same structures. Each thread has a slot with what it needs for the
+// files that it reads, so no table is searched for them again.
 
 #include "processes.h"
 #include "syscalls.h"

@@ -28,7 +28,7 @@ enum { BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 
 
 #define CORE __attribute__((preserve_access_index))
 
-// Numbers of system calls, as the architecture has them.
+// Numbers of system calls on this architecture.
 #if defined(__TARGET_ARCH_x86)
 enum {
     CALL_READ = 0,
@@ -196,7 +196,7 @@ struct io_kiocb {
 // Helpers that this kernel has (bpf_task_pt_regs since 5.15).
 enum bpf_func_id { BPF_FUNC_task_pt_regs = 175 };
 
-// Since 6.2: fields of what was found by its address are read without a helper.
+// Since 6.2: reads fields of a structure that was found by its address without a helper.
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
 // A field of a structure that is known by its address; the verifier of older kernels accepts only a copy.

@@ -19,7 +19,7 @@ static __always_inline __u64 pages_of(struct folio *folio) {
 }
 
 // The file with this inode in the current access, and its descriptor, so that a new file is reported with its name;
-// 0 and -1 if the access is to another file, or to none that is known.
+// 0 and -1 if the access is to another file, or to an unknown one.
 static __always_inline struct file *file_under_way(struct thread *thread, struct task_struct *task,
                                                    struct inode *inode, __s32 *fd) {
     if (!thread->pending)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-// Processes that start under the name that was asked for, and processes that exit.
+// Processes that start with the requested name, and processes that exit.
 #pragma once
 
 #include "thread.h"
@@ -15,7 +15,7 @@ static __always_inline bool is_asked_for(const __u8 *name) {
     return 1;
 }
 
-// Whether a name in the kernel's memory is the one that was asked for.
+// Whether a name in the kernel's memory is the requested one.
 static __always_inline bool is_named(const void *from) {
     __u8 name[PROGRAM_NAME] = {};
     return bpf_probe_read_kernel_str(name, sizeof(name), from) > 0 && is_asked_for(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-// What user space sets, what it reads, and what is kept in between: settings, records, maps.
+// Settings of user space, records for it, and the maps in between.
 //
 // sonar-sys/src/ebpf reads and writes these structures by the skeleton that is generated from them.
 #pragma once
@@ -29,8 +29,8 @@ const volatile bool live = 0;        // add up instead of handing on
 const volatile bool uring_seen = 0;  // io_uring is followed by its own tracepoints
 const volatile bool pseudo_seen = 0; // files of /proc, /sys and their like are of interest too
 const volatile __u32 page_shift = 12;
-// Processes with this name, or whose program has it, are followed as soon as they start; empty if only those are
-// followed that user space names.
+// Processes with this name, or whose program has it, are followed as soon as they start; if it is empty, only those
+// that user space names.
 const volatile __u8 program_name[PROGRAM_NAME] = {};
 
 // Written by user space at any time. What a thread remembers of a process or a file is valid as long as the
@@ -72,7 +72,7 @@ struct stream {
 // The state of a thread. Files share the slots of `streams` by their inode: a thread reads few at a time, and if
 // two collide, a distance is unknown.
 struct thread {
-    // The access under way.
+    // The access in progress.
     __u64 ns;
     __u64 device_bytes;
     __u64 file;   // at the VFS: which
@@ -110,8 +110,8 @@ struct file_record {
     __u32 file;
     __u32 process;
     __u8 name[NAME];
-    // Of a pseudo file system, whose files are often closed before their path can be looked up: the magic
-    // number of the file system, and the folders above, the nearest first, up to an empty name.
+    // For a pseudo file system, whose files are often closed before their path is looked up: the magic number of the
+    // file system, and the folders above, the nearest first, up to an empty name.
     __u64 magic;
     __u8 parents[PARENTS][PARENT_NAME];
 };
@@ -131,13 +131,13 @@ struct thread_record {
     __u8 name[16];
 };
 
-// The figures of a file. What a read from the page cache adds to comes first.
+// The figures of a file. Those that a read from the page cache changes come first.
 struct usage {
     __u64 reads, read_bytes, read_ns;
     __u64 contiguous, near, ahead, back;
-    // Reads that fetched from the device, and what.
+    // Reads that fetched from the device, and their bytes.
     __u64 fetches, device_bytes;
-    // Reads of which it is not known what came from the device, and their bytes.
+    // Reads with an unknown share from the device, and their bytes.
     __u64 unknown, unknown_bytes;
     __u64 faults, errors;
     __u64 writes, write_bytes, write_ns;
@@ -191,7 +191,7 @@ struct {
     __type(value, __u32);
 } free_numbers SEC(".maps");
 
-// By the number of the file; user space makes it small if nothing is added up.
+// By the number of the file; user space makes it small if it needs no figures.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, MAX_USAGES);
@@ -216,7 +216,7 @@ struct {
     __type(value, struct thread);
 } threads SEC(".maps");
 
-// Requests of io_uring under way, by their address.
+// Requests of io_uring in progress, by their address.
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, 16384);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-// Whether the current thread is followed, and what is kept of it.
+// Whether the current thread is followed, and its state.
 #pragma once
 
 #include "state.h"
@@ -9,7 +9,7 @@ static __always_inline bool maybe_followed(__u32 process) {
     return (control.some[word] | started[word]) >> (process & 63) & 1;
 }
 
-// The state of a thread that does not own the slot of its number; 0 if there is none.
+// The state of a thread whose slot belongs to another one; 0 if there is none.
 static __always_inline struct thread *without_slot(struct task_struct *task, struct thread *slot,
                                                    bool create) {
     struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Runs a fuzz target, or builds all: fuzz/run.sh TARGET SECONDS [libFuzzer options]; fuzz/run.sh --build
 #
-# Needs neither cargo-fuzz nor a nightly compiler: the coverage pass is asked of LLVM directly. --target is
-# given, so that build scripts are not instrumented. What is found new goes to a temporary folder; only
-# the seeds in corpus/ are kept. An input that fails is left in artifacts/TARGET/.
+# Needs neither cargo-fuzz nor a nightly compiler: it asks LLVM directly for the coverage pass, with --target, so that
+# build scripts are not instrumented. New inputs go to a temporary folder; only the seeds in corpus/ are kept. An
+# input that fails is left in artifacts/TARGET/.
 set -eu
 cd "$(dirname "$0")"
 

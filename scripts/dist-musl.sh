@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a static binary with musl, which runs on every distribution: target/ARCH-unknown-linux-musl/PROFILE/mongosonar.
-# Installs what is missing. Exits with 77 where the tools cannot be installed, and otherwise with 1 on failure.
+# Installs what is missing. Exits with 77 if the tools cannot be installed, and with 1 on any other failure.
 #
 #   scripts/dist-musl.sh [PROFILE]    release (default) or dev
 set -euo pipefail
@@ -48,7 +48,7 @@ archive() {
     [ ! -e "$libraries/lib$name.a" ] || return 0
     objects=$(mktemp -d)
     for file in "$@"; do
-        # The warnings are about code of others.
+        # The warnings are about other people's code.
         musl-gcc -O2 -fPIC -w "${flags[@]}" -c "$file" -o "$objects/$(basename "$file" .c).o" || return 1
     done
     ar rcs "$objects/lib$name.a" "$objects"/*.o

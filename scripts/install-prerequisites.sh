@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing on a Debian machine to build, run or test mongosonar. Says what it does, and
-# does nothing when everything is there.
+# Installs what a Debian machine lacks to build, run or test mongosonar. Prints what it does, and does nothing if
+# everything is there.
 #
 #   scripts/install-prerequisites.sh build   compiler, Rust, Node.js (for the web page)
 #   scripts/install-prerequisites.sh run     the same, and Go (for the lab's server)
@@ -14,7 +14,7 @@ what=${1:-build}
 rust_version=$(sed -nE 's/^channel = "(.*)"$/\1/p' "$(dirname "$0")/../rust-toolchain.toml")
 go_version=1.24.5
 node_version=20.19.6
-# clang compiles the eBPF programs; libbpf, which comes with its crate, wants libelf and zlib.
+# clang compiles the eBPF programs; libbpf, which comes with its crate, needs libelf and zlib.
 packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config xz-utils zlib1g-dev)
 case $what in
 musl) packages+=(musl-tools python3) ;;

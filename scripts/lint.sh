@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the format of all sources, or lints those that are not Rust. Goes on after a finding, so that one run
-# shows all of them. A tool that is not installed is named and skipped.
+# Checks the format of all sources, or lints those that are not Rust. Continues after a finding, so that one run shows
+# all of them. Names and skips tools that are not installed.
 #
 #   scripts/lint.sh --format    format of Rust, C, Python, Go and shell (`make web` checks TypeScript)
 #   scripts/lint.sh --fix       formats them

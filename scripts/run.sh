@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Shows the queries of the MongoDB that serves on this machine. Where none does, replays a recording of a real one.
+# Shows the queries of the MongoDB server on this machine. If there is none, replays a recording of a real one.
 #
 #   scripts/run.sh           the live view
 #   scripts/run.sh --demo    the live view of a server of MongoDB's wire protocol (FerretDB) with a small workload,
-#                            which is started first and stopped at the end, however that comes
+#                            which it starts first and stops at the end, however it ends
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
 
-# A program that is built already can be named.
+# The variable may name a program that is already built.
 sonar=${MONGOSONAR:-}
 if [ -z "$sonar" ]; then
-    # A debug build decodes 100,000 frames a second, and is there in a third of the time of a release build.
+    # A debug build decodes 100,000 frames a second, and takes a third of the time of a release build.
     cargo build --locked -p mongosonar
     sonar=$PWD/target/debug/mongosonar
 fi
-# Whether something listens on MongoDB's port, and whether a MongoDB serves here, on whatever port.
+# Whether something listens on MongoDB's port, and whether a MongoDB server runs here, on any port.
 port_taken() { ss -Hltn 'sport = :27017' 2>/dev/null | grep -q .; }
 serves() { port_taken || pgrep -x 'mongod|mongos' >/dev/null; }
 
@@ -36,8 +36,8 @@ fi
 starter=$PPID
 files=$(mktemp -d)
 
-# Ends what was started, once this script or what started it has ended. A process of its own, which no signal to
-# the others reaches: they may all be killed.
+# Ends what was started, once this script or its parent has ended. In a separate process that no signal to the others
+# reaches, since they may all be killed.
 clean_up_afterwards() {
     trap '' HUP INT QUIT TERM
     exec </dev/null >/dev/null 2>&1

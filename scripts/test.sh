@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every check and test, and ends with the counts of all of them. Goes on after a failure, so that one
-# run shows everything that is wrong.
+# Runs every check and test, and ends with their counts. Continues after a failure, so that one run shows everything
+# that is wrong.
 #
 #   scripts/test.sh           the short form of everything
 #   LONG=1 scripts/test.sh    the whole program as a release build, five minutes for each fuzz target
@@ -13,7 +13,7 @@ trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
 fuzz_seconds=${FUZZ_SECONDS:-${LONG:+300}}
 fuzz_seconds=${fuzz_seconds:-15}
-# The same cases each time, so that no change fails by the chance of another's draw; another seed draws others.
+# The same random cases each time, so that no change fails by chance; another seed gives others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 
 # A heading with the minutes and seconds since the beginning.
@@ -32,7 +32,7 @@ step() {
     fi
 }
 
-# The lab's programs are built while Rust is.
+# Builds the programs of the lab at the same time as Rust.
 (
     make --no-print-directory -C lab setup >"$logs/lab" 2>&1
     echo $? >"$logs/lab.code"
@@ -56,13 +56,13 @@ without=$(grep -cE '^ *skipped[:,]' "$logs/cargo")
 passed=$((passed + $(count passed) - without)) skipped=$((skipped + without))
 failed=$((failed + $(count failed) + $(count 'timed out')))
 if [ $code -ne 0 ]; then
-    # What failed has its output in the log, between the headings of nextest.
+    # Failed tests have their output in the log, between the headings of nextest.
     sed -nE '/^ +(FAIL|TIMEOUT) /,/^ +(PASS|Summary)/p' "$logs/cargo" | head -300
     [ "$(count failed)" != 0 ] || { failed=$((failed + 1)) && tail -50 "$logs/cargo"; }
 fi
 
-# The static binary and the fuzz targets are built with what the tests of the lab, which mostly wait, leave of the
-# processors.
+# Builds the static binary and the fuzz targets while the tests of the lab, which mostly wait, leave the processors
+# idle.
 spare() { if chrt --idle 0 true 2>/dev/null; then chrt --idle 0 "$@"; else nice -n 19 "$@"; fi; }
 (
     spare scripts/dist-musl.sh dev >"$logs/musl" 2>&1

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: puts the tools of tools.txt into target/tools, and them and Rust and Go on the path.
-# What cannot be installed is missing from the path; whoever needs it says so.
+# A tool that cannot be installed is not on the path; the script that needs it reports that.
 export PATH="$PWD/target/tools/bin:$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
 tools() {
     local wanted

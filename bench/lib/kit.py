@@ -1,4 +1,4 @@
-"""What the benches share: builds, processes and what they cost, statistics, and how a figure is reported.
+"""What the benches share: builds, processes and their costs, statistics, and the report of a figure.
 
 A bench leaves nothing behind: processes end and files are removed at the end of a `with`, also after Ctrl-C and
 SIGTERM.
@@ -32,7 +32,7 @@ MIB = 1 << 20
 CLONE_NEWNET = 0x4000_0000
 LONG = bool(os.environ.get("LONG"))
 CARGO_BENCH = ["cargo", "bench", "--quiet", "--locked", "--manifest-path", ROOT / "Cargo.toml", "-p", "sonar-decode"]
-# Where cargo, Go, mtools and the system's tools are, if PATH does not say so.
+# Where cargo, Go, mtools and the system's tools are, if they are not in PATH.
 PLACES = (pathlib.Path.home() / ".cargo/bin", "/usr/local/go/bin", ROOT / "bench/.venv/bin", "/usr/sbin", "/sbin")
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), *map(str, PLACES)])
 
@@ -64,13 +64,13 @@ def skipped(why):
 
 
 def skip(why):
-    """Ends a bench that cannot run here, which is no failure."""
+    """Ends a bench that cannot run here. This is no failure."""
     skipped(why)
     sys.exit(0)
 
 
 def quantity(value, unit=""):
-    """A number with its unit, to three digits or to the unit."""
+    """A number with its unit, with three digits or down to the unit."""
     number = f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
     return f"{number} {unit}".rstrip()
 
@@ -91,7 +91,7 @@ def figure(
     """Reports a figure beside its peer and its limit; returns whether the limit is met, None without one.
 
     The limit is one of: `limit`, the largest value; `least`, the smallest one; `share` of the peer's value, at most;
-    `judged`, a rule in words and whether the figure meets it. `note` stands behind the value.
+    `judged`, a rule in words and whether the figure meets it. `note` follows the value.
     """
     bound, met = "", None
     if limit is not None:
@@ -120,7 +120,7 @@ def figure(
 
 
 def rounds(usual, long):
-    """How many rounds to measure: $ROUNDS where that is set, `long` with LONG=1, else `usual`."""
+    """How many rounds to measure: $ROUNDS if it is set, `long` with LONG=1, else `usual`."""
     return int(os.environ.get("ROUNDS") or (long if LONG else usual))
 
 
@@ -153,7 +153,7 @@ def ratio_interval(ratios):
 
 
 def build(*arguments):
-    """Builds a package or an example as it is released."""
+    """Builds a package or an example with the release profile."""
     command = ["cargo", "build", "--quiet", "--release", "--locked", *arguments]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         sys.exit(f"{' '.join(command)} failed")
@@ -170,7 +170,7 @@ def build_go(folder, program, package):
 
 
 def make_lab(target, needs):
-    """Makes a program of the lab, and skips the bench where it cannot be made."""
+    """Builds a program of the lab; skips the bench if that fails."""
     if subprocess.run(["make", "--no-print-directory", "-s", "-C", ROOT / "lab", target]).returncode != 0:
         skip(f"lab/{target} cannot be built; it needs {needs}")
 
@@ -221,8 +221,8 @@ def first_in_line():
 
 @contextlib.contextmanager
 def folder(on_disk=False):
-    """A temporary folder: in memory where there is room, so that no disk is measured; `on_disk` for files that are
-    read from the page cache of a file system, which is faster than that of tmpfs."""
+    """A temporary folder: in memory if there is room, so that no disk is measured; `on_disk` for files that are read
+    from the page cache of a file system, which is faster than that of tmpfs."""
     memory = "/dev/shm"
     has_room = not on_disk and os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30
     path = pathlib.Path(tempfile.mkdtemp(prefix="mongosonar-bench-", dir=memory if has_room else None))
@@ -273,7 +273,7 @@ def run(command, cpu=None, into=None):
         if child.returncode != 0:
             errors.seek(0)
             sys.exit(f"{command[0]} ended with {child.returncode}: {errors.read().decode(errors='replace')[-2000:]}")
-    # A process begins as a copy of this one, so its peak is at least ours; a smaller one is not known.
+    # A process begins as a copy of this one, so its peak is at least ours; a smaller peak cannot be measured.
     floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Run(wall, used.ru_utime, used.ru_stime, max(used.ru_maxrss, floor) * 1024)
 
@@ -303,13 +303,13 @@ def callgrind(command):
 
 def instructions_each(command, few, many):
     """Instructions of one of the rounds that `command(rounds)` runs: the difference of a run of `many` and one of
-    `few`, so without what starting takes."""
+    `few`, so without the start-up."""
     return (callgrind(command(many))[0] - callgrind(command(few))[0]) / (many - few)
 
 
 def processors():
-    """A processor to send on and another to measure on; the same one where there is only one. Interrupts tend to go
-    to the first."""
+    """A processor to send on and another to measure on; the same one if there is only one. Interrupts tend to go to
+    the first."""
     usable = sorted(os.sched_getaffinity(0))
     return usable[0], usable[-1]
 
@@ -320,7 +320,7 @@ def last_processor():
 
 
 def multiply(target, copies, *options):
-    """Makes a large capture of the recording; returns its numbers of frames and bytes."""
+    """Makes a large capture from the recording; returns its numbers of frames and bytes."""
     script = ROOT / "bench/lib/multiply.py"
     return json.loads(output([sys.executable, "-B", script, RECORDING, target, copies, *options]))
 

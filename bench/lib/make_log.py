@@ -1,4 +1,4 @@
-"""A log as servers write it: make_log.py json|text MEGABYTES SHAPES FILE."""
+"""Writes a log like those of servers: make_log.py json|text MEGABYTES SHAPES FILE."""
 
 import datetime
 import random

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes a large capture of a small one: the same packets again and again, with other client ports and times.
+"""Makes a large capture from a small one: the same packets again and again, with other client ports and times.
 
     multiply.py IN.pcap[.gz] OUT.pcap COPIES [--largest BYTES] [--ipv6]
 
---largest leaves out every connection that holds a longer frame, so that small operations are left.
---ipv6 puts every second copy on IPv6, with addresses of fd00::/96 that hold the ones of IPv4.
+--largest leaves out every connection with a longer frame, so that only small operations remain.
+--ipv6 puts every second copy on IPv6, with addresses of fd00::/96 that contain those of IPv4.
 Reads pcap with microseconds, little-endian, Ethernet, as libpcap writes it. Server ports (below 32768)
 stay, client ports move, and each copy begins where the one before ended. Prints what was written as JSON.
 """
@@ -17,7 +17,7 @@ from wire import packets, tcp_offset
 
 
 def over_ipv6(frame, tcp):
-    """The same segment over IPv6; check sums are left as they are, as on any loopback."""
+    """The same segment over IPv6; checksums stay as they are, as on any loopback."""
     if frame[12:14] == b"\x86\xdd":
         return frame, tcp
     segment = frame[tcp : 14 + struct.unpack_from(">H", frame, 16)[0]]

@@ -1,5 +1,5 @@
-"""What can be attached to a process while it reads: `io record` and `io live`, bpftrace, bcc's fileslower, and eBPF
-programs that do nothing."""
+"""Tools that can be attached to a process while it reads: `io record` and `io live`, bpftrace, bcc's fileslower, and
+eBPF programs that do nothing."""
 
 import contextlib
 import ctypes
@@ -24,8 +24,8 @@ STATISTICS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 TRACEFS = pathlib.Path("/sys/kernel/tracing")
 FILESLOWER = shutil.which("fileslower-bpfcc") or shutil.which("fileslower")
 
-# What a person would write in bpftrace instead of `io live`: reads, bytes and latency by file. At the system calls it
-# cannot give the paths of files, only their descriptors.
+# The bpftrace script that a person would write instead of `io live`: reads, bytes and latency by file. At the system
+# calls it cannot give the paths of files, only their descriptors.
 TOTALS = """
 BEGIN { printf("ready\\n"); }
 tracepoint:syscalls:sys_enter_pread64 /pid == $1/ { @start[tid] = nsecs; @fd[tid] = args->fd; }
@@ -90,12 +90,12 @@ def peer(name, pid, folder):
         ready = lambda: re.search(r"^(ready|Tracing .*)$", printed.read_text(errors="replace"), re.M)
         wait_until(lambda: ready() or child.poll() is not None, name, 60)
         if child.poll() is not None:
-            # The line that names the reason, or else the last one that is not of a traceback.
+            # The line that names the reason, or else the last one that does not belong to a traceback.
             lines = [line for line in printed.read_text(errors="replace").splitlines() if line and line[0] != " "]
             reasons = [line for line in lines if re.search("Unable|ERROR: Error|annot attach", line)]
             raise Unable((reasons or lines[-1:] or ["no message"])[0])
         yield child
-        # One that is about to wait for events may miss the first signal.
+        # A tool that is about to wait for events may miss the first signal.
         for _ in range(100):
             child.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -105,8 +105,8 @@ def peer(name, pid, folder):
 
 @contextlib.contextmanager
 def empty(with_clock):
-    """Two eBPF programs at both ends of every system call that do nothing, or only read the clock: the least that any
-    program there costs, and the least of one that measures time."""
+    """Two eBPF programs at both ends of every system call that do nothing, or only read the clock: the lowest cost of
+    any program there, and of one that measures time."""
     code = ctypes.create_string_buffer((CLOCK if with_clock else b"") + NOTHING)
     licence = ctypes.create_string_buffer(b"GPL")
     addresses = ctypes.addressof(code), ctypes.addressof(licence)

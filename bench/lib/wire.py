@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 
-# Ports from here on belong to clients; those of servers are lower and stay as they are.
+# Ports from here on belong to clients; ports of servers are lower and stay unchanged.
 FIRST_CLIENT_PORT = 32_768
 CLIENT_PORTS = 65_536 - FIRST_CLIENT_PORT
 # Addresses for documentation (RFC 5737, RFC 3849): no host has them, so nobody answers.
@@ -219,11 +219,12 @@ class Sender:
         self.process.join()
 
     def begin(self, rate, seconds, turns=None):
-        """Starts sending `rate` frames a second (None: as fast as it goes), for `seconds` or `turns` of the schedule."""
+        """Starts sending `rate` frames a second (None: as fast as possible), for `seconds` or `turns` of the
+        schedule."""
         self.pipe.send((rate, seconds, turns))
 
     def end(self):
-        """Waits until all is sent; returns `frames`, `bytes`, `seconds`, `turns` (a fraction)."""
+        """Waits until everything is sent; returns `frames`, `bytes`, `seconds`, `turns` (a fraction)."""
         try:
             return self.pipe.recv()
         except EOFError:

@@ -1,5 +1,5 @@
-"""MOCK: stands in front of the lab's server, hands every command on to it, and plays what it is not: a member of a replica
-set with change streams, a mongos, or a shard's member. Documents, indexes and renames are the real server's.
+"""MOCK: stands in front of the lab's server, passes every command on to it, and plays what it is not: a member of a
+replica set with change streams, a mongos, or a shard's member. Documents, indexes and renames are the real server's.
 
 Played after MongoDB's manual: `hello` of a replica set, `$changeStream` on a collection (events of inserts, updates, deletes,
 renames and drops in the order in which the server did them; a rename or drop ends it with `invalidate`; resuming; codes 40573
@@ -104,8 +104,8 @@ class Front:
             return {"enabled": self.plays == "shard", "ok": 1.0}
         self.commands.append(name)
         if name in CHANGES:
-            # One after another: the order of events is that of the server's doings. What only reads, or ends a cursor that
-            # the server may wait for, waits for none of them.
+            # One after another: events have the order in which the server acted. Commands that only read, or end a
+            # cursor that the server may wait for, do not wait.
             with self.changing:
                 reply = hand_on()
                 with self.grown:
@@ -245,7 +245,7 @@ def read(opcode, body):
             document = bson.decode(body[at : at + size])
         else:
             name, _, _ = body[at + 4 : at + size].partition(b"\0")
-            sequences[name.decode()] = []  # what documents say is the server's matter
+            sequences[name.decode()] = []  # the content of documents is the server's business
         at += size
     return {**document, **sequences}
 

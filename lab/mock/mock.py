@@ -1,6 +1,6 @@
-"""MOCK: a scripted server and a scripted client, for what no real server at hand does.
+"""MOCK: a scripted server and a scripted client, for behaviour that no available server has.
 
-Not a MongoDB: it says what it is told to say, byte for byte as the wire protocol has it, over real TCP connections.
+Not a MongoDB: it sends what the script says, byte for byte in the wire protocol, over real TCP connections.
 Use it as `mock.Peer(script)`; see the scenes in ../tests/test_mock.py.
 """
 
@@ -29,7 +29,7 @@ def crc32c(data):
 
 
 def message(opcode, body, request_id, response_to=0):
-    """A whole message: the header and its body."""
+    """A complete message: the header and its body."""
     return struct.pack("<iIIi", 16 + len(body), request_id & 0xFFFFFFFF, response_to & 0xFFFFFFFF, opcode) + body
 
 
@@ -45,7 +45,7 @@ def kind_1(identifier, documents):
 
 
 def msg(sections, request_id, response_to=0, flags=0, checksum=False):
-    """An OP_MSG of these sections, with a checksum when asked for."""
+    """An OP_MSG of these sections, with a checksum if requested."""
     if checksum:
         flags |= CHECKSUM_PRESENT
     body = struct.pack("<I", flags) + b"".join(sections)

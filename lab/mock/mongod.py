@@ -1,13 +1,13 @@
-"""MOCK: a scripted mongod with a profiler, for what no real server at hand does: the `profile` command.
+"""MOCK: a scripted mongod with a profiler, since no available server has the `profile` command.
 
 Not a MongoDB: a small part of one in memory, which speaks the real protocol (OP_MSG, and OP_QUERY for handshakes and
 for servers before 3.6) and answers `profile` with the fields, refusals and side effects that the version it plays has,
-after MongoDB's manual and sources. What profiling costs here is a knob (`--cost-us`), so a measured loss says that the
-measurement works and nothing of MongoDB.
+after MongoDB's manual and sources. What profiling costs here is a knob (`--cost-us`), so a measured loss shows that
+the measurement works, and says nothing about MongoDB.
 
     mongod.py --plays 6.0 [--port 0] [--cost-us 0] [--databases shop,blog] [--user NAME:PASSWORD]
 
-prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. The command `{mock: …}` is the test's hand in it:
+prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. Tests control it by the command `{mock: …}`:
 `{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, with `restart`
 also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
 `{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "log"}` gives the commands received that changed something;
@@ -44,7 +44,7 @@ CHANGES = {"profile", "create", "drop", "dropDatabase", "setParameter"}
 
 
 def now():
-    """The time as BSON has it: whole milliseconds, UTC, without a zone, as the decoder gives it back."""
+    """The time as in BSON: whole milliseconds, UTC, without a zone, as the decoder returns it."""
     time_now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     return time_now.replace(microsecond=time_now.microsecond // 1000 * 1000)
 
@@ -212,7 +212,7 @@ class Mongod:
         return was
 
     def profiled(self, db, name, command, millis):
-        """Writes the profile document of an operation, as its database's level says."""
+        """Writes the profile document of an operation, according to the level of its database."""
         level = self.levels.get(db, 0)
         if name in ("profile", "hello", "isMaster", "ismaster", "mock", "dropDatabase"):
             return
@@ -248,7 +248,7 @@ class Mongod:
         ):
             return
         with self.grown:
-            # Servers from 4.4 on log what is slow, whatever the level.
+            # Servers from 4.4 on log slow operations whatever the level.
             if (level == 2 and self.numbers < (4, 4)) or millis >= self.slowms:
                 self.log_bytes += 300
             collections = self.databases.setdefault(db, {})
@@ -427,7 +427,8 @@ class Mongod:
         return {"n": n}
 
     def connections(self):
-        """What `$currentOp` with idle connections says of each that is open, in the fields of 4.4 and later."""
+        """The entries of `$currentOp` with idle connections, one for each open connection, with the fields of 4.4 and
+        later."""
         return [
             {
                 "type": "idleSession" if client is None else "op",

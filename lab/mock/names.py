@@ -2,7 +2,7 @@
 
     names.py --cluster cluster.lab.example --host db.lab.example --port 27017 [--txt authSource=admin]
 
-answers on 127.0.0.1:53 (UDP), prints `ready 127.0.0.1:53`, and says of everything else that it does not exist.
+answers on 127.0.0.1:53 (UDP), prints `ready 127.0.0.1:53`, and answers that everything else does not exist.
 """
 
 import argparse

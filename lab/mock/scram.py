@@ -1,4 +1,5 @@
-"""MOCK: the server's side of SCRAM-SHA-256 (RFC 5802, RFC 7677) for one user, as MongoDB's saslStart and saslContinue carry it."""
+"""MOCK: the server's side of SCRAM-SHA-256 (RFC 5802, RFC 7677) for one user, in MongoDB's saslStart and
+saslContinue."""
 
 import base64
 import hashlib
@@ -21,7 +22,7 @@ class Failed(Exception):
 
 
 class Conversation:
-    """One authentication; `start` and `go_on` give the payload of the answer, `done` says whether it has ended well."""
+    """One authentication; `start` and `go_on` return the payload of the reply, `done` is set if it succeeded."""
 
     def __init__(self, user, password, skip_empty_exchange):
         self.user, self.password, self.skip_empty_exchange = user, password, skip_empty_exchange

@@ -156,7 +156,9 @@ def test_with_change_streams_writers_need_not_be_stopped(client, orders, replica
     before, keys = content(orders), indexes(orders)
     result = reorder(replica)
     assert (
-        result.returncode == 0 and "A change stream watches for writes" in result.stdout and "--apply does it" in result.stdout
+        result.returncode == 0
+        and "A change stream watches for writes" in result.stdout
+        and "--apply does it" in result.stdout
     ), result
     assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(replica.commands)
     result = reorder(replica, "--apply")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Takes Debian's stock kernel for clouds out of its package into FOLDER: vmlinuz and lib/modules. It is not
-# installed, so that the machine's own /boot stays as it is.
+# Extracts Debian's stock cloud kernel from its package into FOLDER: vmlinuz and lib/modules. Installs nothing, so
+# that the machine's own /boot does not change.
 #
 #   kernel.sh FOLDER [PACKAGE]
 set -eu
@@ -17,7 +17,7 @@ rm -rf "$folder"
 mkdir -p "$folder/package"
 trap 'rm -rf "$folder/package"' EXIT
 if [ -z "$image" ] || ! take "$image"; then
-    # The lists of packages may be older than what the archive has.
+    # The package lists may be older than the archive.
     apt-get update -qq
     image=$(find_image)
     take "${image:?no package $package here}"

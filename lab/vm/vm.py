@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A stock Debian kernel in a virtual machine, for what this machine's own kernel does not have or must not suffer: md and
-LVM, disks that go away, eBPF at functions of the kernel. QEMU in software emulation: the same on every machine, a few
-seconds to boot, some thirty times slower than the machine.
+"""A stock Debian kernel in a virtual machine, for features that this machine's kernel lacks, or that would harm this
+machine: md and LVM, disks that go away, eBPF at functions of the kernel. QEMU in software emulation: the same on every
+machine, a few seconds to boot, some thirty times slower than the machine.
 
     import vm
     done = vm.run("mdadm --version", files=["mdadm"], disks=[64, 64], modules=["raid1"])
@@ -27,7 +27,7 @@ KERNEL = HERE.parent / "bin/kernel"
 QEMU = "qemu-system-x86_64"
 BUSYBOX = "/bin/busybox"
 
-# What every machine has: its disks, and the checksum that file systems want.
+# The modules of every machine: for its disks, and for the checksum of file systems.
 MODULES = ["virtio_pci", "virtio_blk", "crc32c_generic"]
 
 # Four serial ports: the kernel's console, then standard output, standard error and the exit code of the script.
@@ -75,23 +75,23 @@ poweroff -f
 
 
 class Unavailable(Exception):
-    """What a virtual machine needs is not on this machine."""
+    """This machine lacks what a virtual machine needs."""
 
 
 class Failed(Exception):
-    """The virtual machine did not come to the end of its script."""
+    """The virtual machine did not reach the end of its script."""
 
 
 @dataclasses.dataclass
 class Done:
-    """What a script left."""
+    """The result of a script."""
 
     code: int
     out: str
     err: str
-    # What the kernel said.
+    # The kernel's messages.
     console: str
-    # Contents of the files that were asked for, by path.
+    # Contents of the requested files, by path.
     taken: dict
 
     def __str__(self):
@@ -99,7 +99,7 @@ class Done:
 
 
 def missing():
-    """What keeps a virtual machine from being made here, in words; empty where nothing does."""
+    """Why no virtual machine can run here, in words; empty if one can."""
     words = [f"{program} is not installed" for program in (QEMU, BUSYBOX) if not shutil.which(program)]
     if platform.machine() != "x86_64":
         words.append(f"programs of {platform.machine()} do not run in a machine of x86-64")
@@ -117,15 +117,16 @@ def program(name):
 
 
 def run(script, files=(), disks=(), memory=512, modules=(), processors=1, take=(), seconds=300):
-    """Boots, runs `script` as root with `sh -e`, and gives its exit code, output and what the kernel said.
+    """Boots and runs `script` as root with `sh -e`. Returns its exit code, its output and the kernel's messages.
 
     `files`: names of programs (found in PATH, put into /bin), paths (put where they are here), or pairs of a path here
     and one there; shared libraries come along. The shell is busybox's, and takes its own programs before others of that
     name, unless they are named by their path (`/bin/setpriv`). `disks`: sizes in MiB of empty disks, or images; they are /dev/vda,
     /dev/vdb … `memory` in MiB. `modules` are loaded with what they need, in this order, before the script. `take`: paths
-    whose contents come back (what is long is better not printed: a serial port is slow). `seconds`: how long it may take.
+    whose contents are returned (better than printing long ones: a serial port is slow). `seconds`: how long it may
+    take.
 
-    Raises `Unavailable` where QEMU, busybox, the kernel or a program is not to be had, `Failed` when it does not end.
+    Raises `Unavailable` if QEMU, busybox, the kernel or a program is missing, `Failed` if it does not end.
     """
     if words := missing():
         raise Unavailable(words)
@@ -141,7 +142,7 @@ def run(script, files=(), disks=(), memory=512, modules=(), processors=1, take=(
                 with image.open("wb") as file:
                     file.truncate(disk << 20)
             serial = "lab-take" if take and number == len(disks) else f"lab-{number}"
-            # Nothing of it is wanted after a crash of this machine.
+            # Nobody needs it after a crash of this machine.
             images += [
                 "-drive",
                 f"file={image},format=raw,if=none,cache=unsafe,discard=unmap,id=disk{number}",
@@ -224,7 +225,7 @@ def put(root, here, there):
     with open(here, "rb") as file:
         if file.read(4) != b"\x7fELF" or str(here).endswith(".ko"):
             return
-    # It fails for what is linked statically.
+    # It fails for static programs.
     listed = subprocess.run(["ldd", str(here)], capture_output=True, text=True).stdout
     for library in re.findall(r"(/\S+) \(0x", listed):
         put(root, os.path.realpath(library), library)

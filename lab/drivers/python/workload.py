@@ -76,7 +76,7 @@ class Recorder(monitoring.CommandListener):
 
 
 def expect_error(call, *args, **options):
-    """Runs what is meant to fail; that it does, or not, is the server's affair and stands in the record."""
+    """Runs a command that should fail; the record shows whether the server refused it."""
     try:
         call(*args, **options)
     except PyMongoError:
@@ -161,7 +161,7 @@ def cursors(db):
 
 
 def unacknowledged(db):
-    # FerretDB answers these though asked not to, so nothing may be read on this connection afterwards.
+    # FerretDB answers these although it should not, so nothing may be read on this connection afterwards.
     silent = db.silent.with_options(write_concern=WriteConcern(w=0))
     silent.insert_one({"_id": 1})
     silent.update_one({"_id": 1}, {"$set": {"a": 1}})
