@@ -11,6 +11,7 @@ pub mod compress;
 pub mod decoder;
 pub mod entry;
 pub mod frame;
+pub mod ftdc;
 pub mod identity;
 pub mod io_file;
 pub mod log;

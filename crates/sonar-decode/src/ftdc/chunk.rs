@@ -1,0 +1,251 @@
+//! Decodes a chunk: the first sample, and column by column the differences of those that follow.
+
+use std::sync::Arc;
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::schema::{Scan, Schema};
+
+/// The most bytes of a chunk, unpacked. Chunks of large 8.0 servers have some 5 MB.
+pub const MAX_UNPACKED: usize = 256 << 20;
+/// The most values that are decoded from a chunk at once. A value takes 8 bytes.
+pub const MAX_VALUES: usize = 1 << 24;
+/// The most samples of a chunk. Servers write up to 300, unless they were told otherwise.
+const MAX_SAMPLES: usize = 1 << 20;
+
+/// Why a chunk cannot be decoded. It is lost; those around it are not.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// zlib data or their checksum are wrong, or their length is not the one in front.
+    #[error("compressed data are damaged")]
+    Compression,
+    /// Unpacked, it would pass [`MAX_UNPACKED`], or it has more samples or values than can be decoded.
+    #[error("too large")]
+    TooLarge,
+    /// The first sample is no BSON document.
+    #[error("the reference document is damaged")]
+    Reference,
+    /// More metrics, or longer names, than any server has.
+    #[error("too many metrics")]
+    TooManyMetrics,
+    /// The reference document has another number of metrics than the chunk.
+    #[error("it counts {said} metrics, and its reference document has {found}")]
+    MetricCount {
+        /// In front of the numbers.
+        said: u32,
+        /// In the reference document.
+        found: usize,
+    },
+    /// Too few numbers, too many, or one that is longer than 64 bits.
+    #[error("the differences are damaged")]
+    Differences,
+}
+
+/// A chunk. It keeps its buffers, so read one after another with the same.
+#[derive(Debug)]
+pub struct Chunk {
+    inflater: Decompress,
+    unpacked: Vec<u8>,
+    scan: Scan,
+    schema: Arc<Schema>,
+    samples: usize,
+    /// Where the differences begin in `unpacked`.
+    differences: usize,
+    columns: Columns,
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self {
+            inflater: Decompress::new(true),
+            unpacked: Vec::new(),
+            scan: Scan::default(),
+            schema: Arc::default(),
+            samples: 0,
+            differences: 0,
+            columns: Columns::default(),
+        }
+    }
+}
+
+/// Values of the metrics that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    samples: usize,
+    values: Vec<i64>,
+}
+
+impl Columns {
+    /// The samples of each metric that was asked for, in the order of the schema.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[i64]> {
+        self.values.chunks_exact(self.samples.max(1))
+    }
+}
+
+impl Chunk {
+    /// Unpacks the data of a chunk and reads its first sample.
+    ///
+    /// # Errors
+    /// If it is damaged or too large. The chunk is empty then.
+    pub fn read(&mut self, data: &[u8]) -> Result<(), ChunkError> {
+        self.samples = 0;
+        self.inflate(data)?;
+        let length = self.unpacked.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        let (reference, rest) = self.unpacked.split_at_checked(length).ok_or(ChunkError::Reference)?;
+        self.scan.read(reference)?;
+        let (counts, _) = rest.split_first_chunk::<8>().ok_or(ChunkError::Differences)?;
+        let [metrics, deltas] =
+            [[counts[0], counts[1], counts[2], counts[3]], [counts[4], counts[5], counts[6], counts[7]]]
+                .map(u32::from_le_bytes);
+        if metrics as usize != self.scan.first.len() {
+            return Err(ChunkError::MetricCount { said: metrics, found: self.scan.first.len() });
+        }
+        if deltas as usize >= MAX_SAMPLES {
+            return Err(ChunkError::TooLarge);
+        }
+        if !self.schema.has(&self.scan.signature) {
+            self.schema = Arc::new(Schema::new(reference, self.scan.signature.clone())?);
+        }
+        self.differences = length + 8;
+        self.samples = deltas as usize + 1;
+        Ok(())
+    }
+
+    /// What the chunk lists. Chunks that list the same share it.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Number of samples: at least 1, or 0 if nothing was read.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// The reference document, which also has the strings of the first sample.
+    pub fn reference(&self) -> &[u8] {
+        self.unpacked.get(..self.differences.saturating_sub(8)).unwrap_or_default()
+    }
+
+    /// Decodes the metrics for which `wanted` is true, by their place in the schema. Metrics beyond its end are not.
+    ///
+    /// # Errors
+    /// If the differences are damaged, and if more than [`MAX_VALUES`] are wanted.
+    pub fn columns(&mut self, wanted: &[bool]) -> Result<&Columns, ChunkError> {
+        let count = wanted.iter().filter(|wanted| **wanted).count();
+        if count.checked_mul(self.samples).is_none_or(|values| values > MAX_VALUES) {
+            return Err(ChunkError::TooLarge);
+        }
+        self.columns.values.clear();
+        self.columns.samples = self.samples;
+        let Some(deltas) = self.samples.checked_sub(1) else { return Ok(&self.columns) };
+        let mut numbers =
+            Numbers { rest: self.unpacked.get(self.differences..).unwrap_or_default(), zeros: 0 };
+        for (metric, first) in self.scan.first.iter().enumerate() {
+            if wanted.get(metric).copied().unwrap_or(false) {
+                numbers.decode(*first, deltas, &mut self.columns.values)?;
+            } else {
+                numbers.skip(deltas)?;
+            }
+        }
+        if numbers.zeros == 0 && numbers.rest.is_empty() {
+            Ok(&self.columns)
+        } else {
+            Err(ChunkError::Differences)
+        }
+    }
+
+    fn inflate(&mut self, data: &[u8]) -> Result<(), ChunkError> {
+        let (length, data) = data.split_first_chunk::<4>().ok_or(ChunkError::Compression)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_UNPACKED {
+            return Err(ChunkError::TooLarge);
+        }
+        // zlib packs at most 1,032 to 1: a short chunk cannot make us reserve much.
+        if length / 1_032 > data.len() {
+            return Err(ChunkError::Compression);
+        }
+        self.unpacked.clear();
+        self.unpacked.reserve_exact(length);
+        self.inflater.reset(true);
+        let status = self.inflater.decompress_vec(data, &mut self.unpacked, FlushDecompress::Finish);
+        match status {
+            Ok(Status::StreamEnd) if self.unpacked.len() == length => Ok(()),
+            _ => Err(ChunkError::Compression),
+        }
+    }
+}
+
+/// The differences of all metrics, one metric after another. Runs of zeros go across metrics.
+struct Numbers<'a> {
+    rest: &'a [u8],
+    /// Zeros that are left of a run.
+    zeros: u64,
+}
+
+impl Numbers<'_> {
+    /// Decodes one metric into `values`: `first` and as many more as there are differences.
+    fn decode(&mut self, first: i64, deltas: usize, values: &mut Vec<i64>) -> Result<(), ChunkError> {
+        let (mut value, mut left) = (first, deltas);
+        values.push(value);
+        while left > 0 {
+            let run = self.run(left);
+            values.extend(std::iter::repeat_n(value, run));
+            left -= run;
+            if left > 0
+                && let Some(delta) = self.nonzero()?
+            {
+                value = value.wrapping_add(delta as i64);
+                values.push(value);
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, deltas: usize) -> Result<(), ChunkError> {
+        let mut left = deltas;
+        while left > 0 {
+            left -= self.run(left);
+            if left > 0 && self.nonzero()?.is_some() {
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up to `most` zeros of the open run.
+    fn run(&mut self, most: usize) -> usize {
+        let run = usize::try_from(self.zeros).unwrap_or(usize::MAX).min(most);
+        self.zeros -= run as u64;
+        run
+    }
+
+    /// The next difference; `None` if that opens a run of zeros.
+    #[inline]
+    fn nonzero(&mut self) -> Result<Option<u64>, ChunkError> {
+        let delta = self.varint()?;
+        if delta != 0 {
+            return Ok(Some(delta));
+        }
+        self.zeros = self.varint()?.checked_add(1).ok_or(ChunkError::Differences)?;
+        Ok(None)
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64, ChunkError> {
+        let (mut value, mut shift) = (0u64, 0);
+        for (at, byte) in self.rest.iter().take(10).enumerate() {
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[at + 1..];
+                return Ok(value);
+            }
+            shift += 7;
+        }
+        Err(ChunkError::Differences)
+    }
+}

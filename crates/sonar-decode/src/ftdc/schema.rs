@@ -1,0 +1,163 @@
+//! Which numbers a sample holds, and their names.
+
+use super::chunk::ChunkError;
+use super::elements::{Element, Elements};
+use crate::bson::ElementKind;
+
+/// Deepest nesting of a sample. The server allows itself 10.
+const MAX_DEPTH: usize = 32;
+/// The most metrics of a sample. Servers of large clusters have some 20,000.
+pub const MAX_METRICS: usize = 1 << 18;
+/// The most bytes of all names of a sample.
+const MAX_NAMES: usize = 64 << 20;
+
+/// What the integer of a metric stands for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MetricKind {
+    /// An integer.
+    Integer,
+    /// A floating-point number of which only the integer part was kept.
+    Double,
+    /// 0 or 1.
+    Boolean,
+    /// Milliseconds since 1970.
+    Date,
+    /// Seconds since 1970 of a timestamp.
+    TimestampSeconds,
+    /// The ordinal of a timestamp within its second.
+    TimestampIncrement,
+}
+
+/// One number of a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Names from the outside in, joined by dots. Names hold dots themselves, and two metrics can have the same path.
+    /// Bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// What the number stands for.
+    pub kind: MetricKind,
+}
+
+/// The metrics of a sample in their order. Chunks of one schema list the same names in the same places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    /// In the order of the reference document, depth first.
+    pub metrics: Vec<Metric>,
+    /// Kinds and names of all elements, to recognize the schema in another reference document.
+    signature: Vec<u8>,
+}
+
+impl Schema {
+    /// The place of the first metric of that path.
+    pub fn position(&self, path: &str) -> Option<usize> {
+        self.metrics.iter().position(|metric| metric.path == path)
+    }
+
+    /// Reads the metrics of a reference document that [`scan`] accepted with this signature.
+    pub(super) fn new(document: &[u8], signature: Vec<u8>) -> Result<Self, ChunkError> {
+        let mut schema = Self { metrics: Vec::new(), signature };
+        let mut names = Names { path: String::new(), bytes: 0 };
+        schema.name(Elements::new(document), &mut names)?;
+        Ok(schema)
+    }
+
+    /// Whether a reference document of that signature has this schema.
+    pub(super) fn has(&self, signature: &[u8]) -> bool {
+        self.signature == signature
+    }
+
+    fn name(&mut self, elements: Elements<'_>, names: &mut Names) -> Result<(), ChunkError> {
+        for element in elements {
+            let outer = names.path.len();
+            if outer > 0 {
+                names.path.push('.');
+            }
+            names.path.push_str(&String::from_utf8_lossy(element.key));
+            for kind in kinds(element.kind) {
+                names.bytes += names.path.len();
+                if names.bytes > MAX_NAMES {
+                    return Err(ChunkError::TooManyMetrics);
+                }
+                self.metrics.push(Metric { path: names.path.clone(), kind: *kind });
+            }
+            self.name(element.elements(), names)?;
+            names.path.truncate(outer);
+        }
+        Ok(())
+    }
+}
+
+/// The path to where a walk is.
+struct Names {
+    path: String,
+    /// Length of all paths so far.
+    bytes: usize,
+}
+
+/// Numbers and signature of a reference document.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// The numbers of the first sample.
+    pub first: Vec<i64>,
+    /// Kinds and names, without names that have no numbers.
+    pub signature: Vec<u8>,
+}
+
+impl Scan {
+    /// Reads a whole document.
+    pub fn read(&mut self, document: &[u8]) -> Result<(), ChunkError> {
+        self.first.clear();
+        self.signature.clear();
+        self.elements(Elements::new(document), 0)
+    }
+
+    fn elements(&mut self, mut elements: Elements<'_>, depth: usize) -> Result<(), ChunkError> {
+        for element in &mut elements {
+            let nested = matches!(element.kind, ElementKind::Document | ElementKind::Array);
+            if !nested && kinds(element.kind).is_empty() {
+                continue;
+            }
+            self.signature.push(element.kind.number());
+            self.signature.extend_from_slice(element.key);
+            self.signature.push(0);
+            if nested {
+                if depth == MAX_DEPTH {
+                    return Err(ChunkError::Reference);
+                }
+                self.elements(element.elements(), depth + 1)?;
+                // No kind has this number.
+                self.signature.push(0);
+            } else {
+                if self.first.len() >= MAX_METRICS {
+                    return Err(ChunkError::TooManyMetrics);
+                }
+                self.numbers(element);
+            }
+        }
+        if elements.is_broken() { Err(ChunkError::Reference) } else { Ok(()) }
+    }
+
+    fn numbers(&mut self, element: Element<'_>) {
+        match (element.kind, element.value) {
+            (ElementKind::Timestamp, value) => {
+                let half = |at: usize| {
+                    value.get(at..at + 4).and_then(|half| half.try_into().ok()).map_or(0, u32::from_le_bytes)
+                };
+                self.first.extend([i64::from(half(4)), i64::from(half(0))]);
+            }
+            _ => self.first.push(element.integer().unwrap_or(0)),
+        }
+    }
+}
+
+/// The numbers of a value of that kind, in the order in which a chunk lists them.
+fn kinds(kind: ElementKind) -> &'static [MetricKind] {
+    match kind {
+        ElementKind::Int32 | ElementKind::Int64 => &[MetricKind::Integer],
+        ElementKind::Double | ElementKind::Decimal128 => &[MetricKind::Double],
+        ElementKind::Boolean => &[MetricKind::Boolean],
+        ElementKind::DateTime => &[MetricKind::Date],
+        ElementKind::Timestamp => &[MetricKind::TimestampSeconds, MetricKind::TimestampIncrement],
+        _ => &[],
+    }
+}

@@ -1,0 +1,243 @@
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a test puts into a chunk: a reference document and the differences, column by column.
+struct Plan {
+    reference: bson::Document,
+    columns: Vec<Vec<u64>>,
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn zlib(unpacked: &[u8]) -> Vec<u8> {
+    let mut data = u32::to_le_bytes(unpacked.len() as u32).to_vec();
+    let mut packer = flate2::write::ZlibEncoder::new(&mut data, flate2::Compression::fast());
+    packer.write_all(unpacked).unwrap();
+    packer.finish().unwrap();
+    data
+}
+
+impl Plan {
+    fn unpacked(&self) -> Vec<u8> {
+        let mut bytes = self.reference.to_vec().unwrap();
+        bytes.extend((self.columns.len() as u32).to_le_bytes());
+        bytes.extend((self.columns.first().map_or(0, Vec::len) as u32).to_le_bytes());
+        let mut zeros = 0;
+        for delta in self.columns.iter().flatten() {
+            if *delta == 0 {
+                zeros += 1;
+                continue;
+            }
+            if zeros > 0 {
+                bytes.push(0);
+                varint(&mut bytes, zeros - 1);
+                zeros = 0;
+            }
+            varint(&mut bytes, *delta);
+        }
+        if zeros > 0 {
+            bytes.push(0);
+            varint(&mut bytes, zeros - 1);
+        }
+        bytes
+    }
+
+    fn data(&self) -> Vec<u8> {
+        zlib(&self.unpacked())
+    }
+}
+
+/// Paths and values of a chunk.
+fn decode(data: &[u8]) -> Result<Vec<(String, Vec<i64>)>, ChunkError> {
+    let mut chunk = Chunk::default();
+    chunk.read(data)?;
+    let schema = chunk.schema().clone();
+    let columns = chunk.columns(&vec![true; schema.metrics.len()])?;
+    Ok(schema
+        .metrics
+        .iter()
+        .map(|metric| metric.path.clone())
+        .zip(columns.iter().map(<[i64]>::to_vec))
+        .collect())
+}
+
+fn named(paths: &[&str], values: &[&[i64]]) -> Vec<(String, Vec<i64>)> {
+    paths.iter().map(|path| path.to_string()).zip(values.iter().map(|values| values.to_vec())).collect()
+}
+
+#[test]
+fn a_run_of_zeros_goes_on_in_the_next_metric() {
+    let plan = Plan {
+        reference: bson::doc! {"start": bson::DateTime::from_millis(1_000), "a": {"b": 7_i64, "c": 9}, "d": -1.9},
+        columns: vec![vec![1_000, 1_000, 0], vec![0, 0, 0], vec![0, 5, u64::MAX], vec![0, 0, 0]],
+    };
+    assert_eq!(
+        decode(&plan.data()).unwrap(),
+        named(
+            &["start", "a.b", "a.c", "d"],
+            &[&[1_000, 2_000, 3_000, 3_000], &[7, 7, 7, 7], &[9, 9, 14, 13], &[-1, -1, -1, -1]]
+        )
+    );
+}
+
+#[test]
+fn a_chunk_of_one_sample_has_no_differences() {
+    let plan = Plan { reference: bson::doc! {"a": 1, "b": true, "c": "text"}, columns: vec![vec![], vec![]] };
+    assert_eq!(decode(&plan.data()).unwrap(), named(&["a", "b"], &[&[1], &[1]]));
+}
+
+#[test]
+fn a_timestamp_is_two_metrics_and_text_is_none() {
+    let time = bson::Timestamp { time: 4_000_000_000, increment: 3 };
+    let plan = Plan {
+        reference: bson::doc! {"members": [{"name": "x", "optime": time}], "id": bson::oid::ObjectId::new()},
+        columns: vec![vec![1], vec![u64::MAX]],
+    };
+    let paths = ["members.0.optime", "members.0.optime"];
+    assert_eq!(decode(&plan.data()).unwrap(), named(&paths, &[&[4_000_000_000, 4_000_000_001], &[3, 2]]));
+}
+
+#[test]
+fn names_that_come_twice_and_names_that_are_no_utf_8_are_kept() {
+    // {"m": {"a": 1, "a": 2}, "\xe9": 3}
+    let inner = [&[0x10, b'a', 0][..], &[1, 0, 0, 0], &[0x10, b'a', 0], &[2, 0, 0, 0], &[0]].concat();
+    let mut reference = vec![0, 0, 0, 0, 3, b'm', 0];
+    reference.extend((inner.len() as u32 + 4).to_le_bytes());
+    reference.extend(inner);
+    reference.extend([0x10, 0xe9, 0, 3, 0, 0, 0, 0]);
+    let length = reference.len() as u32;
+    reference[..4].copy_from_slice(&length.to_le_bytes());
+    reference.extend([3u32.to_le_bytes(), 0u32.to_le_bytes()].concat());
+    assert_eq!(decode(&zlib(&reference)).unwrap(), named(&["m.a", "m.a", "\u{fffd}"], &[&[1], &[2], &[3]]));
+}
+
+#[test]
+fn each_damage_has_its_error() {
+    let plan = Plan { reference: bson::doc! {"a": 1, "b": 2}, columns: vec![vec![1, 0], vec![0, 300]] };
+    let (unpacked, data) = (plan.unpacked(), plan.data());
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut unpacked = unpacked.clone();
+        change(&mut unpacked);
+        decode(&zlib(&unpacked))
+    };
+    assert_eq!(changed(&|_| ()).unwrap().len(), 2);
+    assert_eq!(changed(&|bytes| bytes.truncate(bytes.len() - 1)), Err(ChunkError::Differences), "too few numbers");
+    assert_eq!(changed(&|bytes| bytes.push(1)), Err(ChunkError::Differences), "too many numbers");
+    assert_eq!(changed(&|bytes| bytes.truncate(10)), Err(ChunkError::Reference));
+    assert_eq!(changed(&|bytes| bytes[4] = 0x70), Err(ChunkError::Reference));
+    let counts = unpacked.len() - plan_numbers(&plan) - 8;
+    assert_eq!(changed(&|bytes| bytes[counts] = 3), Err(ChunkError::MetricCount { said: 3, found: 2 }));
+    assert_eq!(changed(&|bytes| bytes[counts + 7] = 0xff), Err(ChunkError::TooLarge));
+    // A run of zeros that ends behind the last metric.
+    let long = Plan { reference: bson::doc! {"a": 1}, columns: vec![vec![0]] };
+    let mut bytes = long.unpacked();
+    *bytes.last_mut().unwrap() = 1;
+    assert_eq!(decode(&zlib(&bytes)), Err(ChunkError::Differences));
+    let mut wrong = data.clone();
+    *wrong.last_mut().unwrap() ^= 1;
+    assert_eq!(decode(&wrong), Err(ChunkError::Compression), "the checksum");
+    assert_eq!(decode(&data[..data.len() - 5]), Err(ChunkError::Compression), "cut");
+    let mut said = data.clone();
+    said[0] += 1;
+    assert_eq!(decode(&said), Err(ChunkError::Compression), "another length");
+    said[..4].copy_from_slice(&(MAX_UNPACKED as u32 + 1).to_le_bytes());
+    assert_eq!(decode(&said), Err(ChunkError::TooLarge));
+    said[..4].copy_from_slice(&(MAX_UNPACKED as u32).to_le_bytes());
+    assert_eq!(decode(&said), Err(ChunkError::Compression), "no zlib data unpack to so much");
+}
+
+fn plan_numbers(plan: &Plan) -> usize {
+    plan.unpacked().len() - plan.reference.to_vec().unwrap().len() - 8
+}
+
+#[test]
+fn chunks_of_one_schema_share_it() {
+    let first = Plan { reference: bson::doc! {"a": {"b": 1}, "s": "x"}, columns: vec![vec![]] };
+    let second = Plan { reference: bson::doc! {"a": {"b": 2}, "s": "longer"}, columns: vec![vec![]] };
+    let moved = Plan { reference: bson::doc! {"a": {}, "b": 1}, columns: vec![vec![]] };
+    let mut chunk = Chunk::default();
+    chunk.read(&first.data()).unwrap();
+    let schema = chunk.schema().clone();
+    chunk.read(&second.data()).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&schema, chunk.schema()));
+    chunk.read(&moved.data()).unwrap();
+    assert_eq!(chunk.schema().metrics[0].path, "b", "the same names in another place");
+}
+
+#[test]
+fn metrics_that_nobody_wants_are_skipped() {
+    let plan = Plan {
+        reference: bson::doc! {"a": 1, "b": 2, "c": 3},
+        columns: vec![vec![0, 0], vec![0, 4], vec![0, 1]],
+    };
+    let mut chunk = Chunk::default();
+    chunk.read(&plan.data()).unwrap();
+    let columns = chunk.columns(&[false, false, true]).unwrap();
+    assert_eq!(columns.iter().collect::<Vec<_>>(), [[3, 3, 4]]);
+    assert_eq!(chunk.columns(&[]).unwrap().iter().len(), 0);
+}
+
+#[test]
+fn documents_of_a_file() {
+    let time = bson::DateTime::from_millis(5);
+    let inner = bson::doc! {"x": 1};
+    let document = bson::doc! {"_id": time, "type": 2, "count": 3, "doc": &inner}.to_vec().unwrap();
+    let inner = inner.to_vec().unwrap();
+    let content = Content::Parameters { count: 3, document: &inner };
+    assert_eq!(parse(&document), Ok(Document { time_ms: 5, content }));
+    let later = bson::doc! {"_id": time, "type": 9}.to_vec().unwrap();
+    assert_eq!(parse(&later).unwrap().content, Content::Unknown);
+    let no_data = bson::doc! {"_id": time, "type": 1}.to_vec().unwrap();
+    assert_eq!(parse(&no_data), Err(DocumentError::Form));
+    assert_eq!(document_length(0u32.to_le_bytes()), Ok(None));
+    assert_eq!(document_length(4u32.to_le_bytes()), Err(DocumentError::Length));
+    assert_eq!(document_length(5u32.to_le_bytes()), Ok(Some(5)));
+}
+
+proptest! {
+    #[test]
+    fn what_was_packed_is_unpacked(
+        metrics in 1..6usize,
+        samples in 0..40usize,
+        numbers in prop::collection::vec(prop_oneof![3 => Just(0u64), 1 => any::<u64>(), 1 => 0..300u64], 240),
+    ) {
+        let mut reference = bson::Document::new();
+        for metric in 0..metrics {
+            reference.insert(format!("m{metric}"), numbers[metric] as i64);
+        }
+        let columns: Vec<Vec<u64>> = (0..metrics).map(|metric| numbers[metric * samples..][..samples].to_vec()).collect();
+        let found = decode(&Plan { reference, columns: columns.clone() }.data()).unwrap();
+        for (metric, (_, values)) in found.iter().enumerate() {
+            let mut value = numbers[metric];
+            let mut expected = vec![value as i64];
+            for delta in &columns[metric] {
+                value = value.wrapping_add(*delta);
+                expected.push(value as i64);
+            }
+            prop_assert_eq!(values, &expected);
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = decode(&bytes);
+        let _ = decode(&zlib(&bytes));
+        let _ = parse(&bytes);
+        let plan = Plan { reference: bson::doc! {"a": 1, "b": {"c": 2}}, columns: vec![vec![1, 2], vec![0, 3]] };
+        let mut unpacked = plan.unpacked();
+        for (at, change) in bytes.drain(..).enumerate().take(4) {
+            let place = (usize::from(change) * 7 + at) % unpacked.len();
+            unpacked[place] ^= change;
+        }
+        let _ = decode(&zlib(&unpacked));
+    }
+}
