@@ -16,6 +16,7 @@ pub mod figures;
 pub mod files;
 pub mod histogram;
 pub mod impact;
+pub mod internals;
 pub mod notices;
 pub mod offsets;
 pub mod operation;

@@ -1,0 +1,277 @@
+//! The figures that experts look at first, and how they judge them.
+
+use super::Metric::*;
+use super::figure::{Figure, Group, Limits, Rule, Step, Unit, over};
+
+/// Judged by the 95th percentile.
+const fn p95(amber: f64, red: f64, meaning: &'static str, source: &'static str) -> Option<Limits> {
+    Some(Limits { amber, red, rule: Rule::P95, meaning, source })
+}
+
+/// Judged by every moment.
+const fn any(amber: f64, red: f64, meaning: &'static str, source: &'static str) -> Option<Limits> {
+    Some(Limits { amber, red, rule: Rule::Any, meaning, source })
+}
+
+/// Never reached.
+const NEVER: f64 = f64::INFINITY;
+
+const EVICTION: &str = "WiredTiger's eviction targets and triggers (SERVER-64505)";
+const SIMAGIX: &str = "keyhole's assessment of diagnostic data";
+
+/// All figures, by group.
+#[rustfmt::skip]
+pub const FIGURES: &[Figure] = &[
+    Figure { id: "operations.inserts", group: Group::Operations, title: "inserts", unit: Unit::PerSecond,
+        value: |step| step.rate(Inserts), limits: None },
+    Figure { id: "operations.queries", group: Group::Operations, title: "queries", unit: Unit::PerSecond,
+        value: |step| step.rate(Queries), limits: None },
+    Figure { id: "operations.updates", group: Group::Operations, title: "updates", unit: Unit::PerSecond,
+        value: |step| step.rate(Updates), limits: None },
+    Figure { id: "operations.deletes", group: Group::Operations, title: "deletes", unit: Unit::PerSecond,
+        value: |step| step.rate(Deletes), limits: None },
+    Figure { id: "operations.getmores", group: Group::Operations, title: "getMores", unit: Unit::PerSecond,
+        value: |step| step.rate(GetMores), limits: None },
+    Figure { id: "operations.commands", group: Group::Operations, title: "commands", unit: Unit::PerSecond,
+        value: |step| step.rate(Commands), limits: None },
+    Figure { id: "operations.ttl_deleted", group: Group::Operations, title: "documents deleted by TTL", unit: Unit::PerSecond,
+        value: |step| step.rate(TtlDeleted), limits: None },
+
+    Figure { id: "latency.reads", group: Group::Latency, title: "latency of reads", unit: Unit::Milliseconds,
+        value: |step| Some(step.per(ReadLatency, ReadOperations)? / 1e3),
+        limits: p95(20.0, 100.0, "reads are slow; see which queries with `mongosonar queries`", SIMAGIX) },
+    Figure { id: "latency.writes", group: Group::Latency, title: "latency of writes", unit: Unit::Milliseconds,
+        value: |step| Some(step.per(WriteLatency, WriteOperations)? / 1e3),
+        limits: p95(20.0, 100.0, "writes are slow; see which with `mongosonar queries`", SIMAGIX) },
+    Figure { id: "latency.commands", group: Group::Latency, title: "latency of commands", unit: Unit::Milliseconds,
+        value: |step| Some(step.per(CommandLatency, CommandOperations)? / 1e3),
+        limits: p95(20.0, 100.0, "commands are slow", SIMAGIX) },
+
+    Figure { id: "queries.keys_per_returned", group: Group::Queries, title: "keys examined for each document returned",
+        unit: Unit::Ratio, value: |step| targeting(step, KeysExamined),
+        limits: p95(10.0, 100.0, "an index is missing or fits badly; `mongosonar logs report` names the queries",
+            "Atlas alert \"Query Targeting\"; keyhole") },
+    Figure { id: "queries.docs_per_returned", group: Group::Queries, title: "documents examined for each one returned",
+        unit: Unit::Ratio, value: |step| targeting(step, DocsExamined),
+        limits: p95(10.0, 100.0, "an index is missing or fits badly; `mongosonar logs report` names the queries",
+            "Atlas alert \"Query Targeting\"; keyhole") },
+    Figure { id: "queries.docs_examined", group: Group::Queries, title: "documents examined", unit: Unit::PerSecond,
+        value: |step| step.rate(DocsExamined),
+        limits: p95(1e5, 1e6, "queries read very many documents", "keyhole's diagnosis") },
+    Figure { id: "queries.collection_scans", group: Group::Queries, title: "collection scans", unit: Unit::PerSecond,
+        value: |step| step.rate(CollectionScans), limits: None },
+    Figure { id: "queries.memory_sorts", group: Group::Queries, title: "sorts in memory", unit: Unit::PerSecond,
+        value: |step| step.rate(MemorySorts),
+        limits: p95(20.0, 1e3, "queries sort without an index", "MongoDB manual, performance tuning; keyhole") },
+    Figure { id: "queries.write_conflicts", group: Group::Queries, title: "write conflicts", unit: Unit::PerSecond,
+        value: |step| step.rate(WriteConflicts),
+        limits: p95(10.0, 100.0, "several writers change the same documents", SIMAGIX) },
+
+    Figure { id: "cache.used", group: Group::Cache, title: "cache used", unit: Unit::Percent,
+        value: |step| step.percent(CacheBytes, CacheMaximum),
+        limits: p95(80.5, 95.0, "over 80 % eviction works, from 95 % operations must help it and wait", EVICTION) },
+    Figure { id: "cache.dirty", group: Group::Cache, title: "cache dirty", unit: Unit::Percent,
+        value: |step| step.percent(CacheDirty, CacheMaximum),
+        limits: p95(5.5, 20.0, "the disk does not take the writes in time; from 20 % on operations must help", EVICTION) },
+    Figure { id: "cache.updates", group: Group::Cache, title: "cache used by updates", unit: Unit::Percent,
+        value: |step| step.percent(CacheUpdates, CacheMaximum),
+        limits: p95(2.75, 10.0, "many versions of documents are in the cache: long transactions or a burst of writes",
+            EVICTION) },
+    Figure { id: "cache.application_eviction", group: Group::Cache, title: "pages evicted by operations",
+        unit: Unit::PerSecond, value: |step| step.rate(EvictedByApplications),
+        limits: p95(1.0, 100.0, "operations do the work of eviction and wait for it: the cache is too small, or the disk \
+            too slow", "Netdata's alert on eviction by application threads") },
+    Figure { id: "cache.eviction_time", group: Group::Cache, title: "time that operations spent evicting, per second",
+        unit: Unit::Milliseconds, value: |step| Some(step.rate(EvictionTime)? / 1e3), limits: None },
+    Figure { id: "cache.wait_time", group: Group::Cache, title: "time that operations waited for cache, per second",
+        unit: Unit::Milliseconds, value: |step| Some(step.rate(CacheWait)? / 1e3), limits: None },
+    Figure { id: "cache.read", group: Group::Cache, title: "read into cache", unit: Unit::BytesPerSecond,
+        value: |step| step.rate(CacheRead), limits: None },
+    Figure { id: "cache.written", group: Group::Cache, title: "written from cache", unit: Unit::BytesPerSecond,
+        value: |step| step.rate(CacheWritten), limits: None },
+    Figure { id: "cache.page_read", group: Group::Cache, title: "time to read a page into cache", unit: Unit::Milliseconds,
+        value: |step| Some(step.per(PageReadTime, PageReads)? / 1e3), limits: None },
+    Figure { id: "cache.history", group: Group::Cache, title: "history store on disk", unit: Unit::Bytes,
+        value: |step| step.gauge(HistoryOnDisk), limits: None },
+    Figure { id: "cache.pinned_ids", group: Group::Cache, title: "range of transaction ids pinned", unit: Unit::Count,
+        value: |step| step.gauge(PinnedIds), limits: None },
+
+    Figure { id: "tickets.read", group: Group::Tickets, title: "read tickets used", unit: Unit::Percent,
+        value: |step| tickets(step, ReadTicketsOut, ReadTicketsTotal, ReadTicketQueue),
+        limits: p95(50.0, 90.0, "the storage engine is saturated; find what holds the tickets: disk, cache or scans",
+            SIMAGIX) },
+    Figure { id: "tickets.write", group: Group::Tickets, title: "write tickets used", unit: Unit::Percent,
+        value: |step| tickets(step, WriteTicketsOut, WriteTicketsTotal, WriteTicketQueue),
+        limits: p95(50.0, 90.0, "the storage engine is saturated; find what holds the tickets: disk, cache or scans",
+            SIMAGIX) },
+    Figure { id: "tickets.read_queue", group: Group::Tickets, title: "operations waiting for a read ticket",
+        unit: Unit::Count, value: |step| step.gauge(ReadTicketQueue),
+        limits: p95(1.0, 100.0, "reads queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
+    Figure { id: "tickets.write_queue", group: Group::Tickets, title: "operations waiting for a write ticket",
+        unit: Unit::Count, value: |step| step.gauge(WriteTicketQueue),
+        limits: p95(1.0, 100.0, "writes queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
+    Figure { id: "queues.lock", group: Group::Tickets, title: "operations queued for a lock, per processor",
+        unit: Unit::Ratio, value: |step| over(step.gauge(QueuedTotal)?, step.gauge(Processors)?),
+        limits: p95(1.0, 5.0, "clients wait for locks; look for what holds them: index builds, fsyncLock, DDL", SIMAGIX) },
+    Figure { id: "queues.active", group: Group::Tickets, title: "active readers and writers", unit: Unit::Count,
+        value: |step| Some(step.gauge(ActiveReaders)? + step.gauge(ActiveWriters)?), limits: None },
+
+    Figure { id: "checkpoints.time", group: Group::Checkpoints, title: "duration of the last checkpoint",
+        unit: Unit::Milliseconds, value: |step| step.gauge(CheckpointTime),
+        limits: p95(10_000.0, 30_000.0, "the disk is slow to take what was written; over 60 s there is no pause between \
+            checkpoints", "Netdata's alert on the duration of checkpoints") },
+    Figure { id: "checkpoints.rate", group: Group::Checkpoints, title: "checkpoints", unit: Unit::PerSecond,
+        value: |step| step.rate(Checkpoints), limits: None },
+    Figure { id: "journal.sync", group: Group::Checkpoints, title: "time to sync the journal", unit: Unit::Milliseconds,
+        value: |step| Some(step.per(JournalSyncTime, JournalSyncs)? / 1e3), limits: None },
+    Figure { id: "journal.bytes", group: Group::Checkpoints, title: "journal written", unit: Unit::BytesPerSecond,
+        value: |step| step.rate(JournalBytes), limits: None },
+    Figure { id: "handles.active", group: Group::Checkpoints, title: "data handles active", unit: Unit::Count,
+        value: |step| step.gauge(DataHandles),
+        limits: p95(16_000.0, 20_000.0, "too many collections and indexes are in use", SIMAGIX) },
+
+    Figure { id: "connections.open", group: Group::Connections, title: "connections open", unit: Unit::Count,
+        value: |step| step.gauge(Connections), limits: None },
+    Figure { id: "connections.used", group: Group::Connections, title: "connections used of those possible",
+        unit: Unit::Percent,
+        value: |step| over(100.0 * step.gauge(Connections)?, step.gauge(Connections)? + step.gauge(ConnectionsAvailable)?),
+        limits: p95(80.0, 95.0, "soon no client can connect", "Grafana's mixin for MongoDB") },
+    Figure { id: "connections.created", group: Group::Connections, title: "connections opened", unit: Unit::PerSecond,
+        value: |step| step.rate(ConnectionsCreated),
+        limits: p95(5.0, 50.0, "clients connect again and again: a pool is missing or too small", SIMAGIX) },
+    Figure { id: "cursors.open", group: Group::Connections, title: "cursors open", unit: Unit::Count,
+        value: |step| step.gauge(CursorsOpen),
+        limits: p95(10_000.0, 100_000.0, "applications do not close their cursors", "Grafana's mixin for MongoDB") },
+    Figure { id: "cursors.timed_out", group: Group::Connections, title: "cursors timed out", unit: Unit::PerSecond,
+        value: |step| step.rate(CursorsTimedOut),
+        limits: p95(100.0 / 60.0, 1_000.0 / 60.0, "applications do not close their cursors", "awesome-prometheus-alerts") },
+
+    Figure { id: "replication.lag", group: Group::Replication, title: "replication lag", unit: Unit::Milliseconds,
+        value: |step| step.now.replication_lag_ms().map(|lag| lag as f64),
+        limits: p95(5_000.0, 30_000.0, "a secondary does not keep up: reads from it are stale, majority writes wait",
+            SIMAGIX) },
+    Figure { id: "replication.oplog_window", group: Group::Replication, title: "hours in the oplog", unit: Unit::Count,
+        value: |step| Some((step.gauge(LatestOptime)? - step.gauge(EarliestOptime)?) / 3_600.0), limits: None },
+    Figure { id: "replication.flow_control", group: Group::Replication,
+        title: "time that writes waited for flow control, per second", unit: Unit::Milliseconds,
+        value: |step| Some(step.rate(FlowControlTime)? / 1e3),
+        limits: p95(100.0, 1_000.0, "the primary slows writes down because the majority lags", "keyhole; SERVER-112333") },
+    Figure { id: "replication.flow_control_lagged", group: Group::Replication, title: "flow control engaged",
+        unit: Unit::Count, value: |step| step.gauge(FlowControlLagged),
+        limits: p95(1.0, NEVER, "the primary slows writes down because the majority lags", "MongoDB manual, flow control") },
+
+    Figure { id: "memory.used", group: Group::Memory, title: "memory used, page cache not counted", unit: Unit::Percent,
+        value: |step| {
+            let cached = step.gauge(MemoryCached)? + step.gauge(MemoryBuffers).unwrap_or(0.0);
+            let total = step.gauge(MemoryTotal)?;
+            over(100.0 * (total - step.gauge(MemoryFree)? - cached), total)
+        },
+        limits: p95(85.0, 95.0, "the machine is short of memory", "mongo-x-ray; keyhole") },
+    Figure { id: "memory.resident", group: Group::Memory, title: "memory of the server, of the machine's",
+        unit: Unit::Percent,
+        value: |step| over(100.0 * step.gauge(Resident)? * 1_024.0, step.gauge(MemoryTotal)?),
+        limits: p95(70.0, 90.0, "little is left for the page cache and other processes", SIMAGIX) },
+    Figure { id: "memory.major_faults", group: Group::Memory, title: "major page faults", unit: Unit::PerSecond,
+        value: |step| step.rate(MajorFaults),
+        limits: p95(10.0, 100.0, "memory is short: code and data are read from the disk again", "ftdc-analyzer") },
+    Figure { id: "memory.swapped", group: Group::Memory, title: "pages swapped in and out", unit: Unit::PerSecond,
+        value: |step| Some(step.growth_of(&[SwappedIn, SwappedOut])? / step.positive_seconds()?),
+        limits: p95(1.0, 100.0, "the machine swaps; MongoDB must not", "MongoDB production notes; ftdc-analyzer") },
+    Figure { id: "memory.fragmentation", group: Group::Memory, title: "heap not in use by the server", unit: Unit::Percent,
+        value: |step| over(100.0 * (step.gauge(Heap)? - step.gauge(Allocated)?), step.gauge(Heap)?),
+        limits: p95(20.0, 50.0, "the allocator keeps memory that the server has freed", SIMAGIX) },
+
+    Figure { id: "processor.user", group: Group::Processor, title: "processors in user code", unit: Unit::Percent,
+        value: |step| step.processor(&[CpuUser, CpuNice]),
+        limits: p95(85.0, 95.0, "the processors are the limit: see which queries cost most", "mongo-x-ray") },
+    Figure { id: "processor.system", group: Group::Processor, title: "processors in the kernel", unit: Unit::Percent,
+        value: |step| step.processor(&[CpuSystem, CpuIrq, CpuSoftIrq]),
+        limits: p95(20.0, 30.0, "the kernel works hard: many connections, swapping, or page cache pressure", "mongo-x-ray") },
+    Figure { id: "processor.iowait", group: Group::Processor, title: "processors idle while the disk works",
+        unit: Unit::Percent, value: |step| step.processor(&[CpuIoWait]),
+        limits: p95(10.0, 20.0, "operations wait for the disk", "mongo-x-ray") },
+    Figure { id: "processor.steal", group: Group::Processor, title: "processors taken by the hypervisor",
+        unit: Unit::Percent, value: |step| step.processor(&[CpuSteal]),
+        limits: p95(1.0, 10.0, "the host gives this machine less than it should: a burstable or oversold machine",
+            "mongo-x-ray; practice with burstable machines") },
+    Figure { id: "pressure.cpu", group: Group::Processor, title: "time in which something waited for a processor",
+        unit: Unit::Percent, value: |step| Some(step.rate(PressureCpu)? / 1e4), limits: None },
+
+    Figure { id: "disk.busy", group: Group::Disk, title: "busiest disk", unit: Unit::Percent,
+        value: |step| {
+            let ms = step.positive_seconds()? * 1e3;
+            step.worst_disk(|disk| Some((100.0 * disk.busy_ms / ms).min(100.0)))
+        },
+        limits: p95(70.0, 90.0, "the disk is busy nearly all the time; a disk that serves requests in parallel can take \
+            more, so look at its latency too", "keyhole; ftdc-analyzer") },
+    Figure { id: "disk.queue", group: Group::Disk, title: "requests in the longest disk queue", unit: Unit::Count,
+        value: |step| {
+            let ms = step.positive_seconds()? * 1e3;
+            step.worst_disk(|disk| Some(disk.queued_ms / ms))
+        },
+        limits: None },
+    Figure { id: "disk.latency", group: Group::Disk, title: "latency of the slowest disk", unit: Unit::Milliseconds,
+        value: |step| step.worst_disk(|disk| over(disk.time_ms, disk.operations)),
+        limits: p95(10.0, 50.0, "reads and writes take long: the disk is too slow or has too much to do",
+            "ftdc-analyzer") },
+    Figure { id: "disk.space", group: Group::Disk, title: "fullest file system", unit: Unit::Percent,
+        value: |step| step.now.mounts.iter()
+            .filter_map(|mount| over(100.0 * (mount.capacity - mount.free) as f64, mount.capacity as f64))
+            .reduce(f64::max),
+        limits: p95(80.0, 90.0, "a file system fills up; it need not be the one with the data", "mongo-x-ray; Atlas") },
+    Figure { id: "pressure.io", group: Group::Disk, title: "time in which something waited for the disk",
+        unit: Unit::Percent, value: |step| Some(step.rate(PressureIo)? / 1e4), limits: None },
+    Figure { id: "pressure.memory", group: Group::Memory, title: "time in which something waited for memory",
+        unit: Unit::Percent, value: |step| Some(step.rate(PressureMemory)? / 1e4), limits: None },
+
+    Figure { id: "network.in", group: Group::Network, title: "received", unit: Unit::BytesPerSecond,
+        value: |step| step.rate(BytesIn), limits: None },
+    Figure { id: "network.out", group: Group::Network, title: "sent", unit: Unit::BytesPerSecond,
+        value: |step| step.rate(BytesOut), limits: None },
+    Figure { id: "network.retransmitted", group: Group::Network, title: "segments sent again", unit: Unit::PerSecond,
+        value: |step| step.rate(Retransmitted), limits: None },
+    Figure { id: "network.listen_overflows", group: Group::Network, title: "connections refused by a full queue",
+        unit: Unit::PerSecond, value: |step| step.rate(ListenOverflows), limits: None },
+
+    Figure { id: "errors.asserts", group: Group::Errors, title: "asserts of the server", unit: Unit::PerSecond,
+        value: |step| Some(step.growth_of(&[RegularAsserts, MessageAsserts])? / step.positive_seconds()?),
+        limits: any(f64::MIN_POSITIVE, NEVER, "the server found itself in a wrong state: read its log of that second",
+            "Atlas alert \"Asserts\"") },
+    Figure { id: "errors.user_asserts", group: Group::Errors, title: "errors returned to clients", unit: Unit::PerSecond,
+        value: |step| step.rate(UserAsserts), limits: None },
+
+    Figure { id: "collector.time", group: Group::Collector, title: "time to collect a sample", unit: Unit::Milliseconds,
+        value: |step| Some(step.gauge(End)? - step.gauge(Start)?),
+        limits: p95(100.0, 1_000.0, "the server is too busy to look at itself in time", "SERVER-76723") },
+];
+
+/// Keys or documents examined for each document returned, if it is more than a few.
+fn targeting(step: &Step<'_>, examined: super::Metric) -> Option<f64> {
+    let (rate, returned) = (step.rate(examined)?, step.growth(DocsReturned)?);
+    if rate > 1_000.0 { over(step.growth(examined)?, returned) } else { None }
+}
+
+/// Per cent of tickets in use. A server that has a queue for them changes their number by itself: there the queue counts.
+fn tickets(step: &Step<'_>, out: super::Metric, total: super::Metric, queue: super::Metric) -> Option<f64> {
+    match step.now.get(queue) {
+        Some(_) => None,
+        None => step.percent(out, total),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_limits_rise() {
+        let mut ids = std::collections::HashSet::new();
+        for figure in FIGURES {
+            assert!(ids.insert(figure.id), "{}", figure.id);
+            if let Some(limits) = figure.limits {
+                assert!(limits.amber < limits.red, "{}", figure.id);
+                assert!(!limits.meaning.is_empty() && !limits.source.is_empty(), "{}", figure.id);
+            }
+        }
+    }
+}

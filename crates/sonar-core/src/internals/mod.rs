@@ -1,0 +1,20 @@
+//! What a server measures of itself: cache, tickets, checkpoints, replication, its machine.
+//!
+//! A [`ServerSample`] holds the [`Metric`]s of one moment, from `diagnostic.data` or `serverStatus`. Two of them make a
+//! [`Step`], from which each [`Figure`] takes its value. An [`Assessment`] collects figures over time and judges them.
+
+mod assessment;
+mod distribution;
+mod figure;
+mod figures;
+mod metric;
+mod sample;
+mod trend;
+
+pub use assessment::{Assessment, Exceedance, Incident, IncidentKind, Judged, Severity};
+pub use distribution::Distribution;
+pub use figure::{Figure, Group, Limits, Rule, Step, Unit};
+pub use figures::FIGURES;
+pub use metric::Metric;
+pub use sample::{DiskSample, Member, MountSample, ServerSample};
+pub use trend::{Trend, TrendBucket};
