@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use sonar_decode::ftdc::{Chunk, Content, document_length, parse};
+use sonar_decode::ftdc::{DocumentContent, MetricChunk, document_length, parse};
 
 fn fixtures(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ftdc").join(name)
@@ -14,11 +14,11 @@ fn fixtures(name: &str) -> PathBuf {
 /// Every sample of a file, by its time in milliseconds: path to value, the first of each path.
 fn samples(path: &Path) -> BTreeMap<i64, BTreeMap<String, i64>> {
     let file = std::fs::read(path).unwrap();
-    let (mut rest, mut chunk, mut samples) = (&file[..], Chunk::default(), BTreeMap::new());
+    let (mut rest, mut chunk, mut samples) = (&file[..], MetricChunk::default(), BTreeMap::new());
     while let Some(length) = rest.first_chunk().and_then(|first| document_length(*first).unwrap()) {
         let (document, after) = rest.split_at(length);
         rest = after;
-        let Content::Chunk(data) = parse(document).unwrap().content else { continue };
+        let DocumentContent::Chunk(data) = parse(document).unwrap().content else { continue };
         chunk.read(data).unwrap();
         let schema = chunk.schema().clone();
         let count = chunk.samples();

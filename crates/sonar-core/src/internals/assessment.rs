@@ -1,6 +1,6 @@
 //! Figures over time, and what is wrong with them.
 
-use super::figure::{Figure, Limits, Rule, Step};
+use super::figure::{Figure, FigureLimits, LimitRule, SampleStep};
 use super::{Distribution, FIGURES, Metric, ServerSample, Trend};
 
 /// The most incidents that are kept.
@@ -15,7 +15,7 @@ const P95_SHARE: f64 = 0.05;
 
 /// How bad it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
+pub enum FigureVerdict {
     /// Nothing to see.
     Ok,
     /// Deserves attention.
@@ -24,7 +24,7 @@ pub enum Severity {
     Red,
 }
 
-impl Severity {
+impl FigureVerdict {
     /// As reports write it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -145,7 +145,7 @@ pub struct Judged<'a> {
     /// Number of values.
     pub count: u64,
     /// `None` for a figure without limits.
-    pub severity: Option<Severity>,
+    pub verdict: Option<FigureVerdict>,
     /// For how long it was over the amber limit.
     pub amber: Exceedance,
     /// For how long it was over the red limit.
@@ -185,7 +185,7 @@ impl Assessment {
             }
         }
         let span = (now - same.as_ref().and(step_ms).unwrap_or(0), now);
-        let step = Step { before: same.as_ref(), now: sample, seconds: (span.1 - span.0) as f64 / 1e3 };
+        let step = SampleStep { before: same.as_ref(), now: sample, seconds: (span.1 - span.0) as f64 / 1e3 };
         for (figure, series) in FIGURES.iter().zip(&mut self.series) {
             let value = (figure.value)(&step);
             if let Some(value) = value {
@@ -207,7 +207,7 @@ impl Assessment {
                 figure,
                 quantiles: series.distribution.quantiles([0.5, 0.95, 1.0])?,
                 count: series.distribution.count(),
-                severity: figure.limits.map(|limits| self.severity(series, &limits)),
+                verdict: figure.limits.map(|limits| self.verdict(series, &limits)),
                 amber: series.amber,
                 red: series.red,
                 trend: &series.trend,
@@ -240,15 +240,15 @@ impl Assessment {
         self.last.as_ref()
     }
 
-    fn severity(&self, series: &FigureSeries, limits: &Limits) -> Severity {
+    fn verdict(&self, series: &FigureSeries, limits: &FigureLimits) -> FigureVerdict {
         let is_over = |exceedance: &Exceedance| match limits.rule {
-            Rule::P95 => exceedance.total_ms as f64 >= P95_SHARE * self.covered_ms.max(1) as f64,
-            Rule::Any => exceedance.total_ms > 0,
+            LimitRule::P95 => exceedance.total_ms as f64 >= P95_SHARE * self.covered_ms.max(1) as f64,
+            LimitRule::Any => exceedance.total_ms > 0,
         };
         match () {
-            () if is_over(&series.red) => Severity::Red,
-            () if is_over(&series.amber) || series.red.longest_ms >= LONG_MS => Severity::Amber,
-            () => Severity::Ok,
+            () if is_over(&series.red) => FigureVerdict::Red,
+            () if is_over(&series.amber) || series.red.longest_ms >= LONG_MS => FigureVerdict::Amber,
+            () => FigureVerdict::Ok,
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
         }
         assert_eq!(judged(&assessment, "operations.queries").quantiles, [50.0; 3]);
         let latency = judged(&assessment, "latency.reads");
-        assert_eq!((latency.quantiles, latency.severity), ([30.0; 3], Some(Severity::Amber)));
+        assert_eq!((latency.quantiles, latency.verdict), ([30.0; 3], Some(FigureVerdict::Amber)));
         assert_eq!(
             latency.amber,
             Exceedance { total_ms: 10_000, longest_ms: 10_000, longest_start_ms: 0, since: Some(0) }
@@ -326,12 +326,12 @@ mod tests {
     fn a_limit_counts_if_it_is_passed_for_a_twentieth_of_the_time() {
         let over =
             |seconds: usize| (0..=1_000).map(move |second| if second % 100 < seconds { 96 } else { 50 });
-        assert_eq!(judged(&cache(over(6)), "cache.used").severity, Some(Severity::Red));
-        assert_eq!(judged(&cache(over(4)), "cache.used").severity, Some(Severity::Ok));
+        assert_eq!(judged(&cache(over(6)), "cache.used").verdict, Some(FigureVerdict::Red));
+        assert_eq!(judged(&cache(over(4)), "cache.used").verdict, Some(FigureVerdict::Ok));
         let once = (0..=1_000).map(|second| if (500..511).contains(&second) { 96 } else { 50 });
         let assessment = cache(once);
         let found = judged(&assessment, "cache.used");
-        assert_eq!(found.severity, Some(Severity::Amber), "eleven seconds on end");
+        assert_eq!(found.verdict, Some(FigureVerdict::Amber), "eleven seconds on end");
         assert_eq!((found.red.longest_ms, found.red.longest_start_ms), (11_000, 499_000));
     }
 

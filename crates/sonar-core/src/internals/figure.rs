@@ -5,7 +5,7 @@ use super::{Metric, ServerSample};
 /// What a figure belongs to, in the order in which reports show them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
-pub enum Group {
+pub enum FigureGroup {
     Operations,
     Latency,
     Queries,
@@ -22,7 +22,7 @@ pub enum Group {
     Collector,
 }
 
-impl Group {
+impl FigureGroup {
     /// As reports write it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Group {
 /// What a figure counts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Unit {
+pub enum FigureUnit {
     Count,
     PerSecond,
     Bytes,
@@ -58,7 +58,7 @@ pub enum Unit {
     Ratio,
 }
 
-impl Unit {
+impl FigureUnit {
     /// As JSON and CSV name it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Unit {
 
 /// How long a value must be over a limit to count.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum LimitRule {
     /// 5 % of the time: its 95th percentile is over the limit.
     P95,
     /// At any moment.
@@ -84,13 +84,13 @@ pub enum Rule {
 
 /// From where on a figure is worth a look, and why.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub struct Limits {
+pub struct FigureLimits {
     /// From here on it deserves attention.
     pub amber: f64,
     /// From here on it is a problem.
     pub red: f64,
     /// For how long.
-    pub rule: Rule,
+    pub rule: LimitRule,
     /// What it means to be over the limit, and what to look at next.
     pub meaning: &'static str,
     /// Who judges so.
@@ -103,20 +103,20 @@ pub struct Figure {
     /// Stable name for programs.
     pub id: &'static str,
     /// What it belongs to.
-    pub group: Group,
+    pub group: FigureGroup,
     /// Name for people.
     pub title: &'static str,
     /// What it counts.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// `None` where the server does not report what it needs, and where it says nothing, as a ratio to none.
-    pub value: fn(&Step<'_>) -> Option<f64>,
+    pub value: fn(&SampleStep<'_>) -> Option<f64>,
     /// `None` for a figure that has no good or bad.
-    pub limits: Option<Limits>,
+    pub limits: Option<FigureLimits>,
 }
 
 /// Two consecutive samples of one process, or one sample alone.
 #[derive(Copy, Clone, Debug)]
-pub struct Step<'a> {
+pub struct SampleStep<'a> {
     /// `None` after a start of the server.
     pub before: Option<&'a ServerSample>,
     /// The later sample.
@@ -125,7 +125,7 @@ pub struct Step<'a> {
     pub seconds: f64,
 }
 
-impl Step<'_> {
+impl SampleStep<'_> {
     /// A metric of the later sample.
     pub fn gauge(&self, metric: Metric) -> Option<f64> {
         self.now.get(metric).map(|value| value as f64)

@@ -1,7 +1,7 @@
 //! What a server measures of itself: cache, tickets, checkpoints, replication, its machine.
 //!
 //! A [`ServerSample`] holds the [`Metric`]s of one moment, from `diagnostic.data` or `serverStatus`. Two of them make a
-//! [`Step`], from which each [`Figure`] takes its value. An [`Assessment`] collects figures over time and judges them.
+//! [`SampleStep`], from which each [`Figure`] takes its value. An [`Assessment`] collects figures over time and judges them.
 
 mod assessment;
 mod distribution;
@@ -11,9 +11,9 @@ mod metric;
 mod sample;
 mod trend;
 
-pub use assessment::{Assessment, Exceedance, Incident, IncidentKind, Judged, Severity};
+pub use assessment::{Assessment, Exceedance, FigureVerdict, Incident, IncidentKind, Judged};
 pub use distribution::Distribution;
-pub use figure::{Figure, Group, Limits, Rule, Step, Unit};
+pub use figure::{Figure, FigureGroup, FigureLimits, FigureUnit, LimitRule, SampleStep};
 pub use figures::FIGURES;
 pub use metric::Metric;
 pub use sample::{DiskSample, Member, MountSample, ServerSample};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::schema::{Scan, Schema};
+use super::schema::{ReferenceScan, Schema};
 
 /// The most bytes of a chunk, unpacked. Chunks of large 8.0 servers have some 5 MB.
 pub const MAX_UNPACKED: usize = 256 << 20;
@@ -43,46 +43,46 @@ pub enum ChunkError {
 
 /// A chunk. It keeps its buffers, so read one after another with the same.
 #[derive(Debug)]
-pub struct Chunk {
+pub struct MetricChunk {
     inflater: Decompress,
     unpacked: Vec<u8>,
-    scan: Scan,
+    scan: ReferenceScan,
     schema: Arc<Schema>,
     samples: usize,
     /// Where the differences begin in `unpacked`.
     differences: usize,
-    columns: Columns,
+    columns: MetricColumns,
 }
 
-impl Default for Chunk {
+impl Default for MetricChunk {
     fn default() -> Self {
         Self {
             inflater: Decompress::new(true),
             unpacked: Vec::new(),
-            scan: Scan::default(),
+            scan: ReferenceScan::default(),
             schema: Arc::default(),
             samples: 0,
             differences: 0,
-            columns: Columns::default(),
+            columns: MetricColumns::default(),
         }
     }
 }
 
 /// Values of the metrics that were asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Columns {
+pub struct MetricColumns {
     samples: usize,
     values: Vec<i64>,
 }
 
-impl Columns {
+impl MetricColumns {
     /// The samples of each metric that was asked for, in the order of the schema.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[i64]> {
         self.values.chunks_exact(self.samples.max(1))
     }
 }
 
-impl Chunk {
+impl MetricChunk {
     /// Unpacks the data of a chunk and reads its first sample.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Chunk {
     ///
     /// # Errors
     /// If the differences are damaged, and if more than [`MAX_VALUES`] are wanted.
-    pub fn columns(&mut self, wanted: &[bool]) -> Result<&Columns, ChunkError> {
+    pub fn columns(&mut self, wanted: &[bool]) -> Result<&MetricColumns, ChunkError> {
         let count = wanted.iter().filter(|wanted| **wanted).count();
         if count.checked_mul(self.samples).is_none_or(|values| values > MAX_VALUES) {
             return Err(ChunkError::TooLarge);
@@ -139,7 +139,7 @@ impl Chunk {
         self.columns.samples = self.samples;
         let Some(deltas) = self.samples.checked_sub(1) else { return Ok(&self.columns) };
         let mut numbers =
-            Numbers { rest: self.unpacked.get(self.differences..).unwrap_or_default(), zeros: 0 };
+            DeltaReader { rest: self.unpacked.get(self.differences..).unwrap_or_default(), zeros: 0 };
         for (metric, first) in self.scan.first.iter().enumerate() {
             if wanted.get(metric).copied().unwrap_or(false) {
                 numbers.decode(*first, deltas, &mut self.columns.values)?;
@@ -176,13 +176,13 @@ impl Chunk {
 }
 
 /// The differences of all metrics, one metric after another. Runs of zeros go across metrics.
-struct Numbers<'a> {
+struct DeltaReader<'a> {
     rest: &'a [u8],
     /// Zeros that are left of a run.
     zeros: u64,
 }
 
-impl Numbers<'_> {
+impl DeltaReader<'_> {
     /// Decodes one metric into `values`: `first` and as many more as there are differences.
     fn decode(&mut self, first: i64, deltas: usize, values: &mut Vec<i64>) -> Result<(), ChunkError> {
         let (mut value, mut left) = (first, deltas);

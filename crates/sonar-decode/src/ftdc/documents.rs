@@ -7,10 +7,10 @@ pub const MAX_DOCUMENT: usize = 64 << 20;
 
 /// What a document holds.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Content<'a> {
+pub enum DocumentContent<'a> {
     /// What the server is: build, host, options, as a BSON document. One at the beginning of each file but the interim.
     Metadata(&'a [u8]),
-    /// The data of a [`Chunk`](super::Chunk).
+    /// The data of a [`MetricChunk`](super::MetricChunk).
     Chunk(&'a [u8]),
     /// Parameters, as a BSON document. Of 0, all of them; otherwise only those that changed.
     Parameters {
@@ -25,11 +25,11 @@ pub enum Content<'a> {
 
 /// A document of a file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Document<'a> {
+pub struct FtdcDocument<'a> {
     /// When it was begun, in milliseconds since 1970: of a chunk, the time of its first sample.
     pub time_ms: i64,
     /// What it holds.
-    pub content: Content<'a>,
+    pub content: DocumentContent<'a>,
 }
 
 /// Why a document cannot be read.
@@ -60,17 +60,18 @@ pub fn document_length(first: [u8; 4]) -> Result<Option<usize>, DocumentError> {
 ///
 /// # Errors
 /// [`DocumentError::Form`].
-pub fn parse(document: &[u8]) -> Result<Document<'_>, DocumentError> {
+pub fn parse(document: &[u8]) -> Result<FtdcDocument<'_>, DocumentError> {
     let elements = Elements::new(document);
     let find = |key: &[u8]| elements.clone().find(key);
     let number = |key: &[u8]| find(key).and_then(|element| element.integer());
     let inner = || find(b"doc").map(|element| element.value);
     let (time_ms, kind) = number(b"_id").zip(number(b"type")).ok_or(DocumentError::Form)?;
     let content = match kind {
-        0 => inner().map(Content::Metadata),
-        1 => find(b"data").and_then(|element| element.binary()).map(Content::Chunk),
-        2 => inner().map(|document| Content::Parameters { count: number(b"count").unwrap_or(0), document }),
-        _ => Some(Content::Unknown),
+        0 => inner().map(DocumentContent::Metadata),
+        1 => find(b"data").and_then(|element| element.binary()).map(DocumentContent::Chunk),
+        2 => inner()
+            .map(|document| DocumentContent::Parameters { count: number(b"count").unwrap_or(0), document }),
+        _ => Some(DocumentContent::Unknown),
     };
-    Ok(Document { time_ms, content: content.ok_or(DocumentError::Form)? })
+    Ok(FtdcDocument { time_ms, content: content.ok_or(DocumentError::Form)? })
 }

@@ -30,8 +30,8 @@ pub enum MetricKind {
 
 /// One number of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// Names from the outside in, joined by dots. Names hold dots themselves, and two metrics can have the same path.
+pub struct SchemaMetric {
+    /// PathWalk from the outside in, joined by dots. PathWalk hold dots themselves, and two metrics can have the same path.
     /// Bytes that are not UTF-8 are replaced.
     pub path: String,
     /// What the number stands for.
@@ -42,7 +42,7 @@ pub struct Metric {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
     /// In the order of the reference document, depth first.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<SchemaMetric>,
     /// Kinds and names of all elements, to recognize the schema in another reference document.
     signature: Vec<u8>,
 }
@@ -56,7 +56,7 @@ impl Schema {
     /// Reads the metrics of a reference document that [`scan`] accepted with this signature.
     pub(super) fn new(document: &[u8], signature: Vec<u8>) -> Result<Self, ChunkError> {
         let mut schema = Self { metrics: Vec::new(), signature };
-        let mut names = Names { path: String::new(), bytes: 0 };
+        let mut names = PathWalk { path: String::new(), bytes: 0 };
         schema.name(Elements::new(document), &mut names)?;
         Ok(schema)
     }
@@ -66,7 +66,7 @@ impl Schema {
         self.signature == signature
     }
 
-    fn name(&mut self, elements: Elements<'_>, names: &mut Names) -> Result<(), ChunkError> {
+    fn name(&mut self, elements: Elements<'_>, names: &mut PathWalk) -> Result<(), ChunkError> {
         for element in elements {
             let outer = names.path.len();
             if outer > 0 {
@@ -78,7 +78,7 @@ impl Schema {
                 if names.bytes > MAX_NAMES {
                     return Err(ChunkError::TooManyMetrics);
                 }
-                self.metrics.push(Metric { path: names.path.clone(), kind: *kind });
+                self.metrics.push(SchemaMetric { path: names.path.clone(), kind: *kind });
             }
             self.name(element.elements(), names)?;
             names.path.truncate(outer);
@@ -88,22 +88,22 @@ impl Schema {
 }
 
 /// The path to where a walk is.
-struct Names {
+struct PathWalk {
     path: String,
     /// Length of all paths so far.
     bytes: usize,
 }
 
-/// Numbers and signature of a reference document.
+/// DeltaReader and signature of a reference document.
 #[derive(Debug, Default)]
-pub(super) struct Scan {
+pub(super) struct ReferenceScan {
     /// The numbers of the first sample.
     pub first: Vec<i64>,
     /// Kinds and names, without names that have no numbers.
     pub signature: Vec<u8>,
 }
 
-impl Scan {
+impl ReferenceScan {
     /// Reads a whole document.
     pub fn read(&mut self, document: &[u8]) -> Result<(), ChunkError> {
         self.first.clear();

@@ -58,7 +58,7 @@ impl Plan {
 
 /// Paths and values of a chunk.
 fn decode(data: &[u8]) -> Result<Vec<(String, Vec<i64>)>, ChunkError> {
-    let mut chunk = Chunk::default();
+    let mut chunk = MetricChunk::default();
     chunk.read(data)?;
     let schema = chunk.schema().clone();
     let columns = chunk.columns(&vec![true; schema.metrics.len()])?;
@@ -130,7 +130,11 @@ fn each_damage_has_its_error() {
         decode(&zlib(&unpacked))
     };
     assert_eq!(changed(&|_| ()).unwrap().len(), 2);
-    assert_eq!(changed(&|bytes| bytes.truncate(bytes.len() - 1)), Err(ChunkError::Differences), "too few numbers");
+    assert_eq!(
+        changed(&|bytes| bytes.truncate(bytes.len() - 1)),
+        Err(ChunkError::Differences),
+        "too few numbers"
+    );
     assert_eq!(changed(&|bytes| bytes.push(1)), Err(ChunkError::Differences), "too many numbers");
     assert_eq!(changed(&|bytes| bytes.truncate(10)), Err(ChunkError::Reference));
     assert_eq!(changed(&|bytes| bytes[4] = 0x70), Err(ChunkError::Reference));
@@ -164,7 +168,7 @@ fn chunks_of_one_schema_share_it() {
     let first = Plan { reference: bson::doc! {"a": {"b": 1}, "s": "x"}, columns: vec![vec![]] };
     let second = Plan { reference: bson::doc! {"a": {"b": 2}, "s": "longer"}, columns: vec![vec![]] };
     let moved = Plan { reference: bson::doc! {"a": {}, "b": 1}, columns: vec![vec![]] };
-    let mut chunk = Chunk::default();
+    let mut chunk = MetricChunk::default();
     chunk.read(&first.data()).unwrap();
     let schema = chunk.schema().clone();
     chunk.read(&second.data()).unwrap();
@@ -179,7 +183,7 @@ fn metrics_that_nobody_wants_are_skipped() {
         reference: bson::doc! {"a": 1, "b": 2, "c": 3},
         columns: vec![vec![0, 0], vec![0, 4], vec![0, 1]],
     };
-    let mut chunk = Chunk::default();
+    let mut chunk = MetricChunk::default();
     chunk.read(&plan.data()).unwrap();
     let columns = chunk.columns(&[false, false, true]).unwrap();
     assert_eq!(columns.iter().collect::<Vec<_>>(), [[3, 3, 4]]);
@@ -192,10 +196,10 @@ fn documents_of_a_file() {
     let inner = bson::doc! {"x": 1};
     let document = bson::doc! {"_id": time, "type": 2, "count": 3, "doc": &inner}.to_vec().unwrap();
     let inner = inner.to_vec().unwrap();
-    let content = Content::Parameters { count: 3, document: &inner };
-    assert_eq!(parse(&document), Ok(Document { time_ms: 5, content }));
+    let content = DocumentContent::Parameters { count: 3, document: &inner };
+    assert_eq!(parse(&document), Ok(FtdcDocument { time_ms: 5, content }));
     let later = bson::doc! {"_id": time, "type": 9}.to_vec().unwrap();
-    assert_eq!(parse(&later).unwrap().content, Content::Unknown);
+    assert_eq!(parse(&later).unwrap().content, DocumentContent::Unknown);
     let no_data = bson::doc! {"_id": time, "type": 1}.to_vec().unwrap();
     assert_eq!(parse(&no_data), Err(DocumentError::Form));
     assert_eq!(document_length(0u32.to_le_bytes()), Ok(None));

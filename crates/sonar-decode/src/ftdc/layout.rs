@@ -1,0 +1,165 @@
+//! Where the metrics that figures need stand in the samples of a chunk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sonar_core::internals::{DiskSample, Member, Metric, MountSample, ServerSample};
+
+use super::chunk::{ChunkError, MetricChunk};
+use super::schema::{MetricKind, Schema};
+
+/// Roles that a sharded server of 8.0 and later puts in front of its collectors' names.
+const ROLES: [&str; 3] = ["common.", "shard.", "router."];
+/// The most disks, mounts and members that are read.
+const MAX_ITEMS: usize = 1_024;
+
+/// The path without the role of a sharded server.
+pub fn without_role(path: &str) -> &str {
+    ROLES.iter().find_map(|role| path.strip_prefix(role)).unwrap_or(path)
+}
+
+/// Counters of a disk, in the order of its columns.
+const DISK: [&str; 7] =
+    ["reads", "writes", "read_time_ms", "write_time_ms", "io_time_ms", "io_queued_ms", "io_in_progress"];
+const MOUNT: [&str; 2] = ["capacity", "free"];
+const MEMBER: [&str; 4] = ["state", "health", "self", "optimeDate"];
+
+/// The columns of one disk, mount or member; `None` for what the server does not report.
+#[derive(Clone, Debug)]
+struct LayoutItem<const N: usize> {
+    name: Arc<str>,
+    columns: [Option<usize>; N],
+}
+
+/// Where the metrics stand in the columns that were asked for.
+#[derive(Clone, Debug, Default)]
+struct SampleLayout {
+    wanted: Vec<bool>,
+    /// Metric and its column.
+    metrics: Vec<(Metric, usize, MetricKind)>,
+    disks: Vec<LayoutItem<7>>,
+    mounts: Vec<LayoutItem<2>>,
+    members: Vec<LayoutItem<4>>,
+}
+
+impl SampleLayout {
+    fn new(schema: &Schema) -> Self {
+        let known: HashMap<&str, Metric> = Metric::ALL
+            .iter()
+            .flat_map(|metric| metric.paths().iter().map(|path| (*path, *metric)))
+            .collect();
+        let mut layout = Self { wanted: vec![false; schema.metrics.len()], ..Self::default() };
+        let mut column = 0;
+        for (place, metric) in schema.metrics.iter().enumerate() {
+            let path = without_role(&metric.path);
+            if let Some(found) = known.get(path) {
+                // Of a timestamp the seconds; of names that come twice the first.
+                let is_taken = |other: &(Metric, usize, MetricKind)| other.0 == *found;
+                if metric.kind == MetricKind::TimestampIncrement || layout.metrics.iter().any(is_taken) {
+                    continue;
+                }
+                layout.metrics.push((*found, column, metric.kind));
+            } else if !(take(path, "systemMetrics.disks.", &DISK, &mut layout.disks, column)
+                || take(path, "systemMetrics.mounts.", &MOUNT, &mut layout.mounts, column)
+                || take(path, "replSetGetStatus.members.", &MEMBER, &mut layout.members, column))
+            {
+                continue;
+            }
+            layout.wanted[place] = true;
+            column += 1;
+        }
+        layout
+    }
+
+    fn fill(&self, columns: &[&[i64]], row: usize, sample: &mut ServerSample) {
+        let value = |column: usize| columns.get(column).and_then(|values| values.get(row)).copied();
+        for (metric, column, kind) in &self.metrics {
+            sample.set(*metric, value(*column).filter(|value| is_known(*value, *kind)));
+        }
+        let cell = |column: Option<usize>| column.and_then(value).unwrap_or(0);
+        sample.disks.clear();
+        sample.disks.extend(self.disks.iter().map(|disk| {
+            let [reads, writes, read_ms, write_ms, busy_ms, queued_ms, _] = disk.columns.map(cell);
+            DiskSample {
+                name: disk.name.clone(),
+                operations: reads.saturating_add(writes),
+                time_ms: read_ms.saturating_add(write_ms),
+                busy_ms,
+                queued_ms,
+            }
+        }));
+        sample.mounts.clear();
+        sample.mounts.extend(self.mounts.iter().map(|mount| {
+            let [capacity, free] = mount.columns.map(cell);
+            MountSample { path: mount.name.clone(), capacity, free }
+        }));
+        sample.members.clear();
+        sample.members.extend(self.members.iter().map(|member| {
+            let [state, health, own, optime_ms] = member.columns.map(cell);
+            Member { state, healthy: health != 0, is_self: own != 0, optime_ms }
+        }));
+    }
+}
+
+/// A floating-point number beyond 64 bits was cut to one of these: the server did not know the value.
+fn is_known(value: i64, kind: MetricKind) -> bool {
+    kind != MetricKind::Double || !(value == i64::MIN || value == i64::MAX)
+}
+
+/// Notes the column of `PREFIX NAME.FIELD`; false if the path is no such one. PathWalk hold dots.
+fn take<const N: usize>(
+    path: &str,
+    prefix: &str,
+    fields: &[&str; N],
+    items: &mut Vec<LayoutItem<N>>,
+    column: usize,
+) -> bool {
+    let Some((name, field)) = path.strip_prefix(prefix).and_then(|rest| rest.rsplit_once('.')) else {
+        return false;
+    };
+    let Some(field) = fields.iter().position(|known| *known == field) else { return false };
+    // The fields of an item follow each other.
+    let is_new = items.last().is_none_or(|last| &*last.name != name);
+    if is_new && items.len() < MAX_ITEMS {
+        items.push(LayoutItem { name: name.into(), columns: [None; N] });
+    }
+    match items.last_mut() {
+        Some(last) if &*last.name == name && last.columns[field].is_none() => {
+            last.columns[field] = Some(column);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Reads the samples of chunks.
+#[derive(Debug, Default)]
+pub struct SampleReader {
+    chunk: MetricChunk,
+    schema: Arc<Schema>,
+    layout: SampleLayout,
+    sample: ServerSample,
+}
+
+impl SampleReader {
+    /// Reads the data of a chunk and hands out its samples, oldest first.
+    ///
+    /// # Errors
+    /// If the chunk is damaged: then none of its samples was handed out.
+    pub fn read(&mut self, data: &[u8], mut each: impl FnMut(&ServerSample)) -> Result<(), ChunkError> {
+        self.chunk.read(data)?;
+        if !Arc::ptr_eq(&self.schema, self.chunk.schema()) {
+            self.schema = self.chunk.schema().clone();
+            self.layout = SampleLayout::new(&self.schema);
+            self.sample = ServerSample::default();
+        }
+        let samples = self.chunk.samples();
+        let columns = self.chunk.columns(&self.layout.wanted)?;
+        let columns: Vec<&[i64]> = columns.iter().collect();
+        for row in 0..samples {
+            self.layout.fill(&columns, row, &mut self.sample);
+            each(&self.sample);
+        }
+        Ok(())
+    }
+}
