@@ -3,6 +3,7 @@
 import { ComparisonPage } from "./pages/comparison";
 import { DigestPage } from "./pages/digest";
 import { DiskComparisonPage, DiskPage } from "./pages/disk";
+import { FtdcPage } from "./pages/ftdc";
 import { ImpactPage, LongImpactPage } from "./pages/impact";
 import { IoPage } from "./pages/io";
 import type { Report } from "./report";
@@ -17,6 +18,8 @@ export function Page({ report }: { report: Report }) {
       return <DiskPage report={report} />;
     case "disk_compare":
       return <DiskComparisonPage report={report} />;
+    case "ftdc_report":
+      return <FtdcPage report={report} />;
     case "io_report":
       return <IoPage report={report} />;
     case "profiler_impact":

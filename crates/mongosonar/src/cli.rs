@@ -12,10 +12,11 @@ use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
 use crate::exit::OK;
 use crate::files::IoCommand;
+use crate::ftdc::FtdcCommand;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
 use crate::values::number;
-use crate::{config, disk, doctor, files, manual, profiler, queries, screen};
+use crate::{config, disk, doctor, files, ftdc, manual, profiler, queries, screen};
 
 /// Why is MongoDB slow? From the wire down to the disk.
 #[derive(Parser, Debug)]
@@ -42,6 +43,7 @@ Examples:
   mongosonar disk bench -r -w              how good this disk is, as mongoperf measured it
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
   mongosonar io report reads.msio          which files were read, in which order
+  sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded of itself: what is wrong, since when
   mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]
@@ -70,6 +72,9 @@ enum Command {
     /// Trace the files of a process: which are read, in which order, by how much more than needed
     #[command(subcommand, after_help = files::args::EXAMPLES)]
     Io(IoCommand),
+    /// Read diagnostic.data (FTDC), what a server records of itself each second: what is wrong, since when; 3.2 to 8.x
+    #[command(subcommand, after_help = ftdc::args::EXAMPLES)]
+    Ftdc(FtdcCommand),
     /// Check what works on this machine, and say how to fix what does not
     #[command(after_help = "Examples:\n  mongosonar doctor\n  mongosonar doctor --json")]
     Doctor(DoctorArgs),
@@ -121,6 +126,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Compare(args) => digest::compare(&args)?,
         Command::Disk(command) => disk::run(&command)?,
         Command::Io(command) => files::run(&command)?,
+        Command::Ftdc(command) => ftdc::run(&command)?,
         Command::Doctor(args) => doctor::run(&args, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut program(), shell)?;
@@ -145,6 +151,7 @@ fn file_tip(error: &clap::Error) -> Option<String> {
         ("mongosonar logs", "mongosonar logs report"),
         ("mongosonar profiler", "mongosonar profiler report"),
         ("mongosonar io", "mongosonar io report"),
+        ("mongosonar ftdc", "mongosonar ftdc report"),
     ];
     let (_, instead) = instead.into_iter().find(|(command, _)| usage.contains(command))?;
     is_file.then(|| format!("To read a file: {instead} {word}"))

@@ -86,6 +86,7 @@ impl FileContent {
             Self::DiskBench => Some("mongosonar disk bench --compare FILE OTHER"),
             Self::ProfileBson | Self::ProfileText => Some("mongosonar profiler report FILE"),
             Self::Log => Some("mongosonar logs report FILE"),
+            Self::Diagnostic => Some("mongosonar ftdc report FILE"),
             _ => None,
         }
     }

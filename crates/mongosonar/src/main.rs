@@ -27,6 +27,7 @@ mod disk;
 mod doctor;
 mod exit;
 mod files;
+mod ftdc;
 mod input;
 mod manual;
 mod outfile;

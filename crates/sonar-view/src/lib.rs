@@ -20,6 +20,7 @@
 pub mod compare;
 pub mod disk;
 pub mod files;
+pub mod ftdc;
 pub mod kit;
 pub mod logs;
 pub mod profiler;

@@ -4,6 +4,7 @@
 //! [`SampleStep`], from which each [`Figure`] takes its value. An [`Assessment`] collects figures over time and judges them.
 
 mod assessment;
+mod description;
 mod distribution;
 mod figure;
 mod figures;
@@ -12,6 +13,7 @@ mod sample;
 mod trend;
 
 pub use assessment::{Assessment, Exceedance, FigureVerdict, Incident, IncidentKind, Judged};
+pub use description::ServerDescription;
 pub use distribution::Distribution;
 pub use figure::{Figure, FigureGroup, FigureLimits, FigureUnit, LimitRule, SampleStep};
 pub use figures::FIGURES;

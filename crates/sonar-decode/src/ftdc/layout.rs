@@ -74,7 +74,7 @@ impl SampleLayout {
     fn fill(&self, columns: &[&[i64]], row: usize, sample: &mut ServerSample) {
         let value = |column: usize| columns.get(column).and_then(|values| values.get(row)).copied();
         for (metric, column, kind) in &self.metrics {
-            sample.set(*metric, value(*column).filter(|value| is_known(*value, *kind)));
+            sample.set(*metric, value(*column).filter(|value| kind.is_known(*value)));
         }
         let cell = |column: Option<usize>| column.and_then(value).unwrap_or(0);
         sample.disks.clear();
@@ -99,11 +99,6 @@ impl SampleLayout {
             Member { state, healthy: health != 0, is_self: own != 0, optime_ms }
         }));
     }
-}
-
-/// A floating-point number beyond 64 bits was cut to one of these: the server did not know the value.
-fn is_known(value: i64, kind: MetricKind) -> bool {
-    kind != MetricKind::Double || !(value == i64::MIN || value == i64::MAX)
 }
 
 /// Notes the column of `PREFIX NAME.FIELD`; false if the path is no such one. PathWalk hold dots.

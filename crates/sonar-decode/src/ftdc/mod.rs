@@ -14,7 +14,7 @@ mod schema;
 mod tests;
 
 pub use chunk::{ChunkError, MAX_UNPACKED, MAX_VALUES, MetricChunk, MetricColumns};
-pub use description::ServerDescription;
+pub use description::describe;
 pub use documents::{DocumentContent, DocumentError, FtdcDocument, MAX_DOCUMENT, document_length, parse};
 pub use elements::{Element, Elements};
 pub use layout::{SampleReader, without_role};

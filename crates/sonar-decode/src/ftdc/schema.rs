@@ -28,6 +28,13 @@ pub enum MetricKind {
     TimestampIncrement,
 }
 
+impl MetricKind {
+    /// False for what a floating-point number beyond 64 bits was cut to: the server did not know the value.
+    pub const fn is_known(self, value: i64) -> bool {
+        !matches!((self, value), (Self::Double, i64::MIN | i64::MAX))
+    }
+}
+
 /// One number of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaMetric {

@@ -9,8 +9,7 @@ use sonar_core::compare::{
 };
 use sonar_core::{Digest, Figures, GroupBy, Row, Subject};
 
-use crate::kit::{self, About, Count, Fitting, Nanos, Zone, escape, plural};
-use crate::logs::json::ZoneObject;
+use crate::kit::{self, About, Count, Fitting, Nanos, Zone, ZoneObject, escape, plural};
 use crate::logs::{Source, names};
 use crate::queries::Form;
 
@@ -339,7 +338,7 @@ fn side(side: &ComparedSide, totals: &Figures) -> Value {
         "calls": totals.calls,
         "first_seen": totals.first_seen.unix_ns(),
         "last_seen": totals.last_seen.unix_ns(),
-        "zone": ZoneObject::of(&side.zone, totals),
+        "zone": ZoneObject::new(&side.zone, [totals.first_seen, totals.last_seen]),
     })
 }
 

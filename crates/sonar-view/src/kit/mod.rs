@@ -21,4 +21,4 @@ pub use table::{Heading, Laid, TextTable};
 pub use units::{
     Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, scaled,
 };
-pub use zone::{Zone, ZonedTime};
+pub use zone::{Zone, ZoneObject, ZonedTime};

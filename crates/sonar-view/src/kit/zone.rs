@@ -3,7 +3,23 @@
 use std::fmt;
 
 use jiff::tz::{Offset, TimeZone};
+use serde::Serialize;
 use sonar_core::{Timestamp, UtcOffsets};
+
+/// A zone in JSON: its name, and its offsets at the first and at the last moment of the document.
+#[derive(Serialize, Clone, Default, Debug, PartialEq, Eq)]
+pub struct ZoneObject {
+    name: String,
+    /// Seconds east of UTC.
+    utc_offsets_s: [i32; 2],
+}
+
+impl ZoneObject {
+    /// Of a document that covers the time between `ends`.
+    pub fn new(zone: &Zone, ends: [Timestamp; 2]) -> Self {
+        Self { name: zone.to_string(), utc_offsets_s: ends.map(|at| zone.offset_at(at)) }
+    }
+}
 
 /// A time zone: UTC, a fixed offset, one by its IANA name, or that of the clock that wrote a log.
 #[derive(Clone, PartialEq, Eq, Debug)]

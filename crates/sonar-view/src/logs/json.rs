@@ -17,7 +17,7 @@ use super::hint::Suggestion;
 use super::{DigestView, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
-use crate::kit::{About, Zone};
+use crate::kit::{About, ZoneObject};
 
 /// Version of the schema: it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -48,7 +48,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             index_hints: super::hint::all(view).iter().map(|one| hint(one, view)).collect(),
             notes: view.notes.clone(),
             lost: view.losses().into_iter().collect(),
-            zone: ZoneObject::of(&view.zone, digest.totals()),
+            zone: ZoneObject::new(&view.zone, [digest.totals().first_seen, digest.totals().last_seen]),
             precision_ns: view.source.precision_ns(),
             points: digest.settings.points.then(|| points(view)),
             points_seen: digest.settings.points.then_some(digest.points_seen),
@@ -131,21 +131,6 @@ pub(super) struct DigestDocument {
     pub points_seen: Option<u64>,
     pub rows_total: u64,
     pub rows: Vec<DigestRowJson>,
-}
-
-/// A time zone: its name, and its offsets at the first and at the last operation.
-#[derive(Serialize, Clone, Default, Debug)]
-pub(crate) struct ZoneObject {
-    name: String,
-    /// Seconds east of UTC.
-    utc_offsets_s: [i32; 2],
-}
-
-impl ZoneObject {
-    pub fn of(zone: &Zone, totals: &Figures) -> Self {
-        let offsets = [totals.first_seen, totals.last_seen].map(|at| zone.offset_at(at));
-        Self { name: zone.to_string(), utc_offsets_s: offsets }
-    }
 }
 
 /// The points as [`DigestDocument::points`] says.

@@ -1,0 +1,36 @@
+//! `ftdc compare`: two servers, or one before and after.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use sonar_view::ftdc::FtdcComparison;
+use sonar_view::kit::Fitting;
+
+use super::args::{FtdcCompareArgs, SampleRangeArgs};
+use super::input;
+use super::report::code;
+use crate::exit::{OK, WORSE};
+use crate::screen;
+use crate::stop::{self, StopBehavior};
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &FtdcCompareArgs) -> Result<u8> {
+    let stop = stop::listen(StopBehavior::Prompt)?;
+    let zone = args.zone.asked().unwrap_or_default();
+    let all = SampleRangeArgs::default();
+    let read = |path: &PathBuf| input::report(std::slice::from_ref(path), &all, &zone, stop.flag());
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let comparison = FtdcComparison::new(&a, &b);
+    let mut out = BufWriter::new(io::stdout());
+    if args.json {
+        comparison.json(&mut out)?;
+    } else {
+        comparison.text(&mut Fitting::new(&mut out, screen::width()), &zone)?;
+    }
+    out.flush()?;
+    Ok(match (code(&a), code(&b)) {
+        (OK, OK) if comparison.is_worse() => WORSE,
+        (OK, code) | (code, _) => code,
+    })
+}

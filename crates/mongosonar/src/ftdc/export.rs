@@ -1,0 +1,367 @@
+//! `ftdc export`: any metric of every sample.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, without_role};
+
+use super::args::{ExportFormat, FtdcExportArgs};
+use super::input::{self, ChunkSink, Repetitions, SampleRange};
+use crate::exit::{OK, TRUNCATED};
+use crate::stop::{self, StopBehavior};
+
+/// The most values that OpenMetrics keeps in memory: it lists metric after metric, a file sample after sample.
+const MAX_VALUES: usize = 20_000_000;
+/// The most different metrics.
+const MAX_NAMES: usize = 1 << 20;
+
+/// Which metrics.
+struct Patterns(Vec<String>);
+
+impl Patterns {
+    /// Whether one of them is the path, or a part of it from its beginning, or matches it with `*` for any text.
+    fn contain(&self, path: &str) -> bool {
+        let matches = |pattern: &String| {
+            [path, without_role(path)].into_iter().any(|path| match pattern.contains('*') {
+                true => is_match(pattern, path),
+                false => path
+                    .strip_prefix(pattern.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+            })
+        };
+        self.0.is_empty() || self.0.iter().any(matches)
+    }
+}
+
+/// Whether a text is a pattern in which `*` stands for any text.
+fn is_match(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+/// Names of the metrics of all files, each with its column.
+#[derive(Default)]
+struct MetricNames {
+    columns: HashMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl MetricNames {
+    fn column(&mut self, name: &str) -> Result<usize> {
+        if let Some(column) = self.columns.get(name) {
+            return Ok(*column);
+        }
+        if self.names.len() == MAX_NAMES {
+            bail!("more than {MAX_NAMES} different metrics: choose some with --metric");
+        }
+        self.columns.insert(name.to_owned(), self.names.len());
+        self.names.push(name.to_owned());
+        Ok(self.names.len() - 1)
+    }
+}
+
+/// The metrics of a schema that are wanted.
+#[derive(Default)]
+struct Selected {
+    schema: Arc<Schema>,
+    wanted: Vec<bool>,
+    /// The column of each metric that is wanted; `None` for those that are only needed to tell samples apart.
+    columns: Vec<Option<usize>>,
+    kinds: Vec<MetricKind>,
+    /// Places of time and process among the wanted.
+    start: Option<usize>,
+    pid: Option<usize>,
+}
+
+impl Selected {
+    fn new(schema: &Arc<Schema>, patterns: &Patterns, names: &mut MetricNames) -> Result<Self> {
+        let mut selected = Self { schema: schema.clone(), ..Self::default() };
+        let mut times: HashMap<String, u32> = HashMap::new();
+        for metric in &schema.metrics {
+            let path = without_role(&metric.path);
+            let is_start = path == "start" && selected.start.is_none();
+            let is_pid = path == "serverStatus.pid" && selected.pid.is_none();
+            let is_wanted = patterns.contain(&metric.path);
+            selected.wanted.push(is_wanted || is_start || is_pid);
+            if !(is_wanted || is_start || is_pid) {
+                continue;
+            }
+            let place = selected.columns.len();
+            selected.start = selected.start.or(is_start.then_some(place));
+            selected.pid = selected.pid.or(is_pid.then_some(place));
+            selected.kinds.push(metric.kind);
+            selected.columns.push(match is_wanted {
+                true => Some(names.column(&unique(metric.kind, &metric.path, &mut times))?),
+                false => None,
+            });
+        }
+        Ok(selected)
+    }
+}
+
+/// The name of a metric, different from all others of its sample.
+fn unique(kind: MetricKind, path: &str, times: &mut HashMap<String, u32>) -> String {
+    let name = match kind {
+        MetricKind::TimestampIncrement => format!("{path}.increment"),
+        _ => path.to_owned(),
+    };
+    let count = times.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
+    if *count == 1 { name } else { format!("{name}#{count}") }
+}
+
+/// A sample: the metrics that are wanted, by column.
+struct ExportRow<'a> {
+    time_ms: i64,
+    cells: &'a [(usize, Option<i64>)],
+}
+
+/// Goes through the samples of all files.
+struct Walk<'a, F> {
+    chunk: MetricChunk,
+    patterns: &'a Patterns,
+    names: &'a mut MetricNames,
+    selected: Selected,
+    range: SampleRange,
+    repetitions: Repetitions,
+    /// Values are of no interest, only names.
+    names_only: bool,
+    each: F,
+}
+
+impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_, F> {
+    fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
+        if let Err(error) = self.chunk.read(data) {
+            return Ok(Err(error));
+        }
+        if !Arc::ptr_eq(self.chunk.schema(), &self.selected.schema) {
+            self.selected = Selected::new(self.chunk.schema(), self.patterns, self.names)?;
+        }
+        if self.names_only {
+            return Ok(Ok(()));
+        }
+        let (samples, selected) = (self.chunk.samples(), &self.selected);
+        let columns: Vec<&[i64]> = match self.chunk.columns(&selected.wanted) {
+            Ok(columns) => columns.iter().collect(),
+            Err(error) => return Ok(Err(error)),
+        };
+        let value = |place: Option<usize>, row: usize| {
+            place.and_then(|place| columns.get(place)?.get(row)).copied().unwrap_or(0)
+        };
+        let mut cells = Vec::new();
+        for row in 0..samples {
+            let time_ms = value(selected.start, row);
+            if !self.range.contains(time_ms) || !self.repetitions.is_new(value(selected.pid, row), time_ms) {
+                continue;
+            }
+            cells.clear();
+            for ((column, values), kind) in selected.columns.iter().zip(&columns).zip(&selected.kinds) {
+                let value = values.get(row).copied().filter(|value| kind.is_known(*value));
+                cells.extend(column.map(|column| (column, value)));
+            }
+            (self.each)(&ExportRow { time_ms, cells: &cells }, self.names)?;
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &FtdcExportArgs) -> Result<u8> {
+    let stop = stop::listen(StopBehavior::Prompt)?;
+    let files = input::files(&args.paths)?;
+    let range = SampleRange::of(&args.range, &sonar_view::kit::Zone::utc())?;
+    let patterns = Patterns(args.metric.clone());
+    let mut names = MetricNames::default();
+    let format = args.form.format();
+    if matches!(format, ExportFormat::Csv | ExportFormat::List) {
+        // The line of names comes first, so the files are read twice.
+        files.iter().try_for_each(|file| crate::input::make_rereadable(file, stop.flag()))?;
+    }
+    let mut pass = |names_only: bool, each: &mut dyn FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>| {
+        let mut walk = Walk {
+            chunk: MetricChunk::default(),
+            patterns: &patterns,
+            names: &mut names,
+            selected: Selected::default(),
+            range,
+            repetitions: Repetitions::default(),
+            names_only,
+            each,
+        };
+        let reading = input::read(&files, stop.flag(), &mut walk)?;
+        if walk.names.names.is_empty() && reading.chunks > 0 {
+            bail!("no metric matches --metric; `mongosonar ftdc export --list` shows their paths");
+        }
+        Ok(reading)
+    };
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
+    let reading = match format {
+        ExportFormat::Json => pass(false, &mut |row, names| Ok(json(row, names, &mut out)?))?,
+        ExportFormat::List => {
+            let reading = pass(true, &mut |_, _| Ok(()))?;
+            names.names.iter().try_for_each(|name| writeln!(out, "{}", sonar_view::kit::escape(name)))?;
+            reading
+        }
+        ExportFormat::Csv => {
+            let mut count = 0;
+            pass(true, &mut |_, _| Ok(()))?;
+            let mut header = String::from("time_ms");
+            let reading = pass(false, &mut |row, names| {
+                if count == 0 {
+                    count = names.names.len();
+                    names.names.iter().for_each(|name| push_csv(&mut header, name));
+                    writeln!(out, "{header}")?;
+                }
+                Ok(csv(row, count, &mut out)?)
+            })?;
+            reading
+        }
+        ExportFormat::OpenMetrics => {
+            let mut series: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+            let mut left = MAX_VALUES;
+            let reading = pass(false, &mut |row, _| {
+                left = match left.checked_sub(row.cells.len()) {
+                    Some(left) => left,
+                    None => bail!(
+                        "more than {MAX_VALUES} values: choose metrics with --metric, or a time with --from and --to"
+                    ),
+                };
+                for (column, value) in row.cells {
+                    series.entry(*column).or_default().extend(value.map(|value| (row.time_ms, value)));
+                }
+                Ok(())
+            })?;
+            openmetrics(&series, &names.names, &mut out)?;
+            reading
+        }
+    };
+    out.flush()?;
+    for damage in &reading.damage {
+        eprintln!("mongosonar: {damage}");
+    }
+    Ok(match (stop::reason(), reading.damage.is_empty()) {
+        (Some((_, code)), _) => code,
+        (None, false) => TRUNCATED,
+        (None, true) => OK,
+    })
+}
+
+fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{{\"time_ms\":{},\"metrics\":{{", row.time_ms)?;
+    for (at, (column, value)) in row.cells.iter().enumerate() {
+        if at > 0 {
+            out.write_all(b",")?;
+        }
+        serde_json::to_writer(&mut *out, &names.names[*column])?;
+        match value {
+            Some(value) => write!(out, ":{value}")?,
+            None => out.write_all(b":null")?,
+        }
+    }
+    out.write_all(b"}}\n")
+}
+
+/// Appends a cell of CSV.
+fn push_csv(line: &mut String, cell: &str) {
+    line.push(',');
+    if cell.contains([',', '"', '\n', '\r']) {
+        line.push('"');
+        line.push_str(&cell.replace('"', "\"\""));
+        line.push('"');
+    } else {
+        line.push_str(cell);
+    }
+}
+
+fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()> {
+    let mut cells = vec![None; count];
+    for (column, value) in row.cells {
+        if let Some(cell) = cells.get_mut(*column) {
+            *cell = *value;
+        }
+    }
+    write!(out, "{}", row.time_ms)?;
+    for cell in cells {
+        match cell {
+            Some(value) => write!(out, ",{value}")?,
+            None => out.write_all(b",")?,
+        }
+    }
+    out.write_all(b"\n")
+}
+
+/// Writes metric after metric. Two paths can have one name there, and are told apart by the label `path`.
+fn openmetrics(
+    series: &BTreeMap<usize, Vec<(i64, i64)>>,
+    paths: &[String],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut families: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for column in series.keys() {
+        families.entry(metric_name(&paths[*column])).or_default().push(*column);
+    }
+    for (name, columns) in families {
+        writeln!(out, "# TYPE {name} unknown")?;
+        for column in columns {
+            let path = paths[column].replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            for (time_ms, value) in &series[&column] {
+                let (seconds, ms) = (time_ms.div_euclid(1_000), time_ms.rem_euclid(1_000));
+                writeln!(out, "{name}{{path=\"{path}\"}} {value} {seconds}.{ms:03}")?;
+            }
+        }
+    }
+    out.write_all(b"# EOF\n")
+}
+
+/// The path with `_` for what a name of OpenMetrics cannot hold.
+fn metric_name(path: &str) -> String {
+    let mut name = String::from("mongodb_");
+    for part in path.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }) {
+        if part != '_' || !name.ends_with('_') {
+            name.push(part);
+        }
+    }
+    name.trim_end_matches('_').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_a_path_its_beginning_or_has_stars() {
+        let of = |pattern: &str, path: &str| Patterns(vec![pattern.to_owned()]).contain(path);
+        assert!(of("serverStatus.mem", "serverStatus.mem.resident"));
+        assert!(of("serverStatus.mem.resident", "serverStatus.mem.resident"));
+        assert!(!of("serverStatus.me", "serverStatus.mem.resident"));
+        assert!(of("*.opcounters.*", "serverStatus.opcounters.insert"));
+        assert!(of("serverStatus.*.insert", "serverStatus.opcounters.insert"));
+        assert!(!of("*.insert", "serverStatus.opcounters.inserted"));
+        assert!(!of("ab*ba", "aba"), "one text cannot stand for both ends");
+        assert!(of("serverStatus.mem", "common.serverStatus.mem.resident"), "without the role");
+        assert!(of("common.*", "common.serverStatus.mem.resident"));
+        assert!(Patterns(Vec::new()).contain("anything"));
+    }
+
+    #[test]
+    fn names_for_openmetrics() {
+        assert_eq!(
+            metric_name("serverStatus.wiredTiger.cache.bytes currently in the cache"),
+            "mongodb_serverStatus_wiredTiger_cache_bytes_currently_in_the_cache"
+        );
+        assert_eq!(
+            metric_name("systemMetrics.netstat.Tcp:RetransSegs%"),
+            "mongodb_systemMetrics_netstat_Tcp_RetransSegs"
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! `ftdc report`: what is wrong with a server, and since when.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::Result;
+use sonar_view::ftdc::FtdcReport;
+use sonar_view::kit::Fitting;
+
+use super::args::FtdcReportArgs;
+use super::input;
+use crate::exit::{OK, TRUNCATED};
+use crate::stop::{self, StopBehavior};
+use crate::{outfile, page, screen};
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &FtdcReportArgs) -> Result<u8> {
+    let stop = stop::listen(StopBehavior::Prompt)?;
+    let zone = args.zone.asked().unwrap_or_default();
+    let report = input::report(&args.paths, &args.range, &zone, stop.flag())?;
+    let mut out = BufWriter::new(io::stdout());
+    if args.json {
+        report.json(&mut out)?;
+    } else if args.csv {
+        report.csv(&mut out)?;
+    } else {
+        report.text(&mut Fitting::new(&mut out, screen::width()), &zone)?;
+    }
+    out.flush()?;
+    if let Some(path) = &args.html {
+        outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
+    }
+    Ok(code(&report))
+}
+
+/// The exit code: files that could not be read to their end make the result partial, which standard error says too.
+pub fn code(report: &FtdcReport) -> u8 {
+    for damage in &report.reading.damage {
+        eprintln!("mongosonar: {damage}");
+    }
+    match (stop::reason(), report.reading.damage.is_empty()) {
+        (Some((_, code)), _) => code,
+        (None, false) => TRUNCATED,
+        (None, true) => OK,
+    }
+}

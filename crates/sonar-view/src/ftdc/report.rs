@@ -1,0 +1,327 @@
+//! The report of one server over some time.
+
+use std::io;
+
+use serde::Serialize;
+use sonar_core::Timestamp;
+use sonar_core::internals::{
+    Assessment, Exceedance, FigureLimits, Incident, IncidentKind, Judged, LimitRule, ServerDescription,
+};
+
+use crate::kit::{About, Nanos, Zone, ZoneObject};
+
+/// Version of the schema of the documents of `ftdc`.
+pub(super) const SCHEMA: u32 = 1;
+
+/// How the reading went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FtdcReading {
+    /// Files.
+    pub files: u64,
+    /// Chunks that were decoded.
+    pub chunks: u64,
+    /// Chunks that are damaged; their samples are lost.
+    pub chunks_damaged: u64,
+    /// Documents that are none of `diagnostic.data`, or of a kind that is not known.
+    pub documents_unknown: u64,
+    /// Samples that stand in two files, and were counted once.
+    pub samples_repeated: u64,
+    /// Samples outside of the time that was asked for.
+    pub samples_outside: u64,
+    /// What is wrong with files, a sentence each.
+    pub damage: Vec<String>,
+}
+
+/// The JSON document of `ftdc report`.
+#[derive(Clone, Debug, Serialize)]
+pub struct FtdcReport {
+    /// Version of the schema of this document.
+    pub schema: u32,
+    /// What this document is.
+    pub kind: &'static str,
+    /// Where it comes from.
+    pub about: About,
+    /// The zone of its times in text and on the page.
+    pub zone: ZoneObject,
+    /// The server.
+    pub server: ServerJson,
+    /// Number of samples.
+    pub samples: u64,
+    /// How the reading went.
+    pub reading: FtdcReading,
+    /// Starts, gaps and the like, by time.
+    pub incidents: Vec<IncidentJson>,
+    /// Incidents beyond those.
+    pub incidents_other: u64,
+    /// Figures, by group.
+    pub figures: Vec<FigureJson>,
+}
+
+/// What the server is.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct ServerJson {
+    pub version: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<i64>,
+    pub dbpath: Option<String>,
+    pub replica_set: Option<String>,
+    pub processors: Option<i64>,
+    pub memory_mib: Option<i64>,
+    pub system: Option<String>,
+}
+
+/// What happened at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct IncidentJson {
+    /// When, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// `restart`, `gap`, `state` or `clock_back`.
+    pub kind: &'static str,
+    /// In words.
+    pub words: String,
+}
+
+/// A figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct FigureJson {
+    /// Stable name.
+    pub id: &'static str,
+    /// What it belongs to.
+    pub group: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Number of values.
+    pub count: u64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// Largest value.
+    pub max: f64,
+    /// `ok`, `amber` or `red`; null for a figure without limits.
+    pub verdict: Option<&'static str>,
+    /// When it is worth a look; null if never.
+    pub limits: Option<LimitsJson>,
+    /// Values over time.
+    pub trend: TrendJson,
+}
+
+/// When a figure is worth a look, and for how long it was.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitsJson {
+    /// From here on it deserves attention.
+    pub amber: f64,
+    /// From here on it is a problem; null if it is none at any value.
+    pub red: Option<f64>,
+    /// `p95` or `any`: passed for 5 % of the time, or at any moment.
+    pub rule: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    /// How long it was over the amber limit.
+    pub over_amber: ExceedanceJson,
+    /// How long it was over the red limit.
+    pub over_red: ExceedanceJson,
+}
+
+/// How long a limit was passed.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExceedanceJson {
+    /// In total, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest time without a break, in nanoseconds.
+    pub longest_ns: u64,
+    /// When that began, in nanoseconds since 1970; null if the limit was never passed.
+    pub longest_start_ns: Option<u64>,
+}
+
+/// Values over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrendJson {
+    /// Width of a bucket in nanoseconds.
+    pub width_ns: u64,
+    /// Begin in nanoseconds since 1970, smallest value, mean and largest value of each bucket that has any.
+    pub buckets: Vec<(u64, f64, f64, f64)>,
+}
+
+fn ns(ms: i64) -> u64 {
+    u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)
+}
+
+impl FtdcReport {
+    /// Of what was collected from these files; times are those of `zone`.
+    pub fn new(
+        assessment: &Assessment,
+        server: &ServerDescription,
+        reading: FtdcReading,
+        (sources, zone): (Vec<String>, &Zone),
+    ) -> Self {
+        let span = assessment.span_ms().map(|(from, to)| (ns(from), ns(to)));
+        let server = server.clone();
+        let ends = span.map_or_else(Default::default, |(from, to)| [from, to].map(Timestamp::from_unix_ns));
+        Self {
+            schema: SCHEMA,
+            kind: "ftdc_report",
+            about: About::new(server.host.clone(), sources, span),
+            zone: ZoneObject::new(zone, ends),
+            server: ServerJson {
+                version: server.version,
+                host: server.host,
+                port: server.port,
+                dbpath: server.dbpath,
+                replica_set: server.replica_set,
+                processors: server.processors,
+                memory_mib: server.memory_mib,
+                system: server.system,
+            },
+            samples: assessment.samples(),
+            reading,
+            incidents: assessment.incidents().iter().map(incident).collect(),
+            incidents_other: assessment.incidents_other(),
+            figures: assessment.judged().map(|judged| figure(&judged)).collect(),
+        }
+    }
+
+    /// When the samples were taken.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        let at = Timestamp::from_unix_ns;
+        Some((at(self.about.start_ns?), at(self.about.end_ns?)))
+    }
+
+    /// Figures that are worth a look, worst first, and within a verdict the longest over its limit first.
+    pub fn findings(&self) -> Vec<&FigureJson> {
+        let mut found: Vec<_> =
+            self.figures.iter().filter(|figure| matches!(figure.verdict, Some("red" | "amber"))).collect();
+        let over = |figure: &FigureJson| {
+            figure
+                .limits
+                .as_ref()
+                .map_or((0, 0), |limits| (limits.over_red.total_ns, limits.over_amber.total_ns))
+        };
+        found.sort_by_key(|figure| std::cmp::Reverse((figure.verdict == Some("red"), over(figure))));
+        found
+    }
+
+    /// As one line of JSON.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
+        crate::kit::json::line(self, out)
+    }
+
+    /// As CSV: a line for each figure.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn csv(&self, out: &mut impl io::Write) -> io::Result<()> {
+        writeln!(out, "id,group,unit,count,p50,p95,max,verdict,seconds_over_amber,seconds_over_red")?;
+        for figure in &self.figures {
+            let seconds = |of: fn(&LimitsJson) -> &ExceedanceJson| {
+                figure
+                    .limits
+                    .as_ref()
+                    .map_or_else(String::new, |limits| format!("{:.3}", of(limits).total_ns as f64 / 1e9))
+            };
+            writeln!(
+                out,
+                "{},{},{},{},{},{},{},{},{},{}",
+                figure.id,
+                figure.group,
+                figure.unit,
+                figure.count,
+                figure.p50,
+                figure.p95,
+                figure.max,
+                figure.verdict.unwrap_or(""),
+                seconds(|limits| &limits.over_amber),
+                seconds(|limits| &limits.over_red),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn figure(judged: &Judged<'_>) -> FigureJson {
+    let [p50, p95, max] = judged.quantiles;
+    let trend = judged.trend;
+    FigureJson {
+        id: judged.figure.id,
+        group: judged.figure.group.name(),
+        title: judged.figure.title,
+        unit: judged.figure.unit.name(),
+        count: judged.count,
+        p50,
+        p95,
+        max,
+        verdict: judged.verdict.map(|verdict| verdict.name()),
+        limits: judged.figure.limits.map(|limits| limits_json(&limits, judged)),
+        trend: TrendJson {
+            width_ns: ns(trend.width_ms()),
+            buckets: trend
+                .buckets()
+                .iter()
+                .map(|bucket| (ns(bucket.start_ms), bucket.min, bucket.mean(), bucket.max))
+                .collect(),
+        },
+    }
+}
+
+fn limits_json(limits: &FigureLimits, judged: &Judged<'_>) -> LimitsJson {
+    let exceedance = |over: &Exceedance| ExceedanceJson {
+        total_ns: ns(over.total_ms),
+        longest_ns: ns(over.longest_ms),
+        longest_start_ns: (over.longest_ms > 0).then(|| ns(over.longest_start_ms)),
+    };
+    LimitsJson {
+        amber: limits.amber,
+        red: limits.red.is_finite().then_some(limits.red),
+        rule: match limits.rule {
+            LimitRule::P95 => "p95",
+            LimitRule::Any => "any",
+        },
+        meaning: limits.meaning,
+        source: limits.source,
+        over_amber: exceedance(&judged.amber),
+        over_red: exceedance(&judged.red),
+    }
+}
+
+fn incident(incident: &Incident) -> IncidentJson {
+    let (kind, words) = match incident.kind {
+        IncidentKind::Restart => ("restart", "the server was started".to_owned()),
+        IncidentKind::Gap(ms) => {
+            ("gap", format!("no sample for {}: the server stalled, or the machine slept", Nanos(ns(ms))))
+        }
+        IncidentKind::State { from, to } => {
+            ("state", format!("the server went from {} to {}", state(from), state(to)))
+        }
+        IncidentKind::ClockBack(ms) => ("clock_back", format!("the clock was set back by {}", Nanos(ns(ms)))),
+    };
+    IncidentJson { time_ns: ns(incident.time_ms), kind, words }
+}
+
+/// A state as the replica set names it.
+fn state(number: i64) -> String {
+    let names = [
+        "STARTUP",
+        "PRIMARY",
+        "SECONDARY",
+        "RECOVERING",
+        "",
+        "STARTUP2",
+        "UNKNOWN",
+        "ARBITER",
+        "DOWN",
+        "ROLLBACK",
+        "REMOVED",
+    ];
+    match usize::try_from(number).ok().and_then(|number| names.get(number)) {
+        Some(name) if !name.is_empty() => (*name).to_owned(),
+        _ => format!("state {number}"),
+    }
+}

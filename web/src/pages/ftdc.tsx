@@ -1,0 +1,207 @@
+// ftdc report: what is wrong with a server, and its figures over time.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { Chart, type Mark, type Range, type Series } from "../parts/chart";
+import type { Column } from "../parts/columns";
+import { bytes, count, duration, exact, percent, plural, visible } from "../parts/format";
+import { colour } from "../parts/palette";
+import { type Fact, Shell, Tile, Words } from "../parts/shell";
+import { Table } from "../parts/table";
+import { timeTicks } from "../parts/ticks";
+import { Clock, seconds } from "../parts/time";
+import type { FtdcExceedance, FtdcFigure, FtdcReport } from "../report";
+
+type Show = (value: number | null | undefined, more?: number) => string;
+
+/** How values of a unit are written. */
+const SHOW: Record<string, Show> = {
+  per_second: (value, more) => count(value, more) + "/s",
+  bytes,
+  bytes_per_second: (value, more) => bytes(value, more) + "/s",
+  milliseconds: (value, more) => duration(value == null ? value : value * 1e6, more),
+  percent: (value) => percent(value == null ? value : value / 100, 1),
+};
+const show = ({ unit }: { unit: string }): Show => SHOW[unit] ?? count;
+
+/** What the axis of a unit is called. */
+const AXES: Record<string, string> = {
+  per_second: "a second",
+  bytes: "bytes",
+  bytes_per_second: "bytes a second",
+  milliseconds: "time",
+  percent: "per cent",
+  ratio: "ratio",
+};
+
+const RANKS = { red: 2, amber: 1, ok: 0 };
+const rank = ({ verdict }: FtdcFigure): number => (verdict ? RANKS[verdict] : -1);
+
+/** Figures that are worth a look, worst first. */
+export const findings = (figures: readonly FtdcFigure[]): FtdcFigure[] =>
+  figures
+    .filter((figure) => rank(figure) > 0)
+    .sort((a, b) => rank(b) - rank(a) || over(b)[0].total_ns - over(a)[0].total_ns);
+
+/** The highest limit that was passed, and for how long. */
+function over({ limits }: FtdcFigure): [FtdcExceedance, number] {
+  if (!limits) return [{ total_ns: 0, longest_ns: 0, longest_start_ns: null }, 0];
+  return limits.over_red.total_ns > 0 && limits.red != null
+    ? [limits.over_red, limits.red]
+    : [limits.over_amber, limits.amber];
+}
+
+/** A chart: figures of one group and unit. */
+export interface Plot {
+  title: string;
+  figures: FtdcFigure[];
+  /** Begins of buckets, in seconds. */
+  xs: number[];
+  series: Series[];
+}
+
+/** Charts of all figures that are ever more than 0. */
+export function plots(figures: readonly FtdcFigure[]): Plot[] {
+  const groups = new Map<string, FtdcFigure[]>();
+  for (const figure of figures) {
+    if (figure.max <= 0) continue;
+    const key = `${figure.group}, ${AXES[figure.unit] ?? figure.unit}`;
+    groups.set(key, [...(groups.get(key) ?? []), figure]);
+  }
+  return [...groups].map(([title, figures]) => {
+    const starts = figures.flatMap(({ trend }) => trend.buckets.map(([start]) => start));
+    const begins = [...new Set(starts)].sort((a, b) => a - b);
+    const series = figures.map(({ title, trend }, at): Series => {
+      const values = new Map(trend.buckets.map(([start, , mean]) => [start, mean]));
+      return { name: title, colour: colour(at), values: begins.map((start) => values.get(start) ?? null) };
+    });
+    return { title, figures, xs: begins.map(seconds), series };
+  });
+}
+
+const columns: Column<FtdcFigure>[] = [
+  { name: "figure", value: ({ title }) => title, text: true, rank: 0 },
+  { name: "group", value: ({ group }) => group, text: true, rank: 4 },
+  { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
+  { name: "median", value: ({ p50 }) => p50, show: (figure) => show(figure)(figure.p50), rank: 2 },
+  { name: "p95", value: ({ p95 }) => p95, show: (figure) => show(figure)(figure.p95), rank: 1 },
+  { name: "most", value: ({ max }) => max, show: (figure) => show(figure)(figure.max), rank: 2 },
+  {
+    name: "limits",
+    value: ({ limits }) => limits?.amber ?? null,
+    show: (figure) => limitsText(figure),
+    about: "amber and red",
+    rank: 5,
+  },
+];
+
+function limitsText(figure: FtdcFigure): string {
+  if (!figure.limits) return "-";
+  const { amber, red, rule } = figure.limits;
+  if (rule === "any") return "any";
+  return red == null ? show(figure)(amber) : `${show(figure)(amber)}, ${show(figure)(red)}`;
+}
+
+function Finding({ figure, clock }: { figure: FtdcFigure; clock: Clock }) {
+  const [passed, limit] = over(figure);
+  const bound = figure.limits?.rule === "any" ? "" : ` ${show(figure)(limit)} or more`;
+  const longest =
+    passed.longest_start_ns == null
+      ? ""
+      : `, longest ${duration(passed.longest_ns)} from ${clock.full(seconds(passed.longest_start_ns))}`;
+  return (
+    <div class={`words ${figure.verdict === "red" ? "bad" : "verdict"}`}>
+      <p>
+        <b>{figure.verdict}</b> {figure.title}:{bound} for {duration(passed.total_ns)}
+        {longest}
+      </p>
+      <p class="dim">
+        {figure.limits?.meaning} ({figure.limits?.source})
+      </p>
+    </div>
+  );
+}
+
+export function FtdcPage({ report }: { report: FtdcReport }) {
+  const { server, about } = report;
+  const extent: Range = [seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)];
+  const clock = useMemo(() => new Clock(report.zone, extent[0], extent[1]), []);
+  const [range, setRange] = useState<Range | null>(null);
+  const found = useMemo(() => findings(report.figures), []);
+  const drawn = useMemo(() => plots(report.figures), []);
+  const marks = useMemo(
+    () => report.incidents.map(({ time_ns, kind }): Mark => ({ at: seconds(time_ns), name: kind.replace("_", " ") })),
+    [],
+  );
+  const facts: Fact[] = [
+    ["server", [server.version && `MongoDB ${server.version}`, server.replica_set].filter(Boolean).join(", ")],
+    ["data", server.dbpath],
+    [
+      "machine",
+      [
+        server.processors != null && plural(server.processors, "processor"),
+        server.memory_mib != null && `${(server.memory_mib / 1024).toFixed(1)} GiB of memory`,
+        server.system,
+      ]
+        .filter(Boolean)
+        .join(", "),
+    ],
+    ["samples", exact(report.samples)],
+  ];
+  const reds = found.filter(({ verdict }) => verdict === "red").length;
+  return (
+    <Shell title="Diagnostic data" about={about} clock={clock} facts={facts}>
+      <div class="tiles">
+        <Tile name="problems (red)" value={String(reds)} {...(reds > 0 ? { tone: "bad" } : {})} />
+        <Tile name="deserve attention (amber)" value={String(found.length - reds)} />
+        <Tile name="starts, gaps, elections" value={exact(report.incidents.length + report.incidents_other)} />
+      </div>
+      <Words tone="bad" lines={report.reading.damage} />
+      {found.length === 0 && <Words tone="verdict" lines={["Nothing is over its limit."]} />}
+      {found.map((figure) => (
+        <Finding key={figure.id} figure={figure} clock={clock} />
+      ))}
+      {report.incidents.length > 0 && (
+        <section>
+          <h2>What happened</h2>
+          <Table
+            name="incidents"
+            rows={report.incidents}
+            columns={[
+              { name: "time", value: ({ time_ns }) => clock.full(seconds(time_ns)), text: true, rank: 0 },
+              { name: "what", value: ({ words }) => visible(words), text: true, rank: 0 },
+            ]}
+          />
+        </section>
+      )}
+      <section>
+        <h2>Figures</h2>
+        <Table name="figures" rows={report.figures} columns={columns} />
+      </section>
+      <section>
+        <h2>Over time</h2>
+        <div class="charts">
+          {drawn.map((plot) => (
+            <Chart
+              key={plot.title}
+              title={plot.title}
+              x={{
+                name: `time (${clock.name})`,
+                show: (at) => clock.full(at, 1),
+                ticks: (min, max, most) => timeTicks(min, max, most, clock),
+              }}
+              y={{ name: AXES[plot.figures[0]!.unit] ?? plot.figures[0]!.unit, show: show(plot.figures[0]!) }}
+              xs={plot.xs}
+              series={plot.series}
+              marks={marks}
+              extent={extent}
+              range={range}
+              onRange={setRange}
+              height={260}
+            />
+          ))}
+        </div>
+      </section>
+    </Shell>
+  );
+}
