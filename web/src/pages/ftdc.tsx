@@ -43,12 +43,10 @@ export const findings = (figures: readonly FtdcFigure[]): FtdcFigure[] =>
     .filter((figure) => rank(figure) > 0)
     .sort((a, b) => rank(b) - rank(a) || over(b)[0].total_ns - over(a)[0].total_ns);
 
-/** The highest limit that was passed, and for how long. */
-function over({ limits }: FtdcFigure): [FtdcExceedance, number] {
+/** The limit of the verdict, and for how long it was passed. */
+function over({ limits, verdict }: FtdcFigure): [FtdcExceedance, number] {
   if (!limits) return [{ total_ns: 0, longest_ns: 0, longest_start_ns: null }, 0];
-  return limits.over_red.total_ns > 0 && limits.red != null
-    ? [limits.over_red, limits.red]
-    : [limits.over_amber, limits.amber];
+  return verdict === "red" && limits.red != null ? [limits.over_red, limits.red] : [limits.over_amber, limits.amber];
 }
 
 /** A chart: figures of one group and unit. */
@@ -175,10 +173,6 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
         </section>
       )}
       <section>
-        <h2>Figures</h2>
-        <Table name="figures" rows={report.figures} columns={columns} />
-      </section>
-      <section>
         <h2>Over time</h2>
         <div class="charts">
           {drawn.map((plot) => (
@@ -201,6 +195,10 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
             />
           ))}
         </div>
+      </section>
+      <section>
+        <h2>Figures</h2>
+        <Table name="figures" rows={report.figures} columns={columns} />
       </section>
     </Shell>
   );

@@ -20,7 +20,9 @@ pub fn describe(metadata: &[u8]) -> ServerDescription {
             .or_else(|| text(&["getCmdLineOpts", "parsed", "replication", "replSetName"])),
         processors: number(&["hostInfo", "system", "numCores"]),
         memory_mib: number(&["hostInfo", "system", "memSizeMB"]),
-        system: text(&["hostInfo", "os", "name"]),
+        // Some versions report the line of /etc/os-release.
+        system: text(&["hostInfo", "os", "name"])
+            .map(|name| name.trim_start_matches("PRETTY_NAME=").trim_matches('"').to_owned()),
     }
 }
 

@@ -60,9 +60,9 @@ impl FtdcReport {
         for figure in findings {
             let Some(limits) = &figure.limits else { continue };
             let verdict = figure.verdict.unwrap_or("");
-            let over = match limits.over_red.total_ns {
-                0 => (&limits.over_amber, limits.amber),
-                _ => (&limits.over_red, limits.red.unwrap_or(limits.amber)),
+            let over = match limits.red.filter(|_| verdict == "red") {
+                Some(red) => (&limits.over_red, red),
+                None => (&limits.over_amber, limits.amber),
             };
             let bound = match limits.rule {
                 "any" => String::new(),
