@@ -9,7 +9,6 @@ use sonar_view::kit::Fitting;
 
 use super::args::{FtdcCompareArgs, SampleRangeArgs};
 use super::input;
-use super::report::code;
 use crate::exit::{OK, WORSE};
 use crate::screen;
 use crate::stop::{self, StopBehavior};
@@ -29,7 +28,7 @@ pub fn run(args: &FtdcCompareArgs) -> Result<u8> {
         comparison.text(&mut Fitting::new(&mut out, screen::width()), &zone)?;
     }
     out.flush()?;
-    Ok(match (code(&a), code(&b)) {
+    Ok(match (input::exit_code(&a.reading), input::exit_code(&b.reading)) {
         (OK, OK) if comparison.is_worse() => WORSE,
         (OK, code) | (code, _) => code,
     })

@@ -9,7 +9,6 @@ use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, without_ro
 
 use super::args::{ExportFormat, FtdcExportArgs};
 use super::input::{self, ChunkSink, Repetitions, SampleRange};
-use crate::exit::{OK, TRUNCATED};
 use crate::stop::{self, StopBehavior};
 
 /// The most values that OpenMetrics keeps in memory: it lists metric after metric, a file sample after sample.
@@ -246,14 +245,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
         }
     };
     out.flush()?;
-    for damage in &reading.damage {
-        eprintln!("mongosonar: {damage}");
-    }
-    Ok(match (stop::reason(), reading.damage.is_empty()) {
-        (Some((_, code)), _) => code,
-        (None, false) => TRUNCATED,
-        (None, true) => OK,
-    })
+    Ok(input::exit_code(&reading))
 }
 
 fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::Result<()> {

@@ -15,8 +15,8 @@ use sonar_view::kit::Zone;
 
 use super::args::SampleRangeArgs;
 use crate::content::{self, FileContent};
-use crate::exit::usage;
-use crate::input;
+use crate::exit::{self, OK, TRUNCATED, usage};
+use crate::{input, stop};
 
 /// The folder that a server writes its files into.
 const FOLDER: &str = "diagnostic.data";
@@ -153,6 +153,20 @@ fn read_file(
     Ok(damage)
 }
 
+/// The exit code: files that could not be read to their end make the result partial, which standard error says too.
+pub fn exit_code(reading: &FtdcReading) -> u8 {
+    for damage in &reading.damage {
+        eprintln!("mongosonar: {damage}");
+    }
+    match (exit::stopped(), reading.damage.is_empty()) {
+        // The reader of the output has all that it wanted.
+        _ if stop::is_abandoned() => OK,
+        (Some((_, code)), _) => code,
+        (None, false) => TRUNCATED,
+        (None, true) => OK,
+    }
+}
+
 /// A time in milliseconds since 1970: from and to, where they are given.
 #[derive(Copy, Clone, Debug)]
 pub struct SampleRange(Option<i64>, Option<i64>);
@@ -202,7 +216,7 @@ impl Repetitions {
 }
 
 /// Collects the figures of samples.
-struct Collector {
+struct FigureCollector {
     samples: SampleReader,
     range: SampleRange,
     repetitions: Repetitions,
@@ -212,7 +226,7 @@ struct Collector {
     outside: u64,
 }
 
-impl ChunkSink for Collector {
+impl ChunkSink for FigureCollector {
     fn metadata(&mut self, metadata: &[u8]) {
         self.server = describe(metadata);
     }
@@ -242,7 +256,7 @@ pub fn report(
 ) -> Result<FtdcReport> {
     let range = SampleRange::of(range, zone)?;
     let files = files(paths)?;
-    let mut collector = Collector {
+    let mut collector = FigureCollector {
         samples: SampleReader::default(),
         range,
         repetitions: Repetitions::default(),

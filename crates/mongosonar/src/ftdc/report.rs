@@ -3,12 +3,10 @@
 use std::io::{self, BufWriter, Write};
 
 use anyhow::Result;
-use sonar_view::ftdc::FtdcReport;
 use sonar_view::kit::Fitting;
 
 use super::args::FtdcReportArgs;
 use super::input;
-use crate::exit::{OK, TRUNCATED};
 use crate::stop::{self, StopBehavior};
 use crate::{outfile, page, screen};
 
@@ -29,17 +27,5 @@ pub fn run(args: &FtdcReportArgs) -> Result<u8> {
     if let Some(path) = &args.html {
         outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
     }
-    Ok(code(&report))
-}
-
-/// The exit code: files that could not be read to their end make the result partial, which standard error says too.
-pub fn code(report: &FtdcReport) -> u8 {
-    for damage in &report.reading.damage {
-        eprintln!("mongosonar: {damage}");
-    }
-    match (stop::reason(), report.reading.damage.is_empty()) {
-        (Some((_, code)), _) => code,
-        (None, false) => TRUNCATED,
-        (None, true) => OK,
-    }
+    Ok(input::exit_code(&report.reading))
 }

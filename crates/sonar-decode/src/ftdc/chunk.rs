@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use super::error::ChunkError;
 use super::schema::{ReferenceScan, Schema};
 
 /// The most bytes of a chunk, unpacked. Chunks of large 8.0 servers have some 5 MB.
@@ -11,35 +12,7 @@ pub const MAX_UNPACKED: usize = 256 << 20;
 /// The most values that are decoded from a chunk at once. A value takes 8 bytes.
 pub const MAX_VALUES: usize = 1 << 24;
 /// The most samples of a chunk. Servers write up to 300, unless they were told otherwise.
-const MAX_SAMPLES: usize = 1 << 20;
-
-/// Why a chunk cannot be decoded. It is lost; those around it are not.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChunkError {
-    /// zlib data or their checksum are wrong, or their length is not the one in front.
-    #[error("compressed data are damaged")]
-    Compression,
-    /// Unpacked, it would pass [`MAX_UNPACKED`], or it has more samples or values than can be decoded.
-    #[error("too large")]
-    TooLarge,
-    /// The first sample is no BSON document.
-    #[error("the reference document is damaged")]
-    Reference,
-    /// More metrics, or longer names, than any server has.
-    #[error("too many metrics")]
-    TooManyMetrics,
-    /// The reference document has another number of metrics than the chunk.
-    #[error("it counts {said} metrics, and its reference document has {found}")]
-    MetricCount {
-        /// In front of the numbers.
-        said: u32,
-        /// In the reference document.
-        found: usize,
-    },
-    /// Too few numbers, too many, or one that is longer than 64 bits.
-    #[error("the differences are damaged")]
-    Differences,
-}
+const MAX_SAMPLES: usize = 1 << 14;
 
 /// A chunk. It keeps its buffers, so read one after another with the same.
 #[derive(Debug)]

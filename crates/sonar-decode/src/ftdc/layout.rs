@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sonar_core::internals::{DiskSample, Member, Metric, MountSample, ServerSample};
 
-use super::chunk::{ChunkError, MetricChunk};
+use super::chunk::MetricChunk;
+use super::error::ChunkError;
 use super::schema::{MetricKind, Schema};
 
 /// Roles that a sharded server of 8.0 and later puts in front of its collectors' names.
@@ -52,21 +53,27 @@ impl SampleLayout {
         let mut column = 0;
         for (place, metric) in schema.metrics.iter().enumerate() {
             let path = without_role(&metric.path);
-            if let Some(found) = known.get(path) {
+            let is_used = if let Some(found) = known.get(path) {
                 // Of a timestamp the seconds; of names that come twice the first.
-                let is_taken = |other: &(Metric, usize, MetricKind)| other.0 == *found;
-                if metric.kind == MetricKind::TimestampIncrement || layout.metrics.iter().any(is_taken) {
-                    continue;
+                let is_first = layout.metrics.iter().all(|(other, ..)| other != found);
+                let is_used = metric.kind != MetricKind::TimestampIncrement && is_first;
+                if is_used {
+                    layout.metrics.push((*found, column, metric.kind));
                 }
-                layout.metrics.push((*found, column, metric.kind));
-            } else if !(take(path, "systemMetrics.disks.", &DISK, &mut layout.disks, column)
-                || take(path, "systemMetrics.mounts.", &MOUNT, &mut layout.mounts, column)
-                || take(path, "replSetGetStatus.members.", &MEMBER, &mut layout.members, column))
-            {
-                continue;
+                is_used
+            } else if let Some(found) = item(path, "systemMetrics.disks.", &DISK) {
+                note(&mut layout.disks, found, column)
+            } else if let Some(found) = item(path, "systemMetrics.mounts.", &MOUNT) {
+                note(&mut layout.mounts, found, column)
+            } else if let Some(found) = item(path, "replSetGetStatus.members.", &MEMBER) {
+                note(&mut layout.members, found, column)
+            } else {
+                false
+            };
+            if is_used {
+                layout.wanted[place] = true;
+                column += 1;
             }
-            layout.wanted[place] = true;
-            column += 1;
         }
         layout
     }
@@ -101,18 +108,14 @@ impl SampleLayout {
     }
 }
 
-/// Notes the column of `PREFIX NAME.FIELD`; false if the path is no such one. PathWalk hold dots.
-fn take<const N: usize>(
-    path: &str,
-    prefix: &str,
-    fields: &[&str; N],
-    items: &mut Vec<LayoutItem<N>>,
-    column: usize,
-) -> bool {
-    let Some((name, field)) = path.strip_prefix(prefix).and_then(|rest| rest.rsplit_once('.')) else {
-        return false;
-    };
-    let Some(field) = fields.iter().position(|known| *known == field) else { return false };
+/// The name and the number of the field of a path `PREFIX NAME.FIELD`. Names hold dots.
+fn item<'a, const N: usize>(path: &'a str, prefix: &str, fields: &[&str; N]) -> Option<(&'a str, usize)> {
+    let (name, field) = path.strip_prefix(prefix)?.rsplit_once('.')?;
+    Some((name, fields.iter().position(|known| *known == field)?))
+}
+
+/// Notes the column of a field of an item; false if it is known already, or there are too many items.
+fn note<const N: usize>(items: &mut Vec<LayoutItem<N>>, (name, field): (&str, usize), column: usize) -> bool {
     // The fields of an item follow each other.
     let is_new = items.last().is_none_or(|last| &*last.name != name);
     if is_new && items.len() < MAX_ITEMS {

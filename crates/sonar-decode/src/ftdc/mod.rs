@@ -8,14 +8,16 @@ mod chunk;
 mod description;
 mod documents;
 mod elements;
+mod error;
 mod layout;
 mod schema;
 #[cfg(test)]
 mod tests;
 
-pub use chunk::{ChunkError, MAX_UNPACKED, MAX_VALUES, MetricChunk, MetricColumns};
+pub use chunk::{MAX_UNPACKED, MAX_VALUES, MetricChunk, MetricColumns};
 pub use description::describe;
 pub use documents::{DocumentContent, DocumentError, FtdcDocument, MAX_DOCUMENT, document_length, parse};
 pub use elements::{Element, Elements};
+pub use error::ChunkError;
 pub use layout::{SampleReader, without_role};
 pub use schema::{MetricKind, Schema, SchemaMetric};

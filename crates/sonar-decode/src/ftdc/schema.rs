@@ -1,7 +1,7 @@
 //! Which numbers a sample holds, and their names.
 
-use super::chunk::ChunkError;
 use super::elements::{Element, Elements};
+use super::error::ChunkError;
 use crate::bson::ElementKind;
 
 /// Deepest nesting of a sample. The server allows itself 10.
