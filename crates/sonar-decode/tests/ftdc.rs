@@ -1,5 +1,7 @@
 //! Recorded diagnostic.data against what `serverStatus` answered in the same seconds.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -215,15 +215,14 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
             let mut count = 0;
             pass(true, &mut |_, _| Ok(()))?;
             let mut header = String::from("time_ms");
-            let reading = pass(false, &mut |row, names| {
+            pass(false, &mut |row, names| {
                 if count == 0 {
                     count = names.names.len();
                     names.names.iter().for_each(|name| push_csv(&mut header, name));
                     writeln!(out, "{header}")?;
                 }
                 Ok(csv(row, count, &mut out)?)
-            })?;
-            reading
+            })?
         }
         ExportFormat::OpenMetrics => {
             let mut series: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();

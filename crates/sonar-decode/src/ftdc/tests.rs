@@ -215,8 +215,8 @@ proptest! {
         numbers in prop::collection::vec(prop_oneof![3 => Just(0u64), 1 => any::<u64>(), 1 => 0..300u64], 240),
     ) {
         let mut reference = bson::Document::new();
-        for metric in 0..metrics {
-            reference.insert(format!("m{metric}"), numbers[metric] as i64);
+        for (metric, first) in numbers.iter().enumerate().take(metrics) {
+            reference.insert(format!("m{metric}"), *first as i64);
         }
         let columns: Vec<Vec<u64>> = (0..metrics).map(|metric| numbers[metric * samples..][..samples].to_vec()).collect();
         let found = decode(&Plan { reference, columns: columns.clone() }.data()).unwrap();
