@@ -91,7 +91,7 @@ pub struct ExportForm {
     /// CSV: a line for each sample, a column for each metric
     #[arg(long)]
     pub csv: bool,
-    /// JSON lines: an object for each sample [default]
+    /// JSON lines: an object for each sample; this is the default
     #[arg(long)]
     pub json: bool,
     /// OpenMetrics text, with the times of the samples

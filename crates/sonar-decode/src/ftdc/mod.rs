@@ -1,6 +1,6 @@
 //! Reads FTDC, the `diagnostic.data` that every mongod and mongos writes about itself, usually once a second.
 //!
-//! A file is a row of BSON documents ([`documents`]). Most hold a [`MetricChunk`]: one whole sample, and for each of its
+//! A file is a row of BSON documents ([`parse`]). Most hold a [`MetricChunk`]: one whole sample, and for each of its
 //! numbers the differences of up to some hundred later samples. Which numbers there are, and their names, is a
 //! [`Schema`], which neighbouring chunks share.
 

@@ -60,7 +60,7 @@ impl Schema {
         self.metrics.iter().position(|metric| metric.path == path)
     }
 
-    /// Reads the metrics of a reference document that [`scan`] accepted with this signature.
+    /// Reads the metrics of a reference document that [`ReferenceScan`] accepted with this signature.
     pub(super) fn new(document: &[u8], signature: Vec<u8>) -> Result<Self, ChunkError> {
         let mut schema = Self { metrics: Vec::new(), signature };
         let mut names = PathWalk { path: String::new(), bytes: 0 };

@@ -93,7 +93,7 @@ pub enum LogEvent {
     Message(Message),
 }
 
-/// What one line says by itself. If it describes an operation, a [`ParsedEntry`] beside it has that.
+/// What one line says by itself. If it describes an operation, a [`ParsedEntry`](crate::entry::ParsedEntry) beside it has that.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedLine {
     /// What it is.
