@@ -129,7 +129,7 @@ impl<'a> Stats<'a> {
 pub enum ReportKey<'a> {
     /// A shape on a server.
     Shape {
-        /// Server, role, class, shape, and order where rows are split by it. In [`Form::Plain`]
+        /// Server, role, class, shape, and order where rows are split by it. In [`Form::Plain`](super::Form::Plain)
         /// this is the first of the shapes of equal text.
         key: RowKey,
         /// The shape.
