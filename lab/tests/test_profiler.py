@@ -593,7 +593,8 @@ def test_tail_shows_the_last_operations_and_then_each_new_one_once(tmp_path):
         assert len({line["shape_id"] for line in lines(child)}) == 1
         text = run("tail", "--db", "shop", "-n", "1", "--count", "1", mock.uri).stdout
         assert re.search(
-            r"Z shop\.people find .*plan=COLLSCAN keys=0 examined=54 returned=1 .*app=api \{filter: \{a: \?number\}", text
+            r"Z shop\.people find .*plan=COLLSCAN keys=0 examined=54 returned=1 .*app=api \{filter: \{a: \?number\}",
+            text,
         )
 
 

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""diagnostic.data from the page cache to the report, on one processor: 100 MB of files, more than a server writes in a
+day; beside pymongoftdc, a decoder in Python, which gets one metric of every sample of a part of them."""
+
+import datetime
+import struct
+import zlib
+
+from lib.kit import (
+    MONGOSONAR,
+    ROOT,
+    build,
+    figure,
+    folder,
+    last_processor,
+    main,
+    median,
+    note,
+    rounds,
+    run,
+    runs,
+    skipped,
+)
+
+RECORDED = ROOT / "fixtures/ftdc/day/metrics.2026-11-21T21-22-47Z-00000"
+MEGABYTES = 100
+ROUNDS = rounds(3, 9)
+PEER_FILES = 8
+PEER = """
+import pathlib, sys
+from pyftdc import _codec
+for name in sys.argv[1:]:
+    path = pathlib.Path(name)
+    with path.open("rb") as stream:
+        for document in _codec.iter_bson_documents(stream, path):
+            if document.get("type") == 1:
+                _codec.decode_metric_document(document, {"serverStatus.connections.current"})
+"""
+
+
+def documents(data):
+    while data:
+        (length,) = struct.unpack_from("<I", data)
+        yield data[:length]
+        data = data[length:]
+
+
+def later(document, milliseconds):
+    """The document with its samples so much later; one without samples as it is."""
+    at = document.find(b"\x05data\0")
+    if at < 0:
+        return document
+    begin = at + len(b"\x05data\0") + 5
+    (length,) = struct.unpack_from("<I", document, begin - 5)
+    unpacked = bytearray(zlib.decompress(document[begin + 4 : begin + length]))
+    for name in b"\x09start\0", b"\x12uptimeMillis\0":
+        place = unpacked.index(name) + len(name)
+        (value,) = struct.unpack_from("<q", unpacked, place)
+        struct.pack_into("<q", unpacked, place, value + milliseconds)
+    packed = struct.pack("<I", len(unpacked)) + zlib.compress(bytes(unpacked))
+    inner = document[4 : begin - 5] + struct.pack("<IB", len(packed), 0) + packed + b"\0"
+    return struct.pack("<I", len(inner) + 4) + inner
+
+
+def make(work):
+    """Files of one server, one after the other in time; returns their size in MB."""
+    recorded = list(documents(RECORDED.read_bytes()))
+    began = datetime.datetime(2026, 11, 21, 21, 22, 47)
+    size, copy = 0, 0
+    while size < MEGABYTES * 1_000_000:
+        moved = datetime.timedelta(seconds=300 * copy)
+        data = b"".join(later(document, int(moved.total_seconds() * 1000)) for document in recorded)
+        path = work / f"metrics.{began + moved:%Y-%m-%dT%H-%M-%SZ}-00000"
+        path.write_bytes(data)
+        size += len(data)
+        copy += 1
+    return size / 1e6
+
+
+def bench():
+    cpu = last_processor()
+    with folder() as work:
+        size = make(work)
+        files = sorted(work.glob("metrics.*"))
+        hours = len(files) * 300 / 3600
+        note(f"{size:.0f} MB, {hours:.0f} hours of a 4.4 of some 1,700 metrics; medians of {ROUNDS} runs.")
+        report = runs(ROUNDS, [MONGOSONAR, "ftdc", "report", work, "--csv"], cpu=cpu)
+        figure("decoded, judged and reported", median([one.cpu for one in report]), "s", limit=5)
+        figure("peak memory", max(one.rss for one in report) / (1 << 20), "MiB", limit=200)
+        one_metric = [MONGOSONAR, "ftdc", "export", work, "--metric", "serverStatus.connections.current"]
+        seconds = median([each.cpu for each in runs(ROUNDS, one_metric, cpu=cpu)])
+        peer = {}
+        python = ROOT / "lab" / ".venv/bin/python"
+        if python.exists():
+            part = run([python, "-c", PEER, *files[:PEER_FILES]], cpu=cpu).cpu
+            peer = {"peer": "pymongoftdc", "peer_value": part * len(files) / PEER_FILES}
+        else:
+            skipped("lab/.venv is missing (make -C lab .venv/ready): pymongoftdc is not measured")
+        figure("one metric of every sample", seconds, "s", **peer)
+
+
+build("-p", "mongosonar")
+main(bench)
