@@ -155,9 +155,9 @@ pub struct Judged<'a> {
 }
 
 impl Assessment {
-    /// Adds a sample. One that is not later than the last is only noted.
+    /// Adds a sample. One that is not later than the last is only noted; one without a time is left out.
     pub fn add(&mut self, sample: &ServerSample) {
-        let now = sample.time_ms();
+        let Some(now) = sample.get(Metric::Start) else { return };
         let before = self.last.take();
         let step_ms = before.as_ref().map(|before| now - before.time_ms());
         if let Some(back) = step_ms.filter(|step| *step <= 0) {

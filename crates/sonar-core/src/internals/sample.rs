@@ -90,14 +90,48 @@ impl ServerSample {
     }
 
     /// How far replication is behind, in milliseconds: on a secondary its own distance from the primary, on a primary
-    /// that of the slowest healthy secondary. `None` without a primary or a secondary.
+    /// that of the slowest healthy secondary. `None` without a primary or a secondary, and while one of them is not known
+    /// to have applied anything.
     pub fn replication_lag_ms(&self) -> Option<i64> {
-        let primary = self.members.iter().find(|member| member.state == Member::PRIMARY)?;
-        let secondaries = || self.members.iter().filter(|member| member.state == Member::SECONDARY);
+        let known = || self.members.iter().filter(|member| member.optime_ms > 0);
+        let primary = known().find(|member| member.state == Member::PRIMARY)?;
+        let secondaries = || known().filter(|member| member.state == Member::SECONDARY);
         let behind = match secondaries().find(|member| member.is_self) {
             Some(own) => own.optime_ms,
             None => secondaries().filter(|member| member.healthy).map(|member| member.optime_ms).min()?,
         };
         Some((primary.optime_ms - behind).max(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(members: &[(i64, bool, bool, i64)]) -> ServerSample {
+        let members = members.iter().map(|&(state, healthy, is_self, optime_ms)| Member {
+            state,
+            healthy,
+            is_self,
+            optime_ms,
+        });
+        ServerSample { members: members.collect(), ..ServerSample::default() }
+    }
+
+    #[test]
+    fn lag_is_that_of_the_server_itself_or_of_the_slowest_healthy_secondary() {
+        let (primary, secondary) = (Member::PRIMARY, Member::SECONDARY);
+        let set =
+            [(primary, true, false, 9_000), (secondary, true, true, 7_000), (secondary, true, false, 1_000)];
+        assert_eq!(sample(&set).replication_lag_ms(), Some(2_000));
+        let set =
+            [(primary, true, true, 9_000), (secondary, true, false, 7_000), (secondary, false, false, 1_000)];
+        assert_eq!(sample(&set).replication_lag_ms(), Some(2_000));
+        assert_eq!(sample(&set[..1]).replication_lag_ms(), None, "no secondary");
+        assert_eq!(sample(&set[1..]).replication_lag_ms(), None, "no primary");
+        let new = [(primary, true, true, 9_000), (secondary, true, false, 0)];
+        assert_eq!(sample(&new).replication_lag_ms(), None, "not fifty years behind");
+        let ahead = [(primary, true, false, 6_000), (secondary, true, true, 7_000)];
+        assert_eq!(sample(&ahead).replication_lag_ms(), Some(0), "heartbeats are late");
     }
 }

@@ -2,6 +2,8 @@ use std::io::Write;
 
 use proptest::prelude::*;
 
+use sonar_core::internals::{Metric, ServerDescription, ServerSample};
+
 use super::*;
 
 /// What a test puts into a chunk: a reference document and the differences, column by column.
@@ -205,6 +207,101 @@ fn documents_of_a_file() {
     assert_eq!(document_length(0u32.to_le_bytes()), Ok(None));
     assert_eq!(document_length(4u32.to_le_bytes()), Err(DocumentError::Length));
     assert_eq!(document_length(5u32.to_le_bytes()), Ok(Some(5)));
+}
+
+/// The samples of a chunk of this reference document and no more.
+fn samples(reference: bson::Document, metrics: usize) -> Vec<ServerSample> {
+    let (mut reader, mut samples) = (SampleReader::default(), Vec::new());
+    let data = Plan { reference, columns: vec![vec![]; metrics] }.data();
+    reader.read(&data, |sample| samples.push(sample.clone())).unwrap();
+    samples
+}
+
+#[test]
+fn samples_of_sharded_servers_are_read_below_their_role() {
+    let latest = bson::Timestamp { time: 77, increment: 5 };
+    let [sample] = &samples(
+        bson::doc! {
+            "start": bson::DateTime::from_millis(1_000),
+            "common": {"serverStatus": {
+                "pid": 7_i64,
+                "oplog": {"latestOptime": latest},
+                "queues": {"execution": {"read": {"out": 3, "totalTickets": 10}}},
+            }},
+            "shard": {"replSetGetStatus": {"members": [
+                {"state": 2, "self": true, "health": 1.0, "optimeDate": bson::DateTime::from_millis(500)},
+                {"state": 1, "health": 1.0, "optimeDate": bson::DateTime::from_millis(900)},
+            ]}},
+        },
+        13,
+    )[..] else {
+        panic!("one sample");
+    };
+    assert_eq!(sample.time_ms(), 1_000);
+    assert_eq!(sample.get(Metric::Pid), Some(7));
+    assert_eq!(sample.get(Metric::LatestOptime), Some(77), "seconds, not the increment");
+    assert_eq!(sample.get(Metric::ReadTicketsOut), Some(3));
+    assert_eq!(sample.get(Metric::CacheBytes), None);
+    assert_eq!(sample.replication_lag_ms(), Some(400));
+    assert_eq!(sample.state(), Some(2));
+}
+
+#[test]
+fn disks_and_mounts_have_names_with_dots() {
+    let disk = bson::doc! {"reads": 5, "writes": 6, "read_time_ms": 7, "write_time_ms": 8, "io_time_ms": 9, "io_queued_ms": 10};
+    let mount = bson::doc! {"capacity": 100, "available": 10, "free": 20};
+    let [sample] = &samples(
+        bson::doc! {"start": 1_i64, "systemMetrics": {
+            "disks": {"nvme0n1": &disk, "dm-0.1": &disk},
+            "mounts": {"/boot/efi.d": &mount, "/": &mount},
+        }},
+        1 + 12 + 6,
+    )[..] else {
+        panic!("one sample");
+    };
+    let disks: Vec<_> =
+        sample.disks.iter().map(|disk| (&*disk.name, disk.operations, disk.time_ms, disk.busy_ms)).collect();
+    assert_eq!(disks, [("nvme0n1", 11, 15, 9), ("dm-0.1", 11, 15, 9)]);
+    let mounts: Vec<_> =
+        sample.mounts.iter().map(|mount| (&*mount.path, mount.capacity, mount.free)).collect();
+    assert_eq!(mounts, [("/boot/efi.d", 100, 20), ("/", 100, 20)]);
+}
+
+#[test]
+fn what_the_server_did_not_know_is_absent() {
+    let reference = bson::doc! {"start": 1_i64, "serverStatus": {"pid": f64::INFINITY, "uptimeMillis": 2.9}};
+    let [sample] = &samples(reference, 3)[..] else { panic!("one sample") };
+    assert_eq!(sample.get(Metric::Pid), None);
+    assert_eq!(sample.get(Metric::Uptime), Some(2));
+}
+
+#[test]
+fn a_server_is_described_by_its_metadata() {
+    let metadata = |role: Option<&str>| {
+        let inner = bson::doc! {
+            "buildInfo": {"version": "8.0.4"},
+            "hostInfo": {"system": {"hostname": "db1", "numCores": 4, "memSizeMB": 2_048_i64}, "os": {"name": "PRETTY_NAME=\"Debian\""}},
+            "getCmdLineOpts": {"parsed": {"net": {"port": 27017}, "replication": {"replSetName": "rs0"}}},
+        };
+        match role {
+            Some(role) => bson::doc! {"start": 1, role: inner},
+            None => inner,
+        }
+    };
+    let expected = ServerDescription {
+        version: Some("8.0.4".to_owned()),
+        host: Some("db1".to_owned()),
+        port: Some(27_017),
+        dbpath: None,
+        replica_set: Some("rs0".to_owned()),
+        processors: Some(4),
+        memory_mib: Some(2_048),
+        system: Some("Debian".to_owned()),
+    };
+    for role in [None, Some("common"), Some("shard")] {
+        assert_eq!(describe(&metadata(role).to_vec().unwrap()), expected, "{role:?}");
+    }
+    assert_eq!(describe(b"nothing"), ServerDescription::default());
 }
 
 proptest! {
