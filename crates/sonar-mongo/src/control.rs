@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
-use mongodb::options::CollectionOptions;
 use sonar_core::profiler::Fill;
 
 use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
@@ -356,8 +355,7 @@ type ProfileEnds =
 
 /// Times of the first, of the last, and of the first of the last documents, with the number of the latter.
 async fn ends(link: &Link, database: &str) -> mongodb::error::Result<ProfileEnds> {
-    let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
-    let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);
+    let collection = link.collection::<Document>(database, COLLECTION);
     let ts = |document: Option<&Document>| document.and_then(|d| d.get_datetime("ts").ok()).map(time);
     let only = doc! { "ts": 1, "_id": 0 };
     let find = || collection.find(doc! {}).projection(only.clone());

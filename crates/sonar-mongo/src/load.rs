@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::IndexModel;
-use mongodb::options::{CollectionOptions, IndexOptions};
+use mongodb::options::IndexOptions;
 use sonar_core::impact::{BUCKET_NS, ImpactRun, LoadSlice, LongRun, SplitMix64, Variant, alternation};
 
 use self::clients::{IDLE, LoadClients, document, since, table};
@@ -368,8 +368,7 @@ fn settings_of(was: &ProfilerState, variant: Variant) -> ProfilerSettings {
 
 /// Identifies the oldest document of `system.profile`: its record id, or its time if there are no record ids.
 async fn oldest_record(link: &Link, database: &str) -> Result<Option<i64>> {
-    let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
-    let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);
+    let collection = link.collection::<Document>(database, COLLECTION);
     let find = collection
         .find(doc! {})
         .sort(doc! { "$natural": 1 })

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use mongodb::Client;
 use mongodb::error::ErrorKind;
-use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria, Tls, TlsOptions};
+use mongodb::options::{
+    ClientOptions, CollectionOptions, ReadPreference, SelectionCriteria, Tls, TlsOptions,
+};
+use mongodb::{Client, Collection};
 use sonar_core::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 
@@ -163,6 +165,12 @@ impl Server {
 }
 
 impl Link {
+    /// A collection of the server that was found.
+    pub fn collection<T: Send + Sync>(&self, database: &str, name: &str) -> Collection<T> {
+        let options = CollectionOptions::builder().selection_criteria(self.criteria.clone()).build();
+        self.client.database(database).collection_with_options(name, options)
+    }
+
     pub async fn command(&self, database: &str, command: Document, what: &str) -> Result<Document> {
         self.command_as(database, command, what, "clusterMonitor").await
     }

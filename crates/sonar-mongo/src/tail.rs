@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::doc;
 use bson::raw::RawDocument;
+use bson::{RawDocumentBuf, doc};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
 pub use self::feed::{Batch, TailEvent};
-use self::feed::{TailFeed, collection, documents, not_self};
+use self::feed::{TailFeed, documents, not_self};
 use self::follower::Follower;
 pub use self::position::Missed;
 use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
@@ -111,7 +111,7 @@ impl Server {
             self.link().error(format!("read {database}.{COLLECTION}"), ROLE, error)
         };
         self.runtime().block_on(async {
-            let collection = collection(self.link(), database);
+            let collection = self.link().collection::<RawDocumentBuf>(database, COLLECTION);
             let find = collection.find(not_self(database)).sort(doc! { "$natural": 1 });
             let mut cursor = find.batch().await.map_err(|error| wrong(&error))?;
             let mut count = 0;

@@ -8,7 +8,6 @@ use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::Collection;
 use mongodb::error::ErrorKind;
-use mongodb::options::CollectionOptions;
 use sonar_core::Histogram;
 use sonar_core::impact::{BUCKET_NS, SplitMix64};
 use tokio_util::sync::CancellationToken;
@@ -47,8 +46,7 @@ pub(super) struct LoadCounts {
 }
 
 pub(super) fn table(link: &Link, database: &str) -> Collection<Document> {
-    let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
-    link.client.database(database).collection_with_options(TABLE, options)
+    link.collection(database, TABLE)
 }
 
 /// A document like sysbench's: 119 characters in ten groups of digits, 59 in five.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bson::raw::RawDocument;
-use bson::{Document, RawDocumentBuf, doc};
-use mongodb::options::CollectionOptions;
+use bson::{Document, doc};
 use tokio::sync::mpsc;
 
 use super::position::Missed;
@@ -89,11 +88,6 @@ impl Batch {
 pub(super) fn documents(reply: &mongodb::raw_batch_cursor::RawBatch) -> impl Iterator<Item = &RawDocument> {
     let array = reply.doc_slices().ok();
     array.into_iter().flat_map(|array| array.into_iter()).filter_map(|value| value.ok()?.as_document())
-}
-
-pub(super) fn collection(link: &Link, database: &str) -> mongodb::Collection<RawDocumentBuf> {
-    let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
-    link.client.database(database).collection_with_options(COLLECTION, options)
 }
 
 /// At level 2 this program's own reads are profiled too: without this, every answer would cause the next one.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, doc};
+use bson::{Bson, RawDocumentBuf, doc};
 use futures_util::{StreamExt, TryStreamExt};
+use mongodb::Collection;
+use mongodb::action::Find;
 use mongodb::options::CursorType;
 use tokio::time::Instant;
 
-use super::feed::{Batch, TailEvent, TailFeed, collection, documents, not_self};
+use super::feed::{Batch, TailEvent, TailFeed, documents, not_self};
 use super::position::{Position, place_of};
 use crate::control::{COLLECTION, ROLE};
 use crate::error::{Result, ServerError};
@@ -42,7 +44,7 @@ enum CursorEnd {
     /// The program stops, or nobody receives events any more.
     Over,
     /// The server's error.
-    ServerError(ServerError),
+    Error(ServerError),
 }
 
 impl Follower {
@@ -72,7 +74,7 @@ impl Follower {
             match left {
                 Ok(CursorEnd::Over) => return,
                 Ok(CursorEnd::Dead) => wait = Duration::from_millis(100),
-                Err(error) | Ok(CursorEnd::ServerError(error)) if error.is_passing() => {
+                Err(error) | Ok(CursorEnd::Error(error)) if error.is_passing() => {
                     if !std::mem::replace(&mut self.lost, true) {
                         let event =
                             TailEvent::Lost { database: self.database.clone(), reason: error.to_string() };
@@ -82,7 +84,7 @@ impl Follower {
                         wait = Duration::from_millis(100);
                     }
                 }
-                Err(error) | Ok(CursorEnd::ServerError(error)) => {
+                Err(error) | Ok(CursorEnd::Error(error)) => {
                     self.feed.send(TailEvent::Failed { database: self.database.clone(), error }).await;
                     return;
                 }
@@ -199,23 +201,24 @@ impl Follower {
         self.feed.link.error(format!("follow {}.{COLLECTION}", self.database), ROLE, error)
     }
 
+    fn collection(&self) -> Collection<RawDocumentBuf> {
+        self.feed.link.collection(&self.database, COLLECTION)
+    }
+
+    /// The first document that `find` finds, with its record id.
+    async fn first_of(&self, find: Find<'_, RawDocumentBuf>) -> Result<Option<RawDocumentBuf>> {
+        let cursor = find.limit(1).show_record_id(true).await;
+        let mut cursor = cursor.map_err(|error| self.wrong(&error))?;
+        cursor.try_next().await.map_err(|error| self.wrong(&error))
+    }
+
     /// Moves to before the last documents of the collection, at most to its beginning.
     async fn stand_before(&mut self, position: &mut Position, last: u32) -> Result<()> {
-        let collection = collection(&self.feed.link, &self.database);
-        let find = collection
-            .find(not_self(&self.database))
-            .sort(doc! { "$natural": -1 })
-            .skip(u64::from(last.saturating_sub(1)))
-            .limit(1)
-            .show_record_id(true);
-        let found: Vec<_> = find
-            .await
-            .map_err(|error| self.wrong(&error))?
-            .try_collect()
-            .await
-            .map_err(|error| self.wrong(&error))?;
-        let Some(first) = found.first() else { return Ok(()) };
-        let (record, ts) = place_of(first);
+        let collection = self.collection();
+        let find = collection.find(not_self(&self.database)).sort(doc! { "$natural": -1 });
+        let found = self.first_of(find.skip(u64::from(last.saturating_sub(1)))).await?;
+        let Some(first) = found else { return Ok(()) };
+        let (record, ts) = place_of(&first);
         position.newest = ts;
         // It is shown too, unless no documents are wanted.
         position.record = record.unwrap_or(0).saturating_sub(i64::from(last > 0));
@@ -224,7 +227,7 @@ impl Follower {
 
     /// Reads after `position` until the cursor ends.
     async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<CursorEnd> {
-        let collection = collection(&self.feed.link, &self.database);
+        let collection = self.collection();
         let mut filter = not_self(&self.database);
         if let Some(newest) = position.newest {
             let from = bson::DateTime::from_millis(newest.saturating_sub(DISORDER_MS));
@@ -248,7 +251,7 @@ impl Follower {
             let reply = match next {
                 Err(_) => {
                     let reason = format!("no answer for {} s", SILENCE.as_secs());
-                    return Ok(CursorEnd::ServerError(ServerError::Lost {
+                    return Ok(CursorEnd::Error(ServerError::Lost {
                         what: format!("follow {}", self.database),
                         reason,
                     }));
@@ -297,15 +300,9 @@ impl Follower {
 
     /// Whether all records between two were overwritten: the oldest remaining one is not before the later one.
     async fn overwritten(&self, before: i64, record: i64) -> Result<bool> {
-        let collection = collection(&self.feed.link, &self.database);
-        let find = collection.find(doc! {}).sort(doc! { "$natural": 1 }).limit(1).show_record_id(true);
-        let found: Vec<_> = find
-            .await
-            .map_err(|error| self.wrong(&error))?
-            .try_collect()
-            .await
-            .map_err(|error| self.wrong(&error))?;
-        let oldest = found.first().and_then(|document| place_of(document).0);
+        let collection = self.collection();
+        let find = collection.find(doc! {}).sort(doc! { "$natural": 1 });
+        let oldest = self.first_of(find).await?.and_then(|document| place_of(&document).0);
         // The oldest now may have been overwritten after the batch was read.
         Ok(oldest.is_some_and(|oldest| oldest > before.saturating_add(1) && oldest >= record))
     }
@@ -315,7 +312,7 @@ impl Follower {
         // the cursor, or is gone.
         match self.wrong(error) {
             ServerError::Command { code: 43 | 136 | 175 | 237, .. } => CursorEnd::Dead,
-            error => CursorEnd::ServerError(error),
+            error => CursorEnd::Error(error),
         }
     }
 }

@@ -80,20 +80,20 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
     let mut found = FoundListeners::default();
     let mut tables: HashMap<String, SocketTable> = HashMap::new();
     for process in processes {
-        let (pid, name, arguments, directory) =
-            (process.pid, process.name.clone(), &process.arguments, process.folder());
+        let (pid, name, directory) = (process.pid, &process.name, process.folder());
         let inodes = match socket_inodes(&directory.join("fd")) {
             Ok(inodes) => inodes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
-                found.listeners.extend(ports_of(arguments, port_options).map(|port| Listener {
+                let port = process.option(port_options).and_then(|port| port.parse().ok());
+                found.listeners.extend(port.filter(|port| *port != 0).map(|port| Listener {
                     pid,
                     name: name.clone(),
                     address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
                     origin: ListenerOrigin::CommandLine,
                 }));
                 let reason = format!("its open files cannot be read ({})", brief(&error));
-                found.incomplete.push(Incomplete { pid, name, reason });
+                found.incomplete.push(Incomplete { pid, name: name.clone(), reason });
                 continue;
             }
         };
@@ -166,19 +166,6 @@ fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
         inodes.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
     }
     Ok(inodes)
-}
-
-/// The ports that follow the given options.
-fn ports_of<'a>(arguments: &'a [String], options: &'a [&str]) -> impl Iterator<Item = u16> + 'a {
-    arguments.iter().enumerate().filter_map(move |(index, argument)| {
-        options.iter().find_map(|option| {
-            let value = match argument.strip_prefix(option)? {
-                "" => arguments.get(index + 1)?,
-                rest => rest.strip_prefix('=')?,
-            };
-            value.parse().ok().filter(|port| *port != 0)
-        })
-    })
 }
 
 /// The listening sockets of a network namespace.

@@ -1,14 +1,10 @@
 //! Processes and what `/proc` says about them: program, arguments, open files, limits, memory policy.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::text::{duration, small};
-
-/// The most bytes to read of a file of `/proc`.
-const MOST_BYTES: u64 = 1 << 20;
 
 /// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +66,8 @@ pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
 /// The process, if its program is one of `names` and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
-    let mut line = Vec::new();
     // It may be hidden if the process belongs to another user.
-    if let Ok(file) = File::open(folder.join("cmdline")) {
-        file.take(MOST_BYTES).read_to_end(&mut line).ok()?;
-    }
-    let line = String::from_utf8_lossy(&line);
+    let line = small(&folder.join("cmdline")).unwrap_or_default();
     let arguments: Vec<String> =
         line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
@@ -149,9 +141,7 @@ impl Process {
     /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in `/proc/PID/numa_maps`;
     /// `None` without permission.
     pub fn is_interleaved(&self) -> Option<bool> {
-        let mut text = Vec::new();
-        File::open(self.folder.join("numa_maps")).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-        let text = String::from_utf8_lossy(&text);
+        let text = small(&self.folder.join("numa_maps"))?;
         let mut policies = text.lines().filter_map(|line| line.split(' ').nth(1)).peekable();
         policies.peek()?;
         Some(policies.any(|policy| policy.starts_with("interleave")))
