@@ -115,7 +115,7 @@ ANSWERED_AFTER = {"27218": [("command", "local.oplog.rs", "getMore")]}
 
 
 @functools.cache
-def logged_and_heard(name, server, port):
+def logged_and_captured(name, server, port):
     """Each client's operations: as its server logged them, and as captured."""
     # Log lines have the time when the operation ended, in whole milliseconds.
     first, last = map(recordings.moment, recordings.span(captured(name)))
@@ -133,7 +133,7 @@ def logged_and_heard(name, server, port):
 @functools.cache
 def pairs(name, server, port):
     """Every operation with its log lines, joined by connection and order; fails if they do not agree."""
-    logged, by_client = logged_and_heard(name, server, port)
+    logged, by_client = logged_and_captured(name, server, port)
     # Every captured operation was logged, and every logged operation was captured.
     assert logged.keys() == by_client.keys()
     own, unlogged, before, after, joined = 0, collections.Counter(), [], [], []

@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(compiler.verdict, ProbeVerdict::Warning);
         assert_eq!(compiler.remedy.as_deref(), Some("sudo sysctl net.core.bpf_jit_enable=1"));
         let backlog = backlog(&host).unwrap();
-        assert!(backlog.found.starts_with("31 packets"), "{}", backlog.found);
+        assert!(backlog.found.ends_with(": 31 (queue of 1000)"), "{}", backlog.found);
         assert_eq!(backlog.remedy.as_deref(), Some("sudo sysctl net.core.netdev_max_backlog=4000"));
         let clock = clock(&host).unwrap();
         assert_eq!(clock.verdict, ProbeVerdict::Warning);
