@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A capture file in the page cache to final figures, on one processor: frames a second, instructions a frame, peak
-memory; the same mixed file (all opcodes, snappy and zlib, large batches, IPv4 and IPv6) beside tshark and beside a
-pipeline in Go; and what each stage adds."""
+memory; what several threads gain; the same mixed file (all opcodes, snappy and zlib, large batches, IPv4 and IPv6)
+beside tshark and beside a pipeline in Go; and what each stage adds."""
 
 import json
 import os
@@ -79,9 +79,30 @@ def instructions(work):
     for copies in (2, 6):
         path = work / f"{copies}.pcap"
         frames = multiply(path, copies, "--largest", "3000")["frames"]
-        counts.append((frames, callgrind(ours(path, "--limit", "1"))[0]))
+        counts.append((frames, callgrind(ours(path, "--limit", "1", "--threads", "1"))[0]))
     (few, less), (many, more) = counts
     figure("small operations: instructions of a frame", (more - less) / (many - few))
+
+
+def several_threads(work):
+    """Large files on one thread and on several, by turns: the time by the clock."""
+    counts = sorted({1, 2, os.cpu_count()})
+    small = ["--largest", "3000"]
+    for name, copies, options in (("small operations", 3 * SMALL_COPIES, small), ("mixed file", MIXED_COPIES, [])):
+        path = work / "large.pcap"
+        held = multiply(path, copies, *options)
+        os.sync()
+        command = ours(path, "--limit", "1", "--threads")
+        run([*command, "1"])
+        each = {count: [] for count in counts}
+        for _ in range(3 * ROUNDS):
+            for count in counts:
+                each[count] += runs(1, [*command, str(count)])
+        took = {count: median([one.wall for one in taken]) for count, taken in each.items()}
+        note(f"{name}, several threads: {held['bytes'] / 1e6:.0f} MB; medians of {3 * ROUNDS} runs by turns.")
+        for count in counts[1:]:
+            figure(f"{name}, {count} threads: speed by the clock", took[1] / took[count], "× one thread")
+        path.unlink()
 
 
 def mixed(work):
@@ -161,6 +182,7 @@ def bench():
     with folder(on_disk=True) as work:
         small_operations(work)
         instructions(work)
+        several_threads(work)
         mixed(work)
     stages()
 

@@ -170,7 +170,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         ("queries --each --baseline a", 2, &["--each", "--baseline"]),
         ("queries --digest --baseline a", 2, &["--digest", "--baseline"]),
         ("queries --html a.html --baseline a", 2, &["--html", "--baseline"]),
-        ("queries --read a --threads 2", 2, &["--read", "--threads"]),
+        ("queries --read a --replay --threads 2", 2, &["--replay", "--threads"]),
         ("queries --read a --ring-mib 64", 2, &["--read", "--ring-mib"]),
         ("disk bench -r --nThreads 40000", 2, &["40000", "from 1 to 32768", "like 16"]),
         ("queries --read a --limit 0", 2, &["'0'", "'--limit", "at least 1", "like 20"]),

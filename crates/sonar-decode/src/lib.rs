@@ -25,4 +25,5 @@ pub mod tcp;
 pub mod testing;
 
 pub use decoder::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Sink};
+pub use decoder::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 pub use identity::Shared;

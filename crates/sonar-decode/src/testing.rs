@@ -391,6 +391,17 @@ pub fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
 }
 
+/// An OP_MSG of one document, which is BSON.
+pub fn op_msg(id: u32, response_to: u32, document: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    for word in [16 + 5 + document.len() as u32, id, response_to, 2013, 0] {
+        message.extend(word.to_le_bytes());
+    }
+    message.push(0);
+    message.extend(document);
+    message
+}
+
 /// A pcap file in nanoseconds. All packets must have the link type of the first.
 pub fn pcap<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Vec<u8> {
     let mut packets = packets.into_iter().peekable();

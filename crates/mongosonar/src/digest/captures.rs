@@ -1,19 +1,17 @@
 //! Reads captures into a digest.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use sonar_core::time::NS_PER_S;
-use sonar_core::{Coverage, Operation, Outcome, Packet, Record, Role, Timestamp};
-use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_core::{Coverage, Operation, Outcome, Record, Role};
+use sonar_decode::{Settings, Sink};
 
 use super::collect::Collector;
+use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink};
 use crate::input;
-use crate::queries::applications;
-use crate::queries::packets::{self, CaptureEnd, PacketSink};
+use crate::queries::packets::CaptureEnd;
 
 /// What was read of captures.
 pub struct Captured {
@@ -40,29 +38,7 @@ impl Sink for Served {
     }
 }
 
-/// A capture file that is being read.
-struct CaptureReading<'a> {
-    decoder: Decoder,
-    shared: Arc<Shared>,
-    served: Served,
-    logs: &'a [PathBuf],
-    stop: &'a Arc<AtomicBool>,
-    last: Timestamp,
-}
-
-impl PacketSink for CaptureReading<'_> {
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
-        if self.last == Timestamp::default() {
-            applications::read_logs(self.logs, packet.time, &self.shared, self.stop)?;
-        }
-        if packet.time.unix_ns() / NS_PER_S > self.last.unix_ns() / NS_PER_S {
-            self.decoder.tick(packet.time, &mut self.served);
-        }
-        self.last = self.last.max(packet.time);
-        self.decoder.packet(packet, &mut self.served);
-        Ok(ControlFlow::Continue(()))
-    }
-}
+impl CaptureSink for Served {}
 
 /// Reads the operations of these captures, each by itself. `logs` identify the clients of connections that were open
 /// when a capture began.
@@ -77,19 +53,20 @@ pub fn read(
 ) -> Result<Captured> {
     let mut captured =
         Captured { collect, coverage: Coverage::default(), damaged: false, stopped: Vec::new() };
+    let plan = CapturePlan {
+        settings: Settings::default(),
+        logs,
+        interval: None,
+        duration: None,
+        threads: None,
+        stop,
+    };
     for path in files {
-        let shared = Arc::new(Shared::default());
-        let decoder = Decoder::new(Settings::default(), shared.clone());
-        let served = Served(captured.collect);
-        let mut capture = CaptureReading { decoder, shared, served, logs, stop, last: Timestamp::default() };
-        let end = packets::read(path, stop, &mut capture)?;
-        let CaptureReading { mut decoder, mut served, last, .. } = capture;
-        // Operations in flight at the end of the file are taken before the decoder abandons them.
-        let in_flight = decoder.in_flight(last);
-        decoder.finish(last, &mut served);
+        let mut served = Served(captured.collect);
+        let CaptureRead { end, coverage, in_flight, .. } = capture_reading::read(path, &plan, &mut served)?;
         captured.collect = served.0;
         in_flight.iter().for_each(|waiting| captured.collect.add_in_flight(waiting));
-        captured.coverage.add(&decoder.coverage());
+        captured.coverage.add(&coverage);
         let name = input::name(path);
         match end {
             CaptureEnd::Complete => {}

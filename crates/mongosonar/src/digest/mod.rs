@@ -4,7 +4,7 @@ pub mod args;
 mod captures;
 mod collect;
 mod compare;
-mod in_order;
+pub mod in_order;
 mod lines;
 mod log_files;
 mod profiles;

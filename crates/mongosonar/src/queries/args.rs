@@ -126,8 +126,9 @@ pub struct QueriesArgs {
     /// Colours [default: auto]
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "How to show it")]
     pub color: Option<ColorArg>,
-    /// Capture threads, each with its own ring [default: 1]
-    #[arg(long, value_name = "N", conflicts_with = "read", value_parser = number(1_u16..=64, 2), help_heading = "Resources")]
+    /// Capture threads, each with its own ring [default: 1]; with --read, threads that decode a file [default: one for
+    /// each core, at most 8]
+    #[arg(long, value_name = "N", conflicts_with = "replay", value_parser = number(1_u16..=64, 2), help_heading = "Resources")]
     pub threads: Option<u16>,
     /// Memory for the capture ring in MiB [default: 32]
     #[arg(long, value_name = "MIB", conflicts_with = "read", value_parser = number(2_u32..=4096, 64), help_heading = "Resources")]

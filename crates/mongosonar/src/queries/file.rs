@@ -1,30 +1,72 @@
-//! Reads a capture file. Time is that of the packets.
+//! Shows what a capture file holds.
 
 use std::io;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
 use anyhow::Result;
-use sonar_core::time::NS_PER_S;
-use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
-use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_core::window::WindowSettings;
+use sonar_core::{Coverage, InFlightOperations, Operation, Timestamp, Window};
+use sonar_decode::{Settings, Sink};
 use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
-use super::applications::{self, ReadLogs};
 use super::args::QueriesArgs;
 use super::output::QueriesOutput;
-use super::packets::{self, CaptureEnd, PacketSink};
+use super::packets::CaptureEnd;
+use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::exit::{self, OK, TRUNCATED};
 use crate::stop;
 
 /// Records operations in the open window, or writes them.
 struct WindowCollector {
     window: Window,
+    settings: WindowSettings,
     output: QueriesOutput,
     error: Option<io::Error>,
+    /// Of the windows that were closed.
+    total: Option<Window>,
+    counted: Coverage,
+}
+
+/// Reads `path`, shows its operations, and returns the exit code.
+pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
+    let name = crate::input::name(path);
+    let window_settings = args.window_settings();
+    let stop = stop::flag()?;
+    let plan = CapturePlan {
+        settings: Settings {
+            ports: args.decoder_ports(),
+            snap_replies: None,
+            verify_checksums: args.verify_checksums,
+            show_values: args.show_values,
+            sample: args.sample.unwrap_or(0),
+        },
+        logs: &args.log,
+        interval: args.interval,
+        duration: args.duration,
+        threads: args.threads.map(usize::from),
+        stop: &stop,
+    };
+    let mut collect = WindowCollector {
+        window: Window::new(Timestamp::default(), window_settings),
+        settings: window_settings,
+        output: QueriesOutput::new(args, selection, PacketOrigin::File)?,
+        error: None,
+        total: None,
+        counted: Coverage::default(),
+    };
+    let read = capture_reading::read(path, &plan, &mut collect)?;
+    let end = read.end.clone();
+    collect.finish(read, args.interval.is_some(), &selection.zone)?;
+    let (what, code) = match end {
+        CaptureEnd::Complete => return Ok(OK),
+        // The reader of the output has gone, as in `| head`: it has all that it wanted.
+        CaptureEnd::Stopped(_) if stop::is_abandoned() => return Ok(OK),
+        CaptureEnd::Damaged(what) => (what, TRUNCATED),
+        CaptureEnd::Stopped(what) => (what, exit::stopped().map_or(OK, |(_, code)| code)),
+    };
+    eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
+    Ok(code)
 }
 
 impl Sink for WindowCollector {
@@ -39,131 +81,49 @@ impl Sink for WindowCollector {
     }
 }
 
-/// One pass over a file.
-struct FilePass {
-    decoder: Decoder,
-    shared: Arc<Shared>,
-    /// Logs that say who was on a connection when the capture began.
-    logs: Vec<PathBuf>,
-    read_logs: ReadLogs,
-    zone: Zone,
-    stop: Arc<AtomicBool>,
-    collect: WindowCollector,
-    clock: Option<WindowClock>,
-    total: Option<Window>,
-    counted: Coverage,
-    settings: sonar_core::window::WindowSettings,
-    second: u64,
-    first: Option<Timestamp>,
-    last: Timestamp,
-    end_ns: Option<u64>,
-}
-
-/// Reads `path`, shows its operations, and returns the exit code.
-pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
-    let name = crate::input::name(path);
-    let settings = Settings {
-        ports: args.decoder_ports(),
-        snap_replies: None,
-        verify_checksums: args.verify_checksums,
-        show_values: args.show_values,
-        sample: args.sample.unwrap_or(0),
-    };
-    let window_settings = args.window_settings();
-    let stop = stop::flag()?;
-    let shared = Arc::new(Shared::default());
-    let mut run = FilePass {
-        decoder: Decoder::new(settings, shared.clone()),
-        shared,
-        logs: args.log.clone(),
-        read_logs: ReadLogs::default(),
-        zone: selection.zone.clone(),
-        stop: stop.clone(),
-        collect: WindowCollector {
-            window: Window::new(Timestamp::default(), window_settings),
-            output: QueriesOutput::new(args, selection, PacketOrigin::File)?,
-            error: None,
-        },
-        clock: args.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64)),
-        total: None,
-        counted: Coverage::default(),
-        settings: window_settings,
-        second: 0,
-        first: None,
-        last: Timestamp::default(),
-        end_ns: args.duration.map(|duration| duration.as_nanos() as u64),
-    };
-    let end = packets::read(path, &stop, &mut run)?;
-    run.finish(&end)?;
-    let (what, code) = match end {
-        CaptureEnd::Complete => return Ok(OK),
-        // The reader of the output has gone, as in `| head`: it has all that it wanted.
-        CaptureEnd::Stopped(_) if stop::is_abandoned() => return Ok(OK),
-        CaptureEnd::Damaged(what) => (what, TRUNCATED),
-        CaptureEnd::Stopped(what) => (what, exit::stopped().map_or(OK, |(_, code)| code)),
-    };
-    eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
-    Ok(code)
-}
-
-impl PacketSink for FilePass {
-    fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<ControlFlow<()>> {
-        let time = packet.time;
-        let first = *self.first.get_or_insert(time);
-        if self.end_ns.is_some_and(|ns| time.since(first) >= ns) {
-            return Ok(ControlFlow::Break(()));
-        }
-        if self.collect.window.start == Timestamp::default() {
-            self.read_logs = applications::read_logs(&self.logs, time, &self.shared, &self.stop)?;
-            let width = self.clock.as_mut().map(|clock| {
-                clock.advance(time);
-                clock.start()
-            });
-            let start = width.flatten().unwrap_or(time);
-            self.collect.window.start = start;
-            self.collect.window.end = start;
-        } else if let Some(clock) = &mut self.clock
-            && let Some((_, end)) = clock.advance(time)
-        {
-            let next = clock.start().unwrap_or(end);
-            self.rotate(end, next)?;
-        }
-        self.last = self.last.max(time);
-        if time.unix_ns() / NS_PER_S > self.second {
-            self.second = time.unix_ns() / NS_PER_S;
-            self.decoder.tick(time, &mut self.collect);
-        }
-        self.decoder.packet(packet, &mut self.collect);
-        match self.collect.error.take() {
-            Some(error) => Err(error.into()),
-            None => Ok(ControlFlow::Continue(())),
-        }
+impl CaptureSink for WindowCollector {
+    fn begin(&mut self, start: Timestamp) {
+        (self.window.start, self.window.end) = (start, start);
     }
 
-    fn waiting(&mut self) -> Result<()> {
-        if self.collect.output.wants_each() {
-            self.collect.output.flush()?;
-        }
-        Ok(())
-    }
-}
-
-impl FilePass {
-    /// Closes the open window at `end` and opens the next one.
-    fn rotate(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
-        let mut window = std::mem::replace(&mut self.collect.window, Window::new(next, self.settings));
-        self.close(&mut window, end);
-        self.collect.output.interval(&window)?;
+    fn interval(&mut self, interval: IntervalEnd) -> Result<()> {
+        let IntervalEnd { end, next, coverage, in_flight } = interval;
+        let window = self.close((end, next), &coverage, in_flight);
+        self.output.interval(&window)?;
         self.add(window);
         Ok(())
     }
 
-    fn close(&mut self, window: &mut Window, end: Timestamp) {
+    #[inline]
+    fn check(&mut self) -> Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn waiting(&mut self) -> Result<()> {
+        if self.output.wants_each() {
+            self.output.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl WindowCollector {
+    /// Closes the open window at `end` and opens the one that begins at `next`.
+    fn close(
+        &mut self,
+        (end, next): (Timestamp, Timestamp),
+        coverage: &Coverage,
+        in_flight: Vec<InFlightOperations>,
+    ) -> Window {
+        let mut window = std::mem::replace(&mut self.window, Window::new(next, self.settings));
         window.end = end.max(window.start);
-        window.in_flight = self.decoder.in_flight(end);
-        let coverage = self.decoder.coverage();
+        window.in_flight = in_flight;
         window.coverage.add(&coverage.since(&self.counted));
-        self.counted = coverage;
+        self.counted = *coverage;
+        window
     }
 
     fn add(&mut self, window: Window) {
@@ -173,40 +133,33 @@ impl FilePass {
         }
     }
 
-    fn finish(&mut self, end: &CaptureEnd) -> Result<()> {
+    /// Writes the last interval, where there are any, and the summary.
+    fn finish(&mut self, read: CaptureRead, has_intervals: bool, zone: &Zone) -> Result<()> {
+        let CaptureRead { end, span, logs, named_client, coverage, in_flight } = read;
+        let (_, last) = span;
         match end {
             CaptureEnd::Complete => {}
             CaptureEnd::Damaged(what) => {
-                self.collect.window.coverage.files_damaged += 1;
-                self.collect.output.note(format!("NOT IN FULL: {what}"));
+                self.window.coverage.files_damaged += 1;
+                self.output.note(format!("NOT IN FULL: {what}"));
             }
             CaptureEnd::Stopped(what) => {
-                self.collect.window.coverage.files_stopped += 1;
-                self.collect.output.note(format!("NOT IN FULL: {what}"));
+                self.window.coverage.files_stopped += 1;
+                self.output.note(format!("NOT IN FULL: {what}"));
             }
         }
-        // Operations are in flight at the end of the file until the decoder gives them up.
-        let in_flight = self.decoder.in_flight(self.last);
-        self.decoder.finish(self.last, &mut self.collect);
-        let mut window = std::mem::replace(&mut self.collect.window, Window::new(self.last, self.settings));
-        self.close(&mut window, self.last);
-        window.in_flight = in_flight;
+        let window = self.close((last, last), &coverage, in_flight);
         // Without a packet there is no interval.
-        if self.clock.is_some() && self.last != Timestamp::default() {
-            self.collect.output.interval(&window)?;
+        if has_intervals && last != Timestamp::default() {
+            self.output.interval(&window)?;
         }
         self.add(window);
         if let Some(total) = &self.total {
-            let span = (self.first.unwrap_or_default(), self.last);
-            let (is_used, late) = (self.shared.has_named_clients(), total.coverage.streams_joined_late);
-            for note in self.read_logs.notes(is_used, late, span, &self.zone) {
-                self.collect.output.note(note);
-            }
-            self.collect.output.summary(total)?;
+            let late = total.coverage.streams_joined_late;
+            let notes = logs.notes(named_client, late, span, zone);
+            notes.into_iter().for_each(|note| self.output.note(note));
+            self.output.summary(total)?;
         }
-        match self.collect.error.take() {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -7,18 +7,11 @@ use sonar_core::{Coverage, Operation, Timestamp, Window, window::WindowSettings}
 
 use super::{Decoder, Settings, Sink};
 use crate::Shared;
-use crate::testing::OwnedPacket;
+use crate::testing::{OwnedPacket, op_msg};
 
 /// An OP_MSG of one document.
 pub fn message(id: u32, response_to: u32, document: &Document) -> Vec<u8> {
-    let document = document.to_vec().unwrap();
-    let mut message = Vec::new();
-    for word in [16 + 5 + document.len() as u32, id, response_to, 2013, 0] {
-        message.extend(word.to_le_bytes());
-    }
-    message.push(0);
-    message.extend(document);
-    message
+    op_msg(id, response_to, &document.to_vec().unwrap())
 }
 
 /// All operations, and their window.

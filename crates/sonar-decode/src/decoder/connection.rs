@@ -7,10 +7,12 @@ use sonar_core::{Application, Endpoint, Role};
 use super::exchange::Exchange;
 use super::framing::{MessageStream, StreamFacts};
 use super::long::LongMessage;
-use crate::tcp::Side;
+use crate::tcp::{Flow, Side};
 
 /// A connection between a client and a server.
 pub struct Connection {
+    /// See [`Flow::number`](crate::tcp::Flow::number).
+    pub flow: u32,
     /// Its two ends, by [`Side`].
     pub ends: [Endpoint; 2],
     /// Which side is the server; `None` until a message decides it.
@@ -31,11 +33,12 @@ pub struct Client {
 }
 
 impl Connection {
-    /// A connection with these ends, and nothing else known.
-    pub fn new(ends: [Endpoint; 2], server: Option<Side>, app: Arc<Application>) -> Self {
+    /// A connection of this flow, and nothing else known.
+    pub fn new(flow: &Flow, server: Option<Side>, app: Arc<Application>) -> Self {
         let joined_late = app.joined_late;
         Self {
-            ends,
+            flow: flow.number,
+            ends: flow.ends,
             server,
             facts: StreamFacts { is_mongodb: false, joined_late },
             streams: [MessageStream::new(), MessageStream::new()],

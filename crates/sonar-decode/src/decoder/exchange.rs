@@ -27,8 +27,6 @@ pub struct Pending {
     pub statement_count: u32,
     pub class: Class,
     pub kind: CommandKind,
-    /// The command as sent, where it differs from the shape's.
-    pub command: Option<&'static str>,
     pub opcode: Opcode,
     pub compressor: Option<Compressor>,
     pub cursor: Option<i64>,

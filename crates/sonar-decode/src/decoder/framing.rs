@@ -146,15 +146,30 @@ impl StreamPosition {
 }
 
 /// Cuts streams into messages.
-#[derive(Default)]
 pub struct Framer {
     /// Counters of messages and of searches.
     pub coverage: Coverage,
     /// Memory of the messages that are being put together, in bytes.
     collecting: usize,
+    /// The most of it.
+    budget: usize,
+    /// A message was passed on in pieces because of that.
+    pub was_without_room: bool,
+}
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self::with_share(1)
+    }
 }
 
 impl Framer {
+    /// A framer that has one of so many equal shares of the memory.
+    pub fn with_share(share: usize) -> Self {
+        let budget = COLLECT_BUDGET / share;
+        Self { coverage: Coverage::default(), collecting: 0, budget, was_without_room: false }
+    }
+
     /// Takes the next part from `chunk`; `None` once all bytes have been used.
     #[inline]
     pub fn next<'a>(
@@ -265,7 +280,9 @@ impl Framer {
             stream.position = StreamPosition::boundary();
             return Some(Framed::Whole { header, opcode, body: Cow::Borrowed(&[]) });
         }
-        stream.position = if body <= COLLECT && self.collecting + body <= COLLECT_BUDGET {
+        let has_room = self.collecting + body <= self.budget;
+        self.was_without_room |= body <= COLLECT && !has_room;
+        stream.position = if body <= COLLECT && has_room {
             let buffer = Vec::with_capacity(body);
             self.collecting += buffer.capacity();
             StreamPosition::Collect { header, opcode, body: buffer }
@@ -407,10 +424,17 @@ impl Framer {
         }
     }
 
-    /// Frees the memory of a message that is being assembled and is about to be dropped.
-    fn release(&mut self, stream: &MessageStream) {
+    /// Frees the memory of a message that is being assembled and is about to be dropped, or assembled elsewhere.
+    pub fn release(&mut self, stream: &MessageStream) {
         if let StreamPosition::Collect { body, .. } = &stream.position {
             self.collecting -= body.capacity();
+        }
+    }
+
+    /// Continues to assemble a message that was assembled elsewhere so far.
+    pub fn take_over(&mut self, stream: &MessageStream) {
+        if let StreamPosition::Collect { body, .. } = &stream.position {
+            self.collecting += body.capacity();
         }
     }
 }

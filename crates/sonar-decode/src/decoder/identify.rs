@@ -1,5 +1,4 @@
-//! What does a request belong to? Its own shape, or that of the command that opened its cursor, and the
-//! application that sent it.
+//! What does a request belong to? Its shape, and the application that sent it.
 //!
 //! The rules are those of [`identity`](crate::identity). What one thread has seen is kept here, so that no lock
 //! is taken for it.
@@ -7,16 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sonar_core::{Application, Coverage, Endpoint, Identity, ShapeId, ShapeInfo, Statement};
+use sonar_core::{Application, Coverage, ShapeId, ShapeInfo, Statement};
 
 use super::connection::{Client, Connection};
-use super::exchange::EndedOperation;
 use crate::identity::{
-    Applications, CursorOrigin, MAX_SHAPES, MaybeRendered, Shared, ids_of, info_of, info_with, is_server,
-    other_shape,
+    Applications, MAX_SHAPES, MaybeRendered, Shared, ids_of, info_of, info_with, is_server, other_shape,
 };
 use crate::message::{MessageBody, MessageSource, Request};
-use crate::shape::{CommandKind, Rendered, Text};
+use crate::shape::{Rendered, Text};
 
 /// The shape of a request, and what it is made of.
 #[derive(Clone, Debug)]
@@ -27,29 +24,16 @@ pub struct RequestShape {
     pub statement_count: u32,
 }
 
-/// The shape that a request counts for.
-pub struct RequestSubject {
-    pub shape: RequestShape,
-    /// The command, if the shape is that of another one, which opened the cursor.
-    pub command: Option<&'static str>,
-    /// The cursor waits on purpose.
-    pub waits: bool,
-}
-
-impl RequestSubject {
-    pub fn own(shape: RequestShape) -> Self {
-        Self { shape, command: None, waits: false }
-    }
-}
-
-/// Finds shapes, openers of cursors and applications.
+/// Finds shapes and applications.
 pub struct Identifier {
-    /// Counters of shapes and cursors.
+    /// Counters of shapes.
     pub coverage: Coverage,
     shared: Arc<Shared>,
     known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
     apps: Applications,
     other_shape: Arc<ShapeInfo>,
+    /// Of requests without any. The default is one for all threads, which counting references to it would slow down.
+    no_statements: Arc<[Statement]>,
     renderer: Request<Rendered>,
     /// The generation of the clients in `shared` that connections were looked up in.
     clients_seen: u64,
@@ -63,22 +47,10 @@ impl Identifier {
             known: HashMap::default(),
             apps: Applications::default(),
             other_shape: Arc::new(other_shape()),
+            no_statements: Vec::new().into(),
             renderer: Request::default(),
             clients_seen: 0,
         }
-    }
-
-    /// The shape of the command that opened the cursor of a getMore or killCursors, if that was seen.
-    #[inline]
-    pub fn opener(&self, server: Endpoint, kind: CommandKind, cursor: Option<i64>) -> Option<RequestSubject> {
-        let command = match kind {
-            CommandKind::GetMore => "getMore",
-            CommandKind::KillCursors => "killCursors",
-            _ => return None,
-        };
-        let CursorOrigin { shape, ordered_id, waits, .. } = self.shared.cursor(server, cursor?)?;
-        let shape = RequestShape { info: shape, ordered_id, statements: Arc::default(), statement_count: 1 };
-        Some(RequestSubject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
     }
 
     /// The shape of a request that has been read. `body` is what it was read from, if available: a request without
@@ -109,13 +81,15 @@ impl Identifier {
                 self.remembered(made)
             }
         };
-        RequestShape { info, ordered_id: ids.ordered, statements: ids.statements, statement_count }
+        let statements = if ids.statements.is_empty() { self.no_statements.clone() } else { ids.statements };
+        RequestShape { info, ordered_id: ids.ordered, statements, statement_count }
     }
 
     /// Remembers a shape; `None` stands for one beyond the cap. `cut`: its text was cut.
     fn remembered(&mut self, made: Option<(Arc<ShapeInfo>, bool)>) -> Arc<ShapeInfo> {
         let Some((info, cut)) = made else {
             self.coverage.shapes_folded += 1;
+            self.shared.note_order();
             return self.other_shape.clone();
         };
         self.coverage.shapes_text_cut += u64::from(cut);
@@ -132,8 +106,20 @@ impl Identifier {
     pub fn client<T: Text>(&mut self, request: &Request<T>) -> Client {
         let app = Application::from(&request.client);
         let is_server = is_server(&app, Some(request.internal_client));
-        let app = self.apps.shared(app).unwrap_or_else(|| self.apps.other.clone());
+        self.shared.note_application(&app);
+        let app = self.apps.shared(app).unwrap_or_else(|| {
+            self.shared.note_order();
+            self.apps.other.clone()
+        });
         Client { app, is_server }
+    }
+
+    /// Gives a client whose connection was followed elsewhere an application of its own: counting references to one
+    /// would slow down all threads.
+    pub fn take_over(&mut self, client: &mut Client) {
+        if let Some(own) = self.apps.shared(Application::clone(&client.app)) {
+            client.app = own;
+        }
     }
 
     /// The application of a connection on which no client has identified itself.
@@ -165,25 +151,6 @@ impl Identifier {
     pub fn clients_have_changed(&mut self) -> bool {
         let generation = self.shared.clients_generation();
         std::mem::replace(&mut self.clients_seen, generation) != generation
-    }
-
-    /// Remembers the cursor that an operation opened, or forgets the one that it exhausted.
-    #[inline]
-    pub fn note_cursor(&mut self, server: Endpoint, ended: &EndedOperation) {
-        let request = &ended.request;
-        match (request.kind, ended.facts.cursor, request.cursor) {
-            (CommandKind::GetMore, Some(0), Some(id)) => self.shared.close_cursor(server, id),
-            (CommandKind::GetMore, ..) | (_, None | Some(0), _) => {}
-            (_, Some(id), _) => {
-                let origin = CursorOrigin {
-                    shape: request.shape.clone(),
-                    ordered_id: request.ordered_id,
-                    identity: Identity::Exact,
-                    waits: request.opens_waiting,
-                };
-                self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);
-            }
-        }
     }
 }
 

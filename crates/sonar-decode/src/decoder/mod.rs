@@ -3,15 +3,18 @@
 //! This file is its interface. `stages` joins the stages: `framing` cuts a stream into messages, `unpacking`
 //! verifies and inflates them (`long`: those that are too long to be stored), `reading` reads them, `identify`
 //! finds what a request belongs to and `request` what it is for, and `pairing` joins request and reply to an
-//! operation (`exchange`: what waits on a connection). `caps` says what gives way in a table that is full.
+//! operation (`exchange`: what waits on a connection), which `emission` hands on. `caps` says what gives way in a table that is full.
 
+mod by_flow;
 mod caps;
 #[cfg(test)]
 mod collected;
 mod connection;
+mod emission;
 mod exchange;
 mod framing;
 mod identify;
+mod intake;
 mod long;
 #[cfg(test)]
 mod loss;
@@ -22,31 +25,26 @@ mod settings;
 mod stages;
 mod unpacking;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
-use sonar_core::packet::Direction;
-use sonar_core::{Coverage, Endpoint, InFlightOperations, Packet, Timestamp, sample};
+use sonar_core::{Coverage, InFlightOperations, Packet, Timestamp};
 
+pub use self::by_flow::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 use self::connection::Connection;
+use self::emission::{Emission, Emitter, WaitingRequest};
+use self::intake::PacketIntake;
 pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink};
 use self::stages::{Handler, Stages};
-use crate::frame;
 use crate::identity::Shared;
 use crate::tcp::{FlowLimits, FlowTable};
 
 /// Decodes the packets of one ring, or of one file.
 pub struct Decoder {
     flows: FlowTable<Connection>,
-    /// Counters of packets and segments.
-    coverage: Coverage,
+    intake: PacketIntake,
     stages: Stages,
-    /// Keeps one connection in this many; `None`: all.
-    sample: Option<NonZeroU32>,
+    emitter: Emitter,
 }
 
 impl Decoder {
@@ -54,8 +52,8 @@ impl Decoder {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
             flows: FlowTable::new(FlowLimits::default(), shared.twins()),
-            coverage: Coverage::default(),
-            sample: NonZeroU32::new(settings.sample).filter(|every| every.get() > 1),
+            intake: PacketIntake::new(&settings),
+            emitter: Emitter::new(shared.clone()),
             stages: Stages::new(settings, shared),
         }
     }
@@ -63,44 +61,29 @@ impl Decoder {
     /// Takes one packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>, sink: &mut impl Sink) {
-        self.coverage.frames += 1;
-        if packet.loopback && packet.direction == Direction::Outgoing {
-            self.coverage.frames_twin_loopback += 1;
-            return;
-        }
-        let segment = match frame::decode(packet) {
-            Ok(segment) => segment,
-            Err(skip) => return skip.count(&mut self.coverage),
-        };
-        if let Ports::Ranges(_) = self.stages.ports
-            && !self.stages.ports.names(segment.source.port)
-            && !self.stages.ports.names(segment.destination.port)
-        {
-            self.coverage.frames_other_port += 1;
-            return;
-        }
-        if let Some(every) = self.sample
-            && !self.is_sampled(every, segment.source, segment.destination)
-        {
-            self.coverage.frames_sampled_out += 1;
-            return;
-        }
-        let mut handler = Handler { stages: &mut self.stages, sink };
-        self.flows.segment(&segment, &mut self.coverage, &mut handler);
+        let Some(segment) = self.intake.segment(packet, &self.stages.ports) else { return };
+        let out = Emission { emitter: &mut self.emitter, sink };
+        let mut handler = Handler { stages: &mut self.stages, out };
+        self.flows.segment(&segment, &mut self.intake.coverage, &mut handler);
         if self.stages.is_over_caps() {
-            self.stages.make_room(&mut self.flows, packet.time, sink);
+            let mut out = Emission { emitter: &mut self.emitter, sink };
+            self.stages.make_room(&mut self.flows, packet.time, &mut out);
         }
     }
 
     /// Gives up what has waited too long at `now`. Call it about once per second of the packets' time.
     pub fn tick(&mut self, now: Timestamp, sink: &mut impl Sink) {
-        self.flows.tick(now, &mut self.coverage, &mut Handler { stages: &mut self.stages, sink });
-        self.stages.tick(&mut self.flows, now, sink);
+        let out = Emission { emitter: &mut self.emitter, sink };
+        let mut handler = Handler { stages: &mut self.stages, out };
+        self.flows.tick(now, &mut self.intake.coverage, &mut handler);
+        let connections = self.flows.iter_mut().map(|(_, conn)| conn);
+        handler.stages.tick(connections, now, &mut handler.out);
     }
 
     /// Ends the capture: all that has not ended yet is emitted as in flight.
     pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
-        self.flows.finish(now, &mut self.coverage, &mut Handler { stages: &mut self.stages, sink });
+        let out = Emission { emitter: &mut self.emitter, sink };
+        self.flows.finish(now, &mut self.intake.coverage, &mut Handler { stages: &mut self.stages, out });
     }
 
     /// Follows these ports from now on, and no longer any connection between other ports.
@@ -110,8 +93,9 @@ impl Decoder {
 
     /// The counters.
     pub fn coverage(&self) -> Coverage {
-        let mut coverage = self.coverage;
+        let mut coverage = self.intake.coverage;
         coverage.add(&self.stages.coverage());
+        coverage.add(&self.emitter.coverage);
         coverage
     }
 
@@ -129,32 +113,8 @@ impl Decoder {
 
     /// Operations in flight by shape: how many, and how old the oldest is at `now`.
     pub fn in_flight(&self, now: Timestamp) -> Vec<InFlightOperations> {
-        let waiting = self.flows.iter().filter_map(|(_, conn)| {
-            conn.server?;
-            let (server, role) = (conn.server_end(), conn.role());
-            let in_flight = conn.exchange.pending.iter().filter(|of| !of.follows && of.passed.is_none());
-            Some(in_flight.map(move |request| {
-                let request = request.answers.as_deref().unwrap_or(request);
-                let one = InFlightOperations {
-                    server,
-                    role,
-                    class: request.class,
-                    shape: request.shape.clone(),
-                    count: 1,
-                    oldest_ns: now.since(request.start),
-                };
-                ((server, role, one.class, one.shape.id), one)
-            }))
-        });
-        merged(waiting.flatten(), |all, one| {
-            all.count += one.count;
-            all.oldest_ns = all.oldest_ns.max(one.oldest_ns);
-        })
-    }
-
-    /// Whether the connection between these two is one of those that a sample of one in `every` keeps.
-    fn is_sampled(&self, every: NonZeroU32, source: Endpoint, destination: Endpoint) -> bool {
-        sample::contains(every, &source, &destination, |port| self.stages.ports.names(port))
+        let waiting = self.flows.iter().flat_map(|(_, conn)| WaitingRequest::all_of(conn));
+        self.emitter.in_flight(waiting, now)
     }
 
     /// Connections that are followed.
@@ -163,27 +123,8 @@ impl Decoder {
     }
 }
 
-/// Merges the values of each key with `add`. Keys stay in the order in which they came first.
-fn merged<K: Eq + Hash, V>(values: impl Iterator<Item = (K, V)>, add: impl Fn(&mut V, V)) -> Vec<V> {
-    let mut places: HashMap<K, usize, foldhash::quality::RandomState> = HashMap::default();
-    let mut found: Vec<V> = Vec::new();
-    for (key, value) in values {
-        match places.entry(key) {
-            Entry::Occupied(place) => add(&mut found[*place.get()], value),
-            Entry::Vacant(place) => {
-                place.insert(found.len());
-                found.push(value);
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::hash::Hasher;
-
     use bson::doc;
 
     use super::collected::{Collected, message};
@@ -208,34 +149,6 @@ mod tests {
             decoder.finish(talk.now(), &mut seen);
             assert_eq!(decoder.coverage().requests_answered, answered, "{snap}");
         }
-    }
-
-    /// A key that counts how often it was compared.
-    struct CountingKey<'a>(u32, &'a Cell<u32>);
-
-    impl PartialEq for CountingKey<'_> {
-        fn eq(&self, other: &Self) -> bool {
-            self.1.set(self.1.get() + 1);
-            self.0 == other.0
-        }
-    }
-
-    impl Eq for CountingKey<'_> {}
-
-    impl Hash for CountingKey<'_> {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
-
-    #[test]
-    fn what_is_in_flight_is_merged_in_one_pass_however_many_shapes_there_are() {
-        let compared = Cell::new(0);
-        let each = (0..60_000).map(|n| (CountingKey(n % 20_000, &compared), (n % 20_000, 1)));
-        let found = merged(each, |all, one| all.1 += one.1);
-        let expected: Vec<_> = (0..20_000).map(|n| (n, 3)).collect();
-        assert!(found == expected);
-        assert!(compared.get() < 5 * 60_000, "{}", compared.get());
     }
 
     #[test]

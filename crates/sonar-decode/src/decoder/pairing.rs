@@ -61,6 +61,18 @@ pub struct Pairing {
 }
 
 impl Pairing {
+    /// Other stages follow a connection from now on on which this waits.
+    pub fn hand_over(&mut self, exchange: &Exchange) {
+        self.pending_bytes -= exchange.pending.iter().map(Pending::bytes_held).sum::<usize>();
+        self.early -= exchange.early.len();
+    }
+
+    /// Follows a connection from now on on which this waits.
+    pub fn take_over(&mut self, exchange: &Exchange) {
+        self.pending_bytes += exchange.pending.iter().map(Pending::bytes_held).sum::<usize>();
+        self.early += exchange.early.len();
+    }
+
     /// Takes a request. Returns whether its reply had come before.
     pub fn ask(
         &mut self,

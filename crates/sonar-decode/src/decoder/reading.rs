@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use sonar_core::operation::Opcode;
-use sonar_core::{Class, Coverage, Endpoint};
+use sonar_core::{Class, Coverage};
 
 use super::connection::Client;
 use super::exchange::{Early, Pending};
-use super::identify::{Identifier, RequestShape, RequestSubject};
+use super::identify::{Identifier, RequestShape};
 use super::long::{LongMessage, server_by};
 use super::request::{ReadRequest, RequestFacts, Sent};
 use super::unpacking::Plain;
@@ -20,7 +20,7 @@ use crate::message::{
     Header, MessageBody, MessageSource, Reply, Request, Template, TemplateMatch, TemplatePlace, Templates,
     to_text,
 };
-use crate::shape::{CommandKind, Rendered, Text};
+use crate::shape::{Rendered, Text};
 use crate::tcp::Side;
 
 /// The most bytes of a command's text, with values.
@@ -33,8 +33,7 @@ const MAX_STATEMENTS: u32 = 8;
 #[derive(Clone, Debug)]
 struct KnownRequest {
     facts: RequestFacts,
-    /// `None` for a getMore or killCursors as long as the command that opened its cursor was always seen.
-    shape: Option<RequestShape>,
+    shape: RequestShape,
 }
 
 /// Reads messages.
@@ -89,41 +88,28 @@ impl MessageReader {
         server
     }
 
-    /// Reads a request to `server`; `None` if it is malformed, which is counted.
+    /// Reads a request; `None` if it is malformed, which is counted.
     #[inline]
-    pub fn request(&mut self, plain: &Plain<'_>, server: Endpoint) -> Option<ReadRequest> {
+    pub fn request(&mut self, plain: &Plain<'_>) -> Option<ReadRequest> {
         let found = match plain.opcode {
             Opcode::Msg => self.requests.find(plain.body),
             _ => TemplateMatch::Unknown,
         };
         let place = match found {
             TemplateMatch::Known(KnownRequest { facts, shape }, numbers) => {
-                let cursor = numbers.get(NumberSlot::Cursor);
-                let opener = self.identifier.opener(server, facts.kind, cursor);
-                match opener.or_else(|| shape.clone().map(RequestSubject::own)) {
-                    Some(subject) => {
-                        let facts = *facts;
-                        self.coverage.messages_decoded += 1;
-                        self.count_unknown_cursor(&facts, cursor, &subject);
-                        let values = self.values(plain);
-                        return Some(ReadRequest { facts, subject, cursor, client: None, values });
-                    }
-                    None => None,
-                }
+                let (facts, shape, cursor) = (*facts, shape.clone(), numbers.get(NumberSlot::Cursor));
+                self.coverage.messages_decoded += 1;
+                let values = self.values(plain);
+                return Some(ReadRequest { facts, shape, cursor, client: None, values });
             }
             TemplateMatch::Wanted(place) => Some(place),
             TemplateMatch::Unknown => None,
         };
-        self.walk_request(plain, server, place)
+        self.walk_request(plain, place)
     }
 
     /// Reads a request whose layout is not known; `place` is where its template is wanted, if it is.
-    fn walk_request(
-        &mut self,
-        plain: &Plain<'_>,
-        server: Endpoint,
-        place: Option<TemplatePlace>,
-    ) -> Option<ReadRequest> {
+    fn walk_request(&mut self, plain: &Plain<'_>, place: Option<TemplatePlace>) -> Option<ReadRequest> {
         let Self { request, body, identifier, .. } = self;
         request.reset(plain.opcode);
         body.begin(plain.opcode, plain.body.len() as u64);
@@ -133,11 +119,10 @@ impl MessageReader {
             return None;
         }
         self.coverage.messages_decoded += 1;
-        let mut read = identified(identifier, request, server, Some(plain.body));
+        let mut read = identified(identifier, request, Some(plain.body));
         if let Some(place) = place {
             self.remember(place, plain.body, &read);
         }
-        self.count_unknown_cursor(&read.facts, read.cursor, &read.subject);
         read.values = self.values(plain);
         Some(read)
     }
@@ -145,12 +130,12 @@ impl MessageReader {
     /// Remembers the layout of the request that has just been walked.
     fn remember(&mut self, place: TemplatePlace, body: &[u8], read: &ReadRequest) {
         let Self { request, identifier, requests, .. } = self;
-        let shape = read.subject.command.is_none().then(|| read.subject.shape.clone());
         // Requests that are counted each time, or that name an application, are walked each time.
-        let is_other = shape.as_ref().is_some_and(|shape| identifier.is_other_shape(&shape.info));
+        let is_other = identifier.is_other_shape(&read.shape.info);
         let has_many = request.builder.statement_count > MAX_STATEMENTS;
         if !(request.has_client || request.builder.over_cap || is_other || has_many) {
-            let (known, cursor) = (KnownRequest { facts: read.facts, shape }, request.cursor);
+            let (known, cursor) =
+                (KnownRequest { facts: read.facts, shape: read.shape.clone() }, request.cursor);
             if let Some((template, numbers)) = Template::new(body, request, known)
                 && numbers.get(NumberSlot::Cursor) == cursor
             {
@@ -164,14 +149,6 @@ impl MessageReader {
     fn values(&self, plain: &Plain<'_>) -> Option<Box<str>> {
         let document = if self.show_values { command_document(plain) } else { None };
         document.map(|document| to_text(document, VALUES_BUDGET).into())
-    }
-
-    /// Counts a request that uses a cursor whose opening was not seen.
-    #[inline]
-    fn count_unknown_cursor(&mut self, facts: &RequestFacts, cursor: Option<i64>, subject: &RequestSubject) {
-        let uses_cursor = matches!(facts.kind, CommandKind::GetMore | CommandKind::KillCursors);
-        self.coverage.cursors_joined_late +=
-            u64::from(uses_cursor && cursor.is_some() && subject.command.is_none());
     }
 
     /// Reads a reply, and says whether all of it could be read. `request` is the ordered id of the shape of the
@@ -221,15 +198,10 @@ impl MessageReader {
         *counter += 1;
     }
 
-    /// The request in a long message to `server`; `None` if it names no command.
-    pub fn long_request(&mut self, long: &mut LongMessage, server: Endpoint) -> Option<ReadRequest> {
+    /// The request in a long message; `None` if it names no command.
+    pub fn long_request(&mut self, long: &mut LongMessage) -> Option<ReadRequest> {
         let request = &mut long.request;
-        if request.command.bytes().is_empty() {
-            return None;
-        }
-        let read = identified(&mut self.identifier, request, server, None);
-        self.count_unknown_cursor(&read.facts, read.cursor, &read.subject);
-        Some(read)
+        (!request.command.bytes().is_empty()).then(|| identified(&mut self.identifier, request, None))
     }
 
     /// The request of an exhaust chain that began before the capture, as far as one of its replies shows it.
@@ -238,7 +210,7 @@ impl MessageReader {
     /// the chain is never seen. On every replica set from 4.4 on, secondaries fetch the oplog in such a chain,
     /// and drivers watch the topology in one (`hello`). The reply has the namespace and the cursor of a getMore,
     /// or the fields of a hello.
-    pub fn chained(&mut self, early: &Early, server: Endpoint, client: &mut Client) -> Pending {
+    pub fn chained(&mut self, early: &Early, client: &mut Client) -> Pending {
         let Early { header, reply, arrival, .. } = early;
         let legacy = reply.is_legacy();
         let mut request = Request::<Rendered>::default();
@@ -252,8 +224,7 @@ impl MessageReader {
         request.awaits_topology = reply.hello;
         request.cursor = reply.cursor;
         request.from_server = reply.to_server;
-        let read = identified(&mut self.identifier, &mut request, server, None);
-        self.count_unknown_cursor(&read.facts, read.cursor, &read.subject);
+        let read = identified(&mut self.identifier, &mut request, None);
         let header = Header { length: 0, request_id: header.response_to, ..*header };
         let sent = Sent { header, compressor: None, time: arrival.first, provisional: false };
         let pending = read.sent_by(client, &sent).request;
@@ -271,14 +242,12 @@ impl MessageReader {
 fn identified<T: Text + MaybeRendered>(
     identifier: &mut Identifier,
     request: &mut Request<T>,
-    server: Endpoint,
     body: Option<&[u8]>,
 ) -> ReadRequest {
     let facts = RequestFacts::of(request);
     let client = request.has_client.then(|| identifier.client(request));
-    let opener = identifier.opener(server, facts.kind, request.cursor);
-    let subject = opener.unwrap_or_else(|| RequestSubject::own(identifier.shape(request, body)));
-    ReadRequest { facts, subject, cursor: request.cursor, client, values: None }
+    let shape = identifier.shape(request, body);
+    ReadRequest { facts, shape, cursor: request.cursor, client, values: None }
 }
 
 /// The command itself in a message that is all there.

@@ -5,7 +5,7 @@ use sonar_core::operation::{Compressor, Opcode};
 
 use super::connection::Client;
 use super::exchange::Pending;
-use super::identify::RequestSubject;
+use super::identify::RequestShape;
 use crate::class::{ClassFacts, CommandClass};
 use crate::message::{Header, Request};
 use crate::shape::{CommandKind, Text};
@@ -59,7 +59,7 @@ impl RequestFacts {
 /// A request that was read to its end.
 pub struct ReadRequest {
     pub facts: RequestFacts,
-    pub subject: RequestSubject,
+    pub shape: RequestShape,
     /// The cursor that it uses.
     pub cursor: Option<i64>,
     /// Who sends it, if it says so.
@@ -90,7 +90,7 @@ impl ReadRequest {
     /// The request as `client` sent it. Stores what it says about the client.
     #[inline]
     pub fn sent_by(self, client: &mut Client, sent: &Sent) -> SentRequest {
-        let Self { facts, subject, cursor, client: named, values } = self;
+        let Self { facts, shape, cursor, client: named, values } = self;
         if let Some(named) = named {
             client.is_server |= named.is_server;
             client.app = named.app;
@@ -105,13 +105,12 @@ impl ReadRequest {
                 request_id: sent.header.request_id,
                 own_id: sent.header.request_id,
                 start: sent.time,
-                shape: subject.shape.info,
-                ordered_id: subject.shape.ordered_id,
-                statements: subject.shape.statements,
-                statement_count: subject.shape.statement_count,
-                class: facts.classes.class(client.is_server, facts.waits || subject.waits),
+                shape: shape.info,
+                ordered_id: shape.ordered_id,
+                statements: shape.statements,
+                statement_count: shape.statement_count,
+                class: facts.classes.class(client.is_server, facts.waits),
                 kind: facts.kind,
-                command: subject.command,
                 opcode: facts.opcode,
                 compressor: sent.compressor,
                 cursor,

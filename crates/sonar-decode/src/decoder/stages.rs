@@ -5,18 +5,19 @@
 
 use std::sync::Arc;
 
-use sonar_core::operation::{Compressor, ErrorCodes};
-use sonar_core::{Coverage, Operation, Outcome, Timestamp};
+use sonar_core::operation::Compressor;
+use sonar_core::{Coverage, Timestamp};
 
 use super::caps::{age_limit, without_share};
 use super::connection::Connection;
+use super::emission::{EndedSink, OperationParties};
 use super::exchange::{Answer, Arrival, Early, EndedOperation};
 use super::framing::{Framed, Framer, Skipped};
 use super::long::LongMessage;
 use super::pairing::{EARLY_NS, GivenUp, MAX_ALL_EARLY, PENDING_BUDGET, Pairing};
 use super::reading::MessageReader;
 use super::request::{ReadRequest, Sent};
-use super::settings::{Ports, Settings, Sink};
+use super::settings::{Ports, Settings};
 use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
 use crate::identity::Shared;
 use crate::message::{Header, Reply};
@@ -34,6 +35,26 @@ pub struct Stages {
     pub(super) pairing: Pairing,
     /// Operations that have ended and are about to be emitted.
     ended: Vec<EndedOperation>,
+    caps: StageCaps,
+    was_over_caps: bool,
+}
+
+/// The most that all connections hold together.
+struct StageCaps {
+    pending_bytes: usize,
+    early: usize,
+    long_messages: usize,
+}
+
+impl StageCaps {
+    /// One of so many equal shares.
+    const fn share(share: usize) -> Self {
+        Self {
+            pending_bytes: PENDING_BUDGET / share,
+            early: MAX_ALL_EARLY / share,
+            long_messages: MAX_LONG / share,
+        }
+    }
 }
 
 /// A message that has ended.
@@ -62,6 +83,8 @@ impl Stages {
             reader: MessageReader::new(shared, settings.show_values),
             pairing: Pairing::default(),
             ended: Vec::new(),
+            caps: StageCaps::share(1),
+            was_over_caps: false,
             ports: settings.ports,
         }
     }
@@ -75,12 +98,43 @@ impl Stages {
         coverage
     }
 
-    /// Whether it holds more than the caps allow.
+    /// Stages that have one of so many equal shares of the caps.
+    pub fn with_share(self, share: usize) -> Self {
+        Self { caps: StageCaps::share(share), framer: Framer::with_share(share), ..self }
+    }
+
+    /// Whether it holds more than the caps, or its share of them, allow.
     #[inline]
     pub fn is_over_caps(&self) -> bool {
-        self.pairing.pending_bytes > PENDING_BUDGET
-            || self.pairing.early > MAX_ALL_EARLY
-            || self.unpacker.long_messages() > MAX_LONG
+        self.pairing.pending_bytes > self.caps.pending_bytes
+            || self.pairing.early > self.caps.early
+            || self.unpacker.long_messages() > self.caps.long_messages
+    }
+
+    /// Takes note if the share of the caps is exceeded.
+    #[inline]
+    pub fn note_caps(&mut self) {
+        self.was_over_caps |= self.is_over_caps();
+    }
+
+    /// Whether the share of the caps was exceeded: what gives way then depends on all decoders that share them.
+    pub fn depends_on_order(&self) -> bool {
+        self.was_over_caps || self.framer.was_without_room
+    }
+
+    /// Other stages follow this connection from now on.
+    pub fn hand_over(&mut self, conn: &Connection) {
+        self.pairing.hand_over(&conn.exchange);
+        self.unpacker.hand_over(&conn.long);
+        conn.streams.iter().for_each(|stream| self.framer.release(stream));
+    }
+
+    /// These stages follow this connection from now on.
+    pub fn take_over(&mut self, conn: &mut Connection) {
+        self.reader.identifier.take_over(&mut conn.client);
+        self.pairing.take_over(&conn.exchange);
+        self.unpacker.take_over(&conn.long);
+        conn.streams.iter().for_each(|stream| self.framer.take_over(stream));
     }
 
     /// Takes a complete message.
@@ -105,7 +159,7 @@ impl Stages {
                         self.answered(conn, early);
                     }
                     Some(false) => {
-                        if let Some(read) = self.reader.request(&plain, conn.server_end()) {
+                        if let Some(read) = self.reader.request(&plain) {
                             self.ask(conn, at, compressor, read);
                         }
                     }
@@ -141,7 +195,7 @@ impl Stages {
                 self.answer(conn, &Answer { header: at.header, reply: &long.reply, arrival });
             }
             Some(false) if whole => {
-                if let Some(read) = self.reader.long_request(&mut long, conn.server_end()) {
+                if let Some(read) = self.reader.long_request(&mut long) {
                     self.ask(conn, at, long.compressor, read);
                 }
             }
@@ -240,7 +294,7 @@ impl Stages {
 
     /// Takes a reply as one of a chain whose beginning was not captured.
     fn adopt(&mut self, conn: &mut Connection, reply: &Early) {
-        let pending = self.reader.chained(reply, conn.server_end(), &mut conn.client);
+        let pending = self.reader.chained(reply, &mut conn.client);
         self.pairing.adopt(&mut conn.exchange, pending, &reply.answer(), &mut self.ended);
     }
 
@@ -253,67 +307,40 @@ impl Stages {
         self.pairing.expire(&mut conn.exchange, now, &mut self.ended);
     }
 
-    /// Emits the operations of a connection that have ended.
+    /// Hands on the operations of a connection that have ended.
     #[inline]
-    fn emit(&mut self, conn: &Connection, sink: &mut impl Sink) {
-        let Self { ended, reader, coverage, .. } = self;
-        if ended.is_empty() {
+    fn emit(&mut self, conn: &Connection, out: &mut impl EndedSink) {
+        if self.ended.is_empty() {
             return;
         }
-        for ended in &*ended {
-            reader.identifier.note_cursor(conn.server_end(), ended);
-            coverage.apps_folded += u64::from(reader.identifier.is_other_app(&conn.client.app));
-            let EndedOperation { request, end, facts } = ended;
-            sink.operation(&Operation {
-                start: request.start,
-                end: (*end).max(request.start),
-                latency_ns: facts.latency_ns,
-                transfer_ns: facts.transfer_ns,
-                client: conn.client_end(),
-                server: conn.server_end(),
-                role: conn.role(),
-                class: request.class,
-                command: request.command.unwrap_or(&request.shape.command),
-                shape: &request.shape,
-                ordered_id: request.ordered_id,
-                statements: &request.statements,
-                statement_count: request.statement_count,
-                app: &conn.client.app,
-                opcode: request.opcode,
-                compressor: request.compressor.or(facts.compressor),
-                request_id: request.own_id,
-                cursor_id: request.cursor.or(facts.cursor.filter(|id| *id != 0)),
-                request_bytes: u64::from(request.bytes),
-                response_bytes: facts.bytes,
-                docs_returned: facts.returned,
-                docs_matched: facts.matched,
-                docs_affected: facts.affected,
-                outcome: if facts.codes.is_empty() {
-                    facts.outcome
-                } else {
-                    Outcome::Failed(ErrorCodes { codes: &facts.codes })
-                },
-                values: request.values.as_deref(),
-            });
+        let app = &conn.client.app;
+        if self.reader.identifier.is_other_app(app) {
+            self.coverage.apps_folded += self.ended.len() as u64;
         }
-        ended.clear();
+        let (flow, client, server, role) = (conn.flow, conn.client_end(), conn.server_end(), conn.role());
+        out.take(OperationParties { flow, client, server, role, app }, &mut self.ended);
     }
 
-    /// Advances the time of all connections to `now`.
-    pub fn tick(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, sink: &mut impl Sink) {
+    /// Advances the time of these connections, which are all that there are, to `now`.
+    pub fn tick<'a>(
+        &mut self,
+        connections: impl Iterator<Item = &'a mut Connection>,
+        now: Timestamp,
+        out: &mut impl EndedSink,
+    ) {
         let more_is_known = self.reader.identifier.clients_have_changed();
-        for (_, conn) in flows.iter_mut() {
+        for conn in connections {
             if more_is_known {
                 self.reader.identifier.look_up_client(conn);
             }
             self.expire(conn, now);
-            self.emit(conn, sink);
+            self.emit(conn, out);
         }
     }
 
     /// Makes room in the tables that are too full.
     #[cold]
-    pub fn make_room(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, sink: &mut impl Sink) {
+    pub fn make_room(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, out: &mut impl EndedSink) {
         // Entries differ in size, so a share of them may not be enough.
         while self.pairing.pending_bytes > PENDING_BUDGET {
             let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.pending);
@@ -321,7 +348,7 @@ impl Stages {
             let Some(limit) = age_limit(all.map(|request| age(request.number))) else { break };
             for (_, conn) in flows.iter_mut() {
                 self.evict_requests(conn, limit, now);
-                self.emit(conn, sink);
+                self.emit(conn, out);
             }
         }
         if self.pairing.early > MAX_ALL_EARLY {
@@ -329,7 +356,7 @@ impl Stages {
             let limit = age_limit(all.map(|early| self.pairing.arrivals.age(early.number)));
             for (_, conn) in flows.iter_mut() {
                 self.evict_replies(conn, limit.unwrap_or(0));
-                self.emit(conn, sink);
+                self.emit(conn, out);
             }
         }
         if self.unpacker.long_messages() > MAX_LONG {
@@ -382,36 +409,30 @@ impl Stages {
     }
 }
 
-/// The stages, as the flow table calls them.
-pub struct Handler<'a, S> {
-    pub stages: &'a mut Stages,
-    pub sink: &'a mut S,
-}
-
-impl<S: Sink> StreamHandler for Handler<'_, S> {
-    type Connection = Connection;
-
-    fn open(&mut self, flow: &Flow) -> Connection {
-        let ports = &self.stages.ports;
-        let named = [ports.names(flow.ends[0].port), ports.names(flow.ends[1].port)];
+/// What happens on a connection.
+impl Stages {
+    /// A connection begins.
+    pub fn open(&self, flow: &Flow) -> Connection {
+        let named = [self.ports.names(flow.ends[0].port), self.ports.names(flow.ends[1].port)];
         let server = match (flow.opener, named) {
             (Some(client), _) => Some(client.other()),
             (None, [true, false]) => Some(Side::Low),
             (None, [false, true]) => Some(Side::High),
             _ => None,
         };
-        let identifier = &self.stages.reader.identifier;
-        let mut conn = Connection::new(flow.ends, server, identifier.unknown_client(flow.opener.is_none()));
+        let identifier = &self.reader.identifier;
+        let mut conn = Connection::new(flow, server, identifier.unknown_client(flow.opener.is_none()));
         identifier.look_up_client(&mut conn);
         conn
     }
 
+    /// The next bytes of one side.
     #[inline]
-    fn data(&mut self, _: &Flow, conn: &mut Connection, mut chunk: Chunk<'_>) -> Verdict {
+    pub fn data(&mut self, conn: &mut Connection, mut chunk: Chunk<'_>, out: &mut impl EndedSink) -> Verdict {
         let side = chunk.side;
         loop {
             let stream = &mut conn.streams[side.index()];
-            let Some(framed) = self.stages.framer.next(stream, conn.facts, &mut chunk) else { break };
+            let Some(framed) = self.framer.next(stream, conn.facts, &mut chunk) else { break };
             let (time, provisional) = (chunk.time, stream.provisional);
             let at = |header| Arrived { header, side, time };
             let from_server = conn.is_server(side);
@@ -419,61 +440,86 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
                 Framed::Whole { header, opcode, body } => {
                     let bytes = &*body;
                     let message = Packed { header, opcode, bytes, left: 0, from_server, provisional };
-                    self.stages.message(conn, at(header), message);
+                    self.message(conn, at(header), message);
                 }
                 Framed::Piece { header, opcode, bytes, left } => {
                     let piece = Packed { header, opcode, bytes, left, from_server, provisional };
-                    self.stages.piece(conn, at(header), piece);
+                    self.piece(conn, at(header), piece);
                 }
-                Framed::Skipped(Skipped { header, evicted }) => {
-                    self.stages.skipped(conn, at(header), evicted);
-                }
+                Framed::Skipped(Skipped { header, evicted }) => self.skipped(conn, at(header), evicted),
                 Framed::NotMongodb => return Verdict::Ignore,
             }
-            self.stages.emit(conn, self.sink);
+            self.emit(conn, out);
         }
         Verdict::Continue
     }
 
-    fn gap(&mut self, _: &Flow, conn: &mut Connection, gap: Gap) {
-        let Gap { side, time, .. } = gap;
-        let Self { stages, sink } = self;
+    /// Bytes of one side are missing.
+    pub fn gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
+        let &Gap { side, time, .. } = gap;
         let is_reply = conn.is_server(side) == Some(true);
         if !is_reply {
             // A getLastError behind the gap may be that of another write, which is in the gap.
-            stages.pairing.end_legacy_write(&mut conn.exchange, time, &mut stages.ended);
+            self.pairing.end_legacy_write(&mut conn.exchange, time, &mut self.ended);
             conn.exchange.request_gap = Some(time);
         }
         let stream = &mut conn.streams[side.index()];
-        let outcome = stages.framer.gap(stream, conn.facts, &gap);
+        let outcome = self.framer.gap(stream, conn.facts, gap);
         if !stream.in_long_message() {
-            stages.unpacker.drop_long(&mut conn.long[side.index()]);
+            self.unpacker.drop_long(&mut conn.long[side.index()]);
         }
         if let Some(Skipped { header, evicted }) = outcome.skipped {
-            stages.skipped(conn, Arrived { header, side, time }, evicted);
+            self.skipped(conn, Arrived { header, side, time }, evicted);
         }
         if let Some(since) = outcome.hides_messages_since.filter(|_| is_reply) {
-            stages.pairing.reply_in_gap(&mut conn.exchange, since, time);
+            self.pairing.reply_in_gap(&mut conn.exchange, since, time);
         }
-        stages.emit(conn, *sink);
+        self.emit(conn, out);
     }
 
-    fn close(&mut self, _: &Flow, mut conn: Connection, time: Timestamp, how: Close) {
-        let Self { stages, sink } = self;
+    /// A connection ends.
+    pub fn close(&mut self, mut conn: Connection, (time, how): (Timestamp, Close), out: &mut impl EndedSink) {
         let with_capture = how == Close::EndOfCapture;
         for (stream, long) in conn.streams.iter().zip(&mut conn.long) {
-            stages.framer.close(stream, with_capture);
-            stages.unpacker.drop_long(long);
+            self.framer.close(stream, with_capture);
+            self.unpacker.drop_long(long);
         }
-        while let Some(early) = stages.pairing.take_oldest_early(&mut conn.exchange, |_| true) {
-            stages.give_up_reply(&mut conn, &early);
+        while let Some(early) = self.pairing.take_oldest_early(&mut conn.exchange, |_| true) {
+            self.give_up_reply(&mut conn, &early);
         }
-        stages.pairing.end_legacy_write(&mut conn.exchange, time, &mut stages.ended);
+        self.pairing.end_legacy_write(&mut conn.exchange, time, &mut self.ended);
         let why = if with_capture { GivenUp::InFlight } else { GivenUp::Unanswered };
         while !conn.exchange.pending.is_empty() {
-            let ended = stages.pairing.give_up_at(&mut conn.exchange, 0, (time, why));
-            stages.ended.extend(ended);
+            let ended = self.pairing.give_up_at(&mut conn.exchange, 0, (time, why));
+            self.ended.extend(ended);
         }
-        stages.emit(&conn, *sink);
+        self.emit(&conn, out);
+    }
+}
+
+/// The stages, as the flow table calls them.
+pub struct Handler<'a, O> {
+    pub stages: &'a mut Stages,
+    pub out: O,
+}
+
+impl<O: EndedSink> StreamHandler for Handler<'_, O> {
+    type Connection = Connection;
+
+    fn open(&mut self, flow: &Flow) -> Connection {
+        self.stages.open(flow)
+    }
+
+    #[inline]
+    fn data(&mut self, _: &Flow, conn: &mut Connection, chunk: Chunk<'_>) -> Verdict {
+        self.stages.data(conn, chunk, &mut self.out)
+    }
+
+    fn gap(&mut self, _: &Flow, conn: &mut Connection, gap: Gap) {
+        self.stages.gap(conn, &gap, &mut self.out);
+    }
+
+    fn close(&mut self, _: &Flow, conn: Connection, time: Timestamp, how: Close) {
+        self.stages.close(conn, (time, how), &mut self.out);
     }
 }

@@ -186,6 +186,16 @@ impl Unpacker {
         }
     }
 
+    /// Other stages read these long messages from now on.
+    pub fn hand_over(&mut self, slots: &[Option<Box<LongMessage>>]) {
+        self.long -= slots.iter().flatten().count();
+    }
+
+    /// Reads these long messages from now on.
+    pub fn take_over(&mut self, slots: &[Option<Box<LongMessage>>]) {
+        self.long += slots.iter().flatten().count();
+    }
+
     /// How many long messages are being read.
     #[inline]
     pub fn long_messages(&self) -> usize {

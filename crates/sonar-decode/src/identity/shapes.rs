@@ -32,13 +32,18 @@ impl ShapeTable {
         self.known.len() >= MAX_SHAPES
     }
 
-    /// Adds a shape unless it is known; there must be room for it. Texts beyond the budget are left out, and the
-    /// result is marked as cut.
+    /// Whether the texts of a shape are within the budget.
+    pub(crate) fn has_room_for(&self, info: &ShapeInfo) -> bool {
+        self.text_bytes + info.heap_bytes() <= TEXT_BUDGET
+    }
+
+    /// Adds a shape unless it is known already; there must be room for it. Where its texts are beyond the
+    /// budget they are left out, and the result is marked as cut.
     pub(crate) fn add(&mut self, mut info: ShapeInfo) -> Arc<ShapeInfo> {
         if let Some(known) = self.known.get(&info.id) {
             return known.clone();
         }
-        if self.text_bytes + info.heap_bytes() > TEXT_BUDGET {
+        if !self.has_room_for(&info) {
             (info.typed, info.plain, info.cut) = ("…".into(), "…".into(), true);
         }
         self.text_bytes += info.heap_bytes();

@@ -30,6 +30,16 @@ pub struct Shared {
     clients_generation: AtomicU64,
     /// Whether a connection of the capture was one of `clients`.
     has_named: AtomicBool,
+    by_flow: Option<Box<ByFlow>>,
+}
+
+/// What is kept for decoders each of which decodes some of the flows of one file.
+#[derive(Debug, Default)]
+struct ByFlow {
+    /// The applications of all of them.
+    apps: Mutex<Applications>,
+    /// See [`Shared::depends_on_order`].
+    depends_on_order: AtomicBool,
 }
 
 /// Who is on a connection that was open before the capture began.
@@ -49,6 +59,34 @@ struct KnownClients {
 }
 
 impl Shared {
+    /// State shared between decoders each of which decodes some of the flows of one file. It notices when the
+    /// outcome depends on which of them comes first.
+    pub(crate) fn by_flow() -> Self {
+        Self { by_flow: Some(Box::default()), ..Self::default() }
+    }
+
+    /// Whether the outcome may depend on which of the decoders comes first: a table is full, or a shape has
+    /// several texts.
+    pub(crate) fn depends_on_order(&self) -> bool {
+        self.by_flow.as_ref().is_some_and(|by_flow| by_flow.depends_on_order.load(Ordering::Relaxed))
+    }
+
+    /// Takes note of an application, of which all decoders together distinguish a limited number.
+    pub(crate) fn note_application(&self, app: &Application) {
+        if let Some(by_flow) = &self.by_flow
+            && lock(&by_flow.apps).shared(app.clone()).is_none()
+        {
+            self.note_order();
+        }
+    }
+
+    /// Takes note that the outcome may depend on which decoder comes first.
+    pub(crate) fn note_order(&self) {
+        if let Some(by_flow) = &self.by_flow {
+            by_flow.depends_on_order.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// First segments of flows, by which twins behind address translation are found.
     pub fn twins(&self) -> Twins {
         self.twins.clone()
@@ -129,6 +167,9 @@ impl Shared {
         id: ShapeId,
         new: impl FnOnce() -> ShapeInfo,
     ) -> Option<(Arc<ShapeInfo>, bool)> {
+        if self.by_flow.is_some() {
+            return self.own_shape(new());
+        }
         {
             let shapes = lock(&self.shapes);
             if let Some(info) = shapes.get(id) {
@@ -140,9 +181,32 @@ impl Shared {
         }
         // The text is made without the lock. Two threads may make the same one; the first to finish wins.
         let new = new();
-        let info = lock(&self.shapes).add(new);
-        let cut = info.cut;
+        let mut shapes = lock(&self.shapes);
+        let is_new = shapes.get(id).is_none();
+        let info = shapes.add(new);
+        let cut = info.cut && is_new;
         Some((info, cut))
+    }
+
+    /// The same for a decoder of some flows. It gets a copy of its own, as counting references to one would slow
+    /// down all.
+    fn own_shape(&self, new: ShapeInfo) -> Option<(Arc<ShapeInfo>, bool)> {
+        let mut shapes = lock(&self.shapes);
+        let is_new = match shapes.get(new.id) {
+            Some(known) => {
+                if **known != new {
+                    self.note_order();
+                }
+                false
+            }
+            None if shapes.is_full() || !shapes.has_room_for(&new) => return None,
+            None => {
+                shapes.add(new.clone());
+                true
+            }
+        };
+        let cut = new.cut && is_new;
+        Some((Arc::new(new), cut))
     }
 }
 
@@ -167,6 +231,17 @@ mod tests {
         assert!(shared.client(client(MAX_CLIENTS + 8), 27_017).is_none() && !shared.has_named_clients());
         assert!(shared.client(client(known + 9), 27_017).is_some_and(|client| &*client.app.name == "1"));
         assert!(shared.has_named_clients());
+    }
+
+    #[test]
+    fn the_outcome_depends_on_the_order_where_a_shape_has_two_texts() {
+        let shared = Shared::by_flow();
+        let of =
+            |typed: &str| ShapeInfo { id: ShapeId(3), typed: typed.into(), cut: true, ..Default::default() };
+        let cut: Vec<_> = (0..2).map(|_| shared.shape(ShapeId(3), || of("one")).unwrap().1).collect();
+        assert_eq!((cut, shared.depends_on_order()), (vec![true, false], false), "it is counted once");
+        shared.shape(ShapeId(3), || of("other")).unwrap();
+        assert!(shared.depends_on_order());
     }
 
     #[test]

@@ -288,7 +288,13 @@ impl<C> FlowTable<C> {
         };
         let at = self.flows.insert(
             FlowEntry {
-                flow: Flow { ends, opener, first: segment.time, last: segment.time },
+                flow: Flow {
+                    number: self.flows.next(),
+                    ends,
+                    opener,
+                    first: segment.time,
+                    last: segment.time,
+                },
                 queued: segment.time,
                 halves: [HalfFlow::new(Side::Low), HalfFlow::new(Side::High)],
                 pins: [Pin::default(); 2],

@@ -5,6 +5,8 @@ use sonar_core::{Endpoint, Timestamp};
 /// The ends of a flow, and how it began.
 #[derive(Copy, Clone, Debug)]
 pub struct Flow {
+    /// Its place in the table; a later flow may have the same.
+    pub number: u32,
     /// The two ends, sorted.
     pub ends: [Endpoint; 2],
     /// Who sent the SYN, where it (or its answer) was seen.

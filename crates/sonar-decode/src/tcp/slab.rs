@@ -57,6 +57,11 @@ impl<T> Slab<T> {
         Some(&mut self.slots.get_mut(at as usize)?.as_mut()?.value)
     }
 
+    /// The number of the next value.
+    pub fn next(&self) -> u32 {
+        self.free.last().copied().unwrap_or_else(|| self.end())
+    }
+
     pub fn insert(&mut self, value: T, queue: FlowQueue) -> u32 {
         let slot = Some(Box::new(SlabSlot { previous: NONE, next: NONE, queue, value }));
         let at = match self.free.pop() {

@@ -1,0 +1,258 @@
+//! Hands on the operations that have ended, in their order.
+//!
+//! A getMore or killCursors counts for the command that opened its cursor, which may have been sent on another
+//! connection. This is the only place where one connection depends on another.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use sonar_core::operation::ErrorCodes;
+use sonar_core::{
+    Application, Class, Coverage, Endpoint, Identity, InFlightOperations, Operation, Outcome, Role,
+    ShapeInfo, Timestamp,
+};
+
+use super::connection::Connection;
+use super::exchange::{EndedOperation, Pending};
+use super::settings::Sink;
+use crate::identity::{CursorOrigin, Shared};
+use crate::shape::CommandKind;
+
+/// Who sent an operation, and to whom.
+#[derive(Copy, Clone)]
+pub struct OperationParties<'a> {
+    /// The number of their flow.
+    pub flow: u32,
+    pub client: Endpoint,
+    pub server: Endpoint,
+    pub role: Role,
+    pub app: &'a Arc<Application>,
+}
+
+/// Receives the operations of one connection that have ended, and takes them out of `ended`.
+pub trait EndedSink {
+    fn take(&mut self, parties: OperationParties<'_>, ended: &mut Vec<EndedOperation>);
+}
+
+/// A request that waits for its reply, as a count of operations in flight needs it.
+pub struct WaitingRequest {
+    server: Endpoint,
+    role: Role,
+    class: Class,
+    kind: CommandKind,
+    cursor: Option<i64>,
+    shape: Arc<ShapeInfo>,
+    start: Timestamp,
+}
+
+impl WaitingRequest {
+    /// The requests that wait on a connection.
+    pub fn all_of(conn: &Connection) -> impl Iterator<Item = Self> {
+        let waits = |pending: &&Pending| !pending.follows && pending.passed.is_none();
+        let waiting = conn.exchange.pending.iter().filter(waits).filter(|_| conn.server.is_some());
+        waiting.map(|waiting| {
+            let request = waiting.answers.as_deref().unwrap_or(waiting);
+            Self {
+                server: conn.server_end(),
+                role: conn.role(),
+                class: request.class,
+                kind: request.kind,
+                cursor: request.cursor,
+                shape: request.shape.clone(),
+                start: request.start,
+            }
+        })
+    }
+}
+
+/// Makes operations of what has ended, and remembers which of them opened a cursor.
+pub struct Emitter {
+    /// Counters of cursors.
+    pub coverage: Coverage,
+    shared: Arc<Shared>,
+}
+
+/// An [`Emitter`] with the receiver of its operations.
+pub struct Emission<'a, S> {
+    pub emitter: &'a mut Emitter,
+    pub sink: &'a mut S,
+}
+
+impl<S: Sink> EndedSink for Emission<'_, S> {
+    #[inline]
+    fn take(&mut self, parties: OperationParties<'_>, ended: &mut Vec<EndedOperation>) {
+        ended.iter().for_each(|ended| self.emitter.emit(parties, ended, self.sink));
+        ended.clear();
+    }
+}
+
+impl Emitter {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { coverage: Coverage::default(), shared }
+    }
+
+    /// Emits an operation.
+    #[inline]
+    pub fn emit(&mut self, parties: OperationParties<'_>, ended: &EndedOperation, sink: &mut impl Sink) {
+        let EndedOperation { request, end, facts } = ended;
+        let OperationParties { client, server, role, app, .. } = parties;
+        let mut op = Operation {
+            start: request.start,
+            end: (*end).max(request.start),
+            latency_ns: facts.latency_ns,
+            transfer_ns: facts.transfer_ns,
+            client,
+            server,
+            role,
+            class: request.class,
+            command: &request.shape.command,
+            shape: &request.shape,
+            ordered_id: request.ordered_id,
+            statements: &request.statements,
+            statement_count: request.statement_count,
+            app,
+            opcode: request.opcode,
+            compressor: request.compressor.or(facts.compressor),
+            request_id: request.own_id,
+            cursor_id: request.cursor.or(facts.cursor.filter(|id| *id != 0)),
+            request_bytes: u64::from(request.bytes),
+            response_bytes: facts.bytes,
+            docs_returned: facts.returned,
+            docs_matched: facts.matched,
+            docs_affected: facts.affected,
+            outcome: if facts.codes.is_empty() {
+                facts.outcome
+            } else {
+                Outcome::Failed(ErrorCodes { codes: &facts.codes })
+            },
+            values: request.values.as_deref(),
+        };
+        let Some((command, id)) = cursor_used(request.kind, request.cursor) else {
+            self.note_opened(server, ended);
+            return sink.operation(&op);
+        };
+        let origin = self.shared.cursor(server, id);
+        if request.kind == CommandKind::GetMore && facts.cursor == Some(0) {
+            self.shared.close_cursor(server, id);
+        }
+        match &origin {
+            Some(CursorOrigin { shape, ordered_id, waits, .. }) => {
+                (op.shape, op.ordered_id, op.command) = (shape, *ordered_id, command);
+                (op.statements, op.statement_count) = (&[], 1);
+                op.class = class_of_use(request.kind, request.class, *waits);
+            }
+            // Of a chain of replies only the first counts.
+            None => self.coverage.cursors_joined_late += u64::from(!request.follows || request.joined_late),
+        }
+        sink.operation(&op);
+    }
+
+    /// Remembers the cursor that an operation opened.
+    #[inline]
+    fn note_opened(&mut self, server: Endpoint, ended: &EndedOperation) {
+        let request = &ended.request;
+        let Some(id) = ended.facts.cursor.filter(|id| *id != 0 && request.kind != CommandKind::GetMore)
+        else {
+            return;
+        };
+        let origin = CursorOrigin {
+            shape: request.shape.clone(),
+            ordered_id: request.ordered_id,
+            identity: Identity::Exact,
+            waits: request.opens_waiting,
+        };
+        self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);
+    }
+
+    /// Operations in flight by shape: how many, and how old the oldest is at `now`.
+    pub fn in_flight(
+        &self,
+        waiting: impl Iterator<Item = WaitingRequest>,
+        now: Timestamp,
+    ) -> Vec<InFlightOperations> {
+        let each = waiting.map(|request| {
+            let WaitingRequest { server, role, kind, start, .. } = request;
+            let used = cursor_used(kind, request.cursor);
+            let origin = used.and_then(|(_, id)| self.shared.cursor(server, id));
+            let (shape, class) = match origin {
+                Some(origin) => (origin.shape, class_of_use(kind, request.class, origin.waits)),
+                None => (request.shape, request.class),
+            };
+            let oldest_ns = now.since(start);
+            let one = InFlightOperations { server, role, class, shape, count: 1, oldest_ns };
+            ((server, role, class, one.shape.id), one)
+        });
+        merged(each, |all, one| {
+            all.count += one.count;
+            all.oldest_ns = all.oldest_ns.max(one.oldest_ns);
+        })
+    }
+}
+
+/// The name of a command that uses a cursor, and the cursor.
+fn cursor_used(kind: CommandKind, cursor: Option<i64>) -> Option<(&'static str, i64)> {
+    match kind {
+        CommandKind::GetMore => Some(("getMore", cursor?)),
+        CommandKind::KillCursors => Some(("killCursors", cursor?)),
+        _ => None,
+    }
+}
+
+/// The class of a command of this kind on a cursor that `waits` for data on purpose, or does not.
+fn class_of_use(kind: CommandKind, class: Class, waits: bool) -> Class {
+    if waits && kind == CommandKind::GetMore && class != Class::Replication { Class::Waiting } else { class }
+}
+
+/// Merges the values of each key with `add`. Keys stay in the order in which they came first.
+fn merged<K: Eq + Hash, V>(values: impl Iterator<Item = (K, V)>, add: impl Fn(&mut V, V)) -> Vec<V> {
+    let mut places: HashMap<K, usize, foldhash::quality::RandomState> = HashMap::default();
+    let mut found: Vec<V> = Vec::new();
+    for (key, value) in values {
+        match places.entry(key) {
+            Entry::Occupied(place) => add(&mut found[*place.get()], value),
+            Entry::Vacant(place) => {
+                place.insert(found.len());
+                found.push(value);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::hash::Hasher;
+
+    use super::*;
+
+    /// A key that counts how often it was compared.
+    struct CountingKey<'a>(u32, &'a Cell<u32>);
+
+    impl PartialEq for CountingKey<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.set(self.1.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for CountingKey<'_> {}
+
+    impl Hash for CountingKey<'_> {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn what_is_in_flight_is_merged_in_one_pass_however_many_shapes_there_are() {
+        let compared = Cell::new(0);
+        let each = (0..60_000).map(|n| (CountingKey(n % 20_000, &compared), (n % 20_000, 1)));
+        let found = merged(each, |all, one| all.1 += one.1);
+        let expected: Vec<_> = (0..20_000).map(|n| (n, 3)).collect();
+        assert!(found == expected);
+        assert!(compared.get() < 5 * 60_000, "{}", compared.get());
+    }
+}

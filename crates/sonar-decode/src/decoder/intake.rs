@@ -1,0 +1,57 @@
+//! Which packets are followed? Those of the ports and of the sample that were asked for, each once.
+
+use std::num::NonZeroU32;
+
+use sonar_core::packet::Direction;
+use sonar_core::{Coverage, Packet, sample};
+
+use super::settings::{Ports, Settings};
+use crate::frame::{self, Segment};
+
+/// Takes packets and finds their segments.
+pub struct PacketIntake {
+    /// Counters of packets and segments.
+    pub coverage: Coverage,
+    /// Keeps one connection in this many; `None`: all.
+    sample: Option<NonZeroU32>,
+}
+
+impl PacketIntake {
+    pub fn new(settings: &Settings) -> Self {
+        let sample = NonZeroU32::new(settings.sample).filter(|every| every.get() > 1);
+        Self { coverage: Coverage::default(), sample }
+    }
+
+    /// The segment in a packet, if it is to be followed.
+    #[inline]
+    pub fn segment<'a>(&mut self, packet: &Packet<'a>, ports: &Ports) -> Option<Segment<'a>> {
+        let Self { coverage, sample } = self;
+        coverage.frames += 1;
+        if packet.loopback && packet.direction == Direction::Outgoing {
+            coverage.frames_twin_loopback += 1;
+            return None;
+        }
+        let segment = match frame::decode(packet) {
+            Ok(segment) => segment,
+            Err(skip) => {
+                skip.count(coverage);
+                return None;
+            }
+        };
+        let (source, destination) = (segment.source, segment.destination);
+        if let Ports::Ranges(_) = ports
+            && !ports.names(source.port)
+            && !ports.names(destination.port)
+        {
+            coverage.frames_other_port += 1;
+            return None;
+        }
+        if let Some(every) = *sample
+            && !sample::contains(every, &source, &destination, |port| ports.names(port))
+        {
+            coverage.frames_sampled_out += 1;
+            return None;
+        }
+        Some(segment)
+    }
+}
