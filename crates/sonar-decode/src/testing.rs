@@ -6,6 +6,8 @@
 //!
 //! Checksums are 0, as the kernel leaves them in outgoing packets.
 
+pub mod templates;
+
 use std::net::{IpAddr, SocketAddr};
 
 use sonar_core::packet::Direction;

@@ -7,111 +7,11 @@ use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::operation::Opcode;
 
-use super::{SlotValues, Template, TemplateMatch, Templates};
-use crate::bson::NumberSlot;
 use crate::capture_file::{CaptureParser, Step};
-use crate::identity::ids_of;
-use crate::message::{HEADER, Header, MessageBody, MessageSource, Reply, Request};
+use crate::message::{HEADER, Header};
+use crate::testing::templates::{ReplyChecker, RequestChecker};
 
 const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
-
-/// Everything that a walk finds in a request, except the cursor.
-fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
-    let mut reader = MessageBody::default();
-    request.reset(Opcode::Msg);
-    reader.begin(Opcode::Msg, body.len() as u64);
-    reader.feed(body, &mut MessageSource::Request(request)).ok()?;
-    if reader.left() > 0 || request.command.bytes().is_empty() {
-        return None;
-    }
-    let (ids, ()) = ids_of(request);
-    let text = format!(
-        "{ids:?} {} {} {:?} {} {:?} {:?} {:?} {} {} {} {} {} {} {}",
-        request.builder.statement_count,
-        request.builder.over_cap,
-        request.kind,
-        request.is_get_last_error(),
-        request.command.text(),
-        request.database.text(),
-        request.collection.text(),
-        request.has_database,
-        request.from_server,
-        request.unacknowledged,
-        request.max_time,
-        request.awaits_topology,
-        request.opens_waiting_cursor(),
-        request.explain,
-    );
-    Some((text, request.cursor))
-}
-
-/// Recognises and walks requests, and compares.
-#[derive(Default)]
-struct Checker {
-    templates: Templates<String>,
-    request: Request<()>,
-    known: u32,
-    walked: u32,
-}
-
-impl Checker {
-    fn check(&mut self, body: &[u8]) {
-        let walked = walk(body, &mut self.request);
-        match self.templates.find(body) {
-            TemplateMatch::Known(text, numbers) => {
-                assert_eq!(walked, Some((text.clone(), numbers.get(NumberSlot::Cursor))), "{body:?}");
-                self.known += 1;
-            }
-            found => {
-                self.walked += 1;
-                if let (Some((text, cursor)), TemplateMatch::Wanted(place)) = (walked, found)
-                    && let Some((template, numbers)) = Template::new(body, &mut self.request, text)
-                    && numbers.get(NumberSlot::Cursor) == cursor
-                {
-                    self.templates.add(place, template);
-                }
-            }
-        }
-    }
-}
-
-/// Recognises and walks replies, and compares.
-#[derive(Default)]
-struct ReplyChecker {
-    templates: Templates<Reply>,
-    known: u32,
-    walked: u32,
-}
-
-impl ReplyChecker {
-    fn check(&mut self, body: &[u8]) {
-        let (mut reader, mut reply) = (MessageBody::default(), Reply::default());
-        reader.begin(Opcode::Msg, body.len() as u64);
-        let read = reader.feed::<()>(body, &mut MessageSource::Reply(&mut reply));
-        let walked = (read.is_ok() && reader.left() == 0).then_some(reply);
-        let of = |known: &Reply, numbers: &SlotValues| {
-            let mut reply = Reply::default();
-            reply.become_known(known, numbers);
-            reply
-        };
-        match self.templates.find(body) {
-            TemplateMatch::Known(known, numbers) => {
-                assert_eq!(walked, Some(of(known, &numbers)), "{body:?}");
-                self.known += 1;
-            }
-            found => {
-                self.walked += 1;
-                if let (Some(reply), TemplateMatch::Wanted(place)) = (walked, found)
-                    && let Some((template, numbers)) =
-                        Template::new(body, &mut Reply::default(), reply.clone())
-                    && of(&reply, &numbers) == reply
-                {
-                    self.templates.add(place, template);
-                }
-            }
-        }
-    }
-}
 
 /// The bodies of the requests, or of the replies, of a recording that are in one frame each.
 fn messages(recording: &str, requests: bool) -> Vec<Vec<u8>> {
@@ -224,11 +124,11 @@ fn commands() -> Vec<Vec<u8>> {
 
 #[test]
 fn every_request_of_the_recordings_is_recognised_as_what_it_is() {
-    let mut checker = Checker::default();
+    let mut checker = RequestChecker::default();
     let bodies: Vec<Vec<u8>> = RECORDINGS.into_iter().flat_map(|name| messages(name, true)).collect();
     assert!(bodies.len() > 5_000, "{}", bodies.len());
     bodies.iter().for_each(|body| checker.check(body));
-    let Checker { known, walked, .. } = checker;
+    let RequestChecker { known, walked, .. } = checker;
     assert!(known > 9 * walked, "{known} known, {walked} walked");
 }
 
@@ -289,7 +189,7 @@ fn a_known_reply_has_its_own_numbers() {
 #[test]
 fn every_kind_of_command_is_recognised_when_it_comes_again() {
     for body in commands() {
-        let mut checker = Checker::default();
+        let mut checker = RequestChecker::default();
         checker.check(&body);
         checker.check(&body);
         assert_eq!(checker.known, 1, "{:?}", String::from_utf8_lossy(&body));
@@ -300,7 +200,7 @@ fn every_kind_of_command_is_recognised_when_it_comes_again() {
 fn other_values_are_the_same_layout_and_other_meanings_are_not() {
     let base = doc! {"find": "c", "filter": {"a": 1, "b": {"$in": ["x"]}, "t": "text"}, "sort": {"a": 1}, "limit": 5, "$db": "d"};
     let known = |other: Document| {
-        let mut checker = Checker::default();
+        let mut checker = RequestChecker::default();
         checker.check(&message(&base));
         checker.check(&message(&other));
         checker.known == 1
@@ -325,7 +225,7 @@ fn other_values_are_the_same_layout_and_other_meanings_are_not() {
 
 #[test]
 fn traffic_that_never_repeats_leaves_no_more_than_a_set() {
-    let mut checker = Checker::default();
+    let mut checker = RequestChecker::default();
     for n in 0..5_000 {
         checker.check(&message(
             &doc! {"find": "c", "filter": {"a": 1}, "sort": {format!("k{n}"): 1}, "$db": "d"},
@@ -344,7 +244,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..4),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let (mut checker, mut answers) = (Checker::default(), ReplyChecker::default());
+        let (mut checker, mut answers) = (RequestChecker::default(), ReplyChecker::default());
         let change = |body: &[u8]| {
             let mut other = body.to_vec();
             for (at, byte, how) in &changes {
