@@ -151,9 +151,11 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let folder = Folder::new("wrong");
     let notes = folder.file("notes.txt", b"no capture at all");
     let empty = folder.file("empty", b"");
+    let half = folder.file("half.json", b"{\"op\": \"query\", \"ns\": \"shop.orders\", \"command\": {");
+    let half = half.to_str().unwrap();
     let config = folder.file("bad.toml", b"[queries]\nports = [1]\n");
     let (notes, empty, config) = (notes.to_str().unwrap(), empty.to_str().unwrap(), config.to_str().unwrap());
-    let cases: [(&str, i32, &[&str]); 26] = [
+    let cases: [(&str, i32, &[&str]); 29] = [
         ("", 2, &["Usage", "queries"]),
         ("nosuch", 2, &["nosuch", "--help"]),
         ("queries --nosuch", 2, &["--nosuch"]),
@@ -175,6 +177,9 @@ fn what_is_wrong_is_said_with_what_to_do() {
         ("disk bench -r --nThreads 40000", 2, &["40000", "from 1 to 32768", "like 16"]),
         ("queries --read a --limit 0", 2, &["'0'", "'--limit", "at least 1", "like 20"]),
         ("queries --show-values", 2, &["--each"]),
+        ("io reorder orders", 2, &["'orders'", "database.collection", "shop.orders"]),
+        ("compare - -", 2, &["only one of A and B"]),
+        (&format!("profiler report {half}"), 1, &[half, "no whole document"]),
         ("queries --read a --write b", 2, &["--read", "--write"]),
         ("queries --read /no/such/file", 1, &["/no/such/file", "No such file"]),
         (&format!("queries --read {notes}"), 1, &[notes, "6e 6f 20 63", "pcap"]),

@@ -97,10 +97,10 @@ pub struct DigestArgs {
 /// The arguments of `compare`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct CompareArgs {
-    /// Before: a log, a profile, a capture, or what --json of a report wrote
+    /// Before: a log, a profile, a capture, or what --json of a report wrote; - is standard input
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// After
+    /// After, likewise
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// One row for each [default: shape]

@@ -203,6 +203,7 @@ impl SourceDigest {
             (0, _) if files.len() == 1 => bail!("{names} is empty"),
             (0, _) => bail!("all {} are empty", plural(files.len(), "file")),
             (_, true) => bail!("{names}: no line of a MongoDB log among {}", plural(all, "line")),
+            (_, false) if documents == 0 => bail!("{names}: there is no whole document in it"),
             (_, false) if documents == documents_malformed => {
                 bail!("{names}: no document could be read ({} began)", plural(all, what))
             }

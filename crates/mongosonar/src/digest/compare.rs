@@ -18,13 +18,16 @@ use super::captures::{self, Captured};
 use super::collect::{Collector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
 use crate::content::{self, FileContent};
-use crate::exit::{Interrupted, OK, TRUNCATED, WORSE};
+use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
 use crate::input;
 use crate::values::ClassArg;
 use crate::{outfile, page, screen, stop};
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
+    if args.a == args.b && args.a.as_os_str() == "-" {
+        return Err(usage!("only one of A and B can be standard input"));
+    }
     let stop = stop::flag()?;
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };

@@ -177,6 +177,7 @@ pub struct IoReportArgs {
 #[derive(Args, Debug, Clone)]
 pub struct IoReorderArgs {
     /// The collection: database.collection
+    #[arg(value_parser = parse_namespace)]
     pub namespace: String,
     /// Name of the index whose order the collection gets
     #[arg(long, value_name = "NAME", default_value = "_id_")]
@@ -195,6 +196,15 @@ pub struct IoReorderArgs {
     pub clean: bool,
     #[command(flatten, next_help_heading = "Server that holds it")]
     pub server: ServerArgs,
+}
+
+/// `database.collection`.
+fn parse_namespace(text: &str) -> Result<String, String> {
+    let parts =
+        text.split_once('.').filter(|(database, collection)| !database.is_empty() && !collection.is_empty());
+    parts
+        .map(|_| text.to_owned())
+        .ok_or_else(|| "write it as database.collection, like shop.orders".to_owned())
 }
 
 /// The arguments of `io compare`.

@@ -90,19 +90,7 @@ mod tests {
         {
             for driver in ["MongoDB Internal Client", "NetworkInterfaceASIO-RS", "NetworkInterfaceTL"] {
                 assert!(is_server(&client("", driver, version), internal_client), "{driver} {version}");
-                for name in [
-                    "MongoDB Shell",
-                    "mongodump",
-                    "mongorestore",
-                    "mongoexport",
-                    "mongoimport",
-                    "mongostat",
-                    "mongotop",
-                    "mongofiles",
-                    "bsondump",
-                    "mongosh 1.10.6",
-                    "Mongo",
-                ] {
+                for name in SHELL_AND_TOOLS.into_iter().chain(["mongosh 1.10.6", "Mongo"]) {
                     assert!(
                         !is_server(&client(name, driver, version), internal_client),
                         "{name} {driver} {version}"
