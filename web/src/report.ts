@@ -447,6 +447,7 @@ export interface FtdcFigure {
   limits: {
     amber: number;
     red: Unknown;
+    below: boolean;
     rule: string;
     meaning: string;
     source: string;
@@ -469,6 +470,7 @@ export interface FtdcReport {
     host: string | null;
     port: Unknown;
     dbpath: string | null;
+    is_router: boolean;
     replica_set: string | null;
     processors: Unknown;
     memory_mib: Unknown;

@@ -23,7 +23,8 @@ const figure = (id: string, more: Partial<FtdcFigure>): FtdcFigure => ({
 const limits = (amber: number, red: number) => ({
   amber: 5,
   red: 20,
-  rule: "p95",
+  below: false,
+  rule: "lasting",
   meaning: "",
   source: "",
   over_amber: passed(amber),
@@ -63,8 +64,8 @@ describe("plots", () => {
     expect(others).toEqual([]);
     expect(percent!.xs).toEqual([1, 2, 3]);
     expect(percent!.series.map(({ values }) => values)).toEqual([
-      [2, null, 5],
-      [null, 8, null],
+      [3, null, 6],
+      [null, 9, null],
     ]);
     expect(bytes!.title).toBe("cache, bytes a second");
   });

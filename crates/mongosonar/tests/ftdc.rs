@@ -175,7 +175,11 @@ fn export_writes_the_same_values_in_each_form() {
     let output = ftdc(&[&["export", "--openmetrics"], &words[..]].concat());
     let name = "mongodb_serverStatus_opcounters_insert";
     let lines = values.iter().map(|(time, value)| {
-        format!("{name}{{path=\"{inserts}\"}} {value} {}.{:03}\n", time / 1_000, time % 1_000)
+        format!(
+            "{name}{{instance=\"vm:27117\",path=\"{inserts}\"}} {value} {}.{:03}\n",
+            time / 1_000,
+            time % 1_000
+        )
     });
     let expected = format!("# TYPE {name} unknown\n{}# EOF\n", lines.collect::<String>());
     assert_eq!(text(&output.stdout), expected);
@@ -204,9 +208,77 @@ fn compare_ends_with_4_where_something_got_worse() {
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let shown = text(&output.stdout);
     assert!(shown.contains("worse   keys examined for each document returned"), "{shown}");
-    assert!(shown.contains("Only one side has: replication.lag."), "{shown}");
+    assert!(shown.contains("Only one side has: replication lag."), "{shown}");
     let same = ftdc(&["compare", "--json", &day, &path(FILE)]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
     let same: Value = serde_json::from_slice(&same.stdout).unwrap();
     assert!(same["figures"].as_array().unwrap().iter().all(|pair| pair["change"] == "unchanged"));
+}
+
+#[test]
+fn files_are_read_in_the_order_of_their_time() {
+    let names =
+        ["metrics.interim", "metrics.2026-11-21T21-36-48Z-00000", "metrics.2026-11-21T21-33-14Z-00000"];
+    let named = names.map(|name| path(&format!("ftdc/killed/{name}")));
+    let report_of = |paths: &[&str]| report(paths)["figures"].clone();
+    assert_eq!(report_of(&[&named[0], &named[1], &named[2]]), report_of(&[&path("ftdc/killed")]));
+}
+
+#[test]
+fn two_servers_are_not_read_as_one() {
+    let output = ftdc(&["report", &path("ftdc/killed"), &path(DAY)]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("two servers"), "{output:?}");
+}
+
+#[test]
+fn a_bad_file_in_a_folder_does_not_hide_the_others() {
+    let folder = Folder::new("ftdc-bad");
+    fs::copy(fixture(FILE), folder.path("metrics.2026-11-21T21-22-47Z-00000")).unwrap();
+    folder.file("metrics.interim", b"garbage that is no document");
+    let of_folder = folder.path("");
+    let output = ftdc(&["report", "--json", of_folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(text(&output.stderr).contains("metrics.interim"), "{output:?}");
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["samples"], 289);
+    // Zeros in the middle of a file, with samples behind them.
+    let mut whole = fs::read(fixture(FILE)).unwrap();
+    let first = u32::from_le_bytes(*whole.first_chunk().unwrap()) as usize;
+    whole.splice(first..first, [0; 4_096]);
+    folder.file("metrics.interim", &whole);
+    let output = ftdc(&["report", folder.path("metrics.interim").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("zeros instead of a document at byte 4917"), "{output:?}");
+}
+
+#[test]
+fn export_writes_nothing_where_nothing_matches() {
+    for words in
+        [&["--metric", "opcounters"][..], &["--csv", "--from", "2027-01-01"], &["--from", "2027-01-01"]]
+    {
+        let output = ftdc(&[&["export"], words, &[&path(DAY)]].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn two_times_of_a_server_are_compared() {
+    // Before and while the index was missing.
+    let day = path(DAY);
+    let words = [
+        "--to-a",
+        "2026-11-21T21:24:00Z",
+        "--from-b",
+        "2026-11-21T21:24:04Z",
+        "--to-b",
+        "2026-11-21T21:24:20Z",
+    ];
+    let output = ftdc(&[&["compare", "--json", &day, &day], &words[..]].concat());
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(compared["samples"], serde_json::json!([72, 16]));
+    let change = |id: &str| figure(&compared, id)["change"].clone();
+    assert_eq!(change("queries.docs_per_returned"), "worse");
+    assert_eq!(change("connections.open"), "unchanged");
 }

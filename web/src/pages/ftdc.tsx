@@ -6,7 +6,7 @@ import { Chart, type Mark, type Range, type Series } from "../parts/chart";
 import type { Column } from "../parts/columns";
 import { bytes, count, duration, exact, percent, plural, visible } from "../parts/format";
 import { colour } from "../parts/palette";
-import { type Fact, Shell, Tile, Words } from "../parts/shell";
+import { type Fact, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
@@ -34,6 +34,15 @@ const AXES: Record<string, string> = {
   ratio: "ratio",
 };
 
+/** What the marks of incidents are called. */
+const KINDS: Record<string, string> = {
+  restart: "start",
+  gap: "gap",
+  lost: "lost samples",
+  state: "election",
+  clock_back: "clock set back",
+};
+
 const RANKS = { red: 2, amber: 1, ok: 0 };
 const rank = ({ verdict }: FtdcFigure): number => (verdict ? RANKS[verdict] : -1);
 
@@ -58,7 +67,7 @@ export interface Plot {
   series: Series[];
 }
 
-/** Charts of all figures that are ever more than 0. */
+/** Charts of all figures that are ever more than 0: the largest value of each interval, so that no peak is lost. */
 export function plots(figures: readonly FtdcFigure[]): Plot[] {
   const groups = new Map<string, FtdcFigure[]>();
   for (const figure of figures) {
@@ -70,7 +79,7 @@ export function plots(figures: readonly FtdcFigure[]): Plot[] {
     const starts = figures.flatMap(({ trend }) => trend.buckets.map(([start]) => start));
     const begins = [...new Set(starts)].sort((a, b) => a - b);
     const series = figures.map(({ title, trend }, at): Series => {
-      const values = new Map(trend.buckets.map(([start, , mean]) => [start, mean]));
+      const values = new Map(trend.buckets.map(([start, , , most]) => [start, most]));
       return { name: title, colour: colour(at), values: begins.map((start) => values.get(start) ?? null) };
     });
     return { title, figures, xs: begins.map(seconds), series };
@@ -102,7 +111,8 @@ function limitsText(figure: FtdcFigure): string {
 
 function Finding({ figure, clock }: { figure: FtdcFigure; clock: Clock }) {
   const [passed, limit] = over(figure);
-  const bound = figure.limits?.rule === "any" ? "" : ` ${show(figure)(limit)} or more`;
+  const bound =
+    figure.limits?.rule === "any" ? "" : ` ${show(figure)(limit)} or ${figure.limits?.below ? "less" : "more"}`;
   const longest =
     passed.longest_start_ns == null
       ? ""
@@ -111,7 +121,7 @@ function Finding({ figure, clock }: { figure: FtdcFigure; clock: Clock }) {
     <div class={`words ${figure.verdict === "red" ? "bad" : "verdict"}`}>
       <p>
         <b>{figure.verdict}</b> {figure.title}:{bound} for {duration(passed.total_ns)}
-        {longest}
+        {longest}; median {show(figure)(figure.p50)}, p95 {show(figure)(figure.p95)}, most {show(figure)(figure.max)}
       </p>
       <p class="dim">
         {figure.limits?.meaning} ({figure.limits?.source})
@@ -128,11 +138,16 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
   const found = useMemo(() => findings(report.figures), []);
   const drawn = useMemo(() => plots(report.figures), []);
   const marks = useMemo(
-    () => report.incidents.map(({ time_ns, kind }): Mark => ({ at: seconds(time_ns), name: kind.replace("_", " ") })),
+    () => report.incidents.map(({ time_ns, kind }): Mark => ({ at: seconds(time_ns), name: KINDS[kind] ?? kind })),
     [],
   );
   const facts: Fact[] = [
-    ["server", [server.version && `MongoDB ${server.version}`, server.replica_set].filter(Boolean).join(", ")],
+    [
+      "server",
+      [server.version && `${server.is_router ? "mongos" : "mongod"} ${server.version}`, server.replica_set]
+        .filter(Boolean)
+        .join(", "),
+    ],
     ["data", server.dbpath],
     [
       "machine",
@@ -155,6 +170,12 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
         <Tile name="starts, gaps, elections" value={exact(report.incidents.length + report.incidents_other)} />
       </div>
       <Words tone="bad" lines={report.reading.damage} />
+      <Lost
+        lost={{
+          "damaged chunks": report.reading.chunks_damaged,
+          "documents of an unknown kind": report.reading.documents_unknown,
+        }}
+      />
       {found.length === 0 && <Words tone="verdict" lines={["Nothing is over its limit."]} />}
       {found.map((figure) => (
         <Finding key={figure.id} figure={figure} clock={clock} />
@@ -174,6 +195,7 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
       )}
       <section>
         <h2>Over time</h2>
+        <p class="dim">The largest value of each interval.</p>
         <div class="charts">
           {drawn.map((plot) => (
             <Chart

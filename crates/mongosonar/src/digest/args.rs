@@ -136,7 +136,7 @@ fn sort_help() -> String {
 /// The zone in which times are shown and read.
 #[derive(Args, Debug, Default, Clone)]
 pub struct ZoneArgs {
-    /// Show times in UTC [default: as the log's own clock has them; else UTC]
+    /// Show times in UTC [default: as the clock of a log has them, else UTC]
     #[arg(long, conflicts_with = "timezone", help_heading = "How to show it")]
     pub utc: bool,
     /// Show times in this zone: Europe/Berlin, +02:00, or local for that of this machine

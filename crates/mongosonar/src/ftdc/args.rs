@@ -31,13 +31,13 @@ pub enum FtdcCommand {
     Export(FtdcExportArgs),
     /// Compare two servers, or one server before and after
     #[command(
-        after_help = "Examples:\n  mongosonar ftdc compare before/diagnostic.data after/diagnostic.data\n  mongosonar ftdc compare host1/diagnostic.data host2/diagnostic.data --json"
+        after_help = "Examples:\n  mongosonar ftdc compare before/diagnostic.data after/diagnostic.data\n  mongosonar ftdc compare diagnostic.data diagnostic.data --to-a 2026-05-01T14:00 --from-b 2026-05-01T14:00"
     )]
     Compare(FtdcCompareArgs),
 }
 
 /// Which samples.
-#[derive(Args, Debug, Clone, Default)]
+#[derive(Args, Debug, Clone)]
 pub struct SampleRangeArgs {
     /// Only samples at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -132,6 +132,18 @@ pub struct FtdcCompareArgs {
     /// After
     #[arg(value_name = "B")]
     pub b: PathBuf,
+    /// Of A only samples at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub from_a: Option<When>,
+    /// Of A only samples before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub to_a: Option<When>,
+    /// Of B only samples at this time or later
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub from_b: Option<When>,
+    /// Of B only samples before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub to_b: Option<When>,
     #[command(flatten)]
     pub zone: ZoneArgs,
     /// One JSON object instead of text

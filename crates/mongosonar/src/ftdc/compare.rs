@@ -17,9 +17,11 @@ use crate::stop::{self, StopBehavior};
 pub fn run(args: &FtdcCompareArgs) -> Result<u8> {
     let stop = stop::listen(StopBehavior::Prompt)?;
     let zone = args.zone.asked().unwrap_or_default();
-    let all = SampleRangeArgs::default();
-    let read = |path: &PathBuf| input::report(std::slice::from_ref(path), &all, &zone, stop.flag());
-    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let read = |path: &PathBuf, from, to| {
+        input::report(std::slice::from_ref(path), &SampleRangeArgs { from, to }, &zone, stop.flag())
+    };
+    let a = read(&args.a, args.from_a, args.to_a)?;
+    let b = read(&args.b, args.from_b, args.to_b)?;
     let comparison = FtdcComparison::new(&a, &b);
     let mut out = BufWriter::new(io::stdout());
     if args.json {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, without_role};
+use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, describe, without_role};
 
 use super::args::{ExportFormat, FtdcExportArgs};
 use super::input::{self, ChunkSink, Repetitions, SampleRange};
@@ -133,12 +134,26 @@ struct Walk<'a, F> {
     selected: Selected,
     range: SampleRange,
     repetitions: Repetitions,
+    /// Which server it is, for OpenMetrics.
+    instance: &'a mut String,
+    rows: u64,
+    outside: u64,
     /// Values are of no interest, only names.
     names_only: bool,
     each: F,
 }
 
 impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_, F> {
+    fn metadata(&mut self, _: &Path, metadata: &[u8]) -> Result<()> {
+        let server = describe(metadata);
+        let host = server.host.unwrap_or_default();
+        *self.instance = match server.port {
+            Some(port) if !host.contains(':') => format!("{host}:{port}"),
+            _ => host,
+        };
+        Ok(())
+    }
+
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
         if let Err(error) = self.chunk.read(data) {
             return Ok(Err(error));
@@ -146,7 +161,7 @@ impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_
         if !Arc::ptr_eq(self.chunk.schema(), &self.selected.schema) {
             self.selected = Selected::new(self.chunk.schema(), self.patterns, self.names)?;
         }
-        if self.names_only {
+        if self.names_only || self.selected.columns.iter().all(Option::is_none) {
             return Ok(Ok(()));
         }
         let (samples, selected) = (self.chunk.samples(), &self.selected);
@@ -160,9 +175,14 @@ impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_
         let mut cells = Vec::new();
         for row in 0..samples {
             let time_ms = value(selected.start, row);
-            if !self.range.contains(time_ms) || !self.repetitions.is_new(value(selected.pid, row), time_ms) {
+            if !self.range.contains(time_ms) {
+                self.outside += 1;
                 continue;
             }
+            if !self.repetitions.is_new(value(selected.pid, row), time_ms) {
+                continue;
+            }
+            self.rows += 1;
             cells.clear();
             for ((column, values), kind) in selected.columns.iter().zip(&columns).zip(&selected.kinds) {
                 let value = values.get(row).copied().filter(|value| kind.is_known(*value));
@@ -180,7 +200,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
     let files = input::files(&args.paths)?;
     let range = SampleRange::of(&args.range, &sonar_view::kit::Zone::utc())?;
     let patterns = Patterns(args.metric.clone());
-    let mut names = MetricNames::default();
+    let (mut names, mut instance) = (MetricNames::default(), String::new());
     let format = args.form.format();
     if matches!(format, ExportFormat::Csv | ExportFormat::List) {
         // The line of names comes first, so the files are read twice.
@@ -194,12 +214,21 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
             selected: Selected::default(),
             range,
             repetitions: Repetitions::default(),
+            instance: &mut instance,
+            rows: 0,
+            outside: 0,
             names_only,
             each,
         };
-        let reading = input::read(&files, stop.flag(), &mut walk)?;
+        let mut reading = input::read(&files, stop.flag(), &mut walk)?;
+        reading.samples_outside = walk.outside;
         if walk.names.names.is_empty() && reading.chunks > 0 {
-            bail!("no metric matches --metric; `mongosonar ftdc export --list` shows their paths");
+            bail!(
+                "no metric matches --metric; * stands for any text, as in '*opcounters*', and --list shows all paths"
+            );
+        }
+        if walk.rows == 0 && !names_only {
+            return Err(input::no_sample(&args.paths, &reading));
         }
         Ok(reading)
     };
@@ -239,7 +268,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
                 }
                 Ok(())
             })?;
-            openmetrics(&series, &names.names, &mut out)?;
+            openmetrics(&series, (&names.names, &instance), &mut out)?;
             reading
         }
     };
@@ -294,9 +323,11 @@ fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()
 /// Writes metric after metric. Two paths can have one name there, and are told apart by the label `path`.
 fn openmetrics(
     series: &BTreeMap<usize, Vec<(i64, i64)>>,
-    paths: &[String],
+    (paths, instance): (&[String], &str),
     out: &mut impl Write,
 ) -> io::Result<()> {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let instance = quoted(instance);
     let mut families: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for column in series.keys() {
         families.entry(metric_name(&paths[*column])).or_default().push(*column);
@@ -304,10 +335,10 @@ fn openmetrics(
     for (name, columns) in families {
         writeln!(out, "# TYPE {name} unknown")?;
         for column in columns {
-            let path = paths[column].replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let path = quoted(&paths[column]);
             for (time_ms, value) in &series[&column] {
                 let (seconds, ms) = (time_ms.div_euclid(1_000), time_ms.rem_euclid(1_000));
-                writeln!(out, "{name}{{path=\"{path}\"}} {value} {seconds}.{ms:03}")?;
+                writeln!(out, "{name}{{instance=\"{instance}\",path=\"{path}\"}} {value} {seconds}.{ms:03}")?;
             }
         }
     }

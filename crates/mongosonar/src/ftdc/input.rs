@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use indicatif::ProgressBar;
 use sonar_core::Timestamp;
 use sonar_core::internals::{Assessment, Metric, ServerDescription, ServerSample};
 use sonar_decode::ftdc::{ChunkError, DocumentContent, SampleReader, describe, document_length, parse};
@@ -51,18 +52,24 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
                 folder.display()
             );
         }
-        // The name holds the time; the interim file is the newest.
-        found.sort();
         files.append(&mut found);
     }
     input::refuse_repeated(&files)?;
+    // Files of several folders, or that were named one by one: their names hold their time.
+    files.sort_by_key(|path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.filter(|name| name.starts_with("metrics.")).unwrap_or_default()
+    });
     Ok(files)
 }
 
 /// What takes the documents of files.
 pub trait ChunkSink {
     /// The metadata of a file, as BSON.
-    fn metadata(&mut self, _metadata: &[u8]) {}
+    ///
+    /// # Errors
+    /// The reading stops.
+    fn metadata(&mut self, file: &Path, metadata: &[u8]) -> Result<()>;
 
     /// The data of a chunk.
     ///
@@ -74,13 +81,24 @@ pub trait ChunkSink {
 /// Reads all files. Damage costs no more than its own document, or what follows it in the file.
 ///
 /// # Errors
-/// A file cannot be opened or is something else, or the sink fails.
+/// The only file cannot be read, or the sink fails.
 pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink) -> Result<FtdcReading> {
     let mut reading = FtdcReading::default();
     for path in files {
-        let name = input::name(path);
-        if let Some(damage) = read_file(path, stop, &mut reading, sink)? {
-            reading.damage.push(format!("{name}: {damage}; all before that is shown"));
+        match open(path, stop) {
+            Ok((documents, progress)) => {
+                let mut reader = FileReader { path, documents, offset: 0, reading: &mut reading };
+                let end = reader.read(stop, sink)?;
+                let stopped = stop.load(Ordering::Relaxed).then(|| input::stopped(&progress));
+                if let Some(what) = stopped.or(end) {
+                    let what =
+                        if reader.offset > 0 { format!("{what}; all before that is shown") } else { what };
+                    reading.damage.push(format!("{}: {what}", input::name(path)));
+                }
+                progress.finish_and_clear();
+            }
+            Err(error) if files.len() == 1 => return Err(error),
+            Err(error) => reading.damage.push(format!("{error:#}")),
         }
         reading.files += 1;
         if stop.load(Ordering::Relaxed) {
@@ -90,77 +108,116 @@ pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink
     Ok(reading)
 }
 
-/// Reads a file; returns what is wrong with it.
-fn read_file(
-    path: &Path,
-    stop: &Arc<AtomicBool>,
-    reading: &mut FtdcReading,
-    sink: &mut impl ChunkSink,
-) -> Result<Option<String>> {
+/// Opens a file, if it can be one of `diagnostic.data`.
+fn open(path: &Path, stop: &Arc<AtomicBool>) -> Result<(BufReader<Box<dyn Read>>, ProgressBar)> {
     let name = input::name(path);
     let (reader, progress) = input::open(path, &name, stop)?;
     let peeked = content::peek(reader, &name)?;
-    content::refuse_foreign(&name, peeked.content, &[FileContent::Diagnostic, FileContent::ProfileBson])?;
-    let mut reader = BufReader::with_capacity(1 << 20, peeked.reader);
-    let (mut document, mut offset) = (Vec::new(), 0u64);
-    let damage = loop {
-        if stop.load(Ordering::Relaxed) {
-            break Some(input::stopped(&progress));
-        }
-        document.clear();
-        let cut = |found: usize| format!("it ends within the document at byte {offset}, after {found} bytes");
-        if let Err(error) = reader.by_ref().take(4).read_to_end(&mut document) {
-            break Some(error.to_string());
-        }
-        let length = match document.first_chunk() {
-            Some(first) => match document_length(*first) {
-                Ok(Some(length)) => length,
-                Ok(None) => break None,
-                Err(error) if offset == 0 => bail!("{name}: not a file of diagnostic.data: {error}"),
-                Err(error) => break Some(format!("{error}: byte {offset}")),
-            },
-            None if document.is_empty() && offset > 0 => break None,
-            // A server that was just started has an empty interim file.
-            None if document.is_empty() => break None,
-            None => break Some(cut(document.len())),
-        };
-        if let Err(error) = reader.by_ref().take(length as u64 - 4).read_to_end(&mut document) {
-            break Some(error.to_string());
-        }
-        if document.len() < length {
-            break Some(cut(document.len()));
-        }
-        offset += length as u64;
-        match parse(&document).map(|document| document.content) {
-            Ok(DocumentContent::Metadata(metadata)) => sink.metadata(metadata),
-            Ok(DocumentContent::Chunk(data)) => match sink.chunk(data)? {
-                Ok(()) => reading.chunks += 1,
-                Err(error) => {
-                    reading.chunks_damaged += 1;
-                    if reading.chunks_damaged == 1 {
-                        let at = offset - length as u64;
-                        reading.damage.push(format!("{name}: the chunk at byte {at} is lost: {error}"));
-                    }
+    let is_empty = peeked.content == FileContent::Empty;
+    if !is_empty && peeked.content != FileContent::Diagnostic {
+        content::refuse_foreign(&name, peeked.content, &[FileContent::Diagnostic])?;
+        bail!("{name}: not a file of diagnostic.data");
+    }
+    Ok((BufReader::with_capacity(1 << 20, peeked.reader), progress))
+}
+
+/// Reads one file.
+struct FileReader<'a> {
+    path: &'a Path,
+    documents: BufReader<Box<dyn Read>>,
+    /// Where the next document begins.
+    offset: u64,
+    reading: &'a mut FtdcReading,
+}
+
+impl FileReader<'_> {
+    /// Reads its documents; returns why it could not be read to its end.
+    fn read(&mut self, stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink) -> Result<Option<String>> {
+        let mut document = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            match self.next(&mut document) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(what) => return Ok(Some(what)),
+            }
+            let problem = match parse(&document).map(|document| document.content) {
+                Ok(DocumentContent::Metadata(metadata)) => {
+                    sink.metadata(self.path, metadata)?;
+                    None
                 }
-            },
-            Ok(DocumentContent::Parameters { .. }) => {}
-            Ok(DocumentContent::Unknown) => reading.documents_unknown += 1,
-            Err(error) if offset == length as u64 => bail!("{name}: {error}"),
-            Err(_) => reading.documents_unknown += 1,
+                Ok(DocumentContent::Chunk(data)) => {
+                    let damage = sink.chunk(data)?.err();
+                    match damage {
+                        None => self.reading.chunks += 1,
+                        Some(_) => self.reading.chunks_damaged += 1,
+                    }
+                    damage.map(|error| format!("the chunk at byte {} is lost: {error}", self.offset))
+                }
+                Ok(DocumentContent::Parameters) => None,
+                Ok(DocumentContent::Unknown) => {
+                    self.reading.documents_unknown += 1;
+                    None
+                }
+                Err(error) => {
+                    self.reading.chunks_damaged += 1;
+                    Some(format!("the document at byte {} is lost: {error}", self.offset))
+                }
+            };
+            // One is enough to know where; all are counted.
+            if let Some(problem) = problem.filter(|_| self.reading.chunks_damaged == 1) {
+                self.reading.damage.push(format!("{}: {problem}", input::name(self.path)));
+            }
+            self.offset += document.len() as u64;
         }
-    };
-    progress.finish_and_clear();
-    Ok(damage)
+        Ok(None)
+    }
+
+    /// Reads the next document; false at the end of the file.
+    fn next(&mut self, document: &mut Vec<u8>) -> Result<bool, String> {
+        let offset = self.offset;
+        document.clear();
+        self.take(4, document)?;
+        let Some(first) = document.first_chunk() else {
+            return match document.len() {
+                0 => Ok(false),
+                found => Err(format!("it ends within the document at byte {offset}, after {found} bytes")),
+            };
+        };
+        let length = document_length(*first).map_err(|error| format!("{error}: byte {offset}"))?;
+        let Some(length) = length else {
+            // Old interim files end with zeros.
+            let rest = self.documents.by_ref().bytes().map_while(Result::ok).any(|byte| byte != 0);
+            return if rest {
+                Err(format!("zeros instead of a document at byte {offset}"))
+            } else {
+                Ok(false)
+            };
+        };
+        self.take(length - 4, document)?;
+        match document.len() {
+            found if found < length => {
+                Err(format!("it ends within the document at byte {offset}, after {found} bytes"))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn take(&mut self, count: usize, document: &mut Vec<u8>) -> Result<(), String> {
+        let read = self.documents.by_ref().take(count as u64).read_to_end(document);
+        read.map(drop).map_err(|error| format!("{error} at byte {}", self.offset))
+    }
 }
 
 /// The exit code: files that could not be read to their end make the result partial, which standard error says too.
 pub fn exit_code(reading: &FtdcReading) -> u8 {
+    // The reader of the output has all that it wanted.
+    if stop::is_abandoned() {
+        return OK;
+    }
     for damage in &reading.damage {
         eprintln!("mongosonar: {damage}");
     }
     match (exit::stopped(), reading.damage.is_empty()) {
-        // The reader of the output has all that it wanted.
-        _ if stop::is_abandoned() => OK,
         (Some((_, code)), _) => code,
         (None, false) => TRUNCATED,
         (None, true) => OK,
@@ -221,26 +278,67 @@ struct FigureCollector {
     range: SampleRange,
     repetitions: Repetitions,
     assessment: Assessment,
-    server: ServerDescription,
+    /// What the metadata say, and the folder that they are from.
+    server: Option<(PathBuf, ServerDescription)>,
+    stop: Arc<AtomicBool>,
     repeated: u64,
     outside: u64,
 }
 
 impl ChunkSink for FigureCollector {
-    fn metadata(&mut self, metadata: &[u8]) {
-        self.server = describe(metadata);
+    fn metadata(&mut self, file: &Path, metadata: &[u8]) -> Result<()> {
+        let server = describe(metadata);
+        let folder = file.parent().unwrap_or(file).to_path_buf();
+        if let Some((other, known)) = &self.server
+            && *other != folder
+            && is_other(known, &server)
+        {
+            return Err(usage!(
+                "{} and {} are of two servers: name the files of one, or use `mongosonar ftdc compare`",
+                other.display(),
+                folder.display()
+            ));
+        }
+        self.samples.set_data_folder(server.dbpath.clone());
+        self.server = Some((folder, server));
+        Ok(())
     }
 
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
-        let Self { samples, range, repetitions, assessment, repeated, outside, .. } = self;
-        Ok(samples.read(data, |sample: &ServerSample| {
+        let Self { samples, range, repetitions, assessment, stop, repeated, outside, .. } = self;
+        let read = samples.read(data, |sample: &ServerSample| {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             let pid = sample.get(Metric::Pid).unwrap_or(0);
             match (range.contains(sample.time_ms()), repetitions.is_new(pid, sample.time_ms())) {
                 (false, _) => *outside += 1,
                 (_, false) => *repeated += 1,
                 _ => assessment.add(sample),
             }
-        }))
+        });
+        if read.is_err() {
+            assessment.lose();
+        }
+        Ok(read)
+    }
+}
+
+/// Whether both are certainly two servers.
+fn is_other(a: &ServerDescription, b: &ServerDescription) -> bool {
+    let identity = |server: &ServerDescription| (server.host.clone(), server.port, server.dbpath.clone());
+    identity(a) != identity(b)
+}
+
+/// Why there is nothing to show.
+pub fn no_sample(paths: &[PathBuf], reading: &FtdcReading) -> anyhow::Error {
+    let names = paths.iter().map(|path| input::name(path)).collect::<Vec<_>>().join(", ");
+    match (reading.samples_outside, reading.damage.first()) {
+        (outside @ 1.., _) => {
+            anyhow!("{names}: none of its {outside} samples is in the time of --from and --to")
+        }
+        (_, Some(damage)) => anyhow!("{damage}"),
+        _ => anyhow!("{names}: no sample"),
     }
 }
 
@@ -261,23 +359,17 @@ pub fn report(
         range,
         repetitions: Repetitions::default(),
         assessment: Assessment::default(),
-        server: ServerDescription::default(),
+        server: None,
+        stop: stop.clone(),
         repeated: 0,
         outside: 0,
     };
     let mut reading = read(&files, stop, &mut collector)?;
     (reading.samples_repeated, reading.samples_outside) = (collector.repeated, collector.outside);
     if collector.assessment.samples() == 0 {
-        let names: Vec<_> = paths.iter().map(|path| input::name(path)).collect();
-        let why = match (collector.outside, reading.damage.first()) {
-            (1.., _) => {
-                format!("none of its {} samples is in the time of --from and --to", collector.outside)
-            }
-            (_, Some(damage)) => damage.clone(),
-            _ => "no sample".to_owned(),
-        };
-        bail!("{}: {why}", names.join(", "));
+        return Err(no_sample(paths, &reading));
     }
+    let server = collector.server.map(|(_, server)| server).unwrap_or_default();
     let sources = paths.iter().map(|path| input::name(path)).collect();
-    Ok(FtdcReport::new(&collector.assessment, &collector.server, reading, (sources, zone)))
+    Ok(FtdcReport::new(&collector.assessment, &server, reading, (sources, zone)))
 }

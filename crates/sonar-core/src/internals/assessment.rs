@@ -10,8 +10,12 @@ const GAP_PERIODS: i64 = 3;
 const MIN_GAP_MS: i64 = 3_000;
 /// Over a red limit for so long, in milliseconds, it is worth a look even if that is a small part of the time.
 const LONG_MS: i64 = 10_000;
-/// The 95th percentile is over a limit if it is passed for this share of the time.
-const P95_SHARE: f64 = 0.05;
+/// A limit counts if it is passed for this share of the time.
+const LASTING_SHARE: f64 = 0.05;
+/// Steps of about the same length after which that is the new period.
+const NEW_PERIOD_STEPS: u32 = 3;
+/// 9999-12-31, in milliseconds since 1970: later times are damage.
+const MAX_TIME_MS: i64 = 253_402_214_400_000;
 
 /// How bad it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,17 +48,19 @@ pub struct Exceedance {
     pub longest_ms: i64,
     /// When that began, in milliseconds since 1970.
     pub longest_start_ms: i64,
-    /// Since when it has been over the limit.
-    since: Option<i64>,
+    /// Since when it has been passed, and until when that is known.
+    open: Option<(i64, i64)>,
 }
 
 impl Exceedance {
-    fn add(&mut self, is_over: bool, (from_ms, to_ms): (i64, i64)) {
-        if !is_over {
-            self.since = None;
+    fn add(&mut self, is_passed: bool, (from_ms, to_ms): (i64, i64)) {
+        // A gap ends it.
+        let before = self.open.take().filter(|(_, until)| *until == from_ms);
+        if !is_passed {
             return;
         }
-        let since = *self.since.get_or_insert(from_ms);
+        let since = before.map_or(from_ms, |(since, _)| since);
+        self.open = Some((since, to_ms));
         self.total_ms += to_ms - from_ms;
         if to_ms - since > self.longest_ms {
             (self.longest_ms, self.longest_start_ms) = (to_ms - since, since);
@@ -74,8 +80,10 @@ pub struct Incident {
 /// What can happen at one moment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum IncidentKind {
-    /// Another process of the server.
-    Restart,
+    /// Another process of the server, so many milliseconds after the last sample of the one before.
+    Restart(i64),
+    /// Samples of so many milliseconds are lost, because a part of a file is damaged.
+    Lost(i64),
     /// No sample for so many milliseconds: the server stalled, or the machine slept.
     Gap(i64),
     /// The server's state in its replica set changed, as `replSetGetStatus` numbers them.
@@ -105,6 +113,10 @@ pub struct Assessment {
     last: Option<ServerSample>,
     /// Milliseconds from one sample to the next, as it was last without a gap.
     period_ms: Option<i64>,
+    /// A longer step, and how often it came in a row.
+    longer: (i64, u32),
+    /// Samples were lost since the last one.
+    is_lossy: bool,
     first_ms: Option<i64>,
     incidents: Vec<Incident>,
     /// Incidents beyond those that are kept.
@@ -126,6 +138,8 @@ impl Default for Assessment {
             series: vec![series; FIGURES.len()],
             last: None,
             period_ms: None,
+            longer: (0, 0),
+            is_lossy: false,
             first_ms: None,
             incidents: Vec::new(),
             incidents_other: 0,
@@ -155,37 +169,32 @@ pub struct Judged<'a> {
 }
 
 impl Assessment {
-    /// Adds a sample. One that is not later than the last is only noted; one without a time is left out.
+    /// Samples between the last one and the next one are lost, because a part of a file is damaged.
+    pub fn lose(&mut self) {
+        self.is_lossy = true;
+    }
+
+    /// Adds a sample. One that is not later than the last is only noted; one without a possible time is left out.
     pub fn add(&mut self, sample: &ServerSample) {
-        let Some(now) = sample.get(Metric::Start) else { return };
-        let before = self.last.take();
-        let step_ms = before.as_ref().map(|before| now - before.time_ms());
-        if let Some(back) = step_ms.filter(|step| *step <= 0) {
-            if back < 0 {
-                self.incident(now, IncidentKind::ClockBack(-back));
-            }
-            self.last = Some(sample.clone());
-            return;
-        }
-        self.samples += 1;
+        let Some(now) = sample.get(Metric::Start).filter(|ms| (0..MAX_TIME_MS).contains(ms)) else { return };
+        let before = self.last.replace(sample.clone());
         self.first_ms.get_or_insert(now);
+        let is_lossy = std::mem::take(&mut self.is_lossy);
         let same = before.filter(|before| self.is_same_process(before, sample));
-        if let (Some(before), Some(step_ms)) = (&same, step_ms) {
-            self.covered_ms += step_ms;
-            match self.period_ms {
-                Some(period) if step_ms > GAP_PERIODS * period && step_ms > MIN_GAP_MS => {
-                    self.incident(before.time_ms(), IncidentKind::Gap(step_ms));
+        let length = match same.as_ref().map(|before| now - before.time_ms()) {
+            Some(step) if step <= 0 => {
+                if step < 0 {
+                    self.incident(now, IncidentKind::ClockBack(-step));
                 }
-                _ => self.period_ms = Some(step_ms),
+                return;
             }
-            if let (Some(from), Some(to)) = (before.state(), sample.state())
-                && from != to
-            {
-                self.incident(now, IncidentKind::State { from, to });
-            }
-        }
-        let span = (now - same.as_ref().and(step_ms).unwrap_or(0), now);
-        let step = SampleStep { before: same.as_ref(), now: sample, seconds: (span.1 - span.0) as f64 / 1e3 };
+            Some(step) => self.length(now, step, is_lossy),
+            None => 0,
+        };
+        self.samples += 1;
+        self.covered_ms += length;
+        let seconds = same.as_ref().map_or(0, |before| now - before.time_ms()) as f64 / 1e3;
+        let step = SampleStep { before: same.as_ref(), now: sample, seconds };
         for (figure, series) in FIGURES.iter().zip(&mut self.series) {
             let value = (figure.value)(&step);
             if let Some(value) = value {
@@ -193,11 +202,33 @@ impl Assessment {
                 series.trend.add(now, value);
             }
             if let Some(limits) = figure.limits {
-                series.amber.add(value.is_some_and(|value| value >= limits.amber), span);
-                series.red.add(value.is_some_and(|value| value >= limits.red), span);
+                let passes = |limit| value.is_some_and(|value| limits.is_passed(limit, value));
+                series.amber.add(passes(limits.amber), (now - length, now));
+                series.red.add(passes(limits.red), (now - length, now));
             }
         }
-        self.last = Some(sample.clone());
+        while self.series.iter().any(|series| series.trend.is_full()) {
+            self.series.iter_mut().for_each(|series| series.trend.widen());
+        }
+    }
+
+    /// How many milliseconds before `now` its sample speaks for: the step from the one before, or after a gap, which it
+    /// notes, a period.
+    fn length(&mut self, now: i64, step: i64, is_lossy: bool) -> i64 {
+        let Some(period) = self.period_ms.filter(|period| step > GAP_PERIODS * period && step > MIN_GAP_MS)
+        else {
+            self.period_ms = Some(step);
+            return step;
+        };
+        let (longer, count) = self.longer;
+        self.longer =
+            if step.abs_diff(longer) * 5 <= longer.unsigned_abs() { (longer, count + 1) } else { (step, 1) };
+        if self.longer.1 >= NEW_PERIOD_STEPS {
+            self.period_ms = Some(step);
+        }
+        let kind = if is_lossy { IncidentKind::Lost(step) } else { IncidentKind::Gap(step) };
+        self.incident(now - step, kind);
+        period
     }
 
     /// Figures of which there is a value, by group.
@@ -241,24 +272,32 @@ impl Assessment {
     }
 
     fn verdict(&self, series: &FigureSeries, limits: &FigureLimits) -> FigureVerdict {
-        let is_over = |exceedance: &Exceedance| match limits.rule {
-            LimitRule::P95 => exceedance.total_ms as f64 >= P95_SHARE * self.covered_ms.max(1) as f64,
+        let counts = |exceedance: &Exceedance| match limits.rule {
+            LimitRule::Lasting => {
+                let least = LASTING_SHARE * self.covered_ms.max(1) as f64;
+                exceedance.total_ms as f64 >= least && exceedance.total_ms > 0
+            }
             LimitRule::Any => exceedance.total_ms > 0,
         };
         match () {
-            () if is_over(&series.red) => FigureVerdict::Red,
-            () if is_over(&series.amber) || series.red.longest_ms >= LONG_MS => FigureVerdict::Amber,
+            () if counts(&series.red) => FigureVerdict::Red,
+            () if counts(&series.amber) || series.red.longest_ms >= LONG_MS => FigureVerdict::Amber,
             () => FigureVerdict::Ok,
         }
     }
 
-    /// Whether both samples are of one process; otherwise it notes the restart.
+    /// Whether both samples are of one process; it notes a restart and a change of state.
     fn is_same_process(&mut self, before: &ServerSample, now: &ServerSample) -> bool {
         let changed = |metric| before.get(metric).zip(now.get(metric));
         let restarted = changed(Metric::Pid).is_some_and(|(before, now)| before != now)
             || changed(Metric::Uptime).is_some_and(|(before, now)| now < before);
+        let (from, to) = (before.time_ms(), now.time_ms());
         if restarted {
-            self.incident(now.time_ms(), IncidentKind::Restart);
+            self.incident(to, IncidentKind::Restart((to - from).max(0)));
+        } else if let (Some(from), Some(to)) = (before.state(), now.state())
+            && from != to
+        {
+            self.incident(now.time_ms(), IncidentKind::State { from, to });
         }
         !restarted
     }
@@ -274,6 +313,7 @@ impl Assessment {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{DiskSample, Member, MountSample};
     use super::*;
 
     /// A sample of second `second` with an uptime to match.
@@ -318,7 +358,7 @@ mod tests {
         assert_eq!((latency.quantiles, latency.verdict), ([30.0; 3], Some(FigureVerdict::Amber)));
         assert_eq!(
             latency.amber,
-            Exceedance { total_ms: 10_000, longest_ms: 10_000, longest_start_ms: 0, since: Some(0) }
+            Exceedance { total_ms: 10_000, longest_ms: 10_000, longest_start_ms: 0, open: Some((0, 10_000)) }
         );
     }
 
@@ -345,13 +385,16 @@ mod tests {
         restarted.set(Metric::Uptime, Some(500));
         assessment.add(&restarted);
         assert_eq!(judged(&assessment, "operations.queries").quantiles[2], 10.0);
-        assert_eq!(assessment.incidents(), [Incident { time_ms: 103_000, kind: IncidentKind::Restart }]);
+        assert_eq!(
+            assessment.incidents(),
+            [Incident { time_ms: 103_000, kind: IncidentKind::Restart(2_000) }]
+        );
     }
 
     #[test]
     fn gaps_clock_steps_and_states_are_incidents() {
         let mut assessment = Assessment::default();
-        let member = |state| super::super::Member { state, is_self: true, ..Default::default() };
+        let member = |state| Member { state, is_self: true, ..Default::default() };
         for (second, state) in [(1, 2), (2, 2), (3, 1), (9, 1), (7, 1), (8, 1)] {
             let mut sample = sample(second, &[]);
             sample.set(Metric::Uptime, None);
@@ -376,5 +419,89 @@ mod tests {
         let assessment = cache([10, 20]);
         let ids: Vec<_> = assessment.judged().map(|judged| judged.figure.id).collect();
         assert_eq!(ids, ["cache.used"]);
+    }
+
+    #[test]
+    fn a_gap_is_no_time_over_a_limit() {
+        let mut assessment = Assessment::default();
+        for (second, queued) in [(0, 0), (1, 0), (2, 9), (3, 9), (603, 9), (604, 0)] {
+            assessment.add(&sample(second, &[(Metric::QueuedTotal, queued), (Metric::Processors, 1)]));
+        }
+        let red = judged(&assessment, "queues.lock").red;
+        assert_eq!((red.total_ms, red.longest_ms, red.longest_start_ms), (3_000, 2_000, 1_000));
+        assert_eq!(assessment.incidents(), [Incident { time_ms: 3_000, kind: IncidentKind::Gap(600_000) }]);
+    }
+
+    #[test]
+    fn samples_that_are_lost_are_no_stall() {
+        let mut assessment = Assessment::default();
+        (1..=2).for_each(|second| assessment.add(&sample(second, &[])));
+        assessment.lose();
+        (62..=63).for_each(|second| assessment.add(&sample(second, &[])));
+        assert_eq!(assessment.incidents(), [Incident { time_ms: 2_000, kind: IncidentKind::Lost(60_000) }]);
+    }
+
+    #[test]
+    fn another_period_is_noticed() {
+        let mut assessment = Assessment::default();
+        (0..10).chain((20..200).step_by(10)).for_each(|second| assessment.add(&sample(second, &[])));
+        assert!(assessment.incidents().len() <= 3, "{:?}", assessment.incidents());
+    }
+
+    #[test]
+    fn a_restart_is_seen_though_the_clock_was_set_back() {
+        let mut assessment = Assessment::default();
+        assessment.add(&sample(100, &[]));
+        assessment.add(&sample(90, &[(Metric::Pid, 2)]));
+        assert_eq!(assessment.incidents(), [Incident { time_ms: 90_000, kind: IncidentKind::Restart(0) }]);
+    }
+
+    #[test]
+    fn too_short_an_oplog_is_worth_a_look() {
+        let mut assessment = Assessment::default();
+        for second in 0..20 {
+            let now = 1_000_000 + second;
+            assessment
+                .add(&sample(second, &[(Metric::LatestOptime, now), (Metric::EarliestOptime, now - 7_200)]));
+        }
+        assert_eq!(judged(&assessment, "replication.oplog_window").verdict, Some(FigureVerdict::Amber));
+    }
+
+    #[test]
+    fn trends_keep_one_width() {
+        let mut assessment = Assessment::default();
+        for second in 0..3_000 {
+            let mut metrics = vec![(Metric::CursorsOpen, 1)];
+            metrics.extend((second % 7 == 0).then_some((Metric::Connections, 1)));
+            assessment.add(&sample(second, &metrics));
+        }
+        let widths = ["cursors.open", "connections.open"].map(|id| judged(&assessment, id).trend.width_ms());
+        assert_eq!(widths, [4_000; 2]);
+    }
+
+    #[test]
+    fn no_numbers_panic() {
+        let extremes = [i64::MIN, -1, 0, 1, i64::MAX - 1, i64::MAX];
+        let mut assessment = Assessment::default();
+        for first in extremes {
+            for second in extremes {
+                let metrics: Vec<_> = Metric::ALL.iter().map(|metric| (*metric, second)).collect();
+                let mut sample = sample(0, &metrics);
+                sample.set(Metric::Start, Some(first));
+                let disk = DiskSample {
+                    name: "a".into(),
+                    operations: second,
+                    time_ms: first,
+                    busy_ms: second,
+                    queued_ms: first,
+                };
+                sample.disks.push(disk);
+                sample.mounts.push(MountSample { path: "/".into(), capacity: first, free: second });
+                let member = |state, optime_ms| Member { state, healthy: true, is_self: false, optime_ms };
+                sample.members.extend([member(1, first), member(2, second)]);
+                assessment.add(&sample);
+            }
+        }
+        assert!(assessment.judged().all(|judged| judged.count > 0));
     }
 }

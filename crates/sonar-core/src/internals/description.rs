@@ -9,6 +9,8 @@ pub struct ServerDescription {
     pub host: Option<String>,
     /// Port.
     pub port: Option<i64>,
+    /// It is a mongos.
+    pub is_router: bool,
     /// Folder of the data; none on a mongos.
     pub dbpath: Option<String>,
     /// Name of the replica set.

@@ -73,11 +73,11 @@ impl FigureUnit {
     }
 }
 
-/// How long a value must be over a limit to count.
+/// How long a limit must be passed to count.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LimitRule {
-    /// 5 % of the time: its 95th percentile is over the limit.
-    P95,
+    /// For 5 % of the time; a red limit also for ten seconds on end.
+    Lasting,
     /// At any moment.
     Any,
 }
@@ -89,12 +89,21 @@ pub struct FigureLimits {
     pub amber: f64,
     /// From here on it is a problem.
     pub red: f64,
+    /// Smaller values are worse.
+    pub below: bool,
     /// For how long.
     pub rule: LimitRule,
     /// What it means to be over the limit, and what to look at next.
     pub meaning: &'static str,
     /// Who judges so.
     pub source: &'static str,
+}
+
+impl FigureLimits {
+    /// Whether a value passes `limit`, which is one of the two.
+    pub fn is_passed(&self, limit: f64, value: f64) -> bool {
+        if self.below { value <= limit } else { value >= limit }
+    }
 }
 
 /// A value that is derived from the metrics of one or two samples.
@@ -173,8 +182,10 @@ impl SampleStep<'_> {
     /// The largest value of all disks, from their counters before and now.
     pub fn worst_disk(&self, value: impl Fn(DiskGrowth) -> Option<f64>) -> Option<f64> {
         let before = self.before?;
-        let growths = self.now.disks.iter().filter_map(|now| {
-            let before = before.disks.iter().find(|disk| disk.name == now.name)?;
+        let growths = self.now.disks.iter().enumerate().filter_map(|(place, now)| {
+            // Disks hardly ever change their places, and a machine can have very many.
+            let same_place = before.disks.get(place).filter(|disk| disk.name == now.name);
+            let before = same_place.or_else(|| before.disks.iter().find(|disk| disk.name == now.name))?;
             let growth = |of: fn(&super::DiskSample) -> i64| {
                 let growth = of(now).checked_sub(of(before))?;
                 (growth >= 0).then_some(growth as f64)

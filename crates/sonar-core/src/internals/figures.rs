@@ -3,14 +3,24 @@
 use super::Metric::*;
 use super::figure::{Figure, FigureGroup, FigureLimits, FigureUnit, LimitRule, SampleStep, over};
 
-/// Judged by the 95th percentile.
-const fn p95(amber: f64, red: f64, meaning: &'static str, source: &'static str) -> Option<FigureLimits> {
-    Some(FigureLimits { amber, red, rule: LimitRule::P95, meaning, source })
+/// Worth a look if it lasts.
+const fn lasting(amber: f64, red: f64, meaning: &'static str, source: &'static str) -> Option<FigureLimits> {
+    Some(FigureLimits { amber, red, below: false, rule: LimitRule::Lasting, meaning, source })
+}
+
+/// Worth a look if it is too little for long.
+const fn too_little(
+    amber: f64,
+    red: f64,
+    meaning: &'static str,
+    source: &'static str,
+) -> Option<FigureLimits> {
+    Some(FigureLimits { amber, red, below: true, rule: LimitRule::Lasting, meaning, source })
 }
 
 /// Judged by every moment.
 const fn any(amber: f64, red: f64, meaning: &'static str, source: &'static str) -> Option<FigureLimits> {
-    Some(FigureLimits { amber, red, rule: LimitRule::Any, meaning, source })
+    Some(FigureLimits { amber, red, below: false, rule: LimitRule::Any, meaning, source })
 }
 
 /// Never reached.
@@ -39,47 +49,47 @@ pub const FIGURES: &[Figure] = &[
 
     Figure { id: "latency.reads", group: FigureGroup::Latency, title: "latency of reads", unit: FigureUnit::Milliseconds,
         value: |step| Some(step.per(ReadLatency, ReadOperations)? / 1e3),
-        limits: p95(20.0, 100.0, "reads are slow; see which queries with `mongosonar queries`", SIMAGIX) },
+        limits: lasting(20.0, 100.0, "reads are slow; see which queries with `mongosonar queries`", SIMAGIX) },
     Figure { id: "latency.writes", group: FigureGroup::Latency, title: "latency of writes", unit: FigureUnit::Milliseconds,
         value: |step| Some(step.per(WriteLatency, WriteOperations)? / 1e3),
-        limits: p95(20.0, 100.0, "writes are slow; see which with `mongosonar queries`", SIMAGIX) },
+        limits: lasting(20.0, 100.0, "writes are slow; see which with `mongosonar queries`", SIMAGIX) },
     Figure { id: "latency.commands", group: FigureGroup::Latency, title: "latency of commands", unit: FigureUnit::Milliseconds,
         value: |step| Some(step.per(CommandLatency, CommandOperations)? / 1e3),
-        limits: p95(20.0, 100.0, "commands are slow", SIMAGIX) },
+        limits: lasting(20.0, 100.0, "commands are slow", SIMAGIX) },
 
     Figure { id: "queries.keys_per_returned", group: FigureGroup::Queries, title: "keys examined for each document returned",
         unit: FigureUnit::Ratio, value: |step| targeting(step, KeysExamined),
-        limits: p95(10.0, 100.0, "an index is missing or fits badly; `mongosonar logs report` names the queries",
+        limits: lasting(10.0, 100.0, "an index is missing or fits badly; `mongosonar logs report` names the queries",
             "Atlas alert \"Query Targeting\"; keyhole") },
     Figure { id: "queries.docs_per_returned", group: FigureGroup::Queries, title: "documents examined for each one returned",
         unit: FigureUnit::Ratio, value: |step| targeting(step, DocsExamined),
-        limits: p95(10.0, 100.0, "an index is missing or fits badly; `mongosonar logs report` names the queries",
+        limits: lasting(10.0, 100.0, "an index is missing or fits badly; `mongosonar logs report` names the queries",
             "Atlas alert \"Query Targeting\"; keyhole") },
     Figure { id: "queries.docs_examined", group: FigureGroup::Queries, title: "documents examined", unit: FigureUnit::PerSecond,
         value: |step| step.rate(DocsExamined),
-        limits: p95(1e5, 1e6, "queries read very many documents", "keyhole's diagnosis") },
+        limits: lasting(1e5, 1e6, "queries read very many documents", "keyhole's diagnosis") },
     Figure { id: "queries.collection_scans", group: FigureGroup::Queries, title: "collection scans", unit: FigureUnit::PerSecond,
         value: |step| step.rate(CollectionScans), limits: None },
     Figure { id: "queries.memory_sorts", group: FigureGroup::Queries, title: "sorts in memory", unit: FigureUnit::PerSecond,
         value: |step| step.rate(MemorySorts),
-        limits: p95(20.0, 1e3, "queries sort without an index", "MongoDB manual, performance tuning; keyhole") },
+        limits: lasting(20.0, 1e3, "queries sort without an index", "MongoDB manual, performance tuning; keyhole") },
     Figure { id: "queries.write_conflicts", group: FigureGroup::Queries, title: "write conflicts", unit: FigureUnit::PerSecond,
         value: |step| step.rate(WriteConflicts),
-        limits: p95(10.0, 100.0, "several writers change the same documents", SIMAGIX) },
+        limits: lasting(10.0, 100.0, "several writers change the same documents", SIMAGIX) },
 
     Figure { id: "cache.used", group: FigureGroup::Cache, title: "cache used", unit: FigureUnit::Percent,
         value: |step| step.percent(CacheBytes, CacheMaximum),
-        limits: p95(80.5, 95.0, "over 80 % eviction works, from 95 % operations must help it and wait", EVICTION) },
+        limits: lasting(80.5, 95.0, "over 80 % eviction works, from 95 % operations must help it and wait", EVICTION) },
     Figure { id: "cache.dirty", group: FigureGroup::Cache, title: "cache dirty", unit: FigureUnit::Percent,
         value: |step| step.percent(CacheDirty, CacheMaximum),
-        limits: p95(5.5, 20.0, "the disk does not take the writes in time; from 20 % on operations must help", EVICTION) },
+        limits: lasting(5.5, 20.0, "eviction writes all the time; near 20 % the disk does not take the writes in time, and operations must help", EVICTION) },
     Figure { id: "cache.updates", group: FigureGroup::Cache, title: "cache used by updates", unit: FigureUnit::Percent,
         value: |step| step.percent(CacheUpdates, CacheMaximum),
-        limits: p95(2.75, 10.0, "many versions of documents are in the cache: long transactions or a burst of writes",
+        limits: lasting(2.75, 10.0, "many versions of documents are in the cache: long transactions or a burst of writes",
             EVICTION) },
     Figure { id: "cache.application_eviction", group: FigureGroup::Cache, title: "pages evicted by operations",
         unit: FigureUnit::PerSecond, value: |step| step.rate(EvictedByApplications),
-        limits: p95(1.0, 100.0, "operations do the work of eviction and wait for it: the cache is too small, or the disk \
+        limits: lasting(1.0, 100.0, "operations do the work of eviction and wait for it: the cache is too small, or the disk \
             too slow", "Netdata's alert on eviction by application threads") },
     Figure { id: "cache.eviction_time", group: FigureGroup::Cache, title: "time that operations spent evicting, per second",
         unit: FigureUnit::Milliseconds, value: |step| Some(step.rate(EvictionTime)? / 1e3), limits: None },
@@ -98,27 +108,27 @@ pub const FIGURES: &[Figure] = &[
 
     Figure { id: "tickets.read", group: FigureGroup::Tickets, title: "read tickets used", unit: FigureUnit::Percent,
         value: |step| tickets(step, ReadTicketsOut, ReadTicketsTotal, ReadTicketQueue),
-        limits: p95(50.0, 90.0, "the storage engine is saturated; find what holds the tickets: disk, cache or scans",
+        limits: lasting(50.0, 90.0, "the storage engine is saturated; find what holds the tickets: disk, cache or scans",
             SIMAGIX) },
     Figure { id: "tickets.write", group: FigureGroup::Tickets, title: "write tickets used", unit: FigureUnit::Percent,
         value: |step| tickets(step, WriteTicketsOut, WriteTicketsTotal, WriteTicketQueue),
-        limits: p95(50.0, 90.0, "the storage engine is saturated; find what holds the tickets: disk, cache or scans",
+        limits: lasting(50.0, 90.0, "the storage engine is saturated; find what holds the tickets: disk, cache or scans",
             SIMAGIX) },
     Figure { id: "tickets.read_queue", group: FigureGroup::Tickets, title: "operations waiting for a read ticket",
         unit: FigureUnit::Count, value: |step| step.gauge(ReadTicketQueue),
-        limits: p95(1.0, 100.0, "reads queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
+        limits: lasting(1.0, 100.0, "reads queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
     Figure { id: "tickets.write_queue", group: FigureGroup::Tickets, title: "operations waiting for a write ticket",
         unit: FigureUnit::Count, value: |step| step.gauge(WriteTicketQueue),
-        limits: p95(1.0, 100.0, "writes queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
+        limits: lasting(1.0, 100.0, "writes queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
     Figure { id: "queues.lock", group: FigureGroup::Tickets, title: "operations queued for a lock, per processor",
         unit: FigureUnit::Ratio, value: |step| over(step.gauge(QueuedTotal)?, step.gauge(Processors)?),
-        limits: p95(1.0, 5.0, "clients wait for locks; look for what holds them: index builds, fsyncLock, DDL", SIMAGIX) },
+        limits: lasting(1.0, 5.0, "clients wait for locks; look for what holds them: index builds, fsyncLock, DDL", SIMAGIX) },
     Figure { id: "queues.active", group: FigureGroup::Tickets, title: "active readers and writers", unit: FigureUnit::Count,
         value: |step| Some(step.gauge(ActiveReaders)? + step.gauge(ActiveWriters)?), limits: None },
 
     Figure { id: "checkpoints.time", group: FigureGroup::Checkpoints, title: "duration of the last checkpoint",
         unit: FigureUnit::Milliseconds, value: |step| step.gauge(CheckpointTime),
-        limits: p95(10_000.0, 30_000.0, "the disk is slow to take what was written; over 60 s there is no pause between \
+        limits: lasting(10_000.0, 30_000.0, "the disk is slow to take what was written; over 60 s there is no pause between \
             checkpoints", "Netdata's alert on the duration of checkpoints") },
     Figure { id: "checkpoints.rate", group: FigureGroup::Checkpoints, title: "checkpoints", unit: FigureUnit::PerSecond,
         value: |step| step.rate(Checkpoints), limits: None },
@@ -128,37 +138,41 @@ pub const FIGURES: &[Figure] = &[
         value: |step| step.rate(JournalBytes), limits: None },
     Figure { id: "handles.active", group: FigureGroup::Checkpoints, title: "data handles active", unit: FigureUnit::Count,
         value: |step| step.gauge(DataHandles),
-        limits: p95(16_000.0, 20_000.0, "too many collections and indexes are in use", SIMAGIX) },
+        limits: lasting(16_000.0, 20_000.0, "too many collections and indexes are in use", SIMAGIX) },
 
     Figure { id: "connections.open", group: FigureGroup::Connections, title: "connections open", unit: FigureUnit::Count,
         value: |step| step.gauge(Connections), limits: None },
     Figure { id: "connections.used", group: FigureGroup::Connections, title: "connections used of those possible",
         unit: FigureUnit::Percent,
         value: |step| over(100.0 * step.gauge(Connections)?, step.gauge(Connections)? + step.gauge(ConnectionsAvailable)?),
-        limits: p95(80.0, 95.0, "soon no client can connect", "Grafana's mixin for MongoDB") },
+        limits: lasting(80.0, 95.0, "soon no client can connect", "Grafana's mixin for MongoDB") },
     Figure { id: "connections.created", group: FigureGroup::Connections, title: "connections opened", unit: FigureUnit::PerSecond,
         value: |step| step.rate(ConnectionsCreated),
-        limits: p95(5.0, 50.0, "clients connect again and again: a pool is missing or too small", SIMAGIX) },
+        limits: lasting(5.0, 50.0, "clients connect again and again: a pool is missing or too small", SIMAGIX) },
     Figure { id: "cursors.open", group: FigureGroup::Connections, title: "cursors open", unit: FigureUnit::Count,
         value: |step| step.gauge(CursorsOpen),
-        limits: p95(10_000.0, 100_000.0, "applications do not close their cursors", "Grafana's mixin for MongoDB") },
+        limits: lasting(10_000.0, 100_000.0, "applications do not close their cursors", "Grafana's mixin for MongoDB") },
     Figure { id: "cursors.timed_out", group: FigureGroup::Connections, title: "cursors timed out", unit: FigureUnit::PerSecond,
         value: |step| step.rate(CursorsTimedOut),
-        limits: p95(100.0 / 60.0, 1_000.0 / 60.0, "applications do not close their cursors", "awesome-prometheus-alerts") },
+        limits: lasting(100.0 / 60.0, 1_000.0 / 60.0, "applications do not close their cursors", "awesome-prometheus-alerts") },
 
     Figure { id: "replication.lag", group: FigureGroup::Replication, title: "replication lag", unit: FigureUnit::Milliseconds,
         value: |step| step.now.replication_lag_ms().map(|lag| lag as f64),
-        limits: p95(5_000.0, 30_000.0, "a secondary does not keep up: reads from it are stale, majority writes wait",
+        limits: lasting(5_000.0, 30_000.0, "a secondary does not keep up: reads from it are stale, majority writes wait",
             SIMAGIX) },
-    Figure { id: "replication.oplog_window", group: FigureGroup::Replication, title: "hours in the oplog", unit: FigureUnit::Count,
-        value: |step| Some((step.gauge(LatestOptime)? - step.gauge(EarliestOptime)?) / 3_600.0), limits: None },
+    Figure { id: "replication.oplog_window", group: FigureGroup::Replication, title: "time in the oplog",
+        unit: FigureUnit::Milliseconds,
+        value: |step| Some((step.gauge(LatestOptime)? - step.gauge(EarliestOptime)?) * 1e3),
+        limits: too_little(86_400_000.0, 3_600_000.0,
+            "a secondary that is away for longer must copy all data again; a new server has a short oplog too",
+            "common practice; herjean7/prometheus-mongodb") },
     Figure { id: "replication.flow_control", group: FigureGroup::Replication,
         title: "time that writes waited for flow control, per second", unit: FigureUnit::Milliseconds,
         value: |step| Some(step.rate(FlowControlTime)? / 1e3),
-        limits: p95(100.0, 1_000.0, "the primary slows writes down because the majority lags", "keyhole; SERVER-112333") },
+        limits: lasting(100.0, 1_000.0, "the primary slows writes down because the majority lags", "keyhole; SERVER-112333") },
     Figure { id: "replication.flow_control_lagged", group: FigureGroup::Replication, title: "flow control engaged",
         unit: FigureUnit::Count, value: |step| step.gauge(FlowControlLagged),
-        limits: p95(1.0, NEVER, "the primary slows writes down because the majority lags", "MongoDB manual, flow control") },
+        limits: lasting(1.0, NEVER, "the primary slows writes down because the majority lags", "MongoDB manual, flow control") },
 
     Figure { id: "memory.used", group: FigureGroup::Memory, title: "memory used, page cache not counted", unit: FigureUnit::Percent,
         value: |step| {
@@ -166,33 +180,33 @@ pub const FIGURES: &[Figure] = &[
             let total = step.gauge(MemoryTotal)?;
             over(100.0 * (total - step.gauge(MemoryFree)? - cached), total)
         },
-        limits: p95(85.0, 95.0, "the machine is short of memory", "mongo-x-ray; keyhole") },
+        limits: lasting(85.0, 95.0, "the machine is short of memory", "mongo-x-ray; keyhole") },
     Figure { id: "memory.resident", group: FigureGroup::Memory, title: "memory of the server, of the machine's",
         unit: FigureUnit::Percent,
         value: |step| over(100.0 * step.gauge(Resident)? * 1_024.0, step.gauge(MemoryTotal)?),
-        limits: p95(70.0, 90.0, "little is left for the page cache and other processes", SIMAGIX) },
+        limits: lasting(70.0, 90.0, "little is left for the page cache and other processes", SIMAGIX) },
     Figure { id: "memory.major_faults", group: FigureGroup::Memory, title: "major page faults", unit: FigureUnit::PerSecond,
         value: |step| step.rate(MajorFaults),
-        limits: p95(10.0, 100.0, "memory is short: code and data are read from the disk again", "ftdc-analyzer") },
+        limits: lasting(10.0, 100.0, "memory is short: code and data are read from the disk again", "ftdc-analyzer") },
     Figure { id: "memory.swapped", group: FigureGroup::Memory, title: "pages swapped in and out", unit: FigureUnit::PerSecond,
         value: |step| Some(step.growth_of(&[SwappedIn, SwappedOut])? / step.positive_seconds()?),
-        limits: p95(1.0, 100.0, "the machine swaps; MongoDB must not", "MongoDB production notes; ftdc-analyzer") },
+        limits: lasting(1.0, 100.0, "the machine swaps; MongoDB must not", "MongoDB production notes; ftdc-analyzer") },
     Figure { id: "memory.fragmentation", group: FigureGroup::Memory, title: "heap not in use by the server", unit: FigureUnit::Percent,
         value: |step| over(100.0 * (step.gauge(Heap)? - step.gauge(Allocated)?), step.gauge(Heap)?),
-        limits: p95(20.0, 50.0, "the allocator keeps memory that the server has freed", SIMAGIX) },
+        limits: lasting(20.0, 50.0, "the allocator keeps memory that the server has freed", SIMAGIX) },
 
     Figure { id: "processor.user", group: FigureGroup::Processor, title: "processors in user code", unit: FigureUnit::Percent,
         value: |step| step.processor(&[CpuUser, CpuNice]),
-        limits: p95(85.0, 95.0, "the processors are the limit: see which queries cost most", "mongo-x-ray") },
+        limits: lasting(85.0, 95.0, "the processors are the limit: see which queries cost most", "mongo-x-ray") },
     Figure { id: "processor.system", group: FigureGroup::Processor, title: "processors in the kernel", unit: FigureUnit::Percent,
         value: |step| step.processor(&[CpuSystem, CpuIrq, CpuSoftIrq]),
-        limits: p95(20.0, 30.0, "the kernel works hard: many connections, swapping, or page cache pressure", "mongo-x-ray") },
+        limits: lasting(20.0, 30.0, "the kernel works hard: many connections, swapping, or page cache pressure", "mongo-x-ray") },
     Figure { id: "processor.iowait", group: FigureGroup::Processor, title: "processors idle while the disk works",
         unit: FigureUnit::Percent, value: |step| step.processor(&[CpuIoWait]),
-        limits: p95(10.0, 20.0, "operations wait for the disk", "mongo-x-ray") },
+        limits: lasting(10.0, 20.0, "operations wait for the disk", "mongo-x-ray") },
     Figure { id: "processor.steal", group: FigureGroup::Processor, title: "processors taken by the hypervisor",
         unit: FigureUnit::Percent, value: |step| step.processor(&[CpuSteal]),
-        limits: p95(1.0, 10.0, "the host gives this machine less than it should: a burstable or oversold machine",
+        limits: lasting(1.0, 10.0, "the host gives this machine less than it should: a burstable or oversold machine",
             "mongo-x-ray; practice with burstable machines") },
     Figure { id: "pressure.cpu", group: FigureGroup::Processor, title: "time in which something waited for a processor",
         unit: FigureUnit::Percent, value: |step| Some(step.rate(PressureCpu)? / 1e4), limits: None },
@@ -202,7 +216,7 @@ pub const FIGURES: &[Figure] = &[
             let ms = step.positive_seconds()? * 1e3;
             step.worst_disk(|disk| Some((100.0 * disk.busy_ms / ms).min(100.0)))
         },
-        limits: p95(70.0, 90.0, "the disk is busy nearly all the time; a disk that serves requests in parallel can take \
+        limits: lasting(70.0, 90.0, "the disk is busy nearly all the time; a disk that serves requests in parallel can take \
             more, so look at its latency too", "keyhole; ftdc-analyzer") },
     Figure { id: "disk.queue", group: FigureGroup::Disk, title: "requests in the longest disk queue", unit: FigureUnit::Count,
         value: |step| {
@@ -211,14 +225,23 @@ pub const FIGURES: &[Figure] = &[
         },
         limits: None },
     Figure { id: "disk.latency", group: FigureGroup::Disk, title: "latency of the slowest disk", unit: FigureUnit::Milliseconds,
-        value: |step| step.worst_disk(|disk| over(disk.time_ms, disk.operations)),
-        limits: p95(10.0, 50.0, "reads and writes take long: the disk is too slow or has too much to do",
+        value: |step| step.worst_disk(|disk| over(disk.time_ms, disk.operations)), limits: None },
+    Figure { id: "disk.latency_busy", group: FigureGroup::Disk, title: "latency of a disk that is busy half of the time",
+        unit: FigureUnit::Milliseconds,
+        value: |step| {
+            let ms = step.positive_seconds()? * 1e3;
+            step.worst_disk(|disk| if disk.busy_ms >= 0.5 * ms { over(disk.time_ms, disk.operations) } else { None })
+        },
+        limits: lasting(10.0, 50.0, "reads and writes wait for the disk: it is too slow or has too much to do",
             "ftdc-analyzer") },
-    Figure { id: "disk.space", group: FigureGroup::Disk, title: "fullest file system", unit: FigureUnit::Percent,
+    Figure { id: "disk.space", group: FigureGroup::Disk, title: "space used where the data is", unit: FigureUnit::Percent,
         value: |step| step.now.mounts.iter()
-            .filter_map(|mount| over(100.0 * (mount.capacity - mount.free) as f64, mount.capacity as f64))
+            .filter_map(|mount| {
+                let used = mount.capacity.saturating_sub(mount.free);
+                over(100.0 * used as f64, mount.capacity as f64)
+            })
             .reduce(f64::max),
-        limits: p95(80.0, 90.0, "a file system fills up; it need not be the one with the data", "mongo-x-ray; Atlas") },
+        limits: lasting(80.0, 90.0, "the file system of the data fills up", "mongo-x-ray; Atlas") },
     Figure { id: "pressure.io", group: FigureGroup::Disk, title: "time in which something waited for the disk",
         unit: FigureUnit::Percent, value: |step| Some(step.rate(PressureIo)? / 1e4), limits: None },
     Figure { id: "pressure.memory", group: FigureGroup::Memory, title: "time in which something waited for memory",
@@ -242,7 +265,7 @@ pub const FIGURES: &[Figure] = &[
 
     Figure { id: "collector.time", group: FigureGroup::Collector, title: "time to collect a sample", unit: FigureUnit::Milliseconds,
         value: |step| Some(step.gauge(End)? - step.gauge(Start)?),
-        limits: p95(100.0, 1_000.0, "the server is too busy to look at itself in time", "SERVER-76723") },
+        limits: lasting(100.0, 1_000.0, "the server is too busy to look at itself in time", "SERVER-76723") },
 ];
 
 /// Keys or documents examined for each document returned, if it is more than a few.
@@ -274,7 +297,7 @@ mod tests {
         for figure in FIGURES {
             assert!(ids.insert(figure.id), "{}", figure.id);
             if let Some(limits) = figure.limits {
-                assert!(limits.amber < limits.red, "{}", figure.id);
+                assert!((limits.amber < limits.red) != limits.below, "{}", figure.id);
                 assert!(!limits.meaning.is_empty() && !limits.source.is_empty(), "{}", figure.id);
             }
         }

@@ -34,7 +34,7 @@ impl TrendBucket {
     }
 }
 
-/// A value over time. Buckets are doubled in width when there are too many.
+/// A value over time. Whoever keeps several widens them together, so that their buckets stay aligned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
     width_ms: i64,
@@ -51,7 +51,7 @@ impl Default for Trend {
 impl Trend {
     /// Adds a value. Times may go back, which costs more.
     pub fn add(&mut self, time_ms: i64, value: f64) {
-        let start_ms = time_ms.div_euclid(self.width_ms) * self.width_ms;
+        let start_ms = time_ms.div_euclid(self.width_ms).saturating_mul(self.width_ms);
         let new = TrendBucket { start_ms, min: value, max: value, sum: value, count: 1 };
         match self.buckets.last_mut() {
             Some(last) if last.start_ms == start_ms => last.merge(&new),
@@ -63,9 +63,11 @@ impl Trend {
             }
             _ => self.buckets.push(new),
         }
-        while self.buckets.len() > MAX_BUCKETS {
-            self.widen();
-        }
+    }
+
+    /// It has more buckets than it should.
+    pub fn is_full(&self) -> bool {
+        self.buckets.len() > MAX_BUCKETS
     }
 
     /// Width of a bucket in milliseconds.
@@ -78,11 +80,12 @@ impl Trend {
         &self.buckets
     }
 
-    fn widen(&mut self) {
-        self.width_ms *= 2;
+    /// Doubles the width of its buckets.
+    pub fn widen(&mut self) {
+        self.width_ms = self.width_ms.saturating_mul(2);
         let width = self.width_ms;
         for bucket in &mut self.buckets {
-            bucket.start_ms = bucket.start_ms.div_euclid(width) * width;
+            bucket.start_ms = bucket.start_ms.div_euclid(width).saturating_mul(width);
         }
         self.buckets.dedup_by(|later, kept| {
             let same = later.start_ms == kept.start_ms;
@@ -104,6 +107,9 @@ mod tests {
         let seconds = 10_000;
         for second in 0..seconds {
             trend.add(second * 1_000, second as f64);
+            while trend.is_full() {
+                trend.widen();
+            }
         }
         assert!(trend.buckets().len() <= MAX_BUCKETS);
         assert_eq!(trend.width_ms(), 16_000);

@@ -15,6 +15,7 @@ pub fn describe(metadata: &[u8]) -> ServerDescription {
         version: text(&["buildInfo", "version"]),
         host: text(&["hostInfo", "system", "hostname"]),
         port: number(&["getCmdLineOpts", "parsed", "net", "port"]),
+        is_router: find(metadata, &["getCmdLineOpts", "parsed", "sharding", "configDB"]).is_some(),
         dbpath: text(&["getCmdLineOpts", "parsed", "storage", "dbPath"]),
         replica_set: text(&["getCmdLineOpts", "parsed", "replication", "replSet"])
             .or_else(|| text(&["getCmdLineOpts", "parsed", "replication", "replSetName"])),

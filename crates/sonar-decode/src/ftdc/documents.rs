@@ -12,13 +12,8 @@ pub enum DocumentContent<'a> {
     Metadata(&'a [u8]),
     /// The data of a [`MetricChunk`](super::MetricChunk).
     Chunk(&'a [u8]),
-    /// Parameters, as a BSON document. Of 0, all of them; otherwise only those that changed.
-    Parameters {
-        /// Number of the change.
-        count: i64,
-        /// The parameters.
-        document: &'a [u8],
-    },
+    /// Parameters of the server, or what changed of them.
+    Parameters,
     /// A document of a later server.
     Unknown,
 }
@@ -69,8 +64,7 @@ pub fn parse(document: &[u8]) -> Result<FtdcDocument<'_>, DocumentError> {
     let content = match kind {
         0 => inner().map(DocumentContent::Metadata),
         1 => find(b"data").and_then(|element| element.binary()).map(DocumentContent::Chunk),
-        2 => inner()
-            .map(|document| DocumentContent::Parameters { count: number(b"count").unwrap_or(0), document }),
+        2 => Some(DocumentContent::Parameters),
         _ => Some(DocumentContent::Unknown),
     };
     Ok(FtdcDocument { time_ms, content: content.ok_or(DocumentError::Form)? })

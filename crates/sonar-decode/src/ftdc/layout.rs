@@ -20,8 +20,7 @@ pub fn without_role(path: &str) -> &str {
 }
 
 /// Counters of a disk, in the order of its columns.
-const DISK: [&str; 7] =
-    ["reads", "writes", "read_time_ms", "write_time_ms", "io_time_ms", "io_queued_ms", "io_in_progress"];
+const DISK: [&str; 6] = ["reads", "writes", "read_time_ms", "write_time_ms", "io_time_ms", "io_queued_ms"];
 const MOUNT: [&str; 2] = ["capacity", "free"];
 const MEMBER: [&str; 4] = ["state", "health", "self", "optimeDate"];
 
@@ -38,7 +37,7 @@ struct SampleLayout {
     wanted: Vec<bool>,
     /// Metric and its column.
     metrics: Vec<(Metric, usize, MetricKind)>,
-    disks: Vec<LayoutItem<7>>,
+    disks: Vec<LayoutItem<6>>,
     mounts: Vec<LayoutItem<2>>,
     members: Vec<LayoutItem<4>>,
 }
@@ -56,7 +55,9 @@ impl SampleLayout {
             let is_used = if let Some(found) = known.get(path) {
                 // Of a timestamp the seconds; of names that come twice the first.
                 let is_first = layout.metrics.iter().all(|(other, ..)| other != found);
-                let is_used = metric.kind != MetricKind::TimestampIncrement && is_first;
+                // Below a role stand the times of its collectors, not those of the sample.
+                let is_own = path == metric.path || !matches!(found, Metric::Start | Metric::End);
+                let is_used = metric.kind != MetricKind::TimestampIncrement && is_first && is_own;
                 if is_used {
                     layout.metrics.push((*found, column, metric.kind));
                 }
@@ -86,7 +87,7 @@ impl SampleLayout {
         let cell = |column: Option<usize>| column.and_then(value).unwrap_or(0);
         sample.disks.clear();
         sample.disks.extend(self.disks.iter().map(|disk| {
-            let [reads, writes, read_ms, write_ms, busy_ms, queued_ms, _] = disk.columns.map(cell);
+            let [reads, writes, read_ms, write_ms, busy_ms, queued_ms] = disk.columns.map(cell);
             DiskSample {
                 name: disk.name.clone(),
                 operations: reads.saturating_add(writes),
@@ -130,6 +131,17 @@ fn note<const N: usize>(items: &mut Vec<LayoutItem<N>>, (name, field): (&str, us
     }
 }
 
+/// Keeps the mount that a folder is on: others fill up without harm, and an image that can only be read is always full.
+fn keep_mount_of(folder: &str, mounts: &mut Vec<MountSample>) {
+    let holds = |mount: &MountSample| {
+        let rest = folder.strip_prefix(mount.path.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let longest = mounts.iter().filter(|mount| holds(mount)).max_by_key(|mount| mount.path.len()).cloned();
+    mounts.clear();
+    mounts.extend(longest);
+}
+
 /// Reads the samples of chunks.
 #[derive(Debug, Default)]
 pub struct SampleReader {
@@ -137,9 +149,15 @@ pub struct SampleReader {
     schema: Arc<Schema>,
     layout: SampleLayout,
     sample: ServerSample,
+    data_folder: Option<String>,
 }
 
 impl SampleReader {
+    /// Where the server has its data: of the mounts, samples keep the one that this folder is on.
+    pub fn set_data_folder(&mut self, folder: Option<String>) {
+        self.data_folder = folder;
+    }
+
     /// Reads the data of a chunk and hands out its samples, oldest first.
     ///
     /// # Errors
@@ -156,6 +174,9 @@ impl SampleReader {
         let columns: Vec<&[i64]> = columns.iter().collect();
         for row in 0..samples {
             self.layout.fill(&columns, row, &mut self.sample);
+            if let Some(folder) = &self.data_folder {
+                keep_mount_of(folder, &mut self.sample.mounts);
+            }
             each(&self.sample);
         }
         Ok(())

@@ -38,7 +38,7 @@ impl MetricKind {
 /// One number of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaMetric {
-    /// PathWalk from the outside in, joined by dots. PathWalk hold dots themselves, and two metrics can have the same path.
+    /// Names from the outside in, joined by dots. Names hold dots themselves, and two metrics can have the same path.
     /// Bytes that are not UTF-8 are replaced.
     pub path: String,
     /// What the number stands for.
@@ -55,11 +55,6 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The place of the first metric of that path.
-    pub fn position(&self, path: &str) -> Option<usize> {
-        self.metrics.iter().position(|metric| metric.path == path)
-    }
-
     /// Reads the metrics of a reference document that [`ReferenceScan`] accepted with this signature.
     pub(super) fn new(document: &[u8], signature: Vec<u8>) -> Result<Self, ChunkError> {
         let mut schema = Self { metrics: Vec::new(), signature };
@@ -101,7 +96,7 @@ struct PathWalk {
     bytes: usize,
 }
 
-/// DeltaReader and signature of a reference document.
+/// Numbers and signature of a reference document.
 #[derive(Debug, Default)]
 pub(super) struct ReferenceScan {
     /// The numbers of the first sample.

@@ -197,9 +197,10 @@ fn documents_of_a_file() {
     let time = bson::DateTime::from_millis(5);
     let inner = bson::doc! {"x": 1};
     let document = bson::doc! {"_id": time, "type": 2, "count": 3, "doc": &inner}.to_vec().unwrap();
+    assert_eq!(parse(&document), Ok(FtdcDocument { time_ms: 5, content: DocumentContent::Parameters }));
+    let document = bson::doc! {"_id": time, "type": 0, "doc": &inner}.to_vec().unwrap();
     let inner = inner.to_vec().unwrap();
-    let content = DocumentContent::Parameters { count: 3, document: &inner };
-    assert_eq!(parse(&document), Ok(FtdcDocument { time_ms: 5, content }));
+    assert_eq!(parse(&document).unwrap().content, DocumentContent::Metadata(&inner));
     let later = bson::doc! {"_id": time, "type": 9}.to_vec().unwrap();
     assert_eq!(parse(&later).unwrap().content, DocumentContent::Unknown);
     let no_data = bson::doc! {"_id": time, "type": 1}.to_vec().unwrap();
@@ -223,7 +224,7 @@ fn samples_of_sharded_servers_are_read_below_their_role() {
     let [sample] = &samples(
         bson::doc! {
             "start": bson::DateTime::from_millis(1_000),
-            "common": {"serverStatus": {
+            "common": {"start": bson::DateTime::from_millis(2_000), "serverStatus": {
                 "pid": 7_i64,
                 "oplog": {"latestOptime": latest},
                 "queues": {"execution": {"read": {"out": 3, "totalTickets": 10}}},
@@ -233,7 +234,7 @@ fn samples_of_sharded_servers_are_read_below_their_role() {
                 {"state": 1, "health": 1.0, "optimeDate": bson::DateTime::from_millis(900)},
             ]}},
         },
-        13,
+        14,
     )[..] else {
         panic!("one sample");
     };
@@ -268,6 +269,26 @@ fn disks_and_mounts_have_names_with_dots() {
 }
 
 #[test]
+fn of_the_mounts_the_one_with_the_data_is_kept() {
+    let mount = |free: i32| bson::doc! {"capacity": 100, "free": free};
+    let reference = bson::doc! {"start": 1_i64, "systemMetrics": {
+        "mounts": {"/": mount(1), "/data": mount(2), "/data2": mount(3), "/snap/core": mount(0)},
+    }};
+    let data = Plan { reference, columns: vec![vec![]; 9] }.data();
+    for (folder, kept) in
+        [("/data/db", "/data"), ("/data", "/data"), ("/database", "/"), ("/data2/db", "/data2")]
+    {
+        let mut reader = SampleReader::default();
+        reader.set_data_folder(Some(folder.to_owned()));
+        let mut mounts = Vec::new();
+        reader
+            .read(&data, |sample| mounts.extend(sample.mounts.iter().map(|mount| mount.path.to_string())))
+            .unwrap();
+        assert_eq!(mounts, [kept], "{folder}");
+    }
+}
+
+#[test]
 fn what_the_server_did_not_know_is_absent() {
     let reference = bson::doc! {"start": 1_i64, "serverStatus": {"pid": f64::INFINITY, "uptimeMillis": 2.9}};
     let [sample] = &samples(reference, 3)[..] else { panic!("one sample") };
@@ -292,6 +313,7 @@ fn a_server_is_described_by_its_metadata() {
         version: Some("8.0.4".to_owned()),
         host: Some("db1".to_owned()),
         port: Some(27_017),
+        is_router: false,
         dbpath: None,
         replica_set: Some("rs0".to_owned()),
         processors: Some(4),

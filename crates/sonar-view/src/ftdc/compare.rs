@@ -24,6 +24,9 @@ pub struct FtdcComparison {
     figures: Vec<FigurePair>,
     /// Figures that only one of them has, by id.
     not_compared: Vec<&'static str>,
+    /// The same by title.
+    #[serde(skip)]
+    only_one: Vec<&'static str>,
 }
 
 /// A figure of both.
@@ -72,16 +75,22 @@ impl FtdcComparison {
     pub fn new(a: &FtdcReport, b: &FtdcReport) -> Self {
         let of = |report: &FtdcReport, id: &str| report.figures.iter().position(|figure| figure.id == id);
         let both = a.figures.iter().filter_map(|figure| Some((figure, &b.figures[of(b, figure.id)?])));
-        let only = |a: &FtdcReport, b: &FtdcReport| -> Vec<&'static str> {
-            a.figures.iter().map(|figure| figure.id).filter(|id| of(b, id).is_none()).collect()
+        let only = |a: &FtdcReport, b: &FtdcReport| -> Vec<(&'static str, &'static str)> {
+            a.figures
+                .iter()
+                .map(|figure| (figure.id, figure.title))
+                .filter(|(id, _)| of(b, id).is_none())
+                .collect()
         };
+        let (not_compared, only_one) = [only(a, b), only(b, a)].concat().into_iter().unzip();
         Self {
             schema: SCHEMA,
             kind: "ftdc_comparison",
             about: [a.about.clone(), b.about.clone()],
             samples: [a.samples, b.samples],
             figures: both.map(|(a, b)| FigurePair::new(a, b)).collect(),
-            not_compared: [only(a, b), only(b, a)].concat(),
+            not_compared,
+            only_one,
         }
     }
 
@@ -116,10 +125,10 @@ impl FtdcComparison {
             Heading::text("figure", 0, 24),
             Heading::figure("A median", 1),
             Heading::figure("B median", 1),
-            Heading::figure("A p95", 2),
-            Heading::figure("B p95", 2),
-            Heading::whole("A", 3),
-            Heading::whole("B", 3),
+            Heading::figure("A p95", 3),
+            Heading::figure("B p95", 3),
+            Heading::whole("A", 2),
+            Heading::whole("B", 2),
         ];
         let mut table = TextTable::new(&headings).spaced();
         let order = ["worse", "better", "higher", "lower"];
@@ -143,8 +152,8 @@ impl FtdcComparison {
             table.write(out)?;
         }
         writeln!(out, "{unchanged} of {} figures unchanged.", self.figures.len())?;
-        if !self.not_compared.is_empty() {
-            writeln!(out, "Only one side has: {}.", self.not_compared.join(", "))?;
+        if !self.only_one.is_empty() {
+            writeln!(out, "Only one side has: {}.", self.only_one.join(", "))?;
         }
         Ok(())
     }

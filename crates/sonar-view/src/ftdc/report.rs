@@ -64,6 +64,7 @@ pub struct ServerJson {
     pub version: Option<String>,
     pub host: Option<String>,
     pub port: Option<i64>,
+    pub is_router: bool,
     pub dbpath: Option<String>,
     pub replica_set: Option<String>,
     pub processors: Option<i64>,
@@ -76,7 +77,7 @@ pub struct ServerJson {
 pub struct IncidentJson {
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// `restart`, `gap`, `state` or `clock_back`.
+    /// `restart`, `gap`, `lost`, `state` or `clock_back`.
     pub kind: &'static str,
     /// In words.
     pub words: String,
@@ -116,7 +117,9 @@ pub struct LimitsJson {
     pub amber: f64,
     /// From here on it is a problem; null if it is none at any value.
     pub red: Option<f64>,
-    /// `p95` or `any`: passed for 5 % of the time, or at any moment.
+    /// Smaller values are worse.
+    pub below: bool,
+    /// `lasting` or `any`: it counts if it was passed for 5 % of the time (red also for 10 s on end), or at any moment.
     pub rule: &'static str,
     /// What it means.
     pub meaning: &'static str,
@@ -172,6 +175,7 @@ impl FtdcReport {
                 version: server.version,
                 host: server.host,
                 port: server.port,
+                is_router: server.is_router,
                 dbpath: server.dbpath,
                 replica_set: server.replica_set,
                 processors: server.processors,
@@ -280,8 +284,9 @@ fn limits_json(limits: &FigureLimits, judged: &Judged<'_>) -> LimitsJson {
     LimitsJson {
         amber: limits.amber,
         red: limits.red.is_finite().then_some(limits.red),
+        below: limits.below,
         rule: match limits.rule {
-            LimitRule::P95 => "p95",
+            LimitRule::Lasting => "lasting",
             LimitRule::Any => "any",
         },
         meaning: limits.meaning,
@@ -293,7 +298,12 @@ fn limits_json(limits: &FigureLimits, judged: &Judged<'_>) -> LimitsJson {
 
 fn incident(incident: &Incident) -> IncidentJson {
     let (kind, words) = match incident.kind {
-        IncidentKind::Restart => ("restart", "the server was started".to_owned()),
+        IncidentKind::Restart(ms) => {
+            ("restart", format!("the server was started, {} after the last sample", Nanos(ns(ms))))
+        }
+        IncidentKind::Lost(ms) => {
+            ("lost", format!("samples of {} are lost: a part of a file is damaged", Nanos(ns(ms))))
+        }
         IncidentKind::Gap(ms) => {
             ("gap", format!("no sample for {}: the server stalled, or the machine slept", Nanos(ns(ms))))
         }

@@ -32,7 +32,11 @@ impl FtdcReport {
     /// What the server is, on one line.
     fn headline(&self) -> String {
         let server = &self.server;
-        let kind = if server.dbpath.is_some() { "mongod" } else { "MongoDB" };
+        let kind = match server.is_router {
+            true => "mongos",
+            false if server.dbpath.is_some() => "mongod",
+            false => "MongoDB",
+        };
         let mut parts = vec![match &server.version {
             Some(version) => format!("{kind} {version}"),
             None => kind.to_owned(),
@@ -66,6 +70,7 @@ impl FtdcReport {
             };
             let bound = match limits.rule {
                 "any" => String::new(),
+                _ if limits.below => format!(" {} or less", show(over.1, figure.unit)),
                 _ => format!(" {} or more", show(over.1, figure.unit)),
             };
             write!(out, "{verdict:5}  {}:{bound} for {}", figure.title, Nanos(over.0.total_ns))?;
@@ -105,10 +110,10 @@ impl FtdcReport {
     fn figures_text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
         let headings = [
             Heading::text("figure", 0, 24),
-            Heading::figure("median", 2),
-            Heading::figure("p95", 1),
-            Heading::figure("most", 1),
-            Heading::whole("verdict", 3),
+            Heading::figure("median", 3),
+            Heading::figure("p95", 2),
+            Heading::figure("most", 3),
+            Heading::whole("verdict", 1),
             Heading::whole("over time", 4),
         ];
         let mut group = "";
