@@ -241,7 +241,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _context: 
         }
         FAULTED.store(true, Ordering::Release);
     } else {
-        // With the default action the same fault occurs again and ends the process.
+        // SAFETY: the default action needs no handler; signal is safe in a handler. The same fault occurs again and ends
+        // the process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
