@@ -64,12 +64,11 @@ fn the_kernel_counts_as_many_bytes_as_the_engine() {
             let before = Host::live().own_bytes().unwrap();
             let done = engine.run(&EngineStep { record_bytes, ..step(in_flight) }, &live).unwrap();
             let kernel = Host::live().own_bytes().unwrap().since(before);
-            assert_eq!(
-                (kernel.read, kernel.written),
-                (done.reads.bytes, done.writes.bytes),
-                "{} {in_flight}",
-                engine.name()
-            );
+            let what = format!("{} {in_flight}", engine.name());
+            assert_eq!(kernel.read, done.reads.bytes, "{what}");
+            // A page of the file system's own may become dirty meanwhile: times of the file.
+            let own = kernel.written.checked_sub(done.writes.bytes);
+            assert!(own.is_some_and(|own| own <= 4_096), "{what}: {kernel:?} {:?}", done.writes.bytes);
             assert_eq!(done.reads.bytes, done.reads.count() * u64::from(record_bytes));
             assert_eq!(live.operations(), done.reads.count() + done.writes.count());
             assert!(done.reads.count() >= done.writes.count() && done.writes.count() > 0);
