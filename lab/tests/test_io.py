@@ -338,7 +338,7 @@ def test_a_missed_end_does_not_blind_a_thread_on_a_stock_kernel():
     built = subprocess.run(command, cwd=LAB.parent, capture_output=True, text=True, check=True)
     artifacts = [json.loads(line) for line in built.stdout.splitlines()]
     program = next(a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == "sonar_sys")
-    test = "ebpf::tests::an_access_whose_end_was_missed_gives_way_to_the_next"
+    test = "ebpf::tests::an_access_whose_end_was_missed_is_replaced_by_the_next"
     done = vm.run(f"library-test --exact {test} --nocapture 2>&1", files=[(program, "/bin/library-test")])
     assert done.code == 0 and "1 passed" in done.out and "skipped" not in done.out, done
 
