@@ -11,6 +11,8 @@ use super::schema::{ReferenceScan, Schema};
 pub const MAX_UNPACKED: usize = 256 << 20;
 /// The most values that are decoded from a chunk at once. A value takes 8 bytes.
 pub const MAX_VALUES: usize = 1 << 24;
+/// Schemas that are kept to recognize them.
+pub(super) const MAX_RECENT: usize = 16;
 /// The most samples of a chunk. Servers write up to 300, unless they were told otherwise.
 const MAX_SAMPLES: usize = 1 << 14;
 
@@ -21,6 +23,8 @@ pub struct MetricChunk {
     unpacked: Vec<u8>,
     scan: ReferenceScan,
     schema: Arc<Schema>,
+    /// The schemas of the last chunks, the newest at the end: servers go to and fro between a few.
+    recent: Vec<Arc<Schema>>,
     samples: usize,
     /// Where the differences begin in `unpacked`.
     differences: usize,
@@ -34,6 +38,7 @@ impl Default for MetricChunk {
             unpacked: Vec::new(),
             scan: ReferenceScan::default(),
             schema: Arc::default(),
+            recent: Vec::new(),
             samples: 0,
             differences: 0,
             columns: MetricColumns::default(),
@@ -77,7 +82,15 @@ impl MetricChunk {
             return Err(ChunkError::TooLarge);
         }
         if !self.schema.has(&self.scan.signature) {
-            self.schema = Arc::new(Schema::new(reference, self.scan.signature.clone())?);
+            let known = self.recent.iter().position(|schema| schema.has(&self.scan.signature));
+            self.schema = match known {
+                Some(at) => self.recent.remove(at),
+                None => Arc::new(Schema::new(reference, self.scan.signature.clone())?),
+            };
+            if self.recent.len() == MAX_RECENT {
+                self.recent.remove(0);
+            }
+            self.recent.push(self.schema.clone());
         }
         self.differences = length + 8;
         self.samples = deltas as usize + 1;

@@ -1,11 +1,11 @@
 //! Where the metrics that figures need stand in the samples of a chunk.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use sonar_core::internals::{DiskSample, Member, Metric, MountSample, ServerSample};
 
-use super::chunk::MetricChunk;
+use super::chunk::{MAX_RECENT, MetricChunk};
 use super::error::ChunkError;
 use super::schema::{MetricKind, Schema};
 
@@ -44,7 +44,7 @@ struct SampleLayout {
 
 impl SampleLayout {
     fn new(schema: &Schema) -> Self {
-        let known: HashMap<&str, Metric> = Metric::ALL
+        let known: HashMap<&str, Metric, foldhash::fast::FixedState> = Metric::ALL
             .iter()
             .flat_map(|metric| metric.paths().iter().map(|path| (*path, *metric)))
             .collect();
@@ -146,8 +146,8 @@ fn keep_mount_of(folder: &str, mounts: &mut Vec<MountSample>) {
 #[derive(Debug, Default)]
 pub struct SampleReader {
     chunk: MetricChunk,
-    schema: Arc<Schema>,
-    layout: SampleLayout,
+    /// The layouts of the last schemas, the newest at the end.
+    layouts: Vec<(Arc<Schema>, SampleLayout)>,
     sample: ServerSample,
     data_folder: Option<String>,
 }
@@ -164,21 +164,35 @@ impl SampleReader {
     /// If the chunk is damaged: then none of its samples was handed out.
     pub fn read(&mut self, data: &[u8], mut each: impl FnMut(&ServerSample)) -> Result<(), ChunkError> {
         self.chunk.read(data)?;
-        if !Arc::ptr_eq(&self.schema, self.chunk.schema()) {
-            self.schema = self.chunk.schema().clone();
-            self.layout = SampleLayout::new(&self.schema);
-            self.sample = ServerSample::default();
-        }
+        self.choose_layout();
+        let Some((_, layout)) = self.layouts.last() else { return Ok(()) };
         let samples = self.chunk.samples();
-        let columns = self.chunk.columns(&self.layout.wanted)?;
+        let columns = self.chunk.columns(&layout.wanted)?;
         let columns: Vec<&[i64]> = columns.iter().collect();
         for row in 0..samples {
-            self.layout.fill(&columns, row, &mut self.sample);
+            layout.fill(&columns, row, &mut self.sample);
             if let Some(folder) = &self.data_folder {
                 keep_mount_of(folder, &mut self.sample.mounts);
             }
             each(&self.sample);
         }
         Ok(())
+    }
+
+    /// Puts the layout of the chunk at the end.
+    fn choose_layout(&mut self) {
+        let schema = self.chunk.schema();
+        if self.layouts.last().is_some_and(|(last, _)| Arc::ptr_eq(last, schema)) {
+            return;
+        }
+        let layout = match self.layouts.iter().position(|(known, _)| Arc::ptr_eq(known, schema)) {
+            Some(at) => self.layouts.remove(at).1,
+            None => SampleLayout::new(schema),
+        };
+        if self.layouts.len() == MAX_RECENT {
+            self.layouts.remove(0);
+        }
+        self.layouts.push((schema.clone(), layout));
+        self.sample = ServerSample::default();
     }
 }

@@ -177,6 +177,16 @@ fn chunks_of_one_schema_share_it() {
     assert!(std::sync::Arc::ptr_eq(&schema, chunk.schema()));
     chunk.read(&moved.data()).unwrap();
     assert_eq!(chunk.schema().metrics[0].path, "b", "the same names in another place");
+    chunk.read(&first.data()).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&schema, chunk.schema()), "it came back");
+    // Many others in between: it is forgotten, and read as well as before.
+    for other in 0..100 {
+        let mut reference = bson::Document::new();
+        reference.insert(format!("other{other}"), other);
+        chunk.read(&Plan { reference, columns: vec![vec![]] }.data()).unwrap();
+    }
+    chunk.read(&first.data()).unwrap();
+    assert!(!std::sync::Arc::ptr_eq(&schema, chunk.schema()) && *schema == **chunk.schema());
 }
 
 #[test]
