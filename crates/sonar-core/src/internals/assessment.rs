@@ -61,7 +61,7 @@ impl Exceedance {
         }
         let since = before.map_or(from_ms, |(since, _)| since);
         self.open = Some((since, to_ms));
-        self.total_ms += to_ms - from_ms;
+        self.total_ms = self.total_ms.saturating_add(to_ms - from_ms);
         if to_ms - since > self.longest_ms {
             (self.longest_ms, self.longest_start_ms) = (to_ms - since, since);
         }
@@ -192,7 +192,7 @@ impl Assessment {
             None => 0,
         };
         self.samples += 1;
-        self.covered_ms += length;
+        self.covered_ms = self.covered_ms.saturating_add(length);
         let seconds = same.as_ref().map_or(0, |before| now - before.time_ms()) as f64 / 1e3;
         let step = SampleStep { before: same.as_ref(), now: sample, seconds };
         for (figure, series) in FIGURES.iter().zip(&mut self.series) {
