@@ -234,7 +234,7 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
         .then(|| per_call(second) / per_call(first))
 }
 
-/// For each p value, whether it is significant when all of them are tested together (Holm), at [`ALPHA`].
+/// Whether each p value is significant at [`ALPHA`], corrected for testing all of them (Holm's method).
 pub fn holm(p: &[f64]) -> Vec<bool> {
     holm_at(p, ALPHA)
 }

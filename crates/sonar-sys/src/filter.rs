@@ -3,8 +3,8 @@
 //! Other packets cost a few instructions in the kernel and nothing here. The program knows Ethernet with up to two
 //! VLAN tags in the frame (not counting tags that the kernel removed), interfaces without a link-layer header, and
 //! all others by the kernel's offset of the network header; IPv4, and IPv6 with up to two extension headers. An IPv6
-//! packet with more of them is passed on whole, and the decoder decides. Of a fragmented packet only the first
-//! fragment has the ports and is passed on, so that fragments are counted.
+//! packet with more extension headers is passed on whole, and the decoder decides. Only the first fragment of a packet
+//! has the ports; it is passed on, so that fragments are counted.
 //!
 //! Loads use offsets from the beginning of the frame if those are known: kernels before 6.16 refuse loads by network
 //! offset (`SKF_NET_OFF`) that reach into a packet's page fragments, and drop the packet.

@@ -1,4 +1,4 @@
-//! What is asked of a capture file, who receives it, and what is said of the file itself.
+//! How to read a capture file, who receives its operations, and how the reading ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;

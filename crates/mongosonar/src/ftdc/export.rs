@@ -21,7 +21,7 @@ const MAX_NAMES: usize = 1 << 20;
 struct Patterns(Vec<String>);
 
 impl Patterns {
-    /// Whether one of them is the path, or a part of it from its beginning, or matches it with `*` for any text.
+    /// Whether a pattern selects the path: the path itself, a parent of it, or a text in which `*` stands for anything.
     fn contain(&self, path: &str) -> bool {
         let matches = |pattern: &String| {
             [path, without_role(path)].into_iter().any(|path| match pattern.contains('*') {
@@ -320,7 +320,7 @@ fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()
     out.write_all(b"\n")
 }
 
-/// Writes metric after metric. Two paths can have one name there, and are told apart by the label `path`.
+/// Writes one metric after another. Two paths can have the same OpenMetrics name; the label `path` distinguishes them.
 fn openmetrics(
     series: &BTreeMap<usize, Vec<(i64, i64)>>,
     (paths, instance): (&[String], &str),

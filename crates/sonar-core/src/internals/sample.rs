@@ -90,8 +90,8 @@ impl ServerSample {
     }
 
     /// How far replication is behind, in milliseconds: on a secondary its own distance from the primary, on a primary
-    /// that of the slowest healthy secondary. `None` without a primary or a secondary, and while one of them is not known
-    /// to have applied anything.
+    /// that of the slowest healthy secondary. `None` without a primary or a secondary. Members that have applied
+    /// nothing yet do not count.
     pub fn replication_lag_ms(&self) -> Option<i64> {
         let known = || self.members.iter().filter(|member| member.optime_ms > 0);
         let primary = known().find(|member| member.state == Member::PRIMARY)?;

@@ -16,7 +16,7 @@ const MAX_NAMES: usize = 64 << 20;
 pub enum MetricKind {
     /// An integer.
     Integer,
-    /// A floating-point number of which only the integer part was kept.
+    /// A floating-point number; the server kept only its integer part.
     Double,
     /// 0 or 1.
     Boolean,

@@ -11,7 +11,7 @@ use crate::error::{Result, ServerError};
 use crate::files;
 use crate::server::{Server, whole};
 
-/// Documents to read in each order for the comparison, and how many of them are timed together.
+/// Number of documents that the comparison reads in each order, and the number that it times together.
 const SAMPLE: i64 = 2_000;
 const CHUNK: u32 = 200;
 

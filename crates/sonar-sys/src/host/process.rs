@@ -71,7 +71,7 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     let arguments: Vec<String> =
         line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
-    // servers rename their main thread: any of them is enough.
+    // servers rename their main thread: one match is enough.
     let program = fs::read_link(folder.join("exe")).ok().map(|path| {
         let path = path.to_string_lossy().into_owned();
         // The kernel appends this after an upgrade replaced the file.

@@ -78,7 +78,7 @@ pub fn sortable(selection: &Selection) -> Vec<Column> {
     Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
 }
 
-/// The columns of a grouping, the most important first, and how many of them are needed most.
+/// The columns of a grouping, most important first, and how many at the beginning must stay.
 fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
     use Column::*;
     let by = selection.by;

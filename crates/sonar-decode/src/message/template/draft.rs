@@ -34,7 +34,7 @@ struct Container {
     literals: usize,
     /// Elements in it.
     elements: u32,
-    /// How many of them are documents that are only counted.
+    /// Elements that are documents and are only counted.
     documents: u32,
     /// How many of them had [`Use::Member`], all with this placeholder.
     members: u32,
