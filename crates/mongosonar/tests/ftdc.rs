@@ -248,7 +248,10 @@ fn a_bad_file_in_a_folder_does_not_hide_the_others() {
     folder.file("metrics.interim", &whole);
     let output = ftdc(&["report", folder.path("metrics.interim").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("zeros instead of a document at byte 4917"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains(&format!("zeros instead of a document at byte {first}")),
+        "{output:?}"
+    );
 }
 
 #[test]
