@@ -484,7 +484,7 @@ impl Figures {
 }
 
 /// The first `bytes` bytes of `text` at most, cut at a character boundary.
-fn cut(text: &str, bytes: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;

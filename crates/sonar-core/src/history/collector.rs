@@ -1,0 +1,41 @@
+//! Where an agent's data comes from.
+
+/// A source of an agent. Collectors are independent: one that fails does not stop the others.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Collector {
+    /// Packets on the wire.
+    Queries,
+    /// The log of a server.
+    Log,
+    /// `diagnostic.data` of a server.
+    Internals,
+    /// `serverStatus` and the sizes of collections, with a login.
+    Status,
+    /// The machine and its processes.
+    Machine,
+    /// Accesses to files, counted in the kernel.
+    Files,
+}
+
+impl Collector {
+    /// All collectors, in display order.
+    pub const ALL: [Self; 6] =
+        [Self::Queries, Self::Log, Self::Internals, Self::Status, Self::Machine, Self::Files];
+
+    /// The stable name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queries => "queries",
+            Self::Log => "log",
+            Self::Internals => "internals",
+            Self::Status => "status",
+            Self::Machine => "machine",
+            Self::Files => "files",
+        }
+    }
+
+    /// The collector with this stable name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}

@@ -1,0 +1,106 @@
+//! Things that happen at one moment.
+
+use crate::figures::cut;
+use crate::{Endpoint, Timestamp};
+
+macro_rules! event_kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident = $name:literal,)+) => {
+        /// What happened.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum EventKind { $($(#[doc = $doc])+ $kind,)+ }
+
+        impl EventKind {
+            /// All kinds, in display order.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// The stable name in output.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)+ }
+            }
+
+            /// The kind with this stable name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
+event_kinds! {
+    /// A server started.
+    ServerStart = "server_start",
+    /// A server stopped.
+    ServerStop = "server_stop",
+    /// The state of a server in its replica set changed.
+    StateChange = "state_change",
+    /// An index build began.
+    IndexBuildBegin = "index_build_begin",
+    /// An index build ended.
+    IndexBuildEnd = "index_build_end",
+    /// An index was dropped.
+    IndexDrop = "index_drop",
+    /// A collection or a database was dropped.
+    CollectionDrop = "collection_drop",
+    /// Writes were locked (`fsyncLock`) or unlocked.
+    WritesLock = "writes_lock",
+    /// A parameter of the server was changed at run time.
+    SettingChange = "setting_change",
+    /// The profiler's level was changed.
+    ProfilerChange = "profiler_change",
+    /// A checkpoint took long.
+    LongCheckpoint = "long_checkpoint",
+    /// Many connections were opened within a short time.
+    ConnectionStorm = "connection_storm",
+    /// An application appeared that had not connected before.
+    NewApplication = "new_application",
+    /// A log line of severity E.
+    LogError = "log_error",
+    /// A log line of severity F.
+    LogFatal = "log_fatal",
+    /// The log was rotated.
+    LogRotation = "log_rotation",
+    /// The clock was set.
+    ClockStep = "clock_step",
+    /// A file system is nearly full.
+    FileSystemFull = "file_system_full",
+    /// Samples are missing: the server stalled, or the machine slept.
+    Gap = "gap",
+    /// The agent started.
+    AgentStart = "agent_start",
+    /// The agent stopped.
+    AgentStop = "agent_stop",
+    /// A collector cannot work.
+    CollectorFailed = "collector_failed",
+    /// A collector works again.
+    CollectorRecovered = "collector_recovered",
+    /// The agent could not keep something: a full disk, a damaged file.
+    StoreProblem = "store_problem",
+}
+
+/// One thing that happened. It has no values of queries.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Event {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+    /// The server; port 0 if it is not about one.
+    pub server: Endpoint,
+    /// What it is about: a namespace, an application, a component; empty if nothing.
+    pub subject: Box<str>,
+    /// The details in plain words, at most [`Event::MAX_TEXT`] bytes.
+    pub text: Box<str>,
+    /// How often it happened from `at` on, at least 1: equal events within a window are stored once.
+    pub count: u64,
+}
+
+impl Event {
+    /// The maximum length of a text in bytes; longer ones are cut.
+    pub const MAX_TEXT: usize = 200;
+
+    /// One event; longer texts are cut.
+    pub fn new(at: Timestamp, kind: EventKind, server: Endpoint, (subject, text): (&str, &str)) -> Self {
+        let cut = |text| cut(text, Self::MAX_TEXT).into();
+        Self { at, kind, server, subject: cut(subject), text: cut(text), count: 1 }
+    }
+}

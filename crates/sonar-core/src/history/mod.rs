@@ -1,0 +1,19 @@
+//! What an agent remembers: the figures, series and events of windows of time, and how a store keeps them.
+//!
+//! A [`HistoryWindow`] holds what all collectors observed in one span. Windows of 10 s make windows of a minute, and
+//! those make windows of an hour ([`Resolution`]): merging is exact, so that an hour made of minutes equals the hour
+//! counted directly. A [`HistoryStore`] keeps windows and [`Event`]s.
+
+mod collector;
+mod event;
+mod resolution;
+mod series;
+mod store;
+mod window;
+
+pub use collector::Collector;
+pub use event::{Event, EventKind};
+pub use resolution::Resolution;
+pub use series::{SeriesKey, SeriesSubject, SeriesValue};
+pub use store::{HistoryStore, Span, StoreNotice};
+pub use window::HistoryWindow;

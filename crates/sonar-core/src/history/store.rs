@@ -1,0 +1,85 @@
+//! What a store of history can do.
+
+use super::{Event, HistoryWindow, Resolution};
+use crate::Timestamp;
+
+/// A span of time, from its start up to but not including its end.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// The start.
+    pub from: Timestamp,
+    /// The end.
+    pub to: Timestamp,
+}
+
+impl Span {
+    /// The length in nanoseconds; 0 if it ends before it starts.
+    pub const fn length_ns(self) -> u64 {
+        self.to.since(self.from)
+    }
+
+    /// Whether `at` lies in it.
+    pub fn contains(self, at: Timestamp) -> bool {
+        self.from <= at && at < self.to
+    }
+}
+
+/// Something that a store did or could not do, for the agent to report and count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreNotice {
+    /// A file is damaged. It was set aside under another name; the rest stays readable.
+    Damaged(String),
+    /// The disk is full: nothing is written until there is room again.
+    Full(String),
+    /// There is room again, after so many windows that were not written.
+    Recovered(u64),
+    /// Windows of this resolution of this day (`2026-11-21`) were deleted to stay below the size cap.
+    Shrunk(Resolution, String),
+}
+
+/// Keeps windows and events. All times are since the Unix epoch.
+pub trait HistoryStore {
+    /// Why something could not be done.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Adds a window of 10 seconds, and events. What was stored of the same window before stays: figures are added.
+    /// The windows of minutes and hours follow. All of it is stored, or nothing.
+    ///
+    /// # Errors
+    /// Nothing can be stored; the window is lost, and the store remains usable.
+    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), Self::Error>;
+
+    /// Everything within a span, merged from the coarsest windows that lie in it. Where only coarser windows are left
+    /// than the span asks for, those that overlap it are included whole; the span of the result says so. `None` if
+    /// nothing is stored there.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, Self::Error>;
+
+    /// The windows of this resolution that overlap a span, by time; where there are none any more, coarser ones.
+    ///
+    /// # Errors
+    /// The store cannot be read, or `visit` fails.
+    fn windows(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), Self::Error>;
+
+    /// The events within a span, by time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn events(&self, span: Span) -> Result<Vec<Event>, Self::Error>;
+
+    /// Start of the first window and end of the last; `None` if nothing is stored.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn extent(&self) -> Result<Option<Span>, Self::Error>;
+
+    /// What happened since the last call.
+    fn notices(&mut self) -> Vec<StoreNotice>;
+}

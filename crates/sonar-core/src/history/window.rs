@@ -1,0 +1,95 @@
+//! What all collectors observed in one span of time.
+
+use std::collections::BTreeMap;
+
+use super::{Collector, Resolution, SeriesKey, SeriesValue};
+use crate::window::WindowSettings;
+use crate::{Reading, Timestamp, Window};
+
+/// One window of the history. Without any collector it is an unobserved span, not a quiet one.
+#[derive(Clone, Debug)]
+pub struct HistoryWindow {
+    /// The operations: of the wire, and slow operations of logs, which have their own figures in the same rows.
+    pub window: Window,
+    /// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
+    pub observed_ns: [u64; Collector::ALL.len()],
+    /// What was read of logs.
+    pub reading: Reading,
+    /// The series.
+    pub series: BTreeMap<SeriesKey, SeriesValue>,
+    /// Series that were left out because there were more than [`HistoryWindow::MAX_SERIES`].
+    pub series_left_out: u64,
+}
+
+impl HistoryWindow {
+    /// The maximum number of series in a window.
+    pub const MAX_SERIES: usize = 4_096;
+
+    /// An empty window from `start`, which is rounded down, of this width.
+    pub fn new(start: Timestamp, resolution: Resolution) -> Self {
+        let start = start.floor_to(resolution.width_ns());
+        Self::spanning(start, start.plus_ns(resolution.width_ns()))
+    }
+
+    /// An empty window from `start` to `end`.
+    pub fn spanning(start: Timestamp, end: Timestamp) -> Self {
+        let window = Window { end, ..Window::new(start, WindowSettings::default()) };
+        Self {
+            window,
+            observed_ns: [0; Collector::ALL.len()],
+            reading: Reading::default(),
+            series: BTreeMap::new(),
+            series_left_out: 0,
+        }
+    }
+
+    /// Adds time that a collector observed, at most the length of the window in total.
+    pub fn observe(&mut self, collector: Collector, ns: u64) {
+        let most = self.window.length_ns();
+        let observed = &mut self.observed_ns[collector as usize];
+        *observed = observed.saturating_add(ns).min(most);
+    }
+
+    /// How long a collector observed, in nanoseconds.
+    pub fn observed_ns(&self, collector: Collector) -> u64 {
+        self.observed_ns[collector as usize]
+    }
+
+    /// Whether any collector observed anything.
+    pub fn is_observed(&self) -> bool {
+        self.observed_ns.iter().any(|ns| *ns > 0)
+    }
+
+    /// Adds a value of a series, measured at `at`, which speaks for `seconds`.
+    pub fn sample(&mut self, key: &SeriesKey, at: Timestamp, (value, seconds): (f64, f64)) {
+        if let Some(known) = self.series_mut(key) {
+            known.add(at, value, seconds);
+        }
+    }
+
+    fn series_mut(&mut self, key: &SeriesKey) -> Option<&mut SeriesValue> {
+        if !self.series.contains_key(key) {
+            if self.series.len() >= Self::MAX_SERIES {
+                self.series_left_out += 1;
+                return None;
+            }
+            self.series.insert(key.clone(), SeriesValue::default());
+        }
+        self.series.get_mut(key)
+    }
+
+    /// Adds everything in `other` and extends the span to include both.
+    pub fn merge(&mut self, other: &Self) {
+        self.window.merge(&other.window);
+        self.reading.add(&other.reading);
+        self.series_left_out += other.series_left_out;
+        for (mine, theirs) in self.observed_ns.iter_mut().zip(&other.observed_ns) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        for (key, value) in &other.series {
+            if let Some(known) = self.series_mut(key) {
+                known.merge(value);
+            }
+        }
+    }
+}
