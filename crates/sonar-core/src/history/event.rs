@@ -33,6 +33,10 @@ event_kinds! {
     ServerStop = "server_stop",
     /// The state of a server in its replica set changed.
     StateChange = "state_change",
+    /// A server stood for election as primary.
+    Election = "election",
+    /// The configuration of the replica set changed.
+    Reconfiguration = "reconfiguration",
     /// An index build began.
     IndexBuildBegin = "index_build_begin",
     /// An index build ended.
@@ -49,6 +53,8 @@ event_kinds! {
     ProfilerChange = "profiler_change",
     /// A checkpoint took long.
     LongCheckpoint = "long_checkpoint",
+    /// The server logged that its own work took long: its storage engine, or `serverStatus`.
+    Stall = "stall",
     /// Many connections were opened within a short time.
     ConnectionStorm = "connection_storm",
     /// An application appeared that had not connected before.
@@ -61,8 +67,10 @@ event_kinds! {
     LogRotation = "log_rotation",
     /// The clock was set.
     ClockStep = "clock_step",
-    /// A file system is nearly full.
+    /// A file system is nearly full, or will be soon.
     FileSystemFull = "file_system_full",
+    /// The kernel killed a process because memory had run out.
+    OutOfMemory = "out_of_memory",
     /// Samples are missing: the server stalled, or the machine slept.
     Gap = "gap",
     /// The agent started.

@@ -4,16 +4,22 @@
 //! those make windows of an hour ([`Resolution`]): merging is exact, so that an hour made of minutes equals the hour
 //! counted directly. A [`HistoryStore`] keeps windows and [`Event`]s.
 
+mod applications;
 mod collector;
 mod event;
+pub mod metrics;
 mod resolution;
 mod series;
 mod store;
+mod storms;
 mod window;
 
+pub use applications::ApplicationWatch;
 pub use collector::Collector;
 pub use event::{Event, EventKind};
+pub use metrics::SeriesMetric;
 pub use resolution::Resolution;
 pub use series::{SeriesKey, SeriesSubject, SeriesValue};
 pub use store::{HistoryStore, Span, StoreNotice};
+pub use storms::ConnectionStorms;
 pub use window::HistoryWindow;
