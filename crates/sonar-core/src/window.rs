@@ -58,6 +58,14 @@ impl Window {
         self.coverage.clients_folded += u64::from(self.clients.record(&record).1);
     }
 
+    /// Adds one operation as a log or a profile describes it, to the rows by shape and by application. Types of
+    /// commands and clients are those of the wire alone.
+    pub fn record_server(&mut self, record: &Record<'_>) {
+        self.end = self.end.max(record.op.end);
+        self.coverage.shapes_folded += u64::from(self.shapes.record(record).1);
+        self.coverage.apps_folded += u64::from(self.apps.record(record).1);
+    }
+
     /// Adds everything in `other` and extends the span to include both. Operations in flight are those of the
     /// later window. Windows of the same span from several threads are added with [`Window::join`].
     pub fn merge(&mut self, other: &Self) {

@@ -78,18 +78,63 @@ impl HistoryWindow {
         self.series.get_mut(key)
     }
 
+    /// Adds a window of the same span from another source. A collector observed for as long as it did in the window
+    /// where it did longer: two logs of the same ten seconds are ten seconds.
+    pub fn join(&mut self, other: &Self) {
+        self.window.join(&other.window);
+        for (mine, theirs) in self.observed_ns.iter_mut().zip(&other.observed_ns) {
+            *mine = (*mine).max(*theirs);
+        }
+        self.add(other);
+    }
+
     /// Adds everything in `other` and extends the span to include both.
     pub fn merge(&mut self, other: &Self) {
         self.window.merge(&other.window);
-        self.reading.add(&other.reading);
-        self.series_left_out += other.series_left_out;
         for (mine, theirs) in self.observed_ns.iter_mut().zip(&other.observed_ns) {
             *mine = mine.saturating_add(*theirs);
         }
+        self.add(other);
+    }
+
+    /// Adds what log readers counted, and the series.
+    fn add(&mut self, other: &Self) {
+        self.reading.add(&other.reading);
+        self.series_left_out += other.series_left_out;
         for (key, value) in &other.series {
             if let Some(known) = self.series_mut(key) {
                 known.merge(value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::SeriesSubject;
+    use crate::{Endpoint, Reading};
+
+    #[test]
+    fn sources_of_the_same_span_are_joined() {
+        let start = Timestamp::from_unix(1_000, 0);
+        let key = SeriesKey {
+            subject: SeriesSubject::Server,
+            server: Endpoint::v4([0; 4], 27_017),
+            name: "".into(),
+            metric: "cache.used".into(),
+        };
+        let part = |log_ns, value| {
+            let mut part = HistoryWindow::new(start, Resolution::TenSeconds);
+            part.observe(Collector::Log, log_ns);
+            part.sample(&key, start, (value, 2.0));
+            part.reading = Reading { lines: 3, ..Reading::default() };
+            part
+        };
+        let mut joined = part(4_000_000_000, 10.0);
+        joined.join(&part(10_000_000_000, 30.0));
+        assert_eq!(joined.observed_ns(Collector::Log), 10_000_000_000, "not fourteen seconds of ten");
+        assert_eq!((joined.reading.lines, joined.series[&key].mean()), (6, Some(20.0)));
+        assert_eq!(joined.window.length_ns(), Resolution::TenSeconds.width_ns());
     }
 }

@@ -1,22 +1,15 @@
 //! Figures over time, and what is wrong with them.
 
-use super::figure::{Figure, FigureLimits, LimitRule, SampleStep};
-use super::{Distribution, FIGURES, Metric, ServerSample, Trend};
+use super::figure::{Figure, FigureLimits, LimitRule};
+use super::sequence::{Incident, SampleSequence};
+use super::{Distribution, FIGURES, ServerSample, Trend};
 
 /// The most incidents that are kept.
 const MAX_INCIDENTS: usize = 1_000;
-/// A gap is longer than so many periods, and than [`MIN_GAP_MS`].
-const GAP_PERIODS: i64 = 3;
-const MIN_GAP_MS: i64 = 3_000;
 /// Over a red limit for so long, in milliseconds, it is worth a look even if that is a small part of the time.
 const LONG_MS: i64 = 10_000;
 /// A limit counts if it is passed for this share of the time.
 const LASTING_SHARE: f64 = 0.05;
-/// Steps of about the same length after which that is the new period.
-const NEW_PERIOD_STEPS: u32 = 3;
-/// 9999-12-31, in milliseconds since 1970: later times are damage.
-const MAX_TIME_MS: i64 = 253_402_214_400_000;
-
 /// How bad it is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FigureVerdict {
@@ -68,35 +61,6 @@ impl Exceedance {
     }
 }
 
-/// What happened at one moment.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Incident {
-    /// In milliseconds since 1970.
-    pub time_ms: i64,
-    /// What it was.
-    pub kind: IncidentKind,
-}
-
-/// What can happen at one moment.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum IncidentKind {
-    /// Another process of the server, so many milliseconds after the last sample of the one before.
-    Restart(i64),
-    /// Samples of so many milliseconds are lost, because a part of a file is damaged.
-    Lost(i64),
-    /// No sample for so many milliseconds: the server stalled, or the machine slept.
-    Gap(i64),
-    /// The server's state in its replica set changed, as `replSetGetStatus` numbers them.
-    State {
-        /// The state before.
-        from: i64,
-        /// The state after.
-        to: i64,
-    },
-    /// The clock was set back by so many milliseconds.
-    ClockBack(i64),
-}
-
 /// A figure over time.
 #[derive(Clone, Debug)]
 struct FigureSeries {
@@ -110,13 +74,7 @@ struct FigureSeries {
 #[derive(Clone, Debug)]
 pub struct Assessment {
     series: Vec<FigureSeries>,
-    last: Option<ServerSample>,
-    /// Milliseconds from one sample to the next, as it was last without a gap.
-    period_ms: Option<i64>,
-    /// A longer step, and how often it came in a row.
-    longer: (i64, u32),
-    /// Samples were lost since the last one.
-    is_lossy: bool,
+    sequence: SampleSequence,
     first_ms: Option<i64>,
     incidents: Vec<Incident>,
     /// Incidents beyond those that are kept.
@@ -136,10 +94,7 @@ impl Default for Assessment {
         };
         Self {
             series: vec![series; FIGURES.len()],
-            last: None,
-            period_ms: None,
-            longer: (0, 0),
-            is_lossy: false,
+            sequence: SampleSequence::default(),
             first_ms: None,
             incidents: Vec::new(),
             incidents_other: 0,
@@ -171,64 +126,42 @@ pub struct Judged<'a> {
 impl Assessment {
     /// Samples between the last one and the next one are lost, because a part of a file is damaged.
     pub fn lose(&mut self) {
-        self.is_lossy = true;
+        self.sequence.lose();
     }
 
     /// Adds a sample. One that is not later than the last is only noted; one without a possible time is left out.
     pub fn add(&mut self, sample: &ServerSample) {
-        let Some(now) = sample.get(Metric::Start).filter(|ms| (0..MAX_TIME_MS).contains(ms)) else { return };
-        let before = self.last.replace(sample.clone());
-        self.first_ms.get_or_insert(now);
-        let is_lossy = std::mem::take(&mut self.is_lossy);
-        let same = before.filter(|before| self.is_same_process(before, sample));
-        let length = match same.as_ref().map(|before| now - before.time_ms()) {
-            Some(step) if step <= 0 => {
-                if step < 0 {
-                    self.incident(now, IncidentKind::ClockBack(-step));
+        let Self { series, sequence, first_ms, incidents, incidents_other, samples, covered_ms } = self;
+        let note = |incident| {
+            if incidents.len() < MAX_INCIDENTS {
+                incidents.push(incident);
+            } else {
+                *incidents_other += 1;
+            }
+        };
+        sequence.add(sample, note, |step, length| {
+            let now = step.now.time_ms();
+            *samples += 1;
+            *covered_ms = covered_ms.saturating_add(length);
+            for (figure, series) in FIGURES.iter().zip(series.iter_mut()) {
+                let value = (figure.value)(step);
+                if let Some(value) = value {
+                    series.distribution.add(value);
+                    series.trend.add(now, value);
                 }
-                return;
+                if let Some(limits) = figure.limits {
+                    let passes = |limit| value.is_some_and(|value| limits.is_passed(limit, value));
+                    series.amber.add(passes(limits.amber), (now - length, now));
+                    series.red.add(passes(limits.red), (now - length, now));
+                }
             }
-            Some(step) => self.length(now, step, is_lossy),
-            None => 0,
-        };
-        self.samples += 1;
-        self.covered_ms = self.covered_ms.saturating_add(length);
-        let seconds = same.as_ref().map_or(0, |before| now - before.time_ms()) as f64 / 1e3;
-        let step = SampleStep { before: same.as_ref(), now: sample, seconds };
-        for (figure, series) in FIGURES.iter().zip(&mut self.series) {
-            let value = (figure.value)(&step);
-            if let Some(value) = value {
-                series.distribution.add(value);
-                series.trend.add(now, value);
-            }
-            if let Some(limits) = figure.limits {
-                let passes = |limit| value.is_some_and(|value| limits.is_passed(limit, value));
-                series.amber.add(passes(limits.amber), (now - length, now));
-                series.red.add(passes(limits.red), (now - length, now));
-            }
+        });
+        if let Some(last) = sequence.last() {
+            first_ms.get_or_insert(last.time_ms());
         }
-        while self.series.iter().any(|series| series.trend.is_full()) {
-            self.series.iter_mut().for_each(|series| series.trend.widen());
+        while series.iter().any(|series| series.trend.is_full()) {
+            series.iter_mut().for_each(|series| series.trend.widen());
         }
-    }
-
-    /// How many milliseconds before `now` its sample speaks for: the step from the one before, or after a gap, which it
-    /// notes, a period.
-    fn length(&mut self, now: i64, step: i64, is_lossy: bool) -> i64 {
-        let Some(period) = self.period_ms.filter(|period| step > GAP_PERIODS * period && step > MIN_GAP_MS)
-        else {
-            self.period_ms = Some(step);
-            return step;
-        };
-        let (longer, count) = self.longer;
-        self.longer =
-            if step.abs_diff(longer) * 5 <= longer.unsigned_abs() { (longer, count + 1) } else { (step, 1) };
-        if self.longer.1 >= NEW_PERIOD_STEPS {
-            self.period_ms = Some(step);
-        }
-        let kind = if is_lossy { IncidentKind::Lost(step) } else { IncidentKind::Gap(step) };
-        self.incident(now - step, kind);
-        period
     }
 
     /// Figures of which there is a value, by group.
@@ -263,12 +196,12 @@ impl Assessment {
 
     /// Time of the first and of the last sample, in milliseconds since 1970.
     pub fn span_ms(&self) -> Option<(i64, i64)> {
-        Some((self.first_ms?, self.last.as_ref()?.time_ms()))
+        Some((self.first_ms?, self.sequence.last()?.time_ms()))
     }
 
     /// The sample that came last.
     pub fn last(&self) -> Option<&ServerSample> {
-        self.last.as_ref()
+        self.sequence.last()
     }
 
     fn verdict(&self, series: &FigureSeries, limits: &FigureLimits) -> FigureVerdict {
@@ -285,35 +218,11 @@ impl Assessment {
             () => FigureVerdict::Ok,
         }
     }
-
-    /// Whether both samples are of one process; it notes a restart and a change of state.
-    fn is_same_process(&mut self, before: &ServerSample, now: &ServerSample) -> bool {
-        let changed = |metric| before.get(metric).zip(now.get(metric));
-        let restarted = changed(Metric::Pid).is_some_and(|(before, now)| before != now)
-            || changed(Metric::Uptime).is_some_and(|(before, now)| now < before);
-        let (from, to) = (before.time_ms(), now.time_ms());
-        if restarted {
-            self.incident(to, IncidentKind::Restart((to - from).max(0)));
-        } else if let (Some(from), Some(to)) = (before.state(), now.state())
-            && from != to
-        {
-            self.incident(now.time_ms(), IncidentKind::State { from, to });
-        }
-        !restarted
-    }
-
-    fn incident(&mut self, time_ms: i64, kind: IncidentKind) {
-        if self.incidents.len() < MAX_INCIDENTS {
-            self.incidents.push(Incident { time_ms, kind });
-        } else {
-            self.incidents_other += 1;
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DiskSample, Member, MountSample};
+    use super::super::{DiskSample, IncidentKind, Member, Metric, MountSample};
     use super::*;
 
     /// A sample of second `second` with an uptime to match.

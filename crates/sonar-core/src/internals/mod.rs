@@ -1,7 +1,8 @@
 //! What a server measures of itself: cache, tickets, checkpoints, replication, its machine.
 //!
 //! A [`ServerSample`] holds the [`Metric`]s of one moment, from `diagnostic.data` or `serverStatus`. Two of them make a
-//! [`SampleStep`], from which each [`Figure`] takes its value. An [`Assessment`] collects figures over time and judges them.
+//! [`SampleStep`], from which each [`Figure`] takes its value. A [`SampleSequence`] finds the steps; an [`Assessment`]
+//! collects figures over time and judges them.
 
 mod assessment;
 mod description;
@@ -10,13 +11,15 @@ mod figure;
 mod figures;
 mod metric;
 mod sample;
+mod sequence;
 mod trend;
 
-pub use assessment::{Assessment, Exceedance, FigureVerdict, Incident, IncidentKind, Judged};
+pub use assessment::{Assessment, Exceedance, FigureVerdict, Judged};
 pub use description::ServerDescription;
 pub use distribution::Distribution;
 pub use figure::{Figure, FigureGroup, FigureLimits, FigureUnit, LimitRule, SampleStep};
 pub use figures::FIGURES;
 pub use metric::Metric;
 pub use sample::{DiskSample, Member, MountSample, ServerSample};
+pub use sequence::{Incident, IncidentKind, SampleSequence};
 pub use trend::{Trend, TrendBucket};

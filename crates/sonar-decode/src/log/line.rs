@@ -115,6 +115,16 @@ pub struct ParsedLine {
 }
 
 impl ParsedLine {
+    /// Its time, if it has one.
+    pub fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    /// The event that it describes, if it describes one.
+    pub fn event(&self) -> Option<&LogEvent> {
+        self.event.as_deref()
+    }
+
     /// Adds the event that the line describes.
     pub(super) fn with(&mut self, event: LogEvent) -> LineKind {
         self.event = Some(Box::new(event));

@@ -8,4 +8,4 @@ mod text;
 mod units;
 
 pub use compare::FtdcComparison;
-pub use report::{FtdcReading, FtdcReport};
+pub use report::{FtdcReading, FtdcReport, incident_words};

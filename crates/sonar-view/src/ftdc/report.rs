@@ -297,22 +297,31 @@ fn limits_json(limits: &FigureLimits, judged: &Judged<'_>) -> LimitsJson {
 }
 
 fn incident(incident: &Incident) -> IncidentJson {
-    let (kind, words) = match incident.kind {
+    let kind = match incident.kind {
+        IncidentKind::Restart(_) => "restart",
+        IncidentKind::Lost(_) => "lost",
+        IncidentKind::Gap(_) => "gap",
+        IncidentKind::State { .. } => "state",
+        IncidentKind::ClockBack(_) => "clock_back",
+    };
+    IncidentJson { time_ns: ns(incident.time_ms), kind, words: incident_words(incident.kind) }
+}
+
+/// What happened, in words.
+pub fn incident_words(kind: IncidentKind) -> String {
+    match kind {
         IncidentKind::Restart(ms) => {
-            ("restart", format!("the server was started, {} after the last sample", Nanos(ns(ms))))
+            format!("the server was started, {} after the last sample", Nanos(ns(ms)))
         }
         IncidentKind::Lost(ms) => {
-            ("lost", format!("samples of {} are lost: a part of a file is damaged", Nanos(ns(ms))))
+            format!("samples of {} are lost: a part of a file is damaged", Nanos(ns(ms)))
         }
         IncidentKind::Gap(ms) => {
-            ("gap", format!("no sample for {}: the server stalled, or the machine slept", Nanos(ns(ms))))
+            format!("no sample for {}: the server stalled, or the machine slept", Nanos(ns(ms)))
         }
-        IncidentKind::State { from, to } => {
-            ("state", format!("the server went from {} to {}", state(from), state(to)))
-        }
-        IncidentKind::ClockBack(ms) => ("clock_back", format!("the clock was set back by {}", Nanos(ns(ms)))),
-    };
-    IncidentJson { time_ns: ns(incident.time_ms), kind, words }
+        IncidentKind::State { from, to } => format!("the server went from {} to {}", state(from), state(to)),
+        IncidentKind::ClockBack(ms) => format!("the clock was set back by {}", Nanos(ns(ms))),
+    }
 }
 
 /// A state as the replica set names it.
