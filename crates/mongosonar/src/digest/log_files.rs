@@ -1,4 +1,5 @@
-//! Reads logs into a digest: blocks of lines, on all cores; entries; rows, in the order of the lines.
+//! Reads logs: blocks of lines, on all cores; what each line says, in the order of the lines; a digest of their
+//! operations.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use sonar_core::Timestamp;
-use sonar_decode::entry::ParsedEntry;
-use sonar_decode::log::{LineKind, LineReader, LogReader, LogSettings, ParsedLine};
+use sonar_core::{Notices, Reading, Timestamp};
+use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::Zone;
 
 use super::collect::{Collector, SourceDigest, TimeRange};
@@ -17,6 +18,36 @@ use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
 use crate::content::{self, FileContent, Peeked};
 use crate::input;
+
+/// Takes what logs say, in the order of their lines.
+pub trait LogSink: EntrySink {
+    /// The first line comes next.
+    fn begin(&mut self, _log: &mut LogReader) {}
+
+    /// A line was added to the log. The operations that it ends came before.
+    fn line(&mut self, _parsed: &ParsedLine, _log: &mut LogReader) {}
+
+    /// The last line was added.
+    fn end(&mut self, _log: &mut LogReader) {}
+}
+
+impl LogSink for Collector {}
+
+/// Logs that have been read.
+pub struct LogsRead<S> {
+    /// What took their lines.
+    pub sink: S,
+    /// The counters.
+    pub reading: Reading,
+    /// What they hold besides operations.
+    pub notices: Notices,
+    /// A file was cut or damaged.
+    pub damaged: bool,
+    /// Files that were not read to their end because the command was stopped.
+    pub stopped: Vec<String>,
+    /// The times of the first and the last line that had one.
+    pub covers: Option<(Timestamp, Timestamp)>,
+}
 
 /// How the work is divided.
 #[derive(Copy, Clone, Debug)]
@@ -54,7 +85,7 @@ impl LineBatch {
     }
 
     /// Adds the lines to a log.
-    fn add_to(&self, log: &mut LogReader, collect: &mut Collector) {
+    fn add_to(&self, log: &mut LogReader, sink: &mut impl LogSink) {
         if self.block.is_after_too_long {
             log.add_too_long();
         }
@@ -62,9 +93,10 @@ impl LineBatch {
         for (line, parsed) in lines(&self.block.bytes).zip(&self.lines) {
             let entry = &self.entries[operations];
             match line.strip_suffix(b"\n") {
-                Some(line) => log.add(line, parsed, entry, collect),
-                None => log.add_last(line, parsed, entry, collect),
+                Some(line) => log.add(line, parsed, entry, sink),
+                None => log.add_last(line, parsed, entry, sink),
             }
+            sink.line(parsed, log);
             operations += usize::from(parsed.kind == LineKind::Operation);
         }
     }
@@ -89,7 +121,7 @@ struct LogFile {
     reference_ms: i64,
 }
 
-/// Reads logs. Files of one server, each of which begins where another ends, are read one after another.
+/// Reads logs into a digest; see [`read_into`].
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
@@ -99,19 +131,40 @@ pub fn read(
     span: &TimeRange,
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceDigest> {
+    Ok(digest(read_into(files, span.bounds(), stop, collect)?, span))
+}
+
+fn digest(read: LogsRead<Collector>, span: &TimeRange) -> SourceDigest {
+    let LogsRead { sink, reading, notices, damaged, stopped, covers } = read;
+    let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&notices.offsets));
+    SourceDigest { notices: Some(notices), damaged, stopped, covers, ..sink.gathered(reading, zone) }
+}
+
+/// Reads logs, between these bounds. Files of one server, each of which begins where another ends, are read one after
+/// another.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
+pub fn read_into<S: LogSink>(
+    files: &[PathBuf],
+    bounds: (Option<Bound>, Option<Bound>),
+    stop: &Arc<AtomicBool>,
+    sink: S,
+) -> Result<LogsRead<S>> {
     let mut all = Vec::new();
     for path in files {
         let reference_ms = reference(path);
         // The first time of a pipe that can be read only once is not known.
         let first = if files.len() > 1 && input::is_rereadable(path) {
-            first_time(path, reference_ms, stop)?
+            find(path, stop, |_, log| log.last_time())?
         } else {
             None
         };
         all.push(LogFile { path: path.clone(), first, reference_ms });
     }
     all.sort_by_key(|file| file.first);
-    let mut reading = LogsReading::new(collect, span, stop);
+    let mut reading = LogsReading::new(sink, bounds, stop);
+    reading.sink.begin(&mut reading.log);
     for (number, file) in all.iter().enumerate() {
         reading.log.set_reference(file.reference_ms);
         // A file that begins before the one before it ends is another server's.
@@ -120,13 +173,13 @@ pub fn read(
         }
         reading.file(&file.path)?;
     }
-    Ok(reading.finish(span))
+    Ok(reading.finish())
 }
 
 /// Logs that are being read.
-struct LogsReading<'a> {
+struct LogsReading<'a, S> {
     log: LogReader,
-    collect: Collector,
+    sink: S,
     damaged: bool,
     /// Files that were not read to their end because the command was stopped.
     stopped: Vec<String>,
@@ -134,12 +187,11 @@ struct LogsReading<'a> {
     stop: &'a Arc<AtomicBool>,
 }
 
-impl<'a> LogsReading<'a> {
-    fn new(collect: Collector, span: &TimeRange, stop: &'a Arc<AtomicBool>) -> Self {
-        let (from, to) = span.bounds();
+impl<'a, S: LogSink> LogsReading<'a, S> {
+    fn new(sink: S, (from, to): (Option<Bound>, Option<Bound>), stop: &'a Arc<AtomicBool>) -> Self {
         let log = LogReader::new(LogSettings { from, to, ..LogSettings::default() });
         let division = Division { threads: in_order::threads(), block: BLOCK };
-        Self { log, collect, damaged: false, stopped: Vec::new(), division, stop }
+        Self { log, sink, damaged: false, stopped: Vec::new(), division, stop }
     }
 
     fn file(&mut self, path: &Path) -> Result<()> {
@@ -168,7 +220,7 @@ impl<'a> LogsReading<'a> {
                 let mut reader = LineReader::new(settings);
                 move |batch: &mut LineBatch| batch.read(&mut reader)
             },
-            |batch| batch.add_to(&mut self.log, &mut self.collect),
+            |batch| batch.add_to(&mut self.log, &mut self.sink),
         );
         let reading = self.log.reading_mut();
         reading.files += 1;
@@ -189,27 +241,35 @@ impl<'a> LogsReading<'a> {
         is_cut
     }
 
-    fn finish(self, span: &TimeRange) -> SourceDigest {
-        let Self { mut log, mut collect, damaged, stopped, .. } = self;
-        log.finish(&mut collect);
-        let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
-        let (notices, covers) = (Some(log.notices().clone()), log.span());
-        SourceDigest { notices, damaged, stopped, covers, ..collect.gathered(log.reading(), zone) }
+    fn finish(self) -> LogsRead<S> {
+        let Self { mut log, mut sink, damaged, stopped, .. } = self;
+        log.finish(&mut sink);
+        sink.end(&mut log);
+        let (reading, notices, covers) = (log.reading(), log.notices().clone(), log.span());
+        LogsRead { sink, reading, notices, damaged, stopped, covers }
     }
 }
 
-/// The time of the first line that has one.
-fn first_time(path: &Path, reference_ms: i64, stop: &Arc<AtomicBool>) -> Result<Option<Timestamp>> {
+/// What `found` finds in one of the first lines of a file, which has been added to the log.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn find<T>(
+    path: &Path,
+    stop: &Arc<AtomicBool>,
+    found: impl Fn(&[u8], &LogReader) -> Option<T>,
+) -> Result<Option<T>> {
     /// The most lines at the beginning of a file to look at.
     const LOOK: usize = 1_000;
     let (input, _) = input::open(path, &input::name(path), stop)?;
-    let mut log = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
+    let mut log = LogReader::new(LogSettings { reference_ms: reference(path), ..LogSettings::default() });
     let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
     while left > 0 && blocks.next(&mut block) {
         for line in lines(&block.bytes).take(left) {
-            log.line(without_line_feed(line), &mut ());
-            if log.last_time().is_some() {
-                return Ok(log.last_time());
+            let line = without_line_feed(line);
+            log.line(line, &mut ());
+            if let Some(found) = found(line, &log) {
+                return Ok(Some(found));
             }
             left -= 1;
         }
@@ -237,9 +297,9 @@ mod tests {
         let settings = DigestSettings { by: GroupBy::Shape, points: true };
         let collect = Collector::new(Source::Log, settings, ClassSet::ALL);
         let (stop, span) = (Arc::new(AtomicBool::new(false)), TimeRange::default());
-        let mut reading = LogsReading { division, ..LogsReading::new(collect, &span, &stop) };
+        let mut reading = LogsReading { division, ..LogsReading::new(collect, span.bounds(), &stop) };
         reading.lines(log, "a test");
-        let SourceDigest { digest, reading, notices, .. } = reading.finish(&span);
+        let SourceDigest { digest, reading, notices, .. } = super::digest(reading.finish(), &span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());
         let wanted = ViewOptions::default();
         let view = DigestView::new(&digest, Source::Log, &wanted).with_reading(Some(&reading));

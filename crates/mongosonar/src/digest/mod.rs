@@ -6,7 +6,7 @@ mod collect;
 mod compare;
 pub mod in_order;
 mod lines;
-mod log_files;
+pub mod log_files;
 mod profiles;
 mod report;
 mod show;

@@ -207,7 +207,10 @@ pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
 }
 
 /// Passes on the blocks of a recording; returns why it is cut, if it is.
-fn blocks(path: &Path, mut each: impl FnMut(RecordingBlock<'_>)) -> Result<Option<String>> {
+///
+/// # Errors
+/// The file cannot be opened, or holds something else.
+pub fn blocks(path: &Path, mut each: impl FnMut(RecordingBlock<'_>)) -> Result<Option<String>> {
     let name = path.display();
     let mut input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())

@@ -108,6 +108,23 @@ pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink
     Ok(reading)
 }
 
+/// The server of these files, by the first metadata that can be read; nothing is known without any.
+pub fn server(files: &[PathBuf], stop: &Arc<AtomicBool>) -> ServerDescription {
+    let of_file = |path: &PathBuf| {
+        let (documents, _) = open(path, stop).ok()?;
+        let mut reading = FtdcReading::default();
+        let mut reader = FileReader { path, documents, offset: 0, reading: &mut reading };
+        let mut document = Vec::new();
+        // They come first.
+        reader.next(&mut document).ok().filter(|is_one| *is_one)?;
+        match parse(&document).ok()?.content {
+            DocumentContent::Metadata(metadata) => Some(describe(metadata)),
+            _ => None,
+        }
+    };
+    files.iter().find_map(of_file).unwrap_or_default()
+}
+
 /// Opens a file, if it can be one of `diagnostic.data`.
 fn open(path: &Path, stop: &Arc<AtomicBool>) -> Result<(BufReader<Box<dyn Read>>, ProgressBar)> {
     let name = input::name(path);

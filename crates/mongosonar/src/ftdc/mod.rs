@@ -3,7 +3,7 @@
 pub mod args;
 mod compare;
 mod export;
-mod input;
+pub mod input;
 mod report;
 
 use anyhow::Result;
