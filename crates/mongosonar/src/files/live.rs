@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, FileUsage};
 use sonar_sys::Host;
-use sonar_sys::ebpf::{FileKey, KernelEvent, Trace, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, Trace, TraceMode, Tracer};
 use sonar_sys::host::devices::{DeviceCounters, Devices};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
@@ -19,9 +19,9 @@ use sonar_view::queries::live::Screen;
 use super::args::{IoBy, IoLiveArgs};
 use super::finder::PathFinder;
 use super::names::FileNames;
-use super::paths::{FoundFile, Paths};
+use super::paths::Paths;
 use super::process::{self, TracedProcesses};
-use super::table::FileTable;
+use super::totals::{FileTotals, NewFile, TotalsTable};
 use crate::exit::OK;
 use crate::screen;
 use crate::stop::{self, JobState, StopBehavior};
@@ -50,8 +50,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();
-    let look =
-        LiveState { files: FileTable::of_totals(), looks: 0, disks: Disks::new(), at: Instant::now(), watch };
+    let look = LiveState { files: TotalsTable::default(), disks: Disks::new(), at: Instant::now(), watch };
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
             crate::privileges::give_up_while_tracing(&tracer);
@@ -109,7 +108,7 @@ struct LiveTable<'a> {
     /// End of the interval.
     next: Instant,
     /// The figures of the last interval.
-    found: Vec<LiveFile>,
+    found: Vec<FileTotals>,
     /// Lines about processes, not printed yet.
     messages: Vec<String>,
     failed: Option<anyhow::Error>,
@@ -119,11 +118,8 @@ impl LiveTable<'_> {
     fn event(&mut self, event: KernelEvent<'_>, tracer: &Tracer, places: &mut PathFinder) {
         match event {
             KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let found = match pseudo {
-                    Some(folders) => places.of_pseudo(key, folders, name),
-                    None => places.of(key, process, fd, name),
-                };
-                self.look.file(tracer, file, key, found);
+                let new = NewFile { file, key, opened: (process, fd), name, pseudo };
+                self.look.files.add(tracer, places, &new);
             }
             KernelEvent::Process { process, change } => {
                 self.messages.extend(self.look.watch.event(process, change));
@@ -141,11 +137,7 @@ impl LiveTable<'_> {
                 eprintln!("mongosonar: {line}");
             }
         }
-        let surplus = self.look.files.surplus();
-        if !surplus.is_empty() {
-            // If this fails the kernel's table fills up, and counts what it turns away.
-            let _ = tracer.release(&surplus);
-        }
+        self.look.files.release(tracer);
         let ended = stopped
             || self.args.duration.is_some_and(|duration| self.begun.elapsed() >= duration)
             || self.look.watch.is_over();
@@ -241,62 +233,24 @@ fn last_key() -> Option<LiveFileKey> {
     last
 }
 
-/// A file's figures until now, and until the beginning of the interval.
-struct LiveFile {
-    path: String,
-    now: FileUsage,
-    before: Option<FileUsage>,
-}
-
-/// A file that is shown, with its figures at the end of the last interval.
-struct ShownFile {
-    path: String,
-    before: Option<FileUsage>,
-}
-
 /// What is known from interval to interval.
 struct LiveState {
-    files: FileTable<ShownFile>,
-    looks: u64,
+    files: TotalsTable,
     disks: Disks,
     at: Instant,
     watch: TracedProcesses,
 }
 
 impl LiveState {
-    /// Takes a file that was not seen before.
-    fn file(&mut self, tracer: &Tracer, number: u32, key: FileKey, found: FoundFile) {
-        if found.wanted {
-            let path = found.path.to_string_lossy().into_owned();
-            self.files.insert(number, key, self.looks, ShownFile { path, before: None });
-        } else {
-            // Accesses before it was ignored do not count either.
-            self.files.ignore(key);
-            // Where this fails its accesses are still left out here.
-            let _ = tracer.ignore(key, number);
-        }
-    }
-
-    fn take(&mut self, tracer: &Tracer) -> Result<Vec<LiveFile>> {
-        let usages = tracer.usages().context("cannot read the kernel's figures")?;
+    fn take(&mut self, tracer: &Tracer) -> Result<Vec<FileTotals>> {
+        let found = self.files.take(tracer)?;
         let elapsed = self.at.elapsed();
         self.at += elapsed;
-        self.disks.take(self.files.keys().map(FileKey::device_number).collect(), elapsed);
-        self.looks += 1;
-        let mut found = Vec::with_capacity(usages.len());
-        for (number, key, now) in usages {
-            // A file that was ignored meanwhile has no entry.
-            let Some(file) = self.files.of(number, key) else { continue };
-            let (path, before) = (file.path.clone(), file.before.replace(now.clone()));
-            if before.as_ref() != Some(&now) {
-                self.files.used(number, self.looks);
-            }
-            found.push(LiveFile { path, before, now });
-        }
+        self.disks.take(self.files.devices(), elapsed);
         Ok(found)
     }
 
-    fn interval(&self, tracer: &Tracer, found: &[LiveFile], by: IoBy, names: &FileNames) -> FileInterval {
+    fn interval(&self, tracer: &Tracer, found: &[FileTotals], by: IoBy, names: &FileNames) -> FileInterval {
         let rows = match by {
             IoBy::File => found
                 .iter()
@@ -321,8 +275,8 @@ impl LiveState {
 }
 
 /// Files of one namespace as one row; of one kind, where no namespace is known.
-fn together(found: &[LiveFile], names: &FileNames) -> Vec<ActiveFile> {
-    let mut groups: BTreeMap<String, Vec<&LiveFile>> = BTreeMap::new();
+fn together(found: &[FileTotals], names: &FileNames) -> Vec<ActiveFile> {
+    let mut groups: BTreeMap<String, Vec<&FileTotals>> = BTreeMap::new();
     for file in found {
         let name = match (names.of(&file.path), FileRole::of(&file.path).name()) {
             (Some(held), _) => held.namespace.clone(),
@@ -333,7 +287,7 @@ fn together(found: &[LiveFile], names: &FileNames) -> Vec<ActiveFile> {
         };
         groups.entry(name).or_default().push(file);
     }
-    let row = |(name, files): (String, Vec<&LiveFile>)| {
+    let row = |(name, files): (String, Vec<&FileTotals>)| {
         let mut usage = FileUsage::default();
         for file in &files {
             usage.add(&ActiveFile::new(String::new(), &file.now, file.before.as_ref()).usage);

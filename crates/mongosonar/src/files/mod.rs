@@ -4,17 +4,18 @@ pub mod args;
 mod compare;
 mod device_reads;
 mod devices;
-mod finder;
+pub mod finder;
 mod live;
 mod names;
-mod paths;
-mod process;
+pub mod paths;
+pub mod process;
 mod record;
 mod recording;
 mod reorder;
-mod report;
+pub mod report;
 mod search;
 mod table;
+pub mod totals;
 
 use anyhow::Result;
 

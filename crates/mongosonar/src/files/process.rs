@@ -121,6 +121,15 @@ impl TracedProcesses {
         Ok(watch)
     }
 
+    /// Each mongod of this machine, and those that start later; there may be none now.
+    pub fn all() -> Self {
+        let mut search = ServerSearch::new(Host::live());
+        let found = search.all();
+        let mut watch = Self::of(Some(search), None);
+        found.into_iter().for_each(|process| watch.add(process));
+        watch
+    }
+
     fn of(search: Option<ServerSearch>, folder: Option<Folder>) -> Self {
         Self {
             running: Vec::new(),

@@ -67,7 +67,8 @@ impl Listened {
         self.add(find(host)?)
     }
 
-    fn add(&mut self, mut new: Vec<u16>) -> Option<Vec<u16>> {
+    /// Adds ports; returns those that are new, if any.
+    pub fn add(&mut self, mut new: Vec<u16>) -> Option<Vec<u16>> {
         new.retain(|port| !self.ranges.iter().any(|(low, high)| (low..=high).contains(&port)));
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
         if new.is_empty() {

@@ -1,0 +1,107 @@
+//! Files whose accesses the kernel adds up, from one look to the next.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, Result};
+use sonar_core::files::FileUsage;
+use sonar_sys::ebpf::{FileKey, PseudoFolders, Tracer};
+
+use super::finder::PathFinder;
+use super::paths::FoundFile;
+use super::table::FileTable;
+
+/// A file's figures until now, and until the last look.
+pub struct FileTotals {
+    /// Its path.
+    pub path: String,
+    /// Until now.
+    pub now: FileUsage,
+    /// Until the last look; `None` if it was not there then.
+    pub before: Option<FileUsage>,
+}
+
+/// A file that is known, with its figures at the last look.
+struct KnownFile {
+    path: String,
+    before: Option<FileUsage>,
+}
+
+/// A file that the kernel has seen for the first time.
+pub struct NewFile<'a> {
+    /// Its number in the kernel's table.
+    pub file: u32,
+    /// Identifies it.
+    pub key: FileKey,
+    /// A process that uses it, and as which descriptor.
+    pub opened: (u32, i32),
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its folders, if it is on a pseudo file system.
+    pub pseudo: Option<PseudoFolders<'a>>,
+}
+
+/// The files that are known from one look to the next.
+pub struct TotalsTable {
+    files: FileTable<KnownFile>,
+    looks: u64,
+}
+
+impl Default for TotalsTable {
+    fn default() -> Self {
+        Self { files: FileTable::of_totals(), looks: 0 }
+    }
+}
+
+impl TotalsTable {
+    /// Takes a file that was not seen before.
+    pub fn add(&mut self, tracer: &Tracer, places: &mut PathFinder, new: &NewFile<'_>) {
+        let NewFile { file, key, opened: (process, fd), name, pseudo } = *new;
+        let FoundFile { path, wanted, .. } = match pseudo {
+            Some(folders) => places.of_pseudo(key, folders, name),
+            None => places.of(key, process, fd, name),
+        };
+        if wanted {
+            let path = path.to_string_lossy().into_owned();
+            self.files.insert(file, key, self.looks, KnownFile { path, before: None });
+        } else {
+            // Accesses before it was ignored do not count either.
+            self.files.ignore(key);
+            // Where this fails its accesses are still left out here.
+            let _ = tracer.ignore(key, file);
+        }
+    }
+
+    /// Gives numbers back where too many files are known.
+    pub fn release(&mut self, tracer: &Tracer) {
+        let surplus = self.files.surplus();
+        if !surplus.is_empty() {
+            // If this fails the kernel's table fills up, and counts what it turns away.
+            let _ = tracer.release(&surplus);
+        }
+    }
+
+    /// Major and minor number of the devices that the files are on.
+    pub fn devices(&self) -> HashSet<(u32, u32)> {
+        self.files.keys().map(FileKey::device_number).collect()
+    }
+
+    /// The figures of all files.
+    ///
+    /// # Errors
+    /// The kernel's figures cannot be read.
+    pub fn take(&mut self, tracer: &Tracer) -> Result<Vec<FileTotals>> {
+        let usages = tracer.usages().context("cannot read the kernel's figures")?;
+        self.looks += 1;
+        let mut found = Vec::with_capacity(usages.len());
+        for (number, key, now) in usages {
+            // A file that was ignored meanwhile has no entry.
+            let Some(file) = self.files.of(number, key) else { continue };
+            let (path, before) = (file.path.clone(), file.before.replace(now.clone()));
+            if before.as_ref() != Some(&now) {
+                self.files.used(number, self.looks);
+            }
+            found.push(FileTotals { path, before, now });
+        }
+        Ok(found)
+    }
+}

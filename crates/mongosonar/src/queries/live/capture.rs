@@ -1,0 +1,260 @@
+//! Capture threads: each reads a ring, decodes its packets and hands over windows.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use sonar_core::window::WindowSettings;
+use sonar_core::{Coverage, Timestamp, Window};
+use sonar_decode::{Decoder, Settings, Shared};
+use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
+
+use super::joiner::ThreadWindow;
+use super::pipeline::{LiveSink, Pipeline};
+use crate::privileges;
+use crate::queries::notice::Notice;
+use crate::queries::output::QueriesOutput;
+use crate::queries::ports::Listened;
+use crate::queries::write::PacketRecorder;
+
+/// The longest sleep of a capture thread, so that it soon captures other ports.
+const LONG_NAP: Duration = Duration::from_secs(1);
+/// The fewest blocks of a ring: the kernel fills one while others are read.
+const MIN_BLOCKS: usize = 8;
+/// The largest block, in bytes. A block that fills before its time costs one more wake-up.
+const MAX_BLOCK_BYTES: usize = 4 << 20;
+/// The smallest block, in bytes. Only a frame that fits in a block is captured whole, and segmentation offload makes
+/// long frames.
+const MIN_BLOCK_BYTES: usize = 512 << 10;
+
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix(since.as_secs(), since.subsec_nanos())
+}
+
+/// One capture thread.
+struct CaptureThread {
+    ring: Ring,
+    filter: PacketFilter,
+    /// Changes of the ports to capture.
+    ports: Receiver<Arc<Listened>>,
+    /// Where failures to apply them go.
+    complaints: Sender<Notice>,
+    pipeline: Pipeline,
+    /// How long after its arrival a packet may be handed over.
+    delay: Duration,
+    stop: Arc<AtomicBool>,
+    /// Whether the thread drops everything that decoding does not need.
+    confined: bool,
+}
+
+impl CaptureThread {
+    fn run(mut self) -> Result<()> {
+        if self.confined {
+            privileges::confine_decoder();
+        }
+        let captured = self.capture();
+        // Whatever went wrong, what was captured is shown, and the other threads go on.
+        self.count_drops();
+        self.pipeline.finish(now());
+        captured
+    }
+
+    /// Captures until it is to stop.
+    fn capture(&mut self) -> Result<()> {
+        while !self.pipeline.orphaned {
+            let until = self.pipeline.boundary.plus_ns(self.delay.as_nanos() as u64);
+            let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
+            let wake = self.ring.poll(wait)?;
+            if wake == Wake::InterfaceDown {
+                let text = "an interface went down; capture resumes once it is up, but not if it is removed \
+                            and created again: then restart mongosonar"
+                    .into();
+                self.complaints.send(Notice::Complaint(text)).ok();
+            }
+            self.count_drops();
+            self.read();
+            self.follow();
+            let time = now();
+            // The clock was set back.
+            if self.pipeline.boundary.since(time) > self.pipeline.interval_ns {
+                self.pipeline.rotate(time);
+            } else if time >= until {
+                // Packets of the intervals after that may still come.
+                let over = self.pipeline.boundary.plus_ns(time.since(until));
+                self.pipeline.rotate(over);
+            }
+            if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let pipeline = &mut self.pipeline;
+        self.ring.finish(|packet| pipeline.packet(&packet))?;
+        Ok(())
+    }
+
+    /// Applies changes of the ports.
+    fn follow(&mut self) {
+        for listened in self.ports.try_iter() {
+            let filter = PacketFilter { ports: listened.ranges(), ..self.filter.clone() };
+            match self.ring.set_filter(&filter) {
+                Ok(()) => {
+                    self.filter = filter;
+                    self.pipeline.decoder.set_ports(listened.ports());
+                }
+                Err(error) => {
+                    let text = format!("cannot listen on {listened}: {error}");
+                    self.complaints.send(Notice::Complaint(text)).ok();
+                }
+            }
+        }
+    }
+
+    /// Reads the packets in the ring.
+    fn read(&mut self) {
+        let pipeline = &mut self.pipeline;
+        self.ring.for_each(|packet| pipeline.packet(&packet));
+        let sink = &self.pipeline.sink;
+        if let Some(output) = &sink.each
+            && output.lock().unwrap_or_else(PoisonError::into_inner).flush().is_err()
+        {
+            sink.broken.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn count_drops(&mut self) {
+        if let Ok(statistics) = self.ring.statistics() {
+            let kernel = &mut self.pipeline.kernel;
+            kernel.kernel_drops = statistics.drops;
+            kernel.kernel_freezes = statistics.freezes;
+            kernel.kernel_blocks_malformed = statistics.malformed_blocks;
+        }
+    }
+}
+
+/// Rings that are open.
+pub struct LiveCapture {
+    rings: Vec<Ring>,
+    filter: PacketFilter,
+    retire: Duration,
+}
+
+/// What capture threads do.
+pub struct CaptureTask {
+    /// How they decode.
+    pub settings: Settings,
+    /// What all of them know.
+    pub shared: Arc<Shared>,
+    /// The width of their windows.
+    pub interval: Duration,
+    /// The settings of their windows.
+    pub window: WindowSettings,
+    /// Writes each operation.
+    pub each: Option<Arc<Mutex<QueriesOutput>>>,
+    /// Writes each packet.
+    pub keep: Option<Arc<Mutex<PacketRecorder>>>,
+    /// Where their messages go.
+    pub say: Sender<Notice>,
+    /// Ends them.
+    pub stop: Arc<AtomicBool>,
+    /// Whether they drop everything that decoding does not need.
+    pub confined: bool,
+}
+
+/// Capture threads that run.
+pub struct RunningCapture {
+    /// Changes of the ports to capture, for each of them.
+    pub ports: Vec<Sender<Arc<Listened>>>,
+    stoppers: Vec<Stopper>,
+    handles: Vec<JoinHandle<Result<()>>>,
+}
+
+impl LiveCapture {
+    /// Opens a ring for each of so many threads.
+    ///
+    /// # Errors
+    /// A permission or an interface is missing.
+    pub fn open(config: &RingConfig, threads: usize) -> Result<Self> {
+        let rings = if threads == 1 { vec![Ring::open(config)?] } else { Ring::open_group(config, threads)? };
+        Ok(Self { rings, filter: config.filter.clone(), retire: config.retire })
+    }
+
+    /// Starts the threads; gives their windows too. The first one begins now.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
+        let (to, windows) = sync_channel(4 * self.rings.len());
+        let stoppers = self.rings.iter().map(Ring::stopper).collect();
+        let (mut handles, mut ports) = (Vec::new(), Vec::new());
+        for (number, ring) in self.rings.into_iter().enumerate() {
+            let (change, changes) = channel();
+            ports.push(change);
+            let capture = CaptureThread {
+                ring,
+                filter: self.filter.clone(),
+                ports: changes,
+                complaints: task.say.clone(),
+                pipeline: task.pipeline(number, to.clone()),
+                // The kernel looks at a block twice before it takes it for one that does not fill.
+                delay: 2 * self.retire + Duration::from_millis(50),
+                stop: task.stop.clone(),
+                confined: task.confined,
+            };
+            let builder = std::thread::Builder::new().name(format!("capture-{number}"));
+            handles.push(builder.spawn(move || capture.run()).context("cannot start a capture thread")?);
+        }
+        Ok((RunningCapture { ports, stoppers, handles }, windows))
+    }
+}
+
+impl CaptureTask {
+    fn pipeline(&self, thread: usize, to: SyncSender<ThreadWindow>) -> Pipeline {
+        let (start, interval_ns) = (now(), self.interval.as_nanos() as u64);
+        let first = Window::new(start.floor_to(interval_ns), self.window);
+        Pipeline {
+            decoder: Decoder::new(self.settings.clone(), self.shared.clone()),
+            boundary: first.start.plus_ns(interval_ns),
+            sink: LiveSink {
+                window: Window { start, ..first },
+                each: self.each.clone(),
+                broken: self.stop.clone(),
+            },
+            keep: self.keep.clone(),
+            counted: Coverage::default(),
+            kernel: Coverage::default(),
+            interval_ns,
+            settings: self.window,
+            to,
+            thread,
+            orphaned: false,
+        }
+    }
+}
+
+impl RunningCapture {
+    /// Wakes the threads, so that they see that they are to stop.
+    pub fn wake(&self) {
+        self.stoppers.iter().for_each(Stopper::stop);
+    }
+
+    /// Waits for the threads. Take their last windows first.
+    ///
+    /// # Errors
+    /// A thread could not capture, or has panicked.
+    pub fn join(self) -> Result<()> {
+        for handle in self.handles {
+            handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a block of a ring of `ring_bytes`.
+pub fn block_bytes(ring_bytes: usize) -> usize {
+    let most = (ring_bytes / MIN_BLOCKS).clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
+    1 << most.ilog2()
+}
