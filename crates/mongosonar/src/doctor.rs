@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
+use sonar_core::history::Collector;
 use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::probe::{self, ProbeVerdict};
@@ -65,6 +66,18 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
         }
     }
     Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
+}
+
+/// What helps a collector of the agent that cannot work, in the words of this command.
+pub fn remedy(collector: Collector) -> Option<String> {
+    match collector {
+        Collector::Queries => {
+            let checks = probe::all(&RingConfig::default(), &Host::live());
+            checks.into_iter().find(|check| matches!(check.verdict, ProbeVerdict::Problem))?.remedy
+        }
+        Collector::Files => checks::tracing().remedy,
+        _ => None,
+    }
 }
 
 fn servers(found: io::Result<FoundListeners>) -> DoctorLine {

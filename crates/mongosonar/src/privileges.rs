@@ -21,7 +21,16 @@ fn lacking(what: &str, error: &io::Error) {
 /// read files below the folders `read`, and keeps the capabilities `keep`.
 pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    for (what, error) in privileges::give_up(duty, FileAccess::Below(&read), keep) {
+    give_up_files(duty, FileAccess::Below(&read), keep);
+}
+
+/// The same for a command that writes files below `write` for as long as it runs.
+pub fn give_up_but_writing(read: &[&Path], write: &Path, keep: &[u32]) {
+    give_up_files(Duty::Writing, FileAccess::Writing(read, &[write]), keep);
+}
+
+fn give_up_files(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
+    for (what, error) in privileges::give_up(duty, files, keep) {
         lacking(what, &error);
     }
 }
@@ -41,9 +50,12 @@ pub fn give_up_while_tracing(tracer: &Tracer) {
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
 /// it starts. It keeps the network and reads files: for a thread that talks to a server.
 pub fn give_up_but_network() {
-    for (what, error) in privileges::give_up(Duty::Client, FileAccess::ReadOnly, &[]) {
-        lacking(what, &error);
-    }
+    give_up_files(Duty::Client, FileAccess::ReadOnly, &[]);
+}
+
+/// Drops everything for a thread that decodes files which a helper opens for it.
+pub fn confine_follower() {
+    give_up(Duty::Showing, &[], &[]);
 }
 
 /// Restricts a thread that decodes foreign input to the few system calls that it needs.

@@ -33,6 +33,9 @@ pub enum StopBehavior {
     Prompt,
     /// It has something to restore or to remove, and takes its time for that.
     Careful,
+    /// It runs in the background and takes its time to store what it has. SIGHUP does not end it: it means that the
+    /// configuration has changed.
+    Service,
 }
 
 /// Whether the program was asked to stop, and why.
@@ -165,7 +168,7 @@ impl Signals {
             signals.push(SIGQUIT);
         }
         // nohup has it ignored, which a handler would undo.
-        if !is_ignored(SIGHUP) {
+        if ending != StopBehavior::Service && !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
         }
         let pipe = UnixStream::pair();

@@ -8,6 +8,7 @@
 mod block;
 pub mod capabilities;
 mod classic_bpf;
+pub mod clock;
 pub mod disk;
 pub mod ebpf;
 pub mod filter;

@@ -82,6 +82,8 @@ fn one_capability(number: u32) -> CapabilitySet {
 pub enum FileAccess<'a> {
     /// It reads files below these folders, and does not use the network.
     Below(&'a [&'a Path]),
+    /// It reads files below these folders, creates, writes and removes files below others, and does not use the network.
+    Writing(&'a [&'a Path], &'a [&'a Path]),
     /// It reads all files, and uses the network.
     ReadOnly,
 }
@@ -91,6 +93,7 @@ pub enum FileAccess<'a> {
 pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
     let limit = || match files {
         FileAccess::Below(folders) => limit_files(folders, &[]),
+        FileAccess::Writing(read, write) => limit_files(read, write),
         FileAccess::ReadOnly => refuse_changes(),
     };
     // The last step may forbid what the others need; the first sets what they need.

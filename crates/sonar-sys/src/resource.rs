@@ -1,5 +1,6 @@
 //! What this process costs.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -46,9 +47,40 @@ fn resident_bytes() -> Option<u64> {
     pages.checked_mul(page_size() as u64)
 }
 
+/// The processor time that each thread of this process has used so far, by name. Threads of one name are added up.
+pub fn thread_times() -> BTreeMap<String, Duration> {
+    let mut times = BTreeMap::new();
+    for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let text = |name: &str| std::fs::read_to_string(thread.path().join(name)).ok();
+        // The first number is the time on a processor in nanoseconds: Documentation/scheduler/sched-stats.rst.
+        let ns = text("schedstat").and_then(|text| text.split_whitespace().next()?.parse().ok());
+        if let (Some(name), Some(ns)) = (text("comm"), ns) {
+            *times.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(ns);
+        }
+    }
+    times
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_thread_is_known_by_its_name() {
+        let work = std::thread::Builder::new().name("sonar-busy".to_owned());
+        let (to, from) = std::sync::mpsc::channel();
+        let handle = work.spawn(move || {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < Duration::from_millis(30) {
+                std::hint::spin_loop();
+            }
+            to.send(thread_times()).unwrap();
+        });
+        let times = from.recv().unwrap();
+        handle.unwrap().join().unwrap();
+        let busy = times.get("sonar-busy").copied().unwrap_or_default();
+        assert!(busy > Duration::from_millis(1) && busy < Duration::from_secs(5), "{times:?}");
+    }
 
     #[test]
     fn a_process_has_used_something() {

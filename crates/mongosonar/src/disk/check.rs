@@ -1,6 +1,6 @@
 //! `mongosonar disk check`: the facts of a machine, from its `/proc` and `/sys` or from copies of them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use sonar_sys::disk::file_system_state;
 use sonar_sys::host::devices::{Device, DeviceKind, Devices};
 use sonar_sys::host::mounts::{self, Mount};
 use sonar_sys::host::process::Process;
+use sonar_sys::host::regular;
 use sonar_view::disk::check::CheckReport;
 use sonar_view::kit::Fitting;
 
@@ -158,11 +159,12 @@ fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
 }
 
 /// The configuration of a running mongod: the path as mongod sees it, else as we do.
-fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
+pub fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
     let file = mongod.option(&["--config", "-f"])?;
     let path = own_root(mongod).join(file.trim_start_matches('/'));
     let mut text = String::new();
-    let opened = File::open(path).or_else(|_| File::open(machine.path(file))).ok()?;
+    // Anybody may call a process mongod and name a pipe, which would never end.
+    let opened = regular::open(&path).or_else(|_| regular::open(&machine.path(file))).ok()?;
     opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
@@ -172,7 +174,7 @@ fn own_root(mongod: &Process) -> PathBuf {
 }
 
 /// One of these keys of a configuration in YAML (`dbPath: x`), or of one before 2.6 (`dbpath = x`).
-fn setting(text: &str, keys: &[&str]) -> Option<String> {
+pub fn setting(text: &str, keys: &[&str]) -> Option<String> {
     text.lines().find_map(|line| {
         let line = line.split(" #").next().unwrap_or(line).trim();
         let rest = keys.iter().find_map(|key| line.strip_prefix(key))?.trim_start();

@@ -12,7 +12,7 @@ mod version;
 
 use anyhow::Result;
 
-pub use check::log_of;
+pub use check::{configuration as configuration_of, log_of, setting};
 
 use args::DiskCommand;
 

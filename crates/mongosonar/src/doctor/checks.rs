@@ -66,7 +66,7 @@ pub fn all(host: &Host, listeners: &[Listener]) -> Vec<DoctorLine> {
 }
 
 /// `io live`, `io record`: tried on this process.
-fn tracing() -> DoctorLine {
+pub fn tracing() -> DoctorLine {
     let line = DoctorLine::new("ebpf", "io live, io record");
     let trace = Trace {
         processes: &[std::process::id()],
