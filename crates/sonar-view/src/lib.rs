@@ -17,6 +17,7 @@
 //! a terminal through [`kit::escape`] only.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod compare;
 pub mod disk;
 pub mod files;

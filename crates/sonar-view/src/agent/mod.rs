@@ -1,0 +1,7 @@
+//! `mongosonar agent`: what it has stored, and what it does.
+
+mod status;
+mod summary;
+
+pub use status::{AgentStatus, CollectorState, CollectorStatus, WatchedServer};
+pub use summary::{AgentSummary, CollectorSummary};

@@ -1,0 +1,240 @@
+//! What a running agent does.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use sonar_core::Timestamp;
+use sonar_core::history::Collector;
+use sonar_core::words::plural;
+
+use crate::kit::{Bytes, Grouped, Nanos, Zone, escape, json};
+
+/// How a collector is.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectorState {
+    /// It is switched off.
+    #[default]
+    Off,
+    /// It has nothing to collect, or has not delivered anything so far.
+    Waiting,
+    /// It delivers data.
+    Working,
+    /// It cannot work.
+    Failed,
+}
+
+impl CollectorState {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Waiting => "waiting",
+            Self::Working => "working",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectorStatus {
+    /// Its stable name.
+    pub name: String,
+    /// How it is.
+    pub state: CollectorState,
+    /// Since when, in nanoseconds since 1970; `None` if it never worked or failed.
+    pub since_ns: Option<u64>,
+    /// When it last delivered data.
+    pub last_data_ns: Option<u64>,
+    /// Records that it lost so far: packets, lines, samples, accesses.
+    pub lost: u64,
+    /// Processor time that its threads have used so far, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Why it fails or waits; what helps.
+    pub problem: Option<String>,
+}
+
+impl CollectorStatus {
+    /// One that is off.
+    pub fn new(collector: Collector) -> Self {
+        Self { name: collector.name().to_owned(), ..Self::default() }
+    }
+}
+
+/// A server that the agent watches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedServer {
+    /// Its program.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its port.
+    pub port: u16,
+    /// Its log, if it is known.
+    pub log: Option<String>,
+    /// Its `diagnostic.data`, if it is known.
+    pub diagnostic_data: Option<String>,
+}
+
+/// A running agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// The program's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// When that started, in clock ticks since boot: distinguishes it from a later process of its number.
+    pub started_ticks: u64,
+    /// When it started, in nanoseconds since 1970.
+    pub started_ns: u64,
+    /// When this was written.
+    pub written_ns: u64,
+    /// The folder of the store.
+    pub store: String,
+    /// Size of the store in bytes.
+    pub store_bytes: u64,
+    /// Windows stored since the start.
+    pub windows: u64,
+    /// Windows that could not be stored.
+    pub windows_lost: u64,
+    /// Start of the window that was stored last, in nanoseconds since 1970.
+    pub last_window_ns: Option<u64>,
+    /// What the store reported, the newest last.
+    pub notices: Vec<String>,
+    /// Processor time of the whole agent so far, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Its memory in bytes.
+    pub memory_bytes: u64,
+    /// Its collectors.
+    pub collectors: Vec<CollectorStatus>,
+    /// The servers that it watches.
+    pub servers: Vec<WatchedServer>,
+}
+
+impl AgentStatus {
+    /// One line of JSON.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn json(&self, out: impl Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            kind: &'static str,
+            #[serde(flatten)]
+            status: &'a AgentStatus,
+        }
+        json::line(&Document { kind: "agent_status", status: self }, out)
+    }
+
+    /// Text, with times in this zone.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn text(&self, zone: &Zone, out: &mut impl Write) -> io::Result<()> {
+        let time = |ns: u64| zone.show_seconds(Timestamp::from_unix_ns(ns)).to_string();
+        let share = |cpu_ns: u64| {
+            let lived = self.written_ns.saturating_sub(self.started_ns).max(1);
+            format!("{:.2}%", 100.0 * cpu_ns as f64 / lived as f64)
+        };
+        writeln!(
+            out,
+            "agent {} runs as process {} since {}, {} of a core, {}",
+            self.version,
+            self.pid,
+            time(self.started_ns),
+            share(self.cpu_ns),
+            Bytes(self.memory_bytes as f64)
+        )?;
+        let last = self.last_window_ns.map_or_else(|| "none so far".to_owned(), time);
+        writeln!(
+            out,
+            "store {}: {}, {} stored since then, the last from {last}",
+            escape(&self.store),
+            Bytes(self.store_bytes as f64),
+            plural(self.windows, "window")
+        )?;
+        if self.windows_lost > 0 {
+            writeln!(out, "LOST: {} could not be stored", plural(self.windows_lost, "window"))?;
+        }
+        for notice in &self.notices {
+            writeln!(out, "  {}", escape(notice))?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{:<10} {:<8} {:<19} {:<10} {:>8} {:>7}",
+            "source", "state", "since", "last data", "lost", "CPU"
+        )?;
+        for one in &self.collectors {
+            let since = one.since_ns.map_or_else(String::new, time);
+            let age = |ns: u64| {
+                format!("{} ago", Nanos(self.written_ns.saturating_sub(ns) / 1_000_000_000 * 1_000_000_000))
+            };
+            let last = one.last_data_ns.map_or_else(|| "-".to_owned(), age);
+            let (name, state) = (&one.name, one.state.name());
+            let (lost, cpu) = (Grouped(one.lost).to_string(), share(one.cpu_ns));
+            writeln!(out, "{name:<10} {state:<8} {since:<19} {last:<10} {lost:>8} {cpu:>7}")?;
+            if let Some(problem) = &one.problem {
+                writeln!(out, "           {}", escape(problem))?;
+            }
+        }
+        writeln!(out)?;
+        if self.servers.is_empty() {
+            writeln!(out, "no mongod or mongos runs here")?;
+        }
+        for server in &self.servers {
+            let WatchedServer { name, pid, port, log, diagnostic_data } = server;
+            let known =
+                |path: &Option<String>| path.as_deref().map_or("not known", |_| "followed").to_owned();
+            let (log, data) = (known(log), known(diagnostic_data));
+            writeln!(out, "{} {pid} on port {port}: log {log}, diagnostic.data {data}", escape(name))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_shows_what_fails_and_what_it_costs() {
+        let second = 1_000_000_000;
+        let start = 1_795_296_000 * second;
+        let mut files = CollectorStatus::new(Collector::Files);
+        files.state = CollectorState::Failed;
+        files.since_ns = Some(start);
+        files.problem = Some("no permission; fix: sudo\u{1b}".to_owned());
+        let mut queries = CollectorStatus::new(Collector::Queries);
+        (queries.state, queries.since_ns) = (CollectorState::Working, Some(start + second));
+        (queries.last_data_ns, queries.lost, queries.cpu_ns) = (Some(start + 97 * second), 1_234, second);
+        let status = AgentStatus {
+            version: "1.0".to_owned(),
+            pid: 7,
+            started_ns: start,
+            written_ns: start + 100 * second,
+            store: "/var/lib/mongosonar".to_owned(),
+            windows: 9,
+            cpu_ns: 2 * second,
+            memory_bytes: 40_000_000,
+            collectors: vec![queries, files],
+            ..AgentStatus::default()
+        };
+        let mut text = Vec::new();
+        status.text(&Zone::utc(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        for line in [
+            "agent 1.0 runs as process 7 since 2026-11-21 21:20:00, 2.00% of a core, 40.0MB",
+            "queries    working  2026-11-21 21:20:01 3s ago        1,234   1.00%",
+            "files      failed   2026-11-21 21:20:00 -                 0   0.00%",
+            "no mongod or mongos runs here",
+        ] {
+            assert!(text.lines().any(|found| found.trim_end() == line), "{line}\n{text}");
+        }
+        assert!(!text.contains('\u{1b}'), "escaped");
+        let mut json = Vec::new();
+        status.json(&mut json).unwrap();
+        let back: AgentStatus = serde_json::from_slice(&json).unwrap();
+        assert_eq!(back, status);
+    }
+}
