@@ -77,6 +77,18 @@ impl CommandTypes {
         *count = count.saturating_add(operations);
     }
 
+    /// The counts of one role and class.
+    pub fn get(&self, role: Role, class: Class) -> TypeCounts {
+        self.counts[role as usize][class as usize]
+    }
+
+    /// Adds counts of one role and class.
+    pub fn add(&mut self, role: Role, class: Class, counts: TypeCounts) {
+        for (mine, count) in self.counts[role as usize][class as usize].iter_mut().zip(counts) {
+            *mine = mine.saturating_add(count);
+        }
+    }
+
     /// Adds everything in `other`.
     pub fn merge(&mut self, other: &Self) {
         let mine = self.counts.iter_mut().flatten().flatten();
@@ -88,7 +100,7 @@ impl CommandTypes {
     /// The sum of the counts of all roles and classes that `wants` selects.
     pub fn totals(&self, wants: impl Fn(Role, Class) -> bool) -> TypeCounts {
         let mut totals = TypeCounts::default();
-        for (role, classes) in [Role::Served, Role::Issued].into_iter().zip(&self.counts) {
+        for (role, classes) in Role::ALL.into_iter().zip(&self.counts) {
             for (class, counts) in Class::ALL.into_iter().zip(classes) {
                 if wants(role, class) {
                     for (total, count) in totals.iter_mut().zip(counts) {

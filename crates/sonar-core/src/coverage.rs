@@ -16,6 +16,20 @@ macro_rules! counters {
         pub struct $counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl $counters {
+            /// The number of counters.
+            pub const COUNT: usize = Self::NAMES.len();
+            /// The stable names of the counters.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// The value of each counter, in the order of [`NAMES`](Self::NAMES).
+            pub fn values(&self) -> [u64; Self::COUNT] { [$(self.$name),+] }
+
+            /// The counters with these values, in the order of [`NAMES`](Self::NAMES).
+            pub fn from_values(values: [u64; Self::COUNT]) -> Self {
+                let [$($name),+] = values;
+                Self { $($name),+ }
+            }
+
             /// Each counter: its stable name, what it means, its value.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+].into_iter()
@@ -305,6 +319,14 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(coverage.imbalances(InProgress::default()), vec![("frames", 3, 2)]);
+    }
+
+    #[test]
+    fn counters_survive_as_a_list_of_values() {
+        let all = Coverage { files_damaged: 3, frames: 90, operations_late: 7, ..Default::default() };
+        assert_eq!(Coverage::from_values(all.values()), all);
+        let frames = Coverage::NAMES.iter().position(|name| *name == "frames").unwrap();
+        assert_eq!(all.values()[frames], 90);
     }
 
     #[test]

@@ -45,7 +45,16 @@ macro_rules! execution {
         pub struct ServerSums { $($(#[doc = $doc])+ pub $name: Sum,)+ }
 
         impl ServerSums {
-            const COUNT: usize = [$(stringify!($name)),+].len();
+            /// The number of sums.
+            pub const COUNT: usize = Self::NAMES.len();
+            /// The stable names of the sums.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// The sums with these values, in the order of [`NAMES`](Self::NAMES).
+            pub fn from_values(values: [Sum; Self::COUNT]) -> Self {
+                let [$($name),+] = values;
+                Self { $($name),+ }
+            }
 
             /// Each sum with its stable name.
             pub fn iter(&self) -> [(&'static str, Sum); Self::COUNT] {

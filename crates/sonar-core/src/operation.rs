@@ -17,6 +17,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles, in display order.
+    pub const ALL: [Self; 2] = [Self::Served, Self::Issued];
+
     /// The stable name in output.
     pub const fn name(self) -> &'static str {
         match self {

@@ -315,6 +315,11 @@ impl Row {
         self.query_hash.as_deref().filter(|hash| !hash.is_empty())
     }
 
+    /// Like [`query_hash`](Self::query_hash), but an empty text if its operations have several.
+    pub fn query_hash_or_mixed(&self) -> Option<&str> {
+        self.query_hash.as_deref()
+    }
+
     /// Adds the figures of one operation.
     #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) -> &mut Observed {
@@ -346,13 +351,23 @@ impl Row {
         }
     }
 
-    /// Adds a `queryHash`.
+    /// Adds a `queryHash`; an empty one stands for several.
     pub fn add_query_hash(&mut self, hash: &str) {
         match &mut self.query_hash {
             None => self.query_hash = Some(hash.into()),
             Some(known) if **known == *hash => {}
             Some(known) => *known = Box::default(),
         }
+    }
+
+    /// Adds everything in `other`, which has the same key; moves what only `other` has.
+    pub(crate) fn absorb(&mut self, mut other: Self) {
+        for (mine, theirs) in self.observed.iter_mut().zip(&mut other.observed) {
+            if mine.is_none() {
+                *mine = theirs.take();
+            }
+        }
+        self.merge(&other);
     }
 
     /// Adds everything in `other`, source by source.

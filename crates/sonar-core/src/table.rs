@@ -173,6 +173,13 @@ impl Table {
         (at, folded)
     }
 
+    /// Like [`add`](Self::add), without copying what is new.
+    pub fn add_owned(&mut self, row: Row) -> (usize, bool) {
+        let (at, folded) = self.find_or_add(&row.key_ref());
+        self.rows[at].absorb(row);
+        (at, folded)
+    }
+
     /// Adds all rows of `other`. Returns the number of operations that were counted under `other`.
     pub fn merge(&mut self, other: &Self) -> u64 {
         let folded = |row: &Row, folded: bool| if folded { row.figures().calls } else { 0 };

@@ -102,9 +102,14 @@ impl HistoryWindow {
         self.reading.add(&other.reading);
         self.series_left_out += other.series_left_out;
         for (key, value) in &other.series {
-            if let Some(known) = self.series_mut(key) {
-                known.merge(value);
-            }
+            self.merge_series(key, value);
+        }
+    }
+
+    /// Adds values to one series.
+    pub fn merge_series(&mut self, key: &SeriesKey, value: &SeriesValue) {
+        if let Some(known) = self.series_mut(key) {
+            known.merge(value);
         }
     }
 }

@@ -1,0 +1,204 @@
+//! The database of one day.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use sonar_core::history::{Event, EventKind, Resolution, Span};
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Endpoint, Timestamp};
+
+use crate::StoreError;
+use crate::format::{BlobError, decode};
+use crate::lookup::{FileLookup, Interner, endpoint};
+use crate::part::Part;
+use crate::plan::{Slot, WindowIndex};
+use crate::schema;
+
+/// A file that is read: the methods that readers and the writer share.
+pub(crate) struct DayFile {
+    pub path: PathBuf,
+    pub connection: Connection,
+}
+
+impl DayFile {
+    /// Opens a file for reading; no file is changed. `None` if there is none.
+    pub fn open(path: &Path) -> Result<Option<Self>, StoreError> {
+        if !path.try_exists().map_err(StoreError::of_io("read", path))? {
+            return Ok(None);
+        }
+        let connection = match open_to_read(path, "") {
+            // Without the right to write, SQLite cannot share a file that nobody has open; it need not.
+            Err(_) if !has_log(path) => open_to_read(path, "?immutable=1"),
+            result => result,
+        };
+        let file = Self { path: path.to_owned(), connection: connection.map_err(StoreError::of_sql(path))? };
+        match schema::version(&file.connection, path)? {
+            0 => Ok(None),
+            _ => Ok(Some(file)),
+        }
+    }
+
+    fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
+        result.map_err(StoreError::of_sql(&self.path))
+    }
+
+    /// Which windows of the hours of a span are stored.
+    pub fn index(&self, span: Span) -> Result<WindowIndex, StoreError> {
+        let mut index = WindowIndex::default();
+        // Whole hours: whether an hour has parts decides whether it stands for itself.
+        let from = seconds(Slot::of(span.from, Resolution::Hour).start);
+        let to = seconds(Slot::of(span.to, Resolution::Hour).span().to);
+        for resolution in Resolution::ALL {
+            let read = || {
+                let sql =
+                    "SELECT start FROM windows WHERE width = ? AND start BETWEEN ? AND ? ORDER BY start";
+                let mut query = self.connection.prepare_cached(sql)?;
+                let starts = query.query_map(params![width(resolution), from, to], |row| row.get(0))?;
+                starts.map(|start| Ok(Timestamp::from_unix(start?, 0))).collect()
+            };
+            index.starts[resolution as usize] = self.sql(read())?;
+        }
+        Ok(index)
+    }
+
+    /// The blob of a stored window.
+    pub fn blob(&self, slot: Slot) -> Result<Option<Vec<u8>>, StoreError> {
+        let read = || {
+            let mut query =
+                self.connection.prepare_cached("SELECT data FROM windows WHERE width = ? AND start = ?")?;
+            query.query_row(params![width(slot.resolution), seconds(slot.start)], |row| row.get(0)).optional()
+        };
+        self.sql(read())
+    }
+
+    /// Adds a stored window to `into`; false if it is not stored.
+    pub fn read_into(
+        &self,
+        slot: Slot,
+        lookup: &FileLookup<'_>,
+        into: &mut Part,
+    ) -> Result<bool, StoreError> {
+        let Some(blob) = self.blob(slot)? else { return Ok(false) };
+        match decode(&blob, slot.span(), lookup, into) {
+            Ok(()) => Ok(true),
+            Err(why) => Err(self.undecodable(why, lookup)),
+        }
+    }
+
+    fn undecodable(&self, why: BlobError, lookup: &FileLookup<'_>) -> StoreError {
+        match lookup.failure() {
+            Some(error) => StoreError::of_sql(&self.path)(error),
+            None => StoreError::Damaged { path: self.path.clone(), why: why.to_string() },
+        }
+    }
+
+    /// What is stored of a window, as itself or as its parts; `None` if nothing is.
+    pub fn load(&self, slot: Slot) -> Result<Option<Part>, StoreError> {
+        let interner = Interner::default();
+        let lookup = FileLookup::new(&self.connection, &interner);
+        let parts = self.index(slot.span())?.cover(slot.span());
+        let mut loaded = Part::spanning(slot.span());
+        let mut any = false;
+        for part in parts.iter().filter(|part| part.resolution <= slot.resolution) {
+            any |= self.read_into(*part, &lookup, &mut loaded)?;
+        }
+        Ok(any.then_some(loaded))
+    }
+
+    /// The events within a span, by time.
+    pub fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
+        let read = || {
+            let sql = "SELECT at, kind, server, subject, text, count FROM events WHERE slot BETWEEN ? AND ?";
+            let mut query = self.connection.prepare_cached(sql)?;
+            let slot = |at| seconds(Slot::of(at, Resolution::TenSeconds).start);
+            let mut rows = query.query(params![slot(span.from), slot(span.to)])?;
+            let mut events = Vec::new();
+            while let Some(row) = rows.next()? {
+                let kind: Box<str> = row.get(1)?;
+                // A newer program may have other kinds.
+                let Some(kind) = EventKind::from_name(&kind) else { continue };
+                let at = Timestamp::from_unix_ns(row.get::<_, i64>(0)? as u64);
+                let server: Endpoint = endpoint(&row.get::<_, Box<str>>(2)?)?;
+                let count = row.get::<_, i64>(5)?.max(1) as u64;
+                events.push(Event { at, kind, server, subject: row.get(3)?, text: row.get(4)?, count });
+            }
+            Ok(events)
+        };
+        let mut events = self.sql(read())?;
+        events.retain(|event| span.contains(event.at));
+        events.sort();
+        Ok(events)
+    }
+
+    /// Start of the first window and end of the last.
+    pub fn extent(&self) -> Result<Option<Span>, StoreError> {
+        let mut extent: Option<Span> = None;
+        for resolution in Resolution::ALL {
+            let sql = "SELECT MIN(start), MAX(start) FROM windows WHERE width = ?";
+            let read = || {
+                let mut query = self.connection.prepare_cached(sql)?;
+                query.query_row([width(resolution)], |row| {
+                    Ok((row.get::<_, Option<u64>>(0)?, row.get::<_, Option<u64>>(1)?))
+                })
+            };
+            if let (Some(first), Some(last)) = self.sql(read())? {
+                let first = Slot::of(Timestamp::from_unix(first, 0), resolution).span();
+                let last = Slot::of(Timestamp::from_unix(last, 0), resolution).span();
+                let known = *extent.get_or_insert(Span { from: first.from, to: last.to });
+                // A coarse window says less than the fine ones in it.
+                let from = if first.to <= known.from { first.from } else { known.from };
+                let to = if last.from >= known.to { last.to } else { known.to };
+                extent = Some(Span { from, to });
+            }
+        }
+        Ok(extent)
+    }
+}
+
+fn open_to_read(path: &Path, options: &str) -> rusqlite::Result<Connection> {
+    let uri = format!("file:{}{options}", escaped(path));
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(uri, flags)?;
+    schema::configure(&connection)?;
+    // The first read decides whether the file can be shared.
+    connection.query_row("SELECT COUNT(*) FROM sqlite_master", (), |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// A path in a URI of SQLite.
+fn escaped(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        if plain(*byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// Whether there is a write-ahead log with content beside a database.
+pub(crate) fn has_log(path: &Path) -> bool {
+    std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+}
+
+/// The file beside a database whose name ends with this.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The column `width` of windows: seconds.
+pub(crate) fn width(resolution: Resolution) -> i64 {
+    (resolution.width_ns() / NS_PER_S) as i64
+}
+
+/// The columns `start` and `slot`: seconds since the epoch.
+pub(crate) fn seconds(at: Timestamp) -> i64 {
+    (at.unix_ns() / NS_PER_S) as i64
+}

@@ -1,0 +1,309 @@
+//! The database of one day, for writing.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, params};
+use sonar_core::history::{Event, EventKind, Resolution};
+use sonar_core::shape::RULES_VERSION;
+use sonar_core::{Endpoint, ShapeId, Timestamp};
+
+use crate::StoreError;
+use crate::day::Day;
+use crate::day_file::{DayFile, seconds, width};
+use crate::dictionary::Dictionary;
+use crate::format::{Layout, encode};
+use crate::lookup::series_key;
+use crate::part::Part;
+use crate::plan::Slot;
+use crate::schema;
+
+/// How hard zstd tries.
+const LEVEL: i32 = 3;
+/// The maximum number of distinct events of a day; further ones are counted in one event.
+const MAX_EVENTS: u64 = 200_000;
+/// Pages that are given back at once.
+const PAGES: u32 = 1_000;
+
+/// The file of a day that is written to.
+pub(crate) struct DayWriter {
+    pub day: Day,
+    pub file: DayFile,
+    dictionary: Dictionary,
+    /// Events in the file, and those that were added to others since it was opened.
+    events: u64,
+}
+
+impl DayWriter {
+    /// Opens the file of a day, which is made if there is none, and upgraded if an older program made it.
+    pub fn open(dir: &Path, day: Day, durable: bool) -> Result<Self, StoreError> {
+        let path = day.path(dir);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(StoreError::of_io("create", &path)(error));
+            }
+            _ => {}
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(&path, flags).map_err(StoreError::of_sql(&path))?;
+        schema::prepare(&mut connection, &path, durable)?;
+        let mut writer =
+            Self { day, file: DayFile { path, connection }, dictionary: Dictionary::default(), events: 0 };
+        let loaded = writer.load_numbers();
+        loaded.map_err(StoreError::of_sql(&writer.file.path))?;
+        Ok(writer)
+    }
+
+    fn load_numbers(&mut self) -> rusqlite::Result<()> {
+        let Self { file: DayFile { connection, .. }, dictionary, events, .. } = self;
+        *events = connection.query_row("SELECT COUNT(*) FROM events", (), |row| row.get(0))?;
+        let mut query = connection.prepare("SELECT number, id, cut FROM shapes")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            dictionary.load_shape(row.get(0)?, ShapeId(row.get::<_, i64>(1)? as u64), row.get(2)?);
+        }
+        let mut query = connection.prepare("SELECT number, id FROM orders")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            dictionary.orders.load(row.get(0)?, ShapeId(row.get::<_, i64>(1)? as u64));
+        }
+        let mut query = connection
+            .prepare("SELECT name, driver, driver_version, joined_late, number FROM applications")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            dictionary.applications.load(row.get(4)?, crate::lookup::application(row)?.into());
+        }
+        let mut query = connection.prepare("SELECT number, text FROM texts")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            dictionary.texts.load(row.get(0)?, row.get(1)?);
+        }
+        let mut query = connection.prepare("SELECT subject, server, name, metric, number FROM series")?;
+        let mut rows = query.query(())?;
+        while let Some(row) = rows.next()? {
+            dictionary.series.load(row.get(4)?, series_key(row)?);
+        }
+        let names = Layout::current();
+        let mut query = connection.prepare("SELECT number, names FROM layouts")?;
+        let mut rows = query.query(())?;
+        let (mut known, mut last) = (None, 0);
+        while let Some(row) = rows.next()? {
+            last = last.max(row.get(0)?);
+            if row.get::<_, Box<str>>(1)?.as_ref() == names {
+                known = Some(row.get(0)?);
+            }
+        }
+        dictionary.layout = known.unwrap_or(last + 1);
+        if known.is_none() {
+            connection.execute(
+                "INSERT INTO layouts (number, names) VALUES (?, ?)",
+                params![dictionary.layout, names],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Writes in one transaction: all of it, or nothing. After an error the file must be opened again.
+    pub fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.execute("BEGIN IMMEDIATE")?;
+        let written = work(self).and_then(|value| {
+            self.add_numbers()?;
+            self.execute("COMMIT")?;
+            Ok(value)
+        });
+        if written.is_err() {
+            // SQLite may have done it already; the next use opens the file anew.
+            let _ = self.execute("ROLLBACK");
+        }
+        written
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), StoreError> {
+        self.file.connection.execute_batch(sql).map_err(StoreError::of_sql(&self.file.path))
+    }
+
+    /// Stores a window in place of what was stored of it.
+    pub fn put(&mut self, part: &Part, resolution: Resolution) -> Result<(), StoreError> {
+        let path = &self.file.path;
+        let blob = encode(part, &mut self.dictionary, LEVEL)
+            .map_err(|source| StoreError::Unstorable { path: path.clone(), source })?;
+        let put = || {
+            let sql = "INSERT OR REPLACE INTO windows (width, start, data) VALUES (?, ?, ?)";
+            let mut insert = self.file.connection.prepare_cached(sql)?;
+            insert.execute(params![width(resolution), seconds(part.window.window.start), blob])
+        };
+        put().map_err(StoreError::of_sql(path))?;
+        Ok(())
+    }
+
+    /// Removes a stored window.
+    pub fn remove(&self, slot: Slot) -> Result<(), StoreError> {
+        let remove = || {
+            let mut delete =
+                self.file.connection.prepare_cached("DELETE FROM windows WHERE width = ? AND start = ?")?;
+            delete.execute(params![width(slot.resolution), seconds(slot.start)])
+        };
+        remove().map_err(StoreError::of_sql(&self.file.path))?;
+        Ok(())
+    }
+
+    /// Adds an event; equal ones within ten seconds become one.
+    pub fn add_event(&mut self, event: &Event) -> Result<(), StoreError> {
+        self.events += 1;
+        self.try_add_event(event).map_err(StoreError::of_sql(&self.file.path))
+    }
+
+    fn try_add_event(&self, event: &Event) -> rusqlite::Result<()> {
+        let connection = &self.file.connection;
+        let left_out = Event {
+            count: event.count,
+            ..Event::new(
+                self.day.span().from,
+                EventKind::StoreProblem,
+                Endpoint::default(),
+                ("events", "further events of this day were not stored: there were too many"),
+            )
+        };
+        let event = if self.events <= MAX_EVENTS { event } else { &left_out };
+        let sql =
+            "INSERT INTO events (slot, kind, server, subject, text, at, count) VALUES (?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT DO UPDATE SET at = MIN(at, excluded.at), count = count + excluded.count";
+        connection.prepare_cached(sql)?.execute(params![
+            seconds(Slot::of(event.at, Resolution::TenSeconds).start),
+            event.kind.name(),
+            event.server.to_string(),
+            event.subject,
+            event.text,
+            event.at.unix_ns() as i64,
+            event.count.max(1) as i64,
+        ])?;
+        Ok(())
+    }
+
+    /// Stores the numbers that were given since the last time.
+    fn add_numbers(&mut self) -> Result<(), StoreError> {
+        self.try_add_numbers().map_err(StoreError::of_sql(&self.file.path))
+    }
+
+    fn try_add_numbers(&mut self) -> rusqlite::Result<()> {
+        let Self { file: DayFile { connection, .. }, dictionary, .. } = self;
+        for (number, shape) in dictionary.added_shapes.drain(..) {
+            let statements: Vec<u8> = shape.statements.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+            let sql = "INSERT OR REPLACE INTO shapes
+                (number, id, command, database, collection, typed, plain, cut, statements, rules)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            connection.prepare_cached(sql)?.execute(params![
+                number,
+                shape.id.0 as i64,
+                shape.command,
+                shape.database,
+                shape.collection,
+                shape.typed,
+                shape.plain,
+                shape.cut,
+                statements,
+                RULES_VERSION,
+            ])?;
+        }
+        for (number, id) in dictionary.orders.added.drain(..) {
+            connection
+                .prepare_cached("INSERT INTO orders (number, id) VALUES (?, ?)")?
+                .execute(params![number, id.0 as i64])?;
+        }
+        for (number, app) in dictionary.applications.added.drain(..) {
+            let sql = "INSERT INTO applications (number, name, driver, driver_version, joined_late) VALUES (?, ?, ?, ?, ?)";
+            connection.prepare_cached(sql)?.execute(params![
+                number,
+                app.name,
+                app.driver,
+                app.driver_version,
+                app.joined_late
+            ])?;
+        }
+        for (number, text) in dictionary.texts.added.drain(..) {
+            connection
+                .prepare_cached("INSERT INTO texts (number, text) VALUES (?, ?)")?
+                .execute(params![number, text])?;
+        }
+        for (number, key) in dictionary.series.added.drain(..) {
+            let sql = "INSERT INTO series (number, subject, server, name, metric) VALUES (?, ?, ?, ?, ?)";
+            connection.prepare_cached(sql)?.execute(params![
+                number,
+                key.subject.name(),
+                key.server.to_string(),
+                key.name,
+                key.metric
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Stores the minutes and hours that end by `until` and are not stored though their parts are.
+    pub fn complete(&mut self, until: Timestamp) -> Result<(), StoreError> {
+        for resolution in [Resolution::Minute, Resolution::Hour] {
+            let index = self.file.index(self.day.span())?;
+            let unmade: Vec<_> =
+                index.unmade(resolution).into_iter().filter(|slot| slot.span().to <= until).collect();
+            if unmade.is_empty() {
+                continue;
+            }
+            self.transaction(|writer| {
+                for slot in unmade {
+                    if let Some(part) = writer.file.load(slot)? {
+                        writer.put(&part, resolution)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Removes the windows of this resolution that end by `until`, and gives their room back. Returns whether there
+    /// were any.
+    pub fn remove_windows(&mut self, resolution: Resolution, until: Timestamp) -> Result<bool, StoreError> {
+        self.complete(until)?;
+        let remove = || {
+            let connection = &self.file.connection;
+            let last = seconds(until) - width(resolution);
+            let removed = connection.execute(
+                "DELETE FROM windows WHERE width = ? AND start <= ?",
+                params![width(resolution), last],
+            )?;
+            if removed > 0 {
+                let mut pages: u32 = connection.query_row("PRAGMA freelist_count", (), |row| row.get(0))?;
+                while pages > 0 {
+                    connection.execute_batch(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+                    pages = pages.saturating_sub(PAGES);
+                }
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+            }
+            Ok(removed > 0)
+        };
+        remove().map_err(StoreError::of_sql(&self.file.path))
+    }
+
+    /// Whether the whole file is as SQLite wrote it.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let check =
+            || self.file.connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
+        match check().map_err(StoreError::of_sql(&self.file.path))?.as_str() {
+            "ok" => Ok(()),
+            why => Err(StoreError::Damaged { path: self.file.path.clone(), why: why.to_owned() }),
+        }
+    }
+}
+
+/// The events of a span by the day that they belong to.
+pub(crate) fn by_day(events: &[Event]) -> std::collections::BTreeMap<Day, Vec<&Event>> {
+    let mut days = std::collections::BTreeMap::<_, Vec<_>>::new();
+    for event in events {
+        days.entry(Day::of(event.at)).or_default().push(event);
+    }
+    days
+}

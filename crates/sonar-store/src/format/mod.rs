@@ -1,0 +1,137 @@
+//! The bytes of a window in a database.
+//!
+//! # Layout
+//! Integers of fixed width are little-endian. *Varint* is LEB128 of at most ten bytes; *zigzag* is a varint of
+//! `(n << 1) ^ (n >> 63)`; *wide* is two varints, the lower 64 bits first; *list* is a varint length and as many
+//! elements; *section* is a varint length in bytes and as many bytes.
+//!
+//! ```text
+//! blob    = u8 version (1), u8 packing (0 none, 1 zstd), u32 CRC-32C of version, packing and body as stored, body
+//! body    = section addresses, section gaps, section counts, section main
+//! addresses = (u8 length (4 or 16), bytes)*                 numbered from 0
+//! main    = varint layout, u8 flags (1 rows are split by order, 2 a snapshot of operations in flight follows),
+//!           varint sample, [zigzag time of the snapshot], varint observed ns of each collector,
+//!           counters of coverage, counters of reading, types, rows by shape, rows by application,
+//!           list of operations in flight, list of series, varint series left out
+//! counters = list of (varint position, varint value), those above 0
+//! types   = list of (u8 role and class, 6 varints), those with a count above 0
+//! rows    = list of row
+//! row     = u8 flags (bits 0-1 subject: 0 shape, 1 application, 2 other; bit 2 issued; bits 3-4 identity; bit 5 an
+//!           order follows; bits 6-7 queryHash: 0 none, 1 several, 2 one follows), u8 class, endpoint,
+//!           [varint shape or application], [varint order], list of varint ordered id, [varint text of the queryHash],
+//!           u8 sources (a bit each), observed of each source
+//! observed = varint calls, zigzag entries - calls, zigzag statements - calls, varint failed, unanswered,
+//!           unacknowledged, unknown outcome, list of (zigzag code, varint errors), varint errors of other codes,
+//!           histogram, varint transfer ns, varint request bytes, sum response bytes, sum returned, sum affected,
+//!           zigzag first seen, zigzag last seen - first seen, u8 whether execution follows, [execution],
+//!           shares of (varint application), shares of (varint address), varint in flight, varint oldest ns
+//! histogram = varint durations of zero, varint buckets, wide sum, varint shortest, varint longest - shortest;
+//!           in gaps: zigzag first index, then varint (index - index before - 1) for each other bucket;
+//!           in counts: varint (count - 1) for each bucket
+//! sum     = varint known, varint total
+//! execution = list of (varint position, sum), varint collection scans, memory sorts, used disk, replanned,
+//!           list of (varint text, varint calls, memory sorts), varint calls, memory sorts of other plans
+//! shares  = list of (key, share), share of others
+//! share   = varint calls, varint failed, varint ns; the last of a list as zigzag differences from what the shares
+//!           before it and those of others leave of all operations
+//! in flight = endpoint, u8 role and class, varint shape, varint count, varint oldest ns
+//! series  = varint key, u8 flags, [8 bytes seconds], [zigzag last at], float last, [8 bytes weighted], [float min],
+//!           [float max]
+//! flags of series = 1 seconds and 2 time differ from the series before; 4 weighted is not last × seconds;
+//!           8 the smallest and 16 the largest differ from the last
+//! endpoint = varint address, varint port
+//! float   = varint ((zigzag whole number) << 2), (zigzag thousandths) << 2 | 1, or 2 and the 8 bytes
+//! ```
+//! Times are in nanoseconds since the start of the window, as zigzag. The position of a collector, a counter or a sum
+//! of the execution is that in the list of names that the number of the layout stands for ([`Layout`]). Shapes (0:
+//! `other`), ordered ids, applications, keys of series, texts and layouts are numbers in tables of the same file, so
+//! that each is stored once. Roles, classes, identities, sources and types of commands are positions in the lists of
+//! `sonar_core`; a change of those needs a new version.
+
+mod bytes;
+mod decode;
+mod encode;
+mod layout;
+
+use std::sync::Arc;
+
+pub use decode::decode;
+pub use encode::encode;
+pub use layout::Layout;
+use sonar_core::history::SeriesKey;
+use sonar_core::operation::Application;
+use sonar_core::{ShapeId, ShapeInfo};
+
+/// The version that is written.
+const VERSION: u8 = 1;
+const PLAIN: u8 = 0;
+const ZSTD: u8 = 1;
+/// Bytes before the body.
+const HEADER: usize = 6;
+/// The maximum size of an unpacked body, in bytes.
+const MAX_BODY: usize = 256 << 20;
+
+/// Why a blob cannot be read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BlobError {
+    /// It ends too early.
+    #[error("a window is cut")]
+    Cut,
+    /// Its checksum is wrong.
+    #[error("the checksum of a window is wrong")]
+    Checksum,
+    /// A version that is not known.
+    #[error("a window has version {0}; this program reads version {VERSION}")]
+    Version(u8),
+    /// A value that cannot be.
+    #[error("{0} of a window is impossible")]
+    Impossible(&'static str),
+    /// It names something that the file does not have.
+    #[error("{0} of a window is missing")]
+    Missing(&'static str),
+    /// It is larger than any window.
+    #[error("a window is larger than {MAX_BODY} bytes")]
+    TooLarge,
+}
+
+/// Gives numbers to what blobs name by number. `None`: there are too many.
+pub trait Numbering {
+    /// The number of a shape, at least 1.
+    fn shape(&mut self, shape: &Arc<ShapeInfo>) -> Option<u32>;
+    /// The number of an ordered id.
+    fn order(&mut self, order: ShapeId) -> Option<u32>;
+    /// The number of an application.
+    fn application(&mut self, application: &Arc<Application>) -> Option<u32>;
+    /// The number of a text: a plan, a `queryHash`.
+    fn text(&mut self, text: &str) -> Option<u32>;
+    /// The number of the key of a series.
+    fn series(&mut self, key: &SeriesKey) -> Option<u32>;
+    /// The number of [`Layout::current`].
+    fn layout(&self) -> u32;
+}
+
+/// Finds what blobs name by number. `None`: there is nothing with this number.
+pub trait Lookup {
+    /// The shape with this number, which is not 0.
+    fn shape(&self, number: u32) -> Option<Arc<ShapeInfo>>;
+    /// The ordered id with this number.
+    fn order(&self, number: u32) -> Option<ShapeId>;
+    /// The application with this number.
+    fn application(&self, number: u32) -> Option<Arc<Application>>;
+    /// The text with this number.
+    fn text(&self, number: u32) -> Option<Arc<str>>;
+    /// The key of a series with this number.
+    fn series(&self, number: u32) -> Option<Arc<SeriesKey>>;
+    /// The layout with this number.
+    fn layout(&self, number: u32) -> Option<Arc<Layout>>;
+}
+
+/// A blob with these bytes in place of an encoded window, for tests of [`decode`].
+pub fn blob_of(body: &[u8]) -> Vec<u8> {
+    encode::seal(PLAIN, body)
+}
+
+/// The checksum of a blob.
+fn checksum(packing: u8, body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&[VERSION, packing]), body)
+}

@@ -1,0 +1,96 @@
+//! The store that the agent and the views use.
+
+use std::path::Path;
+
+use sonar_core::history::{Event, HistoryStore, HistoryWindow, Resolution, Span, StoreNotice};
+
+use crate::reader::StoreReader;
+use crate::writer::StoreWriter;
+use crate::{StoreError, StoreSettings};
+
+/// A history in a folder, one SQLite file for each day. There is one writer at a time, and any number of readers,
+/// which need no right to write.
+pub struct SqliteHistory {
+    reader: StoreReader,
+    writer: Option<StoreWriter>,
+}
+
+impl SqliteHistory {
+    /// Opens the store in this folder for writing; makes it if there is none. Upgrades files of older versions, and
+    /// sets damaged ones aside ([`notices`](HistoryStore::notices) names them).
+    ///
+    /// # Errors
+    /// Another process writes to it, a newer program wrote it, or the folder cannot be used.
+    pub fn create(dir: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
+        let writer = StoreWriter::open(dir, settings)?;
+        Ok(Self { reader: StoreReader::new(dir), writer: Some(writer) })
+    }
+
+    /// Opens the store in this folder for reading, also while another process writes to it.
+    ///
+    /// # Errors
+    /// There is no such folder, or it cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        if !dir.is_dir() {
+            return Err(StoreError::Missing(dir.to_owned()));
+        }
+        let reader = StoreReader::new(dir);
+        reader.days()?;
+        Ok(Self { reader, writer: None })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.reader.dir
+    }
+
+    /// Changes the settings of a store that was opened for writing, from the next window on.
+    pub fn configure(&mut self, settings: StoreSettings) {
+        if let Some(writer) = &mut self.writer {
+            writer.settings = settings;
+        }
+    }
+}
+
+impl HistoryStore for SqliteHistory {
+    type Error = StoreError;
+
+    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), StoreError> {
+        let Some(writer) = &mut self.writer else {
+            return Err(StoreError::ReadOnly(self.reader.dir.clone()));
+        };
+        for day in self.reader.damaged.take() {
+            writer.set_aside(day, "it could not be read")?;
+        }
+        writer.append(window, events)
+    }
+
+    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, StoreError> {
+        self.reader.read(span)
+    }
+
+    fn windows(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), StoreError> {
+        self.reader.windows(span, resolution, visit)
+    }
+
+    fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
+        self.reader.events(span)
+    }
+
+    fn extent(&self) -> Result<Option<Span>, StoreError> {
+        self.reader.extent()
+    }
+
+    fn notices(&mut self) -> Vec<StoreNotice> {
+        let mut notices = self.reader.notices.take();
+        if let Some(writer) = &mut self.writer {
+            notices.append(&mut writer.notices);
+        }
+        notices
+    }
+}

@@ -1,0 +1,35 @@
+//! The history of an agent on disk: the only crate that knows SQL.
+//!
+//! [`SqliteHistory`] keeps what [`sonar_core::HistoryStore`] describes in a folder, one SQLite file for each day in UTC
+//! (`2026-11-21.db`). A file has windows of all three resolutions, the events of its day, and tables of the texts that
+//! windows name by number, so that the text of a shape is there once. No value of a query is stored.
+//!
+//! - Writing: `day_writer` writes one file, `writer` decides what to write, `retention` and `space` what to remove.
+//! - Reading: `day_file` reads one file, `plan` decides which windows hold what is asked for, `reader` joins the days.
+//! - A window is one blob: [`mod@format`] has its layout.
+//! - Faults: `damage` sets files aside, `lock` lets one writer in, `schema` upgrades older files.
+#![forbid(unsafe_code)]
+
+mod damage;
+mod day;
+mod day_file;
+mod day_writer;
+mod dictionary;
+mod error;
+pub mod format;
+mod history;
+mod lock;
+mod lookup;
+mod part;
+mod plan;
+mod reader;
+mod retention;
+mod schema;
+mod settings;
+mod space;
+mod writer;
+
+pub use error::StoreError;
+pub use history::SqliteHistory;
+pub use part::Part;
+pub use settings::StoreSettings;

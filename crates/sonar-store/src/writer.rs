@@ -1,0 +1,299 @@
+//! Adds windows.
+//!
+//! Each window of 10 s is written at once. The minute and the hour that it lies in are written when they end: until
+//! then they are in memory, and for readers, and after a crash, they are the sum of their parts. A window that comes
+//! late is added to all of its levels in one transaction.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use sonar_core::Timestamp;
+use sonar_core::history::{Event, HistoryWindow, Resolution, StoreNotice};
+use sonar_core::time::NS_PER_S;
+
+use crate::damage::set_aside;
+use crate::day::Day;
+use crate::day_file::has_log;
+use crate::day_writer::{DayWriter, by_day};
+use crate::lock::StoreLock;
+use crate::part::Part;
+use crate::plan::Slot;
+use crate::reader::days;
+use crate::space::{has_room, total_bytes};
+use crate::{StoreError, StoreSettings, retention};
+
+/// A window that is older than this does not come late: the clock was set back.
+const LATE_NS: u64 = 3_600 * NS_PER_S;
+/// Only the newest files may lack windows of minutes and hours after a crash.
+const MAY_BE_INCOMPLETE: usize = 5;
+
+/// The resolutions that are made of 10 s.
+const MADE: [Resolution; 2] = [Resolution::Minute, Resolution::Hour];
+/// After so many windows the size of all files is looked at.
+const WINDOWS_PER_CHECK: u32 = 60;
+
+/// How a new window joins the minute or the hour that it lies in.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Joining {
+    /// The one that grows in memory.
+    Growing,
+    /// One that will grow in memory from now on.
+    Next,
+    /// One that is stored, or should be.
+    Stored,
+}
+
+/// The writer of a store.
+pub(crate) struct StoreWriter {
+    pub dir: PathBuf,
+    pub settings: StoreSettings,
+    pub notices: Vec<StoreNotice>,
+    _lock: StoreLock,
+    file: Option<DayWriter>,
+    /// The minute and the hour that grow. They are not stored, but their parts are.
+    growing: [Option<Part>; MADE.len()],
+    unchecked: u32,
+    last_day: Option<Day>,
+    /// Windows that were not written since the disk is full; `None` if they are written.
+    lost: Option<u64>,
+}
+
+impl StoreWriter {
+    /// Opens the store in this folder, which is made if there is none. Upgrades all files, sets damaged ones aside,
+    /// and makes the minutes and hours that a crash left unmade.
+    pub fn open(dir: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(StoreError::of_io("create", dir))?;
+        let lock = StoreLock::take(dir)?;
+        let mut writer = Self {
+            dir: dir.to_owned(),
+            settings,
+            notices: Vec::new(),
+            _lock: lock,
+            file: None,
+            growing: [None, None],
+            unchecked: 0,
+            last_day: None,
+            lost: None,
+        };
+        let days = days(dir)?;
+        for (at, day) in days.iter().enumerate() {
+            let is_recent = days.len() - at <= MAY_BE_INCOMPLETE;
+            match writer.recover(*day, is_recent) {
+                Err(StoreError::Damaged { why, .. }) => writer.set_aside(*day, &why)?,
+                // Nothing can be written now: that shows with the first window, and is no reason not to start.
+                Err(StoreError::Database { .. } | StoreError::Io { .. }) => {}
+                result => result?,
+            }
+        }
+        writer.remove_old();
+        Ok(writer)
+    }
+
+    /// Opens a file once, so that it is upgraded and, after a crash, whole.
+    fn recover(&self, day: Day, is_recent: bool) -> Result<(), StoreError> {
+        let was_open = has_log(&day.path(&self.dir));
+        let mut file = DayWriter::open(&self.dir, day, self.settings.durable)?;
+        if was_open {
+            file.check()?;
+        }
+        if is_recent { file.complete(day.span().to) } else { Ok(()) }
+    }
+
+    /// Renames the file of a day, keeps what is whole in it, and reports that.
+    pub fn set_aside(&mut self, day: Day, why: &str) -> Result<(), StoreError> {
+        self.close(day);
+        let target = set_aside(&self.dir, day, self.settings.durable)?;
+        let path = day.path(&self.dir);
+        let notice = format!(
+            "{} is damaged ({why}): it was set aside as {}, and what could be read of it was kept",
+            path.display(),
+            target.file_name().unwrap_or_default().display()
+        );
+        self.notices.push(StoreNotice::Damaged(notice));
+        Ok(())
+    }
+
+    /// Closes the file of a day, if it is open.
+    fn close(&mut self, day: Day) {
+        self.file.take_if(|file| file.day == day);
+    }
+
+    /// Adds a window and events: see [`sonar_core::HistoryStore::append`].
+    pub fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), StoreError> {
+        let part = Part::of(window);
+        let mut result = self.try_append(&part, events);
+        if let Err(StoreError::Damaged { path, why }) = &result {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some(day) = name.and_then(Day::from_file_name) {
+                let why = why.clone();
+                result = self.set_aside(day, &why).and_then(|()| self.try_append(&part, events));
+            }
+        }
+        match &result {
+            Ok(()) => {
+                if let Some(lost) = self.lost.take() {
+                    self.notices.push(StoreNotice::Recovered(lost));
+                }
+            }
+            Err(error) => {
+                if self.lost.is_none() {
+                    self.notices.push(StoreNotice::Full(error.to_string()));
+                }
+                self.lost = Some(self.lost.unwrap_or(0) + 1);
+            }
+        }
+        result
+    }
+
+    fn try_append(&mut self, part: &Part, events: &[Event]) -> Result<(), StoreError> {
+        has_room(&self.dir, &self.settings)?;
+        let start = part.window.window.start;
+        let day = Day::of(start);
+        let mut events = by_day(events);
+        let own = events.remove(&day).unwrap_or_default();
+        for (day, events) in events {
+            self.transaction(day, |file| events.iter().try_for_each(|event| file.add_event(event)))?;
+        }
+        self.make_way(start)?;
+        let joining = [0, 1].map(|at| self.joining(Slot::of(start, MADE[at]), at));
+        let (increment, opened) = self.transaction(day, |file| {
+            own.iter().try_for_each(|event| file.add_event(event))?;
+            add(file, part, joining)
+        })?;
+        for (growing, opened) in self.growing.iter_mut().zip(opened) {
+            *growing = opened.or(growing.take());
+        }
+        for (growing, joining) in self.growing.iter_mut().zip(joining) {
+            if let (Some(growing), Joining::Growing) = (growing, joining) {
+                growing.merge(&increment);
+            }
+        }
+        self.look_after(day);
+        Ok(())
+    }
+
+    /// Stores the minute and the hour in memory if a window at `start` does not belong to them, unless it is late.
+    fn make_way(&mut self, start: Timestamp) -> Result<(), StoreError> {
+        for (at, resolution) in MADE.into_iter().enumerate() {
+            let Some(growing) = &self.growing[at] else { continue };
+            let open = growing.window.window.start;
+            let is_late = start < open && open.since(start) <= LATE_NS;
+            if open == Slot::of(start, resolution).start || is_late {
+                continue;
+            }
+            let growing = growing.clone();
+            self.transaction(Day::of(open), |file| file.put(&growing, resolution))?;
+            self.growing[at] = None;
+        }
+        Ok(())
+    }
+
+    fn joining(&self, slot: Slot, at: usize) -> Joining {
+        match &self.growing[at] {
+            None => Joining::Next,
+            Some(growing) if growing.window.window.start == slot.start => Joining::Growing,
+            Some(_) => Joining::Stored,
+        }
+    }
+
+    /// Writes to the file of a day: all of it, or nothing.
+    fn transaction<T>(
+        &mut self,
+        day: Day,
+        work: impl FnOnce(&mut DayWriter) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.file.take_if(|file| file.day != day);
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(DayWriter::open(&self.dir, day, self.settings.durable)?),
+        };
+        let result = file.transaction(work);
+        if result.is_err() {
+            // What is in memory may not be what is in the file.
+            self.file = None;
+        }
+        result
+    }
+
+    /// Removes what is too old when a day begins, and what is too much from time to time.
+    fn look_after(&mut self, day: Day) {
+        self.unchecked += 1;
+        if self.last_day.replace(day) != Some(day) {
+            self.remove_old();
+        } else if self.unchecked >= WINDOWS_PER_CHECK {
+            self.remove_too_much();
+        }
+    }
+
+    /// The windows from here on are growing.
+    fn keep_from(&self) -> Timestamp {
+        let starts = self.growing.iter().flatten().map(|part| part.window.window.start);
+        starts.min().unwrap_or(Timestamp::from_unix_ns(u64::MAX))
+    }
+
+    fn remove_old(&mut self) {
+        self.file = None;
+        // What cannot be removed now is removed the next time.
+        let _ = retention::remove_old(&self.dir, &self.settings, self.keep_from());
+        self.remove_too_much();
+    }
+
+    fn remove_too_much(&mut self) {
+        self.unchecked = 0;
+        if total_bytes(&self.dir).is_ok_and(|total| total > self.settings.max_bytes) {
+            self.file = None;
+            let keep_from = self.keep_from();
+            let _ = retention::remove_too_much((&self.dir, &self.settings), keep_from, &mut self.notices);
+        }
+    }
+}
+
+/// Adds a window to its three levels. Returns what it adds to them, and the minute and the hour that begin to grow.
+fn add(
+    file: &mut DayWriter,
+    part: &Part,
+    joining: [Joining; MADE.len()],
+) -> Result<(Part, [Option<Part>; MADE.len()]), StoreError> {
+    let start = part.window.window.start;
+    let slot = Slot::of(start, Resolution::TenSeconds);
+    let index = file.file.index(Slot::of(start, Resolution::Hour).span())?;
+    let is_kept = |resolution| !index.is_removed(Slot::of(start, resolution));
+    // All are read before the first is written, so that none has the new window yet.
+    let stored = file.file.load(slot)?;
+    let mut made = [None, None];
+    for (at, resolution) in MADE.into_iter().enumerate() {
+        let slot = Slot::of(start, resolution);
+        if joining[at] != Joining::Growing && is_kept(resolution) {
+            made[at] = Some(file.file.load(slot)?.unwrap_or_else(|| Part::spanning(slot.span())));
+        }
+    }
+    let (whole, increment) = join(stored, part);
+    if is_kept(Resolution::TenSeconds) {
+        file.put(&whole, Resolution::TenSeconds)?;
+    }
+    for (at, resolution) in MADE.into_iter().enumerate() {
+        let Some(window) = &mut made[at] else { continue };
+        window.merge(&increment);
+        if joining[at] == Joining::Next {
+            file.remove(Slot::of(start, resolution))?;
+        } else {
+            file.put(window, resolution)?;
+            made[at] = None;
+        }
+    }
+    Ok((increment, made))
+}
+
+/// A stored window with a new part of it, and what the part adds: collectors observe no longer than the window lasts.
+fn join(stored: Option<Part>, part: &Part) -> (Part, Part) {
+    let mut increment = part.clone();
+    let Some(mut whole) = stored else { return (increment.clone(), increment) };
+    let before = whole.window.observed_ns;
+    whole.merge(part);
+    for (at, before) in before.into_iter().enumerate() {
+        increment.window.observed_ns[at] = whole.window.observed_ns[at].saturating_sub(before);
+    }
+    (whole, increment)
+}
