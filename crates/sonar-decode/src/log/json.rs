@@ -2,9 +2,9 @@
 
 use sonar_core::Identity;
 
-use super::envelope;
 use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
 use super::parts::OutputStream;
+use super::{envelope, events};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{Completeness, Entry, HintFinder, Op};
 use crate::message::ClientDocument;
@@ -135,6 +135,9 @@ impl<'a> Top<'a> {
         entry: &mut Entry<T>,
         parsed: &mut ParsedLine,
     ) -> LineKind {
+        if self.id != SLOW_QUERY {
+            parsed.happened = events::of_json(self.id, line, self.attributes).map(Box::new);
+        }
         let event = match (self.id, self.attributes) {
             (SLOW_QUERY | APPLIED_OP | TRANSACTION, Some(at)) => {
                 return match read_attributes(line, at, self, entry) {

@@ -3,6 +3,7 @@
 use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
 use sonar_core::{Application, Timestamp};
 
+use super::events::LineEvent;
 use super::parts::OutputStream;
 
 /// One end of a time range.
@@ -110,6 +111,8 @@ pub struct ParsedLine {
     pub(super) is_unwrapped: bool,
     /// The event that it describes.
     pub(super) event: Option<Box<LogEvent>>,
+    /// What it says has happened.
+    pub(super) happened: Option<Box<LineEvent>>,
     /// What a container runtime wrote into this line: a part of a line of the server, or all of it.
     pub(super) part: Option<Box<LinePart>>,
 }

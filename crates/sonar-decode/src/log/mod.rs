@@ -3,9 +3,11 @@
 //! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later; the servers' sources and
 //! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`LogReader`] takes the lines in
 //! order: operations go to the [`OperationAssembler`]; connections, clients, starts, errors and warnings to
-//! [`Notices`]; unreadable lines are counted by reason.
+//! [`Notices`]; unreadable lines are counted by reason. If asked to, it also collects what happened as [`Event`]s.
 
 mod envelope;
+mod event_log;
+mod events;
 mod json;
 mod line;
 mod parts;
@@ -17,8 +19,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use sonar_core::{Application, Notices, Reading, Timestamp};
+use sonar_core::history::{ApplicationWatch, Event};
+use sonar_core::{Application, Endpoint, Notices, Reading, Timestamp};
 
+use self::event_log::EventLog;
 pub(crate) use self::json::read_document;
 use self::line::LinePart;
 pub use self::line::{Bound, LineKind, LogEvent, LogSettings, ParsedLine};
@@ -54,6 +58,8 @@ pub struct LogReader {
     first: Option<Timestamp>,
     /// The time of the last line that had one.
     last: Option<Timestamp>,
+    /// Collects events, if asked to.
+    events: Option<EventLog>,
 }
 
 impl LogReader {
@@ -77,6 +83,17 @@ impl LogReader {
         self.abandon_unfinished();
         self.server += 1;
         self.connections.clear();
+    }
+
+    /// From now on, collects what happens as events of `server`. An application is new if `applications` does not
+    /// know it.
+    pub fn collect_events(&mut self, server: Endpoint, applications: ApplicationWatch) {
+        self.events = Some(EventLog::new(server, applications));
+    }
+
+    /// The events since the last call, nearly in order, and how many were left out because they were too many.
+    pub fn take_events(&mut self) -> (Vec<Event>, u64) {
+        self.events.as_mut().map(EventLog::take).unwrap_or_default()
     }
 
     /// The most statements that wait for their command, for tests of the cap.
@@ -296,6 +313,14 @@ impl LogReader {
         {
             self.notices.offsets.record(at, minutes);
         }
+        if let (Some(events), Some(at)) = (&mut self.events, parsed.at)
+            && parsed.kind != LineKind::Outside
+        {
+            events.advance(at);
+            if let Some(happened) = &parsed.happened {
+                events.line(at, happened);
+            }
+        }
         let thread = parsed.thread ^ self.server.rotate_right(16);
         if parsed.kind == LineKind::Operation {
             let connection = parsed.connection.and_then(|number| self.connections.get(&number));
@@ -314,7 +339,11 @@ impl LogReader {
             if **event == LogEvent::Ended {
                 self.assembler.end_thread(thread, sink);
             }
-            self.note(parsed.at.unwrap_or_default(), parsed.connection, event);
+            let at = parsed.at.unwrap_or_default();
+            if let Some(events) = &mut self.events {
+                note_event(events, at, event);
+            }
+            self.note(at, parsed.connection, event);
         }
         parsed.kind
     }
@@ -373,5 +402,20 @@ impl LogReader {
     pub fn finish(&mut self, sink: &mut impl EntrySink) {
         self.abandon_unfinished();
         self.assembler.finish(sink);
+        if let Some(events) = &mut self.events {
+            events.finish();
+        }
+    }
+}
+
+/// Notes what a line says besides operations as an event.
+fn note_event(events: &mut EventLog, at: Timestamp, event: &LogEvent) {
+    match event {
+        LogEvent::Accepted(_) => events.accepted(at),
+        LogEvent::Client(app) if !is_server(app, None) => events.client(at, app),
+        LogEvent::Started { pid, .. } => events.started(at, *pid, ""),
+        LogEvent::Version { version, is_startup: true } => events.started(at, None, version),
+        LogEvent::Message(message) => events.message(at, message),
+        _ => {}
     }
 }

@@ -7,6 +7,7 @@
 use memchr::memmem;
 use sonar_core::Identity;
 
+use super::events;
 use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{CommandHint, Completeness, Entry, Op};
@@ -43,6 +44,7 @@ pub(super) fn message<T: Text>(
 
 /// The event that a message describes, which is not an operation.
 fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
+    parsed.happened = events::of_text(message, parsed.thread).map(Box::new);
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
         // `127.0.0.1:52486 #1 (1 connection now open)`
@@ -115,6 +117,8 @@ pub(super) fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8
 }
 
 fn component(rest: &[u8]) -> Option<&[u8]> {
+    // 4.2 pads the severity, because those of debugging have two characters.
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     let end = memchr::memchr(b' ', rest)?;
     let name = &rest[..end];
     (end <= 16 && name.iter().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')))

@@ -1,0 +1,154 @@
+//! Lines of 4.4 and later, by the id of their message.
+
+use memchr::memmem;
+use sonar_core::history::EventKind;
+
+use super::attributes::EventAttributes;
+use super::{
+    LineEvent, build_begins, build_done, build_failed, checkpoint, collection_dropped, database_dropped,
+    election_began, election_lost, election_won, host, index_dropped, index_name, log_rotated, member_change,
+    namespace, setting_changed, slow_status, state, state_change, stopped, unclean, word, writes_locked,
+    writes_unlocked,
+};
+use crate::shape::hash;
+use crate::syntax::json;
+
+/// The event of a line with this id, whose attributes begin at `attributes`.
+pub(in crate::log) fn of_json(id: u32, line: &[u8], attributes: Option<usize>) -> Option<LineEvent> {
+    // Elections and rotations may have no attributes.
+    match id {
+        23_166 => return Some(log_rotated()),
+        4_615_652 => return Some(election_began("no primary was seen in time")),
+        4_615_660 => return Some(election_began("it has a higher priority")),
+        4_615_661 => return Some(election_began("it was asked to")),
+        4_615_662 => return Some(election_began("the new primary catches up too slowly")),
+        4_615_663 => return Some(election_began("it is the only member")),
+        21_448 => return Some(election_lost("too few votes")),
+        21_447 | 21_449 => return Some(election_lost("another member was faster")),
+        20_499 => return Some(slow_status()),
+        22_271 => return Some(unclean()),
+        _ => {}
+    }
+    if !has_attributes(id) {
+        return None;
+    }
+    let at = attributes?;
+    let mut found = EventAttributes::default();
+    // Those before the damage count.
+    let _ = json::walk(line, at, &mut found);
+    let get = |path| found.get(path);
+    let build = || build_key(line.get(at..)?);
+    match id {
+        23_138 => Some(stopped(word(get("exitCode").trim_start_matches('-')))),
+        21_358 => Some(state_change(state(get("oldState")), state(get("newState"))?)),
+        21_215 => Some(member_change(host(get("hostAndPort"))?, state(get("newState"))?)),
+        21_216 => Some(member_change(host(get("hostAndPort"))?, "DOWN")),
+        21_217 => Some(member_change(host(get("hostAndPort"))?, "UNKNOWN")),
+        21_450 => Some(election_won(word(get("term")))),
+        21_392 => Some(reconfigured(get("config.version"), get("config.term"), found.members)),
+        20_384 => {
+            let index = index_name(get("properties.name"));
+            let namespace = namespace(get("namespace"))?;
+            (index != "_id_").then(|| build_begins(namespace, build().unwrap_or(0), index))
+        }
+        20_345 => {
+            // The index of each new collection, and those of an empty one, have no build.
+            let index = index_name(get("index"));
+            let namespace = namespace(get("namespace"))?;
+            (index != "_id_").then(|| build_done(namespace, build().unwrap_or(0), index))
+        }
+        20_649 => {
+            let error = [word(get("error.codeName")), word(get("error"))];
+            let error = error.into_iter().find(|error| !error.is_empty()).unwrap_or("");
+            Some(build_failed(namespace(get("namespace"))?, build().unwrap_or(0), error))
+        }
+        465_611 => Some(build_failed("", build()?, "IndexBuildAborted")),
+        51_806 | 20_344 => {
+            let indexes = [get("indexes"), get("indexes.0")];
+            let indexes = indexes.into_iter().find(|name| !name.is_empty()).unwrap_or("");
+            Some(index_dropped(namespace(get("namespace"))?, index_name(indexes.trim_matches('"'))))
+        }
+        22_206 => {
+            let index = index_name(get("index"));
+            let namespace = namespace(get("namespace"))?;
+            (index != "_id_").then(|| index_dropped(namespace, index))
+        }
+        518_070 | 20_332 | 20_318 => Some(collection_dropped(namespace(get("namespace"))?)),
+        20_337 => Some(database_dropped(namespace(get("db"))?)),
+        20_462 => Some(writes_locked()),
+        20_466 => (get("lockCount") == "0").then(writes_unlocked),
+        23_435 | 23_436 => {
+            let name = word(get("parameterName"));
+            (!name.is_empty()).then(|| setting_changed(name, get("newValue"), get("oldValue")))
+        }
+        48_742 => Some(profiler_changed(&found)),
+        22_430 => checkpoint(get("message")).or_else(|| checkpoint(get("message.msg"))),
+        _ => None,
+    }
+}
+
+/// Whether the event of this id is in its attributes.
+const fn has_attributes(id: u32) -> bool {
+    matches!(
+        id,
+        23_138
+            | 21_358
+            | 21_215
+            | 21_216
+            | 21_217
+            | 21_450
+            | 21_392
+            | 20_384
+            | 20_345
+            | 20_649
+            | 465_611
+            | 51_806
+            | 20_344
+            | 22_206
+            | 518_070
+            | 20_332
+            | 20_318
+            | 20_337
+            | 20_462
+            | 20_466
+            | 23_435
+            | 23_436
+            | 48_742
+            | 22_430
+    )
+}
+
+/// A number for the UUID of an index build; `None` if there is none, as for the indexes of an empty collection.
+fn build_key(attributes: &[u8]) -> Option<u64> {
+    const UUID: usize = 36;
+    let at = memmem::find(attributes, b"\"buildUUID\":{\"uuid\":{\"$uuid\":\"")? + 30;
+    let uuid = attributes.get(at..at + UUID)?;
+    uuid.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-').then(|| hash::bytes(uuid))
+}
+
+/// Version and term of a configuration, and how many members it has.
+pub(super) fn reconfigured(version: &str, term: &str, members: u64) -> LineEvent {
+    let mut text = format!("version {} of the configuration", word(version));
+    if !term.is_empty() && term != "-1" {
+        text += &format!(", term {}", word(term));
+    }
+    text += &format!(", {members} {}", if members == 1 { "member" } else { "members" });
+    LineEvent::server(EventKind::Reconfiguration, text)
+}
+
+fn profiler_changed(found: &EventAttributes) -> LineEvent {
+    let mut parts = Vec::new();
+    for (name, from, to) in [
+        ("level", "from.level", "to.level"),
+        ("slowms", "from.slowms", "to.slowms"),
+        ("sampleRate", "from.sampleRate", "to.sampleRate"),
+    ] {
+        let (from, to) = (found.get(from), found.get(to));
+        if from != to {
+            parts.push(format!("{name} {to}, was {from}"));
+        }
+    }
+    // The filter may have values.
+    let text = if parts.is_empty() { "changed".to_owned() } else { parts.join("; ") };
+    LineEvent::new(EventKind::ProfilerChange, namespace(found.get("db")).unwrap_or(""), text)
+}
