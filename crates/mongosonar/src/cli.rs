@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::agent::{self, AgentArgs};
 use crate::digest::{self, CompareArgs, DigestArgs, LogsCommand};
 use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
@@ -44,6 +45,7 @@ Examples:
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
   mongosonar io report reads.msio          which files were read, in which order
   sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded of itself: what is wrong, since when
+  sudo mongosonar agent                    collect all of that all the time, and keep it
   mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]
@@ -75,6 +77,9 @@ enum Command {
     /// Read diagnostic.data (FTDC), what a server records of itself each second: what is wrong, since when; 3.2 to 8.x
     #[command(subcommand, after_help = ftdc::args::EXAMPLES)]
     Ftdc(FtdcCommand),
+    /// Collect all the time, or from files of an incident, and keep it: queries, logs, internals, the machine, files
+    #[command(after_help = agent::EXAMPLES)]
+    Agent(Box<AgentArgs>),
     /// Check what works on this machine, and say how to fix what does not
     #[command(after_help = "Examples:\n  mongosonar doctor\n  mongosonar doctor --json")]
     Doctor(DoctorArgs),
@@ -111,11 +116,12 @@ pub fn run() -> Result<ExitCode> {
     });
     let cli = Cli::from_arg_matches(&matches)?;
     screen::set_width(cli.width);
-    let is_doctor = matches!(cli.command, Command::Doctor(_));
-    // A file that is named is checked, whichever command it is for; the doctor reports on it.
+    // The doctor reports on it, and the agent has another one.
+    let reads_it_itself = matches!(cli.command, Command::Doctor(_) | Command::Agent(_));
+    // A file that is named is checked, whichever command it is for.
     let file = match &cli.command {
         Command::Queries(_) => config::load(cli.config.as_deref())?,
-        _ if cli.config.is_some() && !is_doctor => config::load(cli.config.as_deref())?,
+        _ if cli.config.is_some() && !reads_it_itself => config::load(cli.config.as_deref())?,
         _ => config::File::default(),
     };
     let code = match cli.command {
@@ -127,6 +133,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Disk(command) => disk::run(&command)?,
         Command::Io(command) => files::run(&command)?,
         Command::Ftdc(command) => ftdc::run(&command)?,
+        Command::Agent(args) => agent::run(&args, cli.config.as_deref())?,
         Command::Doctor(args) => doctor::run(&args, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut program(), shell)?;

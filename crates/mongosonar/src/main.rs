@@ -18,6 +18,7 @@ macro_rules! println {
     }};
 }
 
+mod agent;
 mod capture_reading;
 mod cli;
 mod config;

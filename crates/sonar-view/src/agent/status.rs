@@ -162,7 +162,7 @@ impl AgentStatus {
         writeln!(out)?;
         writeln!(
             out,
-            "{:<10} {:<8} {:<19} {:<10} {:>8} {:>7}",
+            "{:<10} {:<8} {:<20} {:<10} {:>8} {:>7}",
             "source", "state", "since", "last data", "lost", "CPU"
         )?;
         for one in &self.collectors {
@@ -173,7 +173,7 @@ impl AgentStatus {
             let last = one.last_data_ns.map_or_else(|| "-".to_owned(), age);
             let (name, state) = (&one.name, one.state.name());
             let (lost, cpu) = (Grouped(one.lost).to_string(), share(one.cpu_ns));
-            writeln!(out, "{name:<10} {state:<8} {since:<19} {last:<10} {lost:>8} {cpu:>7}")?;
+            writeln!(out, "{name:<10} {state:<8} {since:<20} {last:<10} {lost:>8} {cpu:>7}")?;
             if let Some(problem) = &one.problem {
                 writeln!(out, "           {}", escape(problem))?;
             }
@@ -224,9 +224,9 @@ mod tests {
         status.text(&Zone::utc(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         for line in [
-            "agent 1.0 runs as process 7 since 2026-11-21 21:20:00, 2.00% of a core, 40.0MB",
-            "queries    working  2026-11-21 21:20:01 3s ago        1,234   1.00%",
-            "files      failed   2026-11-21 21:20:00 -                 0   0.00%",
+            "agent 1.0 runs as process 7 since 2026-11-21T21:20:00Z, 2.00% of a core, 40.0MB",
+            "queries    working  2026-11-21T21:20:01Z 3s ago        1,234   1.00%",
+            "files      failed   2026-11-21T21:20:00Z -                 0   0.00%",
             "no mongod or mongos runs here",
         ] {
             assert!(text.lines().any(|found| found.trim_end() == line), "{line}\n{text}");

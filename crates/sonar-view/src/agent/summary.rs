@@ -81,6 +81,7 @@ impl AgentSummary {
             summary.operations =
                 operations.map(|operations| operations.saturating_add(summary.operations.unwrap_or(0)));
         }
+        self.collectors.sort_by_key(|summary| Collector::from_name(summary.name));
         self.values += window.series.len() as u64;
         self.values_left_out += window.series_left_out;
     }
@@ -115,15 +116,12 @@ impl AgentSummary {
         match (self.start_ns, self.end_ns) {
             (Some(start), Some(end)) => {
                 let windows = plural(self.windows, "window");
-                let span = format!("from {} to {} UTC", time(start), time(end));
+                let span = format!("from {} to {}", time(start), time(end));
                 writeln!(out, "stored {windows} of 10 s {span} in {}", self.store)?;
             }
             _ => writeln!(out, "stored nothing in {}", self.store)?,
         }
-        let order = |summary: &&CollectorSummary| Collector::from_name(summary.name);
-        let mut collectors: Vec<_> = self.collectors.iter().collect();
-        collectors.sort_by_key(order);
-        for CollectorSummary { name, observed_ns, operations } in collectors {
+        for CollectorSummary { name, observed_ns, operations } in &self.collectors {
             let operations = match operations {
                 Some(count) if *name == Collector::Log.name() => {
                     format!(", {} slow operations", Grouped(*count))
@@ -174,7 +172,7 @@ mod tests {
         let mut text = Vec::new();
         summary.text(&mut text).unwrap();
         let expected = "\
-stored 2 windows of 10 s from 2026-11-21 21:23:10 to 2026-11-21 21:23:30 UTC in /tmp/history
+stored 2 windows of 10 s from 2026-11-21T21:23:10Z to 2026-11-21T21:23:30Z in /tmp/history
   log        observed 16s, 0 slow operations
   machine    observed 8s
   series     0 values

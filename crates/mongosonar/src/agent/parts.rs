@@ -1,0 +1,223 @@
+//! What one source observes, cut into windows of ten seconds.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+
+use sonar_core::history::{Collector, Event, Resolution};
+use sonar_core::time::NS_PER_S;
+use sonar_core::{HistoryWindow, Timestamp};
+
+/// The width of a window in nanoseconds.
+pub const WIDTH_NS: u64 = Resolution::TenSeconds.width_ns();
+/// How long after its end a window takes what comes late: the end of an operation is known a little later.
+const LATENESS_NS: u64 = 5 * NS_PER_S;
+/// The most windows of a source that are open at once; one more hands the oldest over.
+const MAX_OPEN: usize = 4;
+/// The most events of a part; further ones are counted.
+const MAX_EVENTS: usize = 1_000;
+/// A longer time between two observations is no observation: a source that says nothing for a day is not there, or
+/// its times are wrong.
+const MAX_SILENCE_NS: u64 = 86_400 * NS_PER_S;
+
+/// What a source observed of one window, or a part of that.
+#[derive(Clone, Debug)]
+pub struct WindowPart {
+    /// The figures and series.
+    pub window: HistoryWindow,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// Events that were left out because there were more than [`MAX_EVENTS`].
+    pub events_left_out: u64,
+}
+
+impl WindowPart {
+    /// An empty part of the window in which `at` lies.
+    pub fn new(at: Timestamp) -> Self {
+        let window = HistoryWindow::new(at, Resolution::TenSeconds);
+        Self { window, events: Vec::new(), events_left_out: 0 }
+    }
+
+    /// Adds what another source observed of the same window.
+    pub fn join(&mut self, other: Self) {
+        self.window.join(&other.window);
+        self.events_left_out += other.events_left_out;
+        for event in other.events {
+            self.event(event);
+        }
+    }
+
+    /// Adds an event. Equal ones are counted in the first.
+    pub fn event(&mut self, event: Event) {
+        let is_same = |known: &&mut Event| {
+            (known.kind, known.server, &known.subject, &known.text)
+                == (event.kind, event.server, &event.subject, &event.text)
+        };
+        let is_full = self.events.len() >= MAX_EVENTS;
+        match self.events.iter_mut().find(is_same) {
+            Some(known) => {
+                known.at = known.at.min(event.at);
+                known.count = known.count.saturating_add(event.count);
+            }
+            None if is_full => self.events_left_out += 1,
+            None => self.events.push(event),
+        }
+    }
+}
+
+/// Sorts the observations of one source into windows, and sends each window once it has ended.
+#[derive(Debug)]
+pub struct WindowCutter {
+    open: BTreeMap<Timestamp, WindowPart>,
+    to: SyncSender<WindowPart>,
+    /// Nobody receives anything any more.
+    is_abandoned: bool,
+}
+
+impl WindowCutter {
+    /// Sends to `to`, and waits where the receiver is slow.
+    pub fn new(to: SyncSender<WindowPart>) -> Self {
+        Self { open: BTreeMap::new(), to, is_abandoned: false }
+    }
+
+    /// Whether nobody receives anything any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
+    /// The part of the window in which `at` lies.
+    pub fn at(&mut self, at: Timestamp) -> &mut WindowPart {
+        let start = at.floor_to(WIDTH_NS);
+        if !self.open.contains_key(&start) {
+            while self.open.len() >= MAX_OPEN
+                && let Some((_, oldest)) = self.open.pop_first()
+            {
+                self.send(oldest);
+            }
+        }
+        self.open.entry(start).or_insert_with(|| WindowPart::new(start))
+    }
+
+    /// Adds an event to its window.
+    pub fn event(&mut self, event: Event) {
+        self.at(event.at).event(event);
+    }
+
+    /// The collector observed all time from `from` to `to`.
+    pub fn observe(&mut self, collector: Collector, from: Timestamp, to: Timestamp) {
+        if to.since(from) > MAX_SILENCE_NS {
+            return;
+        }
+        let mut from = from;
+        while from < to && !self.is_abandoned {
+            let part = self.at(from);
+            let until = part.window.window.end.min(to);
+            part.window.observe(collector, until.since(from));
+            from = until;
+            self.advance(from);
+        }
+    }
+
+    /// It is `now` for the source: sends the windows that ended so long before that nothing more of them can come.
+    pub fn advance(&mut self, now: Timestamp) {
+        while let Some(oldest) = self.open.first_entry()
+            && now.since(oldest.key().plus_ns(WIDTH_NS)) >= LATENESS_NS
+        {
+            let part = oldest.remove();
+            self.send(part);
+        }
+    }
+
+    /// Sends all that is open.
+    pub fn finish(&mut self) {
+        while let Some((_, part)) = self.open.pop_first() {
+            self.send(part);
+        }
+    }
+
+    fn send(&mut self, part: WindowPart) {
+        self.is_abandoned |= self.to.send(part).is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use sonar_core::Endpoint;
+    use sonar_core::history::EventKind;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_unix(1_000_000 + seconds, 0)
+    }
+
+    fn cutter() -> (WindowCutter, Receiver<WindowPart>) {
+        let (to, from) = sync_channel(100);
+        (WindowCutter::new(to), from)
+    }
+
+    /// Start in seconds, and seconds that the log was observed.
+    fn received(from: &Receiver<WindowPart>) -> Vec<(u64, u64)> {
+        let parts = from.try_iter();
+        let seconds = |ns: u64| ns / NS_PER_S;
+        let start = |part: &WindowPart| seconds(part.window.window.start.since(at(0)));
+        parts.map(|part| (start(&part), seconds(part.window.observed_ns(Collector::Log)))).collect()
+    }
+
+    #[test]
+    fn time_observed_is_divided_among_its_windows() {
+        let (mut cutter, from) = cutter();
+        cutter.observe(Collector::Log, at(3), at(24));
+        assert_eq!(received(&from), [(0, 7)], "the second one ended less than five seconds ago");
+        cutter.observe(Collector::Log, at(24), at(25));
+        assert_eq!(received(&from), [(10, 10)]);
+        cutter.finish();
+        assert_eq!(received(&from), [(20, 5)]);
+    }
+
+    #[test]
+    fn what_comes_late_goes_into_its_own_window() {
+        let (mut cutter, from) = cutter();
+        for second in [5, 15, 25, 35, 45, 55] {
+            cutter.at(at(second)).window.observe(Collector::Log, NS_PER_S);
+        }
+        assert_eq!(received(&from), [(0, 1), (10, 1)], "no more than four are open");
+        cutter.at(at(9)).window.observe(Collector::Log, NS_PER_S);
+        cutter.finish();
+        assert_eq!(received(&from), [(20, 1), (0, 1), (30, 1), (40, 1), (50, 1)]);
+    }
+
+    #[test]
+    fn a_wrong_time_is_no_long_observation() {
+        let (mut cutter, from) = cutter();
+        cutter.observe(Collector::Log, Timestamp::default(), at(0));
+        cutter.finish();
+        assert_eq!(received(&from), []);
+    }
+
+    #[test]
+    fn equal_events_are_counted_and_their_number_is_bounded() {
+        let event = |second, text: &str| {
+            Event::new(at(second), EventKind::LogError, Endpoint::default(), ("NETWORK", text))
+        };
+        let mut part = WindowPart::new(at(0));
+        part.event(event(5, "a"));
+        part.event(event(3, "a"));
+        assert_eq!((part.events.len(), part.events[0].count, part.events[0].at), (1, 2, at(3)));
+        for number in 0..2 * MAX_EVENTS {
+            part.event(event(1, &number.to_string()));
+        }
+        assert_eq!((part.events.len(), part.events_left_out), (MAX_EVENTS, MAX_EVENTS as u64 + 1));
+    }
+
+    #[test]
+    fn nobody_left_to_receive_is_noticed() {
+        let (mut cutter, from) = cutter();
+        drop(from);
+        cutter.at(at(30));
+        assert!(!cutter.is_abandoned());
+        cutter.finish();
+        assert!(cutter.is_abandoned());
+    }
+}

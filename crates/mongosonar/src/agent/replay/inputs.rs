@@ -1,0 +1,254 @@
+//! What the files of a replay hold, and which servers they are of.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use memchr::memmem;
+use sonar_core::{Packet, Timestamp};
+use sonar_decode::frame;
+
+use crate::agent::servers::LocalServers;
+use crate::content::{self, FileContent};
+use crate::digest::log_files;
+use crate::exit::usage;
+use crate::ftdc::input as ftdc_input;
+use crate::input;
+use crate::queries::packets::{self, PacketSink};
+
+/// The port of a server that does not state one.
+const DEFAULT_PORT: u16 = 27_017;
+/// The packets at the beginning of a capture that show on which host it was made.
+const PACKETS: u64 = 20_000;
+
+/// The files of a replay, by content and server.
+#[derive(Debug, Default)]
+pub struct ReplayInputs {
+    /// Captures, by the time of their first packet.
+    pub captures: Vec<PathBuf>,
+    /// Logs, by the port of their server.
+    pub logs: BTreeMap<u16, Vec<PathBuf>>,
+    /// Files of `diagnostic.data`, by the port of their server.
+    pub internals: BTreeMap<u16, Vec<PathBuf>>,
+    /// Recordings of accesses to files.
+    pub recordings: Vec<PathBuf>,
+    /// The servers whose logs or `diagnostic.data` are among them.
+    pub servers: LocalServers,
+    /// The folder of the data of each server.
+    pub folders: BTreeMap<u16, String>,
+}
+
+impl ReplayInputs {
+    /// Recognises each file by its first bytes. `port` is that of the server of logs that do not state one.
+    ///
+    /// # Errors
+    /// One cannot be read, holds something else, or does not say which server it is of.
+    pub fn of(paths: &[PathBuf], port: Option<u16>, stop: &Arc<AtomicBool>) -> Result<Self> {
+        input::refuse_repeated(paths)?;
+        let mut inputs = Self::default();
+        let mut captures = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                inputs.add_internals(ftdc_input::files(std::slice::from_ref(path))?, stop);
+                continue;
+            }
+            input::make_rereadable(path, stop)?;
+            let name = input::name(path);
+            let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
+            match content {
+                FileContent::Capture => {
+                    let first = CaptureHead::of(path, stop)?;
+                    inputs.servers.addresses.extend(first.host());
+                    captures.push((first.time, path.clone()));
+                }
+                FileContent::Log => {
+                    let found = log_files::find(path, stop, |line, _| port_in(line))?;
+                    let Some(port) = found.or(port) else {
+                        return Err(usage!(
+                            "{name}: no line of it states the port of its server; state it with --port"
+                        ));
+                    };
+                    inputs.logs.entry(port).or_default().push(path.clone());
+                }
+                FileContent::Diagnostic => inputs.add_internals(vec![path.clone()], stop),
+                FileContent::Accesses => inputs.recordings.push(path.clone()),
+                FileContent::Empty => bail!("{name} is empty"),
+                _ => bail!(
+                    "{name}: {}; --replay reads captures, logs, diagnostic.data and recordings of io record",
+                    content::advice(content)
+                ),
+            }
+        }
+        captures.sort();
+        inputs.captures = captures.into_iter().map(|(_, path)| path).collect();
+        inputs.servers.ports.extend(inputs.logs.keys().chain(inputs.internals.keys()).chain(&port));
+        Ok(inputs)
+    }
+
+    /// Adds files of one server.
+    fn add_internals(&mut self, files: Vec<PathBuf>, stop: &Arc<AtomicBool>) {
+        let server = ftdc_input::server(&files, stop);
+        let port = server.port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT);
+        if let Some(folder) = server.dbpath {
+            self.folders.insert(port, folder);
+        }
+        self.internals.entry(port).or_default().extend(files);
+    }
+
+    /// The port of the server that has this file, by the folder of its data.
+    pub fn server_of_file(&self, path: &str) -> Option<u16> {
+        let is_in = |folder: &str| {
+            path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let found = self.folders.iter().filter(|(_, folder)| is_in(folder));
+        found.max_by_key(|(_, folder)| folder.len()).map(|(port, _)| *port)
+    }
+}
+
+/// The port of a server, if this is one of the lines in which its log states it: at its start, with its options, and
+/// after each rotation.
+fn port_in(line: &[u8]) -> Option<u16> {
+    const LINES: [&[u8]; 5] = [
+        b"MongoDB starting",
+        b"MongoS starting",
+        b"\"Process Details\"",
+        b"\"Options set by command line\"",
+        b"] options: {",
+    ];
+    const FIELDS: [&[u8]; 3] = [b"\"port\":", b" port=", b" port: "];
+    let is_rotation =
+        || memmem::find(line, b"] pid=").is_some() && memmem::find(line, b"-bit host=").is_some();
+    if !LINES.iter().any(|text| memmem::find(line, text).is_some()) && !is_rotation() {
+        return None;
+    }
+    let after = |field: &&[u8]| Some(line.get(memmem::find(line, field)? + field.len()..)?);
+    let digits = FIELDS.iter().find_map(after)?.trim_ascii_start();
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}
+
+/// The beginning of a capture.
+#[derive(Default)]
+struct CaptureHead {
+    /// The time of the first packet.
+    time: Timestamp,
+    packets: u64,
+    /// Segments between two hosts.
+    segments: u64,
+    /// Segments that each address sent or received, at most [`CaptureHead::MAX_ADDRESSES`].
+    addresses: BTreeMap<IpAddr, u64>,
+}
+
+impl CaptureHead {
+    /// The most addresses that are counted: the host of the capture is among the first.
+    const MAX_ADDRESSES: usize = 256;
+
+    /// Reads the beginning of a capture.
+    fn of(path: &Path, stop: &Arc<AtomicBool>) -> Result<Self> {
+        let mut head = Self::default();
+        packets::read(path, stop, &mut head)?;
+        Ok(head)
+    }
+
+    /// The address of the host on which the capture was made: nearly all segments come from it or go to it. `None`
+    /// where no address is like that, as on the mirror port of a switch, and on loopback.
+    fn host(&self) -> Option<IpAddr> {
+        let (address, segments) = self.addresses.iter().max_by_key(|(_, segments)| **segments)?;
+        // Between two hosts alone, either could be it.
+        let is_only_one = self.addresses.values().filter(|count| *count == segments).count() == 1;
+        (is_only_one && segments.saturating_mul(100) >= self.segments.saturating_mul(99)).then_some(*address)
+    }
+}
+
+impl PacketSink for CaptureHead {
+    const PROGRESS: bool = false;
+
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
+        if self.packets == 0 {
+            self.time = packet.time;
+        }
+        self.packets += 1;
+        if let Ok(segment) = frame::decode(packet) {
+            let ends = [segment.source.ip(), segment.destination.ip()];
+            if !ends.iter().any(IpAddr::is_loopback) {
+                self.segments += 1;
+                for end in ends {
+                    if self.addresses.len() < Self::MAX_ADDRESSES || self.addresses.contains_key(&end) {
+                        *self.addresses.entry(end).or_default() += 1;
+                    }
+                }
+            }
+        }
+        Ok(if self.packets < PACKETS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_of_a_log_is_found_in_the_lines_that_state_it() {
+        for (line, port) in [
+            (
+                r#"{"t":{},"id":4615611,"msg":"MongoDB starting","attr":{"pid":12309,"port":27117,"dbPath":"/d"}}"#,
+                Some(27_117),
+            ),
+            (
+                r#"{"id":20721,"msg":"Process Details","attr":{"pid":"12309","port":27118,"host":"vm"}}"#,
+                Some(27_118),
+            ),
+            (
+                r#"{"id":21951,"msg":"Options set by command line","attr":{"options":{"net":{"port":5}}}}"#,
+                Some(5),
+            ),
+            (
+                "2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting : pid=1 port=27019 dbpath=/d 64-bit host=vm",
+                Some(27_019),
+            ),
+            ("2026-11-21T00:39:39.510+0000 I CONTROL  [conn1] pid=1 port=27020 64-bit host=vm", Some(27_020)),
+            (
+                r#"2026-11-21T00:39:39.510+0000 I CONTROL  [main] options: { net: { bindIp: "::1", port: 27021 } }"#,
+                Some(27_021),
+            ),
+            (r#"{"msg":"Slow query","attr":{"command":{"find":"c","filter":{"port":9}}}}"#, None),
+            (r#"{"msg":"MongoDB starting","attr":{"port":99999}}"#, None),
+            (r#"{"msg":"MongoDB starting","attr":{"port":"#, None),
+        ] {
+            assert_eq!(port_in(line.as_bytes()), port, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_capture_is_the_one_that_all_segments_have_in_common() {
+        let head = |pairs: &[([u8; 4], [u8; 4], u64)]| {
+            let mut head = CaptureHead::default();
+            for (one, other, count) in pairs {
+                head.segments += count;
+                for end in [one, other] {
+                    *head.addresses.entry(IpAddr::from(*end)).or_default() += count;
+                }
+            }
+            head.host()
+        };
+        let (a, b, c) = ([10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]);
+        assert_eq!(head(&[(a, b, 50), (c, a, 50)]), Some(a.into()));
+        assert_eq!(head(&[(a, b, 50), (c, a, 50), (b, c, 20)]), None, "a switch");
+        assert_eq!(head(&[(a, b, 50)]), None, "either");
+        assert_eq!(head(&[]), None);
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_server_with_the_folder_it_is_in() {
+        let mut inputs = ReplayInputs::default();
+        inputs.folders.insert(1, "/data/db".into());
+        inputs.folders.insert(2, "/data/db/inner/".into());
+        assert_eq!(inputs.server_of_file("/data/db/collection-1.wt"), Some(1));
+        assert_eq!(inputs.server_of_file("/data/db/inner/a.wt"), Some(2));
+        assert_eq!(inputs.server_of_file("/data/dbs/a.wt"), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! Figures of `diagnostic.data`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use sonar_core::internals::{Metric, SampleSequence, ServerSample};
+use sonar_decode::ftdc::{ChunkError, SampleReader, describe};
+
+use super::SourceEnd;
+use crate::agent::figures::SampleCutter;
+use crate::agent::parts::WindowCutter;
+use crate::ftdc::input::{self, ChunkSink, Repetitions};
+
+/// Reads the samples of a server.
+struct InternalsReading<'a> {
+    samples: SampleReader,
+    repetitions: Repetitions,
+    sequence: SampleSequence,
+    cutter: SampleCutter<'a>,
+}
+
+impl ChunkSink for InternalsReading<'_> {
+    fn metadata(&mut self, _: &Path, metadata: &[u8]) -> Result<()> {
+        self.samples.set_data_folder(describe(metadata).dbpath);
+        Ok(())
+    }
+
+    fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
+        let Self { samples, repetitions, sequence, cutter } = self;
+        let read = samples.read(data, |sample: &ServerSample| {
+            let pid = sample.get(Metric::Pid).unwrap_or(0);
+            if repetitions.is_new(pid, sample.time_ms()) {
+                cutter.add(sequence, sample);
+            }
+        });
+        if read.is_err() {
+            sequence.lose();
+        }
+        Ok(read)
+    }
+}
+
+/// Reads the files of a server.
+///
+/// # Errors
+/// The only file cannot be read.
+pub fn read(
+    files: &[PathBuf],
+    port: u16,
+    windows: &mut WindowCutter,
+    stop: &Arc<AtomicBool>,
+) -> Result<SourceEnd> {
+    let mut reading = InternalsReading {
+        samples: SampleReader::default(),
+        repetitions: Repetitions::default(),
+        sequence: SampleSequence::default(),
+        cutter: SampleCutter::new(windows, port),
+    };
+    let read = input::read(files, stop, &mut reading)?;
+    windows.finish();
+    Ok(SourceEnd { damaged: read.damage, ..SourceEnd::default() })
+}

@@ -1,0 +1,79 @@
+//! Slow operations and events of logs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use sonar_core::history::Collector;
+use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Record, Source, Timestamp};
+use sonar_decode::entry::EntrySink;
+use sonar_decode::log::{LogReader, ParsedLine};
+
+use super::SourceEnd;
+use crate::agent::parts::{WIDTH_NS, WindowCutter};
+use crate::agent::servers::local;
+use crate::digest::log_files::{self, LogSink, LogsRead};
+
+/// Sorts the operations of a server's log into windows by the time of their end.
+struct LogCutter<'a> {
+    windows: &'a mut WindowCutter,
+    server: Endpoint,
+    /// The time of the last line that had one.
+    last: Option<Timestamp>,
+    /// What has been counted in windows.
+    counted: Reading,
+}
+
+impl LogCutter<'_> {
+    fn count(&mut self, reading: &Reading) {
+        let at = self.last.unwrap_or_default();
+        self.windows.at(at).window.reading.add(&reading.since(&self.counted));
+        self.counted = *reading;
+    }
+}
+
+impl EntrySink for LogCutter<'_> {
+    #[inline]
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
+        let op = Operation { server: self.server, ..*op };
+        let record = Record::server(Source::Log, &op, execution).read_as(identity, entries);
+        self.windows.at(op.end).window.window.record_server(&record);
+    }
+}
+
+impl LogSink for LogCutter<'_> {
+    fn line(&mut self, parsed: &ParsedLine, log: &mut LogReader) {
+        let Some(at) = parsed.at() else { return };
+        if let Some(last) = self.last.filter(|last| *last < at) {
+            // Adding up the counters takes as long as reading a line. So the first line of a window counts in the one
+            // before it.
+            if last.floor_to(WIDTH_NS) < at.floor_to(WIDTH_NS) {
+                self.count(&log.reading());
+            }
+            self.windows.observe(Collector::Log, last, at);
+        }
+        // Lines of other threads may be a little earlier.
+        self.last = self.last.max(Some(at));
+        self.windows.advance(at);
+    }
+}
+
+/// Reads the logs of a server.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
+pub fn read(
+    files: &[PathBuf],
+    port: u16,
+    windows: &mut WindowCutter,
+    stop: &Arc<AtomicBool>,
+) -> Result<SourceEnd> {
+    let cutter = LogCutter { windows, server: local(port), last: None, counted: Reading::default() };
+    let LogsRead { mut sink, reading, stopped, .. } =
+        log_files::read_into(files, (None, None), stop, cutter)?;
+    sink.count(&reading);
+    sink.windows.finish();
+    // Each damaged file has been named already.
+    Ok(SourceEnd { is_cut: reading.files_damaged > 0, stopped, ..SourceEnd::default() })
+}

@@ -1,0 +1,101 @@
+//! Operations of captures.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Result;
+use sonar_core::history::Collector;
+use sonar_core::{Coverage, InFlightOperations, Operation, Outcome, Timestamp};
+use sonar_decode::{Settings, Sink};
+
+use super::SourceEnd;
+use crate::agent::parts::{WIDTH_NS, WindowCutter};
+use crate::agent::servers::LocalServers;
+use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
+use crate::input;
+use crate::queries::packets::CaptureEnd;
+
+/// Sorts operations into windows by the time of their end.
+struct OperationCutter<'a> {
+    windows: &'a mut WindowCutter,
+    servers: &'a LocalServers,
+    /// What has been counted in windows.
+    counted: Coverage,
+}
+
+impl OperationCutter<'_> {
+    /// Adds what was counted until `end`, and what was in flight then.
+    fn count(&mut self, end: Timestamp, coverage: &Coverage, in_flight: Vec<InFlightOperations>) {
+        let in_flight = self.servers.named_in_flight(in_flight);
+        // A window ends where the next one begins.
+        let at = Timestamp::from_unix_ns(end.unix_ns().saturating_sub(1));
+        let window = &mut self.windows.at(at).window.window;
+        window.coverage.add(&coverage.since(&self.counted));
+        window.in_flight = in_flight;
+        self.counted = *coverage;
+    }
+}
+
+impl Sink for OperationCutter<'_> {
+    #[inline]
+    fn operation(&mut self, op: &Operation<'_>) {
+        if op.outcome != Outcome::InFlight {
+            self.windows.at(op.end).window.window.record(&self.servers.named(op));
+        }
+    }
+}
+
+impl CaptureSink for OperationCutter<'_> {
+    fn interval(&mut self, interval: IntervalEnd) -> Result<()> {
+        let IntervalEnd { end, next, coverage, in_flight } = interval;
+        self.count(end, &coverage, in_flight);
+        self.windows.advance(next);
+        Ok(())
+    }
+}
+
+/// Reads captures one after another. `logs` name the clients of connections that were open when a capture began.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
+pub fn read(
+    (captures, logs): (&[PathBuf], &[PathBuf]),
+    servers: &LocalServers,
+    windows: &mut WindowCutter,
+    stop: &Arc<AtomicBool>,
+) -> Result<SourceEnd> {
+    let mut end = SourceEnd::default();
+    let plan = CapturePlan {
+        settings: Settings::default(),
+        logs,
+        interval: Some(Duration::from_nanos(WIDTH_NS)),
+        duration: None,
+        threads: None,
+        stop,
+    };
+    for path in captures {
+        let mut cutter = OperationCutter { windows, servers, counted: Coverage::default() };
+        let CaptureRead { end: how, span: (first, last), mut coverage, in_flight, .. } =
+            capture_reading::read(path, &plan, &mut cutter)?;
+        match how {
+            CaptureEnd::Complete => {}
+            CaptureEnd::Damaged(what) => {
+                coverage.files_damaged += 1;
+                end.damaged.push(format!("{}: {what}; all before it has been read", input::name(path)));
+            }
+            CaptureEnd::Stopped(what) => {
+                coverage.files_stopped += 1;
+                end.stopped.push(format!("{}: {what}", input::name(path)));
+            }
+        }
+        // Without a packet there is no time either.
+        if last > Timestamp::default() {
+            cutter.count(last.plus_ns(1), &coverage, in_flight);
+            windows.observe(Collector::Queries, first, last);
+        }
+        windows.finish();
+    }
+    Ok(end)
+}

@@ -1,0 +1,24 @@
+//! Opens the store of an agent.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use sonar_store::{SqliteHistory, StoreSettings};
+
+use super::settings::StoreTable;
+
+/// Opens the store in `folder` for writing, and creates what is missing. A `durable` one loses no window that it has
+/// taken, even if the power fails.
+///
+/// # Errors
+/// The folder cannot be created or used, or another process writes to it.
+pub fn open(folder: &Path, table: &StoreTable, durable: bool) -> Result<SqliteHistory> {
+    SqliteHistory::create(folder, settings(table, durable))
+        .with_context(|| format!("cannot use the store {}", folder.display()))
+}
+
+/// The settings of a store.
+pub fn settings(table: &StoreTable, durable: bool) -> StoreSettings {
+    let max_bytes = table.max_size.0;
+    StoreSettings { days: table.days(), max_bytes, durable, ..StoreSettings::default() }
+}
