@@ -1,5 +1,5 @@
 # The two commands: `make run` shows the queries of this machine, `make test` runs every test.
-.PHONY: run demo check fmt lab test test-long web bench dist dist-musl install clean
+.PHONY: run demo check fmt lab test test-long web bench dist dist-musl package install clean
 
 # Where no MongoDB runs here, it replays a recording of a real one.
 run:
@@ -59,6 +59,11 @@ install:
 # A static binary, which runs on every distribution: target/ARCH-unknown-linux-musl/release/mongosonar.
 dist-musl:
 	@scripts/dist-musl.sh
+
+# What users install, docs/install.md: target/package/ gets .deb, .rpm, and the folder of the container image.
+package:
+	@scripts/install-prerequisites.sh package
+	@scripts/package.sh
 
 clean:
 	cargo clean

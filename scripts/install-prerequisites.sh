@@ -8,6 +8,7 @@
 #   scripts/install-prerequisites.sh test    the same, and what the tests use
 #   scripts/install-prerequisites.sh bench   the same, and other tools that the benches compare with
 #   scripts/install-prerequisites.sh musl    compiler, Rust, Node.js, musl-gcc (for a static binary)
+#   scripts/install-prerequisites.sh package the same, and Go and Python (for packages)
 set -euo pipefail
 
 what=${1:-build}
@@ -18,6 +19,7 @@ node_version=20.19.6
 packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config xz-utils zlib1g-dev)
 case $what in
 musl) packages+=(musl-tools python3) ;;
+package) packages+=(musl-tools python3 python3-venv) ;;
 check) packages+=(python3 python3-venv) ;;
 esac
 if [[ $what = test || $what = bench ]]; then

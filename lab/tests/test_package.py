@@ -1,0 +1,422 @@
+"""The packages: what is in them, installing, upgrading, removing and purging them in a clean Debian, and the service in
+its sandbox under a real systemd. They contain the program under test, so nothing is built but the packages."""
+
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import labkit
+
+sys.path.insert(0, str(labkit.LAB / "debian"))
+import debian
+
+ROOT = labkit.LAB.parent
+CONFIGURATION = "/etc/mongosonar/agent.toml"
+STORE = "/var/lib/mongosonar"
+UNIT = "/usr/lib/systemd/system/mongosonar.service"
+CAPABILITIES = ["CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]
+ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+
+pytestmark = pytest.mark.skipif(not shutil.which("go"), reason="nfpm is built with Go, which is not installed")
+needs_debian = pytest.mark.skipif(bool(debian.missing()), reason=debian.missing() or "-")
+
+
+def build(folder, **environment):
+    command = [ROOT / "scripts/package.sh"]
+    environment = {**os.environ, "MONGOSONAR": os.path.abspath(labkit.MONGOSONAR), "OUT": str(folder), **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory):
+    """The folder with the packages of the program under test, as `make package` makes it."""
+    folder = tmp_path_factory.mktemp("packages")
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def newer(tmp_path_factory):
+    """The same as a higher version."""
+    folder = tmp_path_factory.mktemp("newer")
+    done = build(folder, VERSION="99.1.0")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def only(folder, pattern):
+    (found,) = folder.glob(pattern)
+    return found
+
+
+@pytest.fixture
+def system(tmp_path):
+    with debian.clean(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def installed(system, packages):
+    """A Debian with the package."""
+    install(system, packages)
+    return system
+
+
+def install(system, folder):
+    system.put(only(folder, "*.deb"), "/package.deb")
+    return system.run("dpkg", "--install", "/package.deb")
+
+
+def test_the_same_sources_give_the_same_packages(packages, tmp_path):
+    assert build(tmp_path / "again").returncode == 0
+    names = sorted(path.name for path in packages.iterdir() if path.is_file())
+    assert [name for name in names if name.endswith((".deb", ".rpm"))], names
+    for name in names:
+        first, second = ((folder / name).read_bytes() for folder in (packages, tmp_path / "again"))
+        assert first == second, name
+
+
+def test_what_was_not_built_is_named(packages, tmp_path):
+    """The other architecture would need a program of its own."""
+    other = {"x86_64": "aarch64", "aarch64": "x86_64"}[os.uname().machine]
+    done = build(tmp_path / "out")
+    assert f"skipped: {other}: " in done.stderr and done.returncode == 0, done.stderr
+    sums = dict(reversed(line.split()) for line in (packages / "SHA256SUMS").read_text().splitlines())
+    assert {pathlib.PurePath(name).suffix for name in sums} == {".deb", ".rpm"}
+    for name, digest in sums.items():
+        assert hashlib.sha256((packages / name).read_bytes()).hexdigest() == digest
+
+
+def commands(prefix=("mongosonar",)):
+    """Every command of the program that has a manual page, as words."""
+    help_text = subprocess.run([labkit.MONGOSONAR, *prefix[1:], "--help"], capture_output=True, text=True).stdout
+    yield prefix
+    section = re.search(r"^Commands:\n((?:  .*\n|\n)+)", help_text, re.M)
+    for name in re.findall(r"^  (\w[\w-]*)", section[1], re.M) if section else []:
+        if name != "help":
+            yield from commands((*prefix, name))
+
+
+def test_both_packages_have_everything_in_its_place(packages):
+    expected = {
+        "/usr/bin/mongosonar": "-rwxr-xr-x",
+        UNIT: "-rw-r--r--",
+        "/usr/lib/sysusers.d/mongosonar.conf": "-rw-r--r--",
+        CONFIGURATION: "-rw-r-----",
+        "/usr/share/bash-completion/completions/mongosonar": "-rw-r--r--",
+        "/usr/share/fish/vendor_completions.d/mongosonar.fish": "-rw-r--r--",
+        "/usr/share/doc/mongosonar/copyright": "-rw-r--r--",
+        "/usr/share/doc/mongosonar/THIRD-PARTY-LICENSES.gz": "-rw-r--r--",
+        "/usr/share/doc/mongosonar/changelog.gz": "-rw-r--r--",
+    }
+    expected |= {f"/usr/share/man/man1/{'-'.join(words)}.1.gz": "-rw-r--r--" for words in commands()}
+    assert len(expected) > 30
+    only_deb = {
+        "/usr/share/zsh/vendor-completions/_mongosonar",
+        "/usr/share/lintian/overrides/mongosonar",
+        "/usr/share/doc/mongosonar/changelog.Debian.gz",
+    }
+    listed = subprocess.run(
+        ["dpkg-deb", "--contents", only(packages, f"*_{ARCH}.deb")], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    rows = [line.split(maxsplit=5) for line in listed]
+    assert {row[1] for row in rows} == {"root/root"}
+    files = {row[5].removeprefix("."): row[0] for row in rows if not row[0].startswith("d")}
+    assert files == expected | dict.fromkeys(only_deb, "-rw-r--r--")
+    if not shutil.which("rpm"):
+        pytest.skip("the .deb is right; rpm is not installed")
+    package = only(packages, "*.rpm")
+    owners = "[%{FILENAMES} %{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME}\n]"
+    rows = [line.split() for line in rpm("--query", "--package", "--queryformat", owners, package).splitlines()]
+    assert {row[2] for row in rows if row[0] != CONFIGURATION} == {"root:root"}
+    assert [row[2] for row in rows if row[0] == CONFIGURATION] == ["root:mongosonar"]
+    assert {row[0]: row[1] for row in rows} == expected | {"/usr/share/zsh/site-functions/_mongosonar": "-rw-r--r--"}
+    assert rpm("--query", "--package", "--configfiles", package).split() == [CONFIGURATION]
+
+
+def test_the_terms_of_what_the_program_contains_come_along(packages):
+    text = gzip.decompress((packages / "container/licences/THIRD-PARTY-LICENSES.gz").read_bytes()).decode()
+    tree = subprocess.run(
+        ["cargo", "tree", "--locked", "--package", "mongosonar", "--edges", "normal,no-proc-macro", "--prefix", "none"]
+        + ["--format", "{p}|{l}", "--target", f"{os.uname().machine}-unknown-linux-musl"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout
+    linked = {line.removesuffix(" (*)") for line in tree.splitlines() if "(/" not in line}
+    assert len(linked) > 100
+    for line in linked:
+        package, licence = line.split("|")
+        name, version = package.split()[:2]
+        assert f"  {name} {version.removeprefix('v')}: {licence}\n" in text, line
+    for part in ["GNU LESSER GENERAL PUBLIC LICENSE", "Rich Felker", "Apache License", "Mark Adler"]:
+        assert part in text, part
+    assert "Files: *" in (packages / "container/licences/copyright").read_text()
+
+
+def is_static(program):
+    headers = subprocess.run(["readelf", "-lW", program], capture_output=True, text=True, check=True).stdout
+    return "INTERP" not in headers
+
+
+@pytest.mark.skipif(not shutil.which("lintian"), reason="lintian is not installed")
+def test_lintian_finds_no_error(packages):
+    command = ["lintian", "--allow-root", "--fail-on", "error,warning", only(packages, "*.deb")]
+    if not is_static(labkit.MONGOSONAR):
+        # The package of a release has no use for a libc.
+        command[2:2] = ["--suppress-tags", "missing-dependency-on-libc"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_debian
+def test_the_program_runs_in_a_clean_debian(installed):
+    version = installed.run("mongosonar", "--version").stdout
+    assert version == subprocess.run([labkit.MONGOSONAR, "--version"], capture_output=True, text=True).stdout
+    doctor = json.loads(installed.run("mongosonar", "doctor", "--json", code=None).stdout)
+    assert {line["verdict"] for line in doctor if line["name"] in ("kernel", "packet-socket")} == {"ok"}, doctor
+    # The shell finds the completions, and man the page.
+    assert (
+        "mongosonar"
+        in installed.run("bash", "-c", ". /usr/share/bash-completion/completions/mongosonar; complete -p").stdout
+    )
+    assert gzip.decompress(installed.file("/usr/share/man/man1/mongosonar-queries.1.gz").read_bytes()).startswith(
+        b".ie"
+    )
+
+
+@needs_debian
+def test_the_service_has_a_user_and_waits_for_the_administrator(installed):
+    user = installed.run("getent", "passwd", "mongosonar").stdout.strip().split(":")
+    assert 0 < int(user[2]) < 1000 and user[5:] == [STORE, "/usr/sbin/nologin"], user
+    assert installed.run("stat", "--format", "%U:%G %a", CONFIGURATION).stdout == "root:mongosonar 640\n"
+    assert installed.run("systemctl", "is-enabled", "mongosonar", code=1).stdout == "disabled\n"
+    assert not installed.file(STORE).exists()
+
+
+@needs_debian
+def test_an_upgrade_keeps_the_configuration_and_the_history(installed, newer):
+    change(installed)
+    kept = state(installed)
+    install(installed, newer)
+    assert "99.1.0-1" in installed.run("dpkg-query", "--show", "mongosonar").stdout
+    assert state(installed) == kept
+
+
+@needs_debian
+def test_only_a_purge_removes_the_configuration_and_the_history(installed, packages):
+    change(installed)
+    installed.run("systemctl", "enable", "mongosonar")
+    kept = state(installed)
+    installed.run("dpkg", "--remove", "mongosonar")
+    assert state(installed) == kept and not installed.file("/usr/bin/mongosonar").exists()
+    install(installed, packages)
+    assert state(installed) == kept
+    installed.run("dpkg", "--purge", "mongosonar")
+    left = installed.run("find", "/etc", "/var/lib", "/usr", "-path", "*mongosonar*").stdout
+    # The list of the user's creation has no other trace of the package.
+    assert left == "", left
+    assert installed.run("getent", "passwd", "mongosonar").stdout, "its number must not become another one's"
+
+
+def change(system):
+    """What an administrator and the agent would leave behind."""
+    with system.file(CONFIGURATION).open("a") as file:
+        file.write("# a change by the administrator\n")
+    system.run("install", "-d", "-o", "mongosonar", "-m", "0700", STORE)
+    system.run("setpriv", "--reuid=mongosonar", "--clear-groups", "sh", "-c", f"echo history > {STORE}/2026-11-22.db")
+
+
+def state(system):
+    paths = [CONFIGURATION, STORE, f"{STORE}/2026-11-22.db"]
+    owners = system.run("stat", "--format", "%n %U:%G %a", *paths).stdout
+    return owners, system.file(CONFIGURATION).read_text(), system.file(f"{STORE}/2026-11-22.db").read_text()
+
+
+@needs_debian
+def test_a_package_manager_without_systemd_s_programs_is_refused(system, packages):
+    """The dependency names what the scripts use."""
+    system.run("rm", "/usr/bin/systemd-sysusers")
+    system.put(only(packages, "*.deb"), "/package.deb")
+    needed = system.run("dpkg-deb", "--field", "/package.deb", "Depends").stdout.strip()
+    assert needed == "systemd | systemd-standalone-sysusers | systemd-sysusers"
+    assert "systemd-sysusers" in system.run("dpkg", "--install", "/package.deb", code=1).stderr
+
+
+def rpm(*words):
+    return subprocess.run(["rpm", *(str(word) for word in words)], capture_output=True, text=True, check=True).stdout
+
+
+@needs_debian
+@pytest.mark.skipif(not shutil.which("rpm"), reason="rpm is not installed")
+def test_the_rpm_installs_upgrades_and_leaves(system, packages, newer):
+    """Its scripts run in the Debian, whose programs they find; rpm knows no package there that has them."""
+    first, second = (only(folder, "*.rpm") for folder in (packages, newer))
+    here = ["--root", system.path, "--nodeps"]
+    rpm("--initdb", "--root", system.path)
+    rpm("--install", *here, first)
+    assert system.run("stat", "--format", "%U:%G %a", CONFIGURATION).stdout == "root:mongosonar 640\n"
+    assert system.run("systemctl", "is-enabled", "mongosonar", code=1).stdout == "disabled\n"
+    assert system.run("mongosonar", "--version").stdout
+    change(system)
+    kept = state(system)
+    rpm("--upgrade", *here, second)
+    assert state(system) == kept
+    assert rpm("--query", "--root", system.path, "mongosonar").startswith("mongosonar-99.1.0-1.")
+    # Of what is installed only the content of the configuration differs from the package.
+    command = ["rpm", "--verify", "--root", system.path, "--nodeps", "mongosonar"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.split() == ["S.5....T.", "c", CONFIGURATION]
+    rpm("--erase", *here, "mongosonar")
+    assert not system.file("/usr/bin/mongosonar").exists()
+    # The changed configuration stays as rpm names it, the history as it was.
+    assert system.file(CONFIGURATION + ".rpmsave").read_text() == kept[1]
+    assert system.file(f"{STORE}/2026-11-22.db").read_text() == kept[2]
+
+
+@needs_debian
+def test_the_sandbox_of_the_service_is_tight(installed):
+    checked = installed.run("systemd-analyze", "verify", "--man=no", UNIT)
+    assert "mongosonar" not in checked.stderr, checked.stderr
+    rated = installed.run("systemd-analyze", "security", "--no-pager", "--offline=yes", UNIT).stdout
+    score = re.search(r"Overall exposure level for mongosonar.service: ([\d.]+)", rated)
+    assert float(score[1]) < 2.5, rated
+
+
+# Plays a server: listens, keeps its log open, and reads its data all the time.
+MONGOD = r"""
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int main(int count, char **words) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(27017), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM, 0), log = open(words[2], O_RDWR | O_CREAT, 0600), data = open(words[3], O_RDONLY);
+    char block[4096];
+    if (bind(listener, (void *)&address, sizeof address) || listen(listener, 9) || log < 0 || data < 0) return 1;
+    for (;; usleep(5000)) pread(data, block, sizeof block, 0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, packages):
+    """A booted Debian with the package, and with a server of another user whose files nobody else may read."""
+    folder = tmp_path_factory.mktemp("running")
+    (folder / "mongod.c").write_text(MONGOD)
+    subprocess.run(["cc", "-static", "-O2", "-o", folder / "mongod", folder / "mongod.c"], check=True)
+    with debian.clean(folder) as system:
+        install(system, packages)
+        system.put(folder / "mongod", "/usr/bin/mongod")
+        system.run("useradd", "--system", "mongodb")
+        system.run("install", "-d", "-o", "mongodb", "-m", "0700", "/var/lib/mongodb", "/var/log/mongodb")
+        system.run("dd", "if=/dev/zero", "of=/var/lib/mongodb/collection-0.wt", "bs=64k", "count=1")
+        with system.booted():
+            words = ["/usr/bin/mongod", "--logpath", "/var/log/mongodb/mongod.log", "/var/lib/mongodb/collection-0.wt"]
+            system.run("systemd-run", "--unit", "mongod", "--uid", "mongodb", *words)
+            yield system
+
+
+def in_sandbox(system, command, settings=""):
+    """Runs a command once as the service would run; returns what it prints, also if it fails."""
+    override = f"""
+        [Service]
+        Type=oneshot
+        Restart=no
+        SuccessExitStatus=1 5
+        ExecStart=
+        ExecStart={command}
+        StandardOutput=truncate:/run/out
+        StandardError=truncate:/run/err
+    """
+    folder = system.file("/run/systemd/system/mongosonar.service.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "test.conf").write_text(re.sub(r"^\s+", "", override, flags=re.M) + settings)
+    try:
+        system.run("systemctl", "daemon-reload")
+        done = system.run("systemctl", "start", "mongosonar", code=None)
+        assert done.returncode == 0, done.stderr + system.run("journalctl", "--no-pager", "-n", "30").stdout
+        return system.file("/run/out").read_text(), system.file("/run/err").read_text()
+    finally:
+        shutil.rmtree(folder)
+        system.run("systemctl", "daemon-reload")
+
+
+def doctor(system, settings=""):
+    out, err = in_sandbox(system, "/usr/bin/mongosonar doctor --json", settings)
+    assert out, err
+    return {line["name"]: line["verdict"] for line in json.loads(out)}
+
+
+# What the sources of the agent need, by the names of the doctor.
+NEEDED = [
+    "packet-socket",
+    "tpacket-v3",
+    "ring-memory",
+    "fanout",
+    "interfaces",
+    "servers",
+    "processes",
+    "log",
+    "connection",
+]
+NEEDED += ["ebpf", "confinement"]
+
+
+@needs_debian
+def test_everything_that_the_agent_needs_works_in_the_sandbox(running):
+    found = doctor(running)
+    assert {name: found.get(name) for name in NEEDED} == dict.fromkeys(NEEDED, "ok"), found
+
+
+@needs_debian
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_no_capability_is_granted_without_need(running, capability):
+    without = "".join(f"{setting}=~{capability}\n" for setting in ("AmbientCapabilities", "CapabilityBoundingSet"))
+    found = doctor(running, without)
+    assert [name for name in NEEDED if found.get(name) != "ok"], f"nothing is missing without {capability}: {found}"
+
+
+@needs_debian
+def test_the_sandbox_writes_only_the_history(running):
+    folders = f"/etc /usr /var/log /var/lib/mongodb /home /root {STORE}"
+    script = f"for folder in {folders}; do touch $folder/new && echo $folder; done"
+    out, err = in_sandbox(running, f"/bin/sh -c '{script}'")
+    assert out.split() == [STORE] and err.count("touch: cannot touch") == 6, (out, err)
+    owners = running.run("stat", "--format", "%U %a", STORE, f"{STORE}/new").stdout
+    assert owners.splitlines() == ["mongosonar 700", "mongosonar 600"]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("buildah"), reason="buildah is not installed")
+def test_the_image_holds_the_program_and_its_terms_only(packages, tmp_path):
+    """Built and run without a daemon. The program under test needs a libc, the static one of a release does not."""
+    storage = ["buildah", "--root", tmp_path / "storage", "--runroot", tmp_path / "run", "--storage-driver", "vfs"]
+    context = packages / "container"
+    command = [*storage, "build", "--isolation", "chroot", "--tag", "mongosonar", context]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    container = subprocess.run(
+        [*storage, "from", "mongosonar"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    folder = pathlib.Path(
+        subprocess.run([*storage, "mount", container], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    documents = {f"usr/share/doc/mongosonar/{name}" for name in os.listdir(context / "licences")}
+    assert files == documents | {"usr/bin/mongosonar"}
+    assert (folder / "usr/bin/mongosonar").stat().st_mode & 0o777 == 0o755
+    inspected = subprocess.run([*storage, "inspect", "mongosonar"], capture_output=True, text=True, check=True).stdout
+    settings = json.loads(inspected)["OCIv1"]["config"]
+    assert (settings["Entrypoint"], settings["Cmd"]) == (["/usr/bin/mongosonar"], ["agent"])
+    assert list(settings["Volumes"]) == [STORE]
