@@ -120,7 +120,7 @@ fn slow_operations_of_a_log_stand_in_the_rows_of_their_shapes() {
     let folder = Folder::new("agent-log");
     let output = replay(&[&path(WIRE), &path(LOG)], &folder.path("store"));
     assert!(output.status.success(), "{output:?}");
-    let (all, _) = stored(&folder.path("store"));
+    let (all, store) = stored(&folder.path("store"));
     let report = program(["logs", "report", "--json", "--class", "all", &path(LOG)]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let reported = report["rows"].as_array().unwrap();
@@ -152,6 +152,11 @@ fn slow_operations_of_a_log_stand_in_the_rows_of_their_shapes() {
     for (name, value) in report["reading"].as_object().unwrap() {
         assert_eq!(Some(reading[name.as_str()]), value.as_u64(), "{name}");
     }
+    // Its log was rotated, 150 connections had just been opened at once, and the profiler was switched on.
+    let events = store.events(store.extent().unwrap().unwrap()).unwrap();
+    assert!(events.iter().all(|event| event.server == local(27_117)), "{events:?}");
+    let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::ProfilerChange), "{events:?}");
 }
 
 #[test]

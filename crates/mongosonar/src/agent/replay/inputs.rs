@@ -28,8 +28,8 @@ const PACKETS: u64 = 20_000;
 /// The files of a replay, by content and server.
 #[derive(Debug, Default)]
 pub struct ReplayInputs {
-    /// Captures, by the time of their first packet.
-    pub captures: Vec<PathBuf>,
+    /// Captures with the time of their first packet, in the order of these.
+    pub captures: Vec<(Timestamp, PathBuf)>,
     /// Logs, by the port of their server.
     pub logs: BTreeMap<u16, Vec<PathBuf>>,
     /// Files of `diagnostic.data`, by the port of their server.
@@ -84,7 +84,7 @@ impl ReplayInputs {
             }
         }
         captures.sort();
-        inputs.captures = captures.into_iter().map(|(_, path)| path).collect();
+        inputs.captures = captures;
         inputs.servers.ports.extend(inputs.logs.keys().chain(inputs.internals.keys()).chain(&port));
         Ok(inputs)
     }

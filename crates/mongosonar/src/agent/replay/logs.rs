@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use sonar_core::history::Collector;
+use sonar_core::history::{ApplicationWatch, Collector};
 use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Record, Source, Timestamp};
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::{LogReader, ParsedLine};
@@ -26,6 +26,14 @@ struct LogCutter<'a> {
 }
 
 impl LogCutter<'_> {
+    fn take_events(&mut self, log: &mut LogReader) {
+        let (events, left_out) = log.take_events();
+        if left_out > 0 {
+            self.windows.at(self.last.unwrap_or_default()).events_left_out += left_out;
+        }
+        events.into_iter().for_each(|event| self.windows.event(event));
+    }
+
     fn count(&mut self, reading: &Reading) {
         let at = self.last.unwrap_or_default();
         self.windows.at(at).window.reading.add(&reading.since(&self.counted));
@@ -43,6 +51,10 @@ impl EntrySink for LogCutter<'_> {
 }
 
 impl LogSink for LogCutter<'_> {
+    fn begin(&mut self, log: &mut LogReader) {
+        log.collect_events(self.server, ApplicationWatch::default());
+    }
+
     fn line(&mut self, parsed: &ParsedLine, log: &mut LogReader) {
         let Some(at) = parsed.at() else { return };
         if let Some(last) = self.last.filter(|last| *last < at) {
@@ -55,7 +67,12 @@ impl LogSink for LogCutter<'_> {
         }
         // Lines of other threads may be a little earlier.
         self.last = self.last.max(Some(at));
+        self.take_events(log);
         self.windows.advance(at);
+    }
+
+    fn end(&mut self, log: &mut LogReader) {
+        self.take_events(log);
     }
 }
 

@@ -23,6 +23,8 @@ struct OperationCutter<'a> {
     servers: &'a LocalServers,
     /// What has been counted in windows.
     counted: Coverage,
+    /// Until when the capture has been observed: at first the time of its first packet.
+    observed: Timestamp,
 }
 
 impl OperationCutter<'_> {
@@ -35,6 +37,8 @@ impl OperationCutter<'_> {
         window.coverage.add(&coverage.since(&self.counted));
         window.in_flight = in_flight;
         self.counted = *coverage;
+        self.windows.observe(Collector::Queries, self.observed, end);
+        self.observed = end;
     }
 }
 
@@ -56,12 +60,12 @@ impl CaptureSink for OperationCutter<'_> {
     }
 }
 
-/// Reads captures one after another. `logs` name the clients of connections that were open when a capture began.
+/// Reads captures, each with the time of its first packet, one after another. `logs` name the clients of connections that were open when a capture began.
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
 pub fn read(
-    (captures, logs): (&[PathBuf], &[PathBuf]),
+    (captures, logs): (&[(Timestamp, PathBuf)], &[PathBuf]),
     servers: &LocalServers,
     windows: &mut WindowCutter,
     stop: &Arc<AtomicBool>,
@@ -75,9 +79,9 @@ pub fn read(
         threads: None,
         stop,
     };
-    for path in captures {
-        let mut cutter = OperationCutter { windows, servers, counted: Coverage::default() };
-        let CaptureRead { end: how, span: (first, last), mut coverage, in_flight, .. } =
+    for (first, path) in captures {
+        let mut cutter = OperationCutter { windows, servers, counted: Coverage::default(), observed: *first };
+        let CaptureRead { end: how, span: (_, last), mut coverage, in_flight, .. } =
             capture_reading::read(path, &plan, &mut cutter)?;
         match how {
             CaptureEnd::Complete => {}
@@ -93,7 +97,6 @@ pub fn read(
         // Without a packet there is no time either.
         if last > Timestamp::default() {
             cutter.count(last.plus_ns(1), &coverage, in_flight);
-            windows.observe(Collector::Queries, first, last);
         }
         windows.finish();
     }
