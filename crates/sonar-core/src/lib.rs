@@ -18,6 +18,7 @@ pub mod histogram;
 pub mod history;
 pub mod impact;
 pub mod internals;
+pub mod machine;
 pub mod notices;
 pub mod offsets;
 pub mod operation;

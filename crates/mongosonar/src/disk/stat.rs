@@ -123,9 +123,7 @@ impl WantedDevices {
 
     fn rates(&self, before: &[DeviceCounters], now: &[DeviceCounters], elapsed_ns: u64) -> Vec<DeviceRates> {
         let rate = |counted: &DeviceCounters| {
-            // A device that was removed and added again under its name starts at 0.
-            let earlier =
-                before.iter().find(|old| old.name == counted.name && old.number == counted.number)?;
+            let earlier = before.iter().find(|earlier| counted.continues(earlier))?;
             let rates = DiskRates::between(&earlier.counters, &counted.counters, elapsed_ns)?;
             Some(DeviceRates::new(&counted.name, &rates))
         };

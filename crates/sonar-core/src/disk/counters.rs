@@ -32,6 +32,29 @@ pub struct DiskCounters {
     pub flushes: Option<(u64, u64)>,
 }
 
+/// The counters of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Major and minor number.
+    pub number: (u32, u32),
+    /// Its name.
+    pub name: String,
+    /// The kernel's counts.
+    pub counters: DiskCounters,
+}
+
+impl DeviceCounters {
+    /// Whether it is the device of an `earlier` reading. One that was removed and added again under its name and number
+    /// starts at 0.
+    pub fn continues(&self, earlier: &Self) -> bool {
+        let (now, before) = (&self.counters, &earlier.counters);
+        self.name == earlier.name
+            && self.number == earlier.number
+            && now.reads >= before.reads
+            && now.writes >= before.writes
+    }
+}
+
 /// Counters of discards.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discards {
@@ -272,6 +295,20 @@ mod tests {
         let gone = DiskCounters { reads: u64::MAX, ..Default::default() };
         assert_eq!(DiskRates::between(&gone, &now, 1).unwrap().reads.per_second, 0.0);
         assert!(DiskRates::between(&before, &now, 0).is_none());
+    }
+
+    #[test]
+    fn a_device_that_was_added_again_does_not_continue() {
+        let device = |name: &str, reads, writes| DeviceCounters {
+            number: (8, 0),
+            name: name.to_owned(),
+            counters: DiskCounters { reads, writes, ..Default::default() },
+        };
+        let before = device("sda", 1_000, 10);
+        assert!(device("sda", 1_000, 10).continues(&before) && device("sda", 1_001, 11).continues(&before));
+        assert!(!device("sda", 3, 11).continues(&before) && !device("sda", 1_000, 9).continues(&before));
+        assert!(!device("sdb", 1_000, 10).continues(&before));
+        assert!(!DeviceCounters { number: (8, 16), ..device("sda", 1_000, 10) }.continues(&before));
     }
 
     #[test]

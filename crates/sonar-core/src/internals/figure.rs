@@ -212,6 +212,6 @@ pub struct DiskGrowth {
 }
 
 /// A quotient; `None` if it has no value.
-pub(super) fn over(dividend: f64, divisor: f64) -> Option<f64> {
+pub(crate) fn over(dividend: f64, divisor: f64) -> Option<f64> {
     (divisor > 0.0).then(|| dividend / divisor)
 }

@@ -17,6 +17,7 @@ mod trend;
 pub use assessment::{Assessment, Exceedance, FigureVerdict, Judged};
 pub use description::ServerDescription;
 pub use distribution::Distribution;
+pub(crate) use figure::over;
 pub use figure::{Figure, FigureGroup, FigureLimits, FigureUnit, LimitRule, SampleStep};
 pub use figures::FIGURES;
 pub use metric::Metric;

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+pub use sonar_core::disk::DeviceCounters;
 use sonar_core::disk::DiskCounters;
 
 use super::text::small;
@@ -246,17 +247,6 @@ fn read_device(dir: &Path, name: &str, partition_of: Option<&str>) -> Option<Dev
         sectors: text("size").and_then(|n| n.parse().ok()),
         kind,
     })
-}
-
-/// The counters of one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceCounters {
-    /// Major and minor number.
-    pub number: (u32, u32),
-    /// Its name.
-    pub name: String,
-    /// The kernel's counts.
-    pub counters: DiskCounters,
 }
 
 /// The counters of every device, in the kernel's order, from `/proc/diskstats`.

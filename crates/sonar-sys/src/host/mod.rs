@@ -8,6 +8,7 @@
 
 pub mod devices;
 pub mod listeners;
+pub mod machine;
 pub mod mounts;
 pub mod namespace;
 pub mod process;

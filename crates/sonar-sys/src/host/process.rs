@@ -29,10 +29,16 @@ pub struct Stat {
     pub started: u64,
     /// Processor time of all its threads, in user and kernel mode. In steps of a clock tick (usually 10 ms).
     pub cpu: Duration,
+    /// The same, of user mode and of kernel mode.
+    pub cpu_by_mode: [Duration; 2],
+    /// Minor and major page faults of all its threads; 0 if the line is cut.
+    pub faults: [u64; 2],
+    /// Pages in memory; 0 if the line is cut.
+    pub resident_pages: u64,
 }
 
 impl Stat {
-    fn parse(text: &[u8]) -> Option<Self> {
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
         // The name, in parentheses, may contain anything.
         let after = text.iter().rposition(|byte| *byte == b')')? + 1;
         let fields: Vec<&str> =
@@ -44,6 +50,9 @@ impl Stat {
             threads: number(20)?,
             started: number(22)?,
             cpu: duration(number(14)?.saturating_add(number(15)?)),
+            cpu_by_mode: [duration(number(14)?), duration(number(15)?)],
+            faults: [number(10).unwrap_or(0), number(12).unwrap_or(0)],
+            resident_pages: number(24).unwrap_or(0),
         })
     }
 
@@ -61,6 +70,17 @@ pub(super) fn stat(proc_root: &Path, pid: u32) -> Option<Stat> {
 /// A number of `/proc/PID/io`.
 pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
+}
+
+/// Name and soft limit of a line of `/proc/PID/limits`; `None` is unlimited.
+pub(super) fn soft_limit(line: &str) -> Option<(&str, Option<u64>)> {
+    // The columns are 26, 21, 21 and 10 wide: fs/proc/base.c.
+    let (name, rest) = line.split_at_checked(26)?;
+    let soft = match rest.split_whitespace().next()? {
+        "unlimited" => None,
+        number => Some(number.parse().ok()?),
+    };
+    Some((name.trim(), soft))
 }
 
 /// The process, if its program is one of `names` and it runs.
@@ -126,16 +146,8 @@ impl Process {
     /// Soft limits by name, as in `/proc/PID/limits`; `None` is unlimited. `None` for all if they cannot be read.
     pub fn limits(&self) -> Option<Vec<(String, Option<u64>)>> {
         let text = small(&self.folder.join("limits"))?;
-        // The columns are 26, 21, 21 and 10 wide: fs/proc/base.c.
-        let limits = text.lines().skip(1).filter_map(|line| {
-            let (name, rest) = line.split_at_checked(26)?;
-            let soft = match rest.split_whitespace().next()? {
-                "unlimited" => None,
-                number => Some(number.parse().ok()?),
-            };
-            Some((name.trim().to_owned(), soft))
-        });
-        Some(limits.collect())
+        let owned = |(name, soft): (&str, Option<u64>)| (name.to_owned(), soft);
+        Some(text.lines().skip(1).filter_map(soft_limit).map(owned).collect())
     }
 
     /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in `/proc/PID/numa_maps`;

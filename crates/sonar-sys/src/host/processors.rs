@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sonar_core::machine::CpuTicks;
+
 use super::text::duration;
 
 /// What all processors of a host have done since it started, from `/proc/stat` (proc_stat(5)). In steps of a clock
@@ -27,6 +29,11 @@ impl Processors {
             line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         };
         Some(Self { ticks, count: stat.lines().filter(is_one).count() as u32 })
+    }
+
+    /// The ticks by kind.
+    pub fn ticks(&self) -> CpuTicks {
+        CpuTicks { ticks: self.ticks, processors: self.count }
     }
 
     /// Busy time of all of them together.
