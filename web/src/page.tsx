@@ -4,6 +4,7 @@ import { ComparisonPage } from "./pages/comparison";
 import { DigestPage } from "./pages/digest";
 import { DiskComparisonPage, DiskPage } from "./pages/disk";
 import { FtdcPage } from "./pages/ftdc";
+import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";
 import { ImpactPage, LongImpactPage } from "./pages/impact";
 import { IoPage } from "./pages/io";
 import type { Report } from "./report";
@@ -20,12 +21,18 @@ export function Page({ report }: { report: Report }) {
       return <DiskComparisonPage report={report} />;
     case "ftdc_report":
       return <FtdcPage report={report} />;
+    case "incident":
+      return <IncidentPage report={report} />;
     case "io_report":
       return <IoPage report={report} />;
     case "profiler_impact":
       return <ImpactPage report={report} />;
     case "profiler_impact_long":
       return <LongImpactPage report={report} />;
+    case "timeline":
+      return <TimelinePage report={report} />;
+    case "what-changed":
+      return <ChangesPage report={report} />;
     default:
       return <Problem words={`There is no page for ${JSON.stringify((report as { kind: unknown }).kind)}.`} />;
   }

@@ -491,7 +491,106 @@ export interface FtdcReport {
   figures: FtdcFigure[];
 }
 
-export type Report = Digest | Comparison | DiskRun | DiskComparison | IoReport | Impact | LongImpact | FtdcReport;
+/** One change: a sentence, its evidence, and what it caused. */
+export interface Change {
+  kind: string;
+  server: string | null;
+  since_ns: number;
+  /** Time that operations took beyond what they took before. */
+  cost_ns: number;
+  sentence: string;
+  evidence: string[];
+  effects: Change[];
+}
+
+/** A time that was not observed. */
+export interface Gap {
+  what: string;
+  start_ns: number;
+  end_ns: number;
+}
+
+export interface Changes {
+  kind: "what-changed";
+  about: About;
+  zone: Zone;
+  moments: { start_ns: number; end_ns: number; changes: Change[]; context: Change[]; left_out: number }[];
+  gaps: Gap[];
+}
+
+/** A figure over time: a value for each part of the axis. */
+export interface Lane {
+  group: string;
+  id: string;
+  title: string;
+  unit: string;
+  server: Unknown;
+  verdict: string | null;
+  values: Unknown[];
+}
+
+export interface LaneEvent {
+  time_ns: number;
+  kind: string;
+  server: Unknown;
+  sentence: string;
+}
+
+export interface TimelineReport {
+  kind: "timeline";
+  about: About;
+  zone: Zone;
+  /** Equal parts of the axis. */
+  parts: number;
+  lanes: Lane[];
+  events: LaneEvent[];
+  gaps: Gap[];
+}
+
+export interface QueryRow {
+  command: string | null;
+  database: string | null;
+  collection: string | null;
+  shape: string | null;
+  load: number;
+  calls: number;
+  failed: number;
+  latency_ns: Latency;
+}
+
+export interface SeriesFigure {
+  group: string;
+  server: Unknown;
+  title: string;
+  unit: string;
+  mean: number;
+  min: number;
+  max: number;
+  verdict: string | null;
+}
+
+export interface IncidentReport {
+  kind: "incident";
+  about: About;
+  zone: Zone;
+  changes: Changes;
+  timeline: TimelineReport;
+  queries: { rows: QueryRow[] };
+  figures: SeriesFigure[];
+}
+
+export type Report =
+  | Digest
+  | Comparison
+  | DiskRun
+  | DiskComparison
+  | IoReport
+  | Impact
+  | LongImpact
+  | FtdcReport
+  | Changes
+  | TimelineReport
+  | IncidentReport;
 
 /** Reads the document of a page. */
 export function parse(text: string): Report {

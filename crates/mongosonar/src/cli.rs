@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::agent::{self, AgentArgs};
-use crate::digest::{self, CompareArgs, DigestArgs, LogsCommand};
+use crate::digest::{self, CompareArgs, LogsCommand, ReportArgs};
 use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
 use crate::exit::OK;
@@ -16,8 +16,12 @@ use crate::files::IoCommand;
 use crate::ftdc::FtdcCommand;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
+use crate::timeline::TimelineArgs;
 use crate::values::number;
-use crate::{config, disk, doctor, files, ftdc, manual, profiler, queries, screen};
+use crate::what_changed::WhatChangedArgs;
+use crate::{
+    config, disk, doctor, files, ftdc, incident, manual, profiler, queries, screen, timeline, what_changed,
+};
 
 /// Why is MongoDB slow? From the wire down to the disk.
 #[derive(Parser, Debug)]
@@ -46,6 +50,7 @@ Examples:
   mongosonar io report reads.msio          which files were read, in which order
   sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded of itself: what is wrong, since when
   sudo mongosonar agent                    collect all of that all the time, and keep it
+  mongosonar what-changed --at 14:05       what changed then, from the history of the agent
   mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]
@@ -62,12 +67,18 @@ enum Command {
     /// Read captures, logs and profiles of the same minutes together: latency on the wire beside what the server did
     #[command(
         after_long_help = digest::args::REPORT_EXAMPLES,
-        mut_arg("files", |files| files.help("Captures, logs and dumps of system.profile, plain, gzip or zstd"))
+        mut_arg("files", |files| files.help("Captures, logs and dumps of system.profile, plain, gzip or zstd; without files, and with --from or --to, an incident from the history of an agent"))
     )]
-    Report(Box<DigestArgs>),
+    Report(Box<ReportArgs>),
     /// Compare two captures, logs, profiles or saved reports: what is new, gone, slower or heavier
     #[command(after_long_help = digest::args::COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),
+    /// Explain in words what changed at a moment, or find the moments of change, in the history of an agent
+    #[command(after_help = what_changed::args::EXAMPLES)]
+    WhatChanged(WhatChangedArgs),
+    /// Show queries, internals, machine and events of the history of an agent on one axis of time
+    #[command(after_help = timeline::args::EXAMPLES)]
+    Timeline(TimelineArgs),
     /// Measure a disk for MongoDB, watch it, check how it is set up
     #[command(subcommand, after_help = disk::args::EXAMPLES)]
     Disk(DiskCommand),
@@ -128,8 +139,11 @@ pub fn run() -> Result<ExitCode> {
         Command::Queries(args) => queries::run(&config::merge(*args, &file))?,
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
-        Command::Report(args) => digest::report(&args)?,
+        Command::Report(args) if args.digest.files.is_empty() => incident::run(&args.digest, &args.store)?,
+        Command::Report(args) => digest::report(&args.digest)?,
         Command::Compare(args) => digest::compare(&args)?,
+        Command::WhatChanged(args) => what_changed::run(&args)?,
+        Command::Timeline(args) => timeline::run(&args)?,
         Command::Disk(command) => disk::run(&command)?,
         Command::Io(command) => files::run(&command)?,
         Command::Ftdc(command) => ftdc::run(&command)?,

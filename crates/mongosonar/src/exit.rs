@@ -25,7 +25,10 @@ pub const TABLE: [(&str, &str); 7] = [
     ("1", "failure: nothing could be read, no permission, server unreachable"),
     ("2", "wrong arguments or configuration"),
     ("3", "the input is damaged or cut; the result covers what comes before"),
-    ("4", "compare: something is new, slower or heavier; disk check: warnings"),
+    (
+        "4",
+        "compare: something is new, slower or heavier; what-changed: something changed; disk check: warnings",
+    ),
     ("5", "disk check, doctor: problems"),
     ("130, 143", "stopped by Ctrl-C or SIGTERM before it was done"),
 ];

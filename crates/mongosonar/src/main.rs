@@ -30,6 +30,8 @@ mod doctor;
 mod exit;
 mod files;
 mod ftdc;
+mod history;
+mod incident;
 mod input;
 mod manual;
 mod outfile;
@@ -41,7 +43,10 @@ mod queries;
 mod screen;
 mod servers;
 mod stop;
+mod timeline;
 mod values;
+mod what_changed;
+mod when;
 
 use std::process::ExitCode;
 

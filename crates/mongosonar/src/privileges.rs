@@ -58,6 +58,14 @@ pub fn confine_follower() {
     give_up(Duty::Showing, &[], &[]);
 }
 
+/// Drops all privileges but that to read files below `folder`, whoever owns them, for this thread and those it starts.
+pub fn give_up_but_files(folder: &Path) {
+    let keep = [capability::DAC_READ_SEARCH];
+    for (what, error) in privileges::give_up(Duty::Reading, FileAccess::Below(&[folder]), &keep) {
+        lacking(what, &error);
+    }
+}
+
 /// Restricts a thread that decodes foreign input to the few system calls that it needs.
 pub fn confine_decoder() {
     if let Err(error) = privileges::confine(Duty::Decoding) {

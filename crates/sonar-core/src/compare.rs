@@ -43,6 +43,15 @@ impl Shift {
 /// The Mann-Whitney test on two histograms (`statrs` has it for single values only); `None` if a side has fewer than [`MIN_CALLS`] operations.
 /// `dispersion` (1 or more) is the factor by which the variance exceeds that of independent operations.
 pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
+    let (effect, z) = ranks(a, b)?;
+    let p = if z == 0.0 { 1.0 } else { two_sided(z.abs() / dispersion.max(1.0).sqrt()) };
+    let quantile = |q| (a.quantile_ns(q).unwrap_or(0), b.quantile_ns(q).unwrap_or(0));
+    Some(Shift { effect, p, quantiles: [quantile(0.5), quantile(0.95), quantile(0.99)] })
+}
+
+/// Cliff's delta of two histograms, and the statistic of the Mann-Whitney test, which is a standard normal value if
+/// both are the same and operations are independent; `None` if a side has fewer than [`MIN_CALLS`] operations.
+pub(crate) fn ranks(a: &Histogram, b: &Histogram) -> Option<(f64, f64)> {
     if a.count() < MIN_CALLS || b.count() < MIN_CALLS {
         return None;
     }
@@ -76,18 +85,12 @@ pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
     let all = n + m;
     let variance = n * m / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
     let effect = 2.0 * wins / (n * m) - 1.0;
-    let p = if variance > 0.0 {
-        let z = (wins - n * m / 2.0).abs() / (variance * dispersion.max(1.0)).sqrt();
-        two_sided(z)
-    } else {
-        1.0
-    };
-    let quantile = |q| (a.quantile_ns(q).unwrap_or(0), b.quantile_ns(q).unwrap_or(0));
-    Some(Shift { effect, p, quantiles: [quantile(0.5), quantile(0.95), quantile(0.99)] })
+    let z = if variance > 0.0 { (wins - n * m / 2.0) / variance.sqrt() } else { 0.0 };
+    Some((effect, z))
 }
 
 /// Probability of a standard normal value beyond ±`z`. Abramowitz and Stegun, 7.1.26; error below 2e-7.
-fn two_sided(z: f64) -> f64 {
+pub(crate) fn two_sided(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let poly = t

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
+pub mod changes;
 pub mod command_types;
 pub mod compare;
 pub mod coverage;

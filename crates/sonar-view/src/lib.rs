@@ -5,6 +5,8 @@
 //! | `queries` | [`queries::text`], live [`queries::live`] | [`queries::json`], CSV [`queries::csv`] |
 //! | `queries --each` | [`queries::each`] | [`queries::each`] |
 //! | `report`, `logs report`, `profiler report` | [`logs::text`] | [`logs::json`], CSV [`logs::csv`] |
+//! | `what-changed` | [`changes`] | [`changes`] |
+//! | `timeline` | [`timeline`] | [`timeline`] |
 //! | `compare` | [`compare`] | [`compare`] |
 //! | `profiler status`, `tail`, `impact` | [`profiler`], a module each | the same module |
 //! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
@@ -18,11 +20,14 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod changes;
 pub mod compare;
 pub mod disk;
 pub mod files;
 pub mod ftdc;
+pub mod incident;
 pub mod kit;
 pub mod logs;
 pub mod profiler;
 pub mod queries;
+pub mod timeline;

@@ -4,35 +4,14 @@ import { useMemo, useState } from "preact/hooks";
 
 import { Chart, type Mark, type Range, type Series } from "../parts/chart";
 import type { Column } from "../parts/columns";
-import { bytes, count, duration, exact, percent, plural, visible } from "../parts/format";
+import { duration, exact, plural, visible } from "../parts/format";
 import { colour } from "../parts/palette";
 import { type Fact, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
+import { axis, show } from "../parts/units";
 import type { FtdcExceedance, FtdcFigure, FtdcReport } from "../report";
-
-type Show = (value: number | null | undefined, more?: number) => string;
-
-/** How values of a unit are written. */
-const SHOW: Record<string, Show> = {
-  per_second: (value, more) => count(value, more) + "/s",
-  bytes,
-  bytes_per_second: (value, more) => bytes(value, more) + "/s",
-  milliseconds: (value, more) => duration(value == null ? value : value * 1e6, more),
-  percent: (value) => percent(value == null ? value : value / 100, 1),
-};
-const show = ({ unit }: { unit: string }): Show => SHOW[unit] ?? count;
-
-/** What the axis of a unit is called. */
-const AXES: Record<string, string> = {
-  per_second: "a second",
-  bytes: "bytes",
-  bytes_per_second: "bytes a second",
-  milliseconds: "time",
-  percent: "per cent",
-  ratio: "ratio",
-};
 
 /** What the marks of incidents are called. */
 const KINDS: Record<string, string> = {
@@ -72,7 +51,7 @@ export function plots(figures: readonly FtdcFigure[]): Plot[] {
   const groups = new Map<string, FtdcFigure[]>();
   for (const figure of figures) {
     if (figure.max <= 0) continue;
-    const key = `${figure.group}, ${AXES[figure.unit] ?? figure.unit}`;
+    const key = `${figure.group}, ${axis(figure)}`;
     groups.set(key, [...(groups.get(key) ?? []), figure]);
   }
   return [...groups].map(([title, figures]) => {
@@ -206,7 +185,7 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
                 show: (at) => clock.full(at, 1),
                 ticks: (min, max, most) => timeTicks(min, max, most, clock),
               }}
-              y={{ name: AXES[plot.figures[0]!.unit] ?? plot.figures[0]!.unit, show: show(plot.figures[0]!) }}
+              y={{ name: axis(plot.figures[0]!), show: show(plot.figures[0]!) }}
               xs={plot.xs}
               series={plot.series}
               marks={marks}

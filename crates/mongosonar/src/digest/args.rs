@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use sonar_core::Timestamp;
-use sonar_decode::syntax::time;
 use sonar_view::kit::Zone;
 use sonar_view::logs::RowOrder;
 
 use crate::connection::ServerArgs;
+use crate::history::StoreArgs;
 use crate::outfile;
 use crate::values::{ClassArg, ShapeArg, number};
+use crate::when::{When, parse_time};
 
 /// The commands of `mongosonar logs`.
 #[derive(Subcommand, Debug)]
@@ -38,6 +38,7 @@ Examples:
   mongosonar report wire.pcap mongod.log --from 2026-05-01T10:00 --to 2026-05-01T10:05
   mongosonar report wire.pcap mongod.log --by namespace --sort examined
   mongosonar report wire.pcap mongod.log --html report.html
+  mongosonar report --from 14:00 --to 14:30 --html incident.html   an incident, from the history of an agent
   mongosonar report wire.pcap mongod.log --json > monday.json   for `mongosonar compare`";
 
 /// Examples for the help of `compare`.
@@ -45,13 +46,14 @@ pub const COMPARE_EXAMPLES: &str = "\
 Examples:
   mongosonar compare monday.json mongod.log          a saved report and a log
   mongosonar compare before.pcapng after.pcapng || echo something got worse
+  mongosonar compare 'yesterday 14:00+10m' '14:00+10m'   two spans of the history of an agent
   mongosonar compare --by namespace yesterday.log.gz today.log --json";
 
 /// The arguments of `logs report`, `profiler report` and `report`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct DigestArgs {
     /// Files to read, plain, gzip or zstd; - is standard input
-    #[arg(required_unless_present_any = ["uri", "host", "port"], value_name = "FILE")]
+    #[arg(required_unless_present_any = ["uri", "host", "port", "from", "to"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// One row for each [default: shape]
     #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"], help_heading = "What to show")]
@@ -59,7 +61,7 @@ pub struct DigestArgs {
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
     pub class: Vec<ClassArg>,
-    /// Only operations that ended at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00, 2026-05-01
+    /// Only operations that ended at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00, 14:05, "yesterday 14:00"; or 2h ago: -2h
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
     pub from: Option<When>,
     /// Only operations that ended before this time
@@ -94,10 +96,19 @@ pub struct DigestArgs {
     pub html: Option<PathBuf>,
 }
 
+/// The arguments of `report`.
+#[derive(Args, Debug, Default, Clone)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub digest: DigestArgs,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
 /// The arguments of `compare`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct CompareArgs {
-    /// Before: a log, a profile, a capture, or what --json of a report wrote; - is standard input
+    /// Before: a log, a profile, a capture, or what --json of a report wrote; - is standard input; or a span of the history of an agent: "yesterday 14:00+10m"
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// After, likewise
@@ -109,6 +120,8 @@ pub struct CompareArgs {
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum)]
     pub class: Vec<ClassArg>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     #[command(flatten)]
     pub zone: ZoneArgs,
     /// One JSON object
@@ -148,59 +161,5 @@ impl ZoneArgs {
     /// The zone that was asked for.
     pub fn asked(&self) -> Option<Zone> {
         if self.utc { Some(Zone::utc()) } else { self.timezone.clone() }
-    }
-}
-
-/// A point in time as the user wrote it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum When {
-    /// With an offset.
-    At(Timestamp),
-    /// Without one: what a clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
-    Clock(i64),
-}
-
-impl When {
-    /// The point in time, read from a clock in `zone` where it has no offset.
-    pub fn in_zone(self, zone: &Zone) -> Timestamp {
-        let ms = match self {
-            Self::At(at) => return at,
-            Self::Clock(ms) => {
-                zone.at_local(ms.div_euclid(1_000)).map_or(ms, |s| s * 1_000 + ms.rem_euclid(1_000))
-            }
-        };
-        Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
-    }
-}
-
-/// A time with an offset, or by the clock of the zone in which times are shown.
-pub fn parse_time(text: &str) -> Result<When, String> {
-    let whole = match text.len() {
-        10 => format!("{text}T00:00:00"),
-        16 => format!("{text}:00"),
-        _ => text.to_owned(),
-    };
-    let has_offset = whole.get(19..).is_some_and(|rest| rest.contains(['Z', '+', '-']));
-    let ms = time::iso(whole.as_bytes()).filter(|ms| *ms >= 0);
-    let ms = ms.ok_or_else(|| {
-        format!("{text:?} is no time: write it like 2026-05-01T10:00:00Z, 2026-05-01T10:00 or 2026-05-01")
-    })?;
-    let at = || Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000));
-    Ok(if has_offset { When::At(at()) } else { When::Clock(ms) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_without_an_offset_is_that_of_a_clock_in_the_zone() {
-        let utc = Timestamp::from_unix(1_777_629_600, 0);
-        assert_eq!(parse_time("2026-05-01T10:00:00Z"), Ok(When::At(utc)));
-        assert_eq!(parse_time("2026-05-01T12:00:00+02:00"), Ok(When::At(utc)));
-        let noon = parse_time("2026-05-01T12:00").unwrap();
-        assert_eq!(noon.in_zone(&Zone::named("Europe/Berlin").unwrap()), utc);
-        assert_eq!(parse_time("2026-05-01T10:00:00").unwrap().in_zone(&Zone::utc()), utc);
-        assert!(parse_time("yesterday").unwrap_err().contains("2026-05-01"));
     }
 }

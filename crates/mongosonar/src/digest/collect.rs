@@ -12,10 +12,11 @@ use sonar_decode::log::Bound;
 use sonar_view::kit::{Hidden, Reason, Zone, plural};
 use sonar_view::queries::ClassSet;
 
-use super::args::{DigestArgs, When};
+use super::args::DigestArgs;
 use crate::exit::usage;
 use crate::input;
 use crate::values::ClassArg;
+use crate::when::{When, bound_in_zone};
 
 /// Collects the operations that the arguments select.
 pub struct Collector {
@@ -47,7 +48,7 @@ impl Collector {
 
     /// Only operations that end within `span`, in which times without an offset are of the clock of `zone`.
     pub fn within(mut self, span: &TimeRange, zone: &Zone) -> Self {
-        let in_zone = |when: When| when.in_zone(zone);
+        let in_zone = |bound| bound_in_zone(bound, zone);
         (self.from, self.to) = (span.from.map(in_zone), span.to.map(in_zone));
         self
     }
@@ -126,9 +127,9 @@ pub struct SourceDigest {
 #[derive(Clone, Default)]
 pub struct TimeRange {
     /// No earlier entries.
-    pub from: Option<When>,
+    pub from: Option<Bound>,
     /// Only earlier entries.
-    pub to: Option<When>,
+    pub to: Option<Bound>,
     /// The zone.
     pub zone: Option<Zone>,
 }
@@ -139,21 +140,24 @@ impl TimeRange {
     /// # Errors
     /// It ends before it begins.
     pub fn of(args: &DigestArgs) -> Result<Self> {
-        let is_empty = match (args.from, args.to) {
-            (Some(When::At(from)), Some(When::At(to))) => to <= from,
-            (Some(When::Clock(from)), Some(When::Clock(to))) => to <= from,
+        let zone = args.zone.asked();
+        let bound = |when: When| when.bound(zone.as_ref());
+        let (from, to) = (args.from.map(bound), args.to.map(bound));
+        let is_empty = match (from, to) {
+            (Some(Bound::At(from)), Some(Bound::At(to))) => to <= from,
+            (Some(Bound::Clock(from)), Some(Bound::Clock(to))) => to <= from,
             // Only the log tells how far its clock is from UTC.
             _ => false,
         };
         if is_empty {
             return Err(usage!("--to must be later than --from"));
         }
-        Ok(Self { from: args.from, to: args.to, zone: args.zone.asked() })
+        Ok(Self { from, to, zone })
     }
 
     /// States that no operation is within it, where it has an end.
     pub fn without_operations(&self, read: &SourceDigest) -> Option<String> {
-        let show = |when: When| read.zone.show(when.in_zone(&read.zone));
+        let show = |bound| read.zone.show(bound_in_zone(bound, &read.zone));
         let within = match (self.from, self.to) {
             (Some(from), Some(to)) => format!("between {} and {}", show(from), show(to)),
             (Some(from), None) => format!("at {} or later", show(from)),
@@ -164,16 +168,6 @@ impl TimeRange {
             format!("; the log covers {} to {}", read.zone.show(first), read.zone.show(last))
         });
         Some(format!("no operation {within}{covers}."))
-    }
-
-    /// Both ends, where times without an offset are those of the zone that was asked for, or else of the log's clock.
-    pub fn bounds(&self) -> (Option<Bound>, Option<Bound>) {
-        let bound = |when: When| match (when, &self.zone) {
-            (When::Clock(ms), None) => Bound::Clock(ms),
-            (When::At(at), _) => Bound::At(at),
-            (when, Some(zone)) => Bound::At(when.in_zone(zone)),
-        };
-        (self.from.map(bound), self.to.map(bound))
     }
 }
 

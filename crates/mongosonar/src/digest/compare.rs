@@ -19,8 +19,10 @@ use super::collect::{Collector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
+use crate::history::{self, History, HistoryDigest};
 use crate::input;
 use crate::values::ClassArg;
+use crate::when;
 use crate::{outfile, page, screen, stop};
 
 /// Runs the command; gives the exit code.
@@ -32,7 +34,11 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
     let wanted = ClassArg::classes(&args.class);
-    let (a, b) = (load(&args.a, settings, wanted, &stop)?, load(&args.b, settings, wanted, &stop)?);
+    let side = |path: &Path| match path.to_str().filter(|text| !path.exists() && when::is_span(text)) {
+        Some(span) => of_history(args, span, (by, wanted)),
+        None => load(path, settings, wanted, &stop),
+    };
+    let (a, b) = (side(&args.a)?, side(&args.b)?);
     // The message names the older one, which has to be made again.
     if a.shape_rules <= b.shape_rules {
         a.refuse_other_rules(&input::name(&args.a), b.shape_rules)?;
@@ -114,6 +120,19 @@ impl LoadedDigest {
             _ => Ok(()),
         }
     }
+}
+
+/// The digest of a span of the history.
+fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)) -> Result<LoadedDigest> {
+    let zone = history::zone(&args.zone);
+    let span = when::parse_span(text).map_err(|why| usage!("{why}"))?.in_zone(&zone)?;
+    let history = History::open(&args.store)?;
+    for note in history::gap_notes(&history.gaps(span)?, &zone) {
+        eprintln!("mongosonar: {text}: {note}");
+    }
+    let HistoryDigest { digest, source, is_whole } = history.digest(span, by, classes)?;
+    let shape_rules = (by == GroupBy::Shape).then_some(RULES_VERSION);
+    Ok(LoadedDigest { digest, host: None, source, is_whole, damaged: false, zone, shape_rules })
 }
 
 /// There is no comparison with a part of a file.

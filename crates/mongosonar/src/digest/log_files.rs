@@ -131,7 +131,7 @@ pub fn read(
     span: &TimeRange,
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceDigest> {
-    Ok(digest(read_into(files, span.bounds(), stop, collect)?, span))
+    Ok(digest(read_into(files, (span.from, span.to), stop, collect)?, span))
 }
 
 fn digest(read: LogsRead<Collector>, span: &TimeRange) -> SourceDigest {
@@ -297,7 +297,7 @@ mod tests {
         let settings = DigestSettings { by: GroupBy::Shape, points: true };
         let collect = Collector::new(Source::Log, settings, ClassSet::ALL);
         let (stop, span) = (Arc::new(AtomicBool::new(false)), TimeRange::default());
-        let mut reading = LogsReading { division, ..LogsReading::new(collect, span.bounds(), &stop) };
+        let mut reading = LogsReading { division, ..LogsReading::new(collect, (span.from, span.to), &stop) };
         reading.lines(log, "a test");
         let SourceDigest { digest, reading, notices, .. } = super::digest(reading.finish(), &span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());

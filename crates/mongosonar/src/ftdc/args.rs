@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::digest::args::{When, ZoneArgs, parse_time};
+use crate::digest::args::ZoneArgs;
 use crate::outfile;
+use crate::when::{When, parse_time};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -39,7 +40,7 @@ pub enum FtdcCommand {
 /// Which samples.
 #[derive(Args, Debug, Clone)]
 pub struct SampleRangeArgs {
-    /// Only samples at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00
+    /// Only samples at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00, 14:05, "yesterday 14:00"; or 2h ago: -2h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub from: Option<When>,
     /// Only samples before this time

@@ -12,8 +12,10 @@ use sonar_view::queries::Column;
 use super::rotate::{Rotation, parse_rotation};
 use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::digest::args::ZoneArgs;
+use crate::history::StoreArgs;
 use crate::outfile;
 use crate::values::{ClassArg, ShapeArg, number, parse_duration};
+use crate::when::{When, parse_time};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -27,8 +29,30 @@ Examples:
   mongosonar queries --read night.pcapng --digest --json > monday.json
   mongosonar queries --read night.pcapng --html night.html
   mongosonar queries --read night.pcapng                the same figures from the file
+  mongosonar queries --at 14:05                         as it was then, from the history of an agent
+  mongosonar queries --from 14:00 --to 14:10 --baseline yesterday
   tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
 Keys of the live view: h for help.";
+
+/// What only a capture has, not the history.
+const NOT_IN_THE_PAST: [&str; 16] = [
+    "interface",
+    "port",
+    "read",
+    "replay",
+    "write",
+    "sample",
+    "snap_replies",
+    "verify_checksums",
+    "log",
+    "duration",
+    "each",
+    "digest",
+    "html",
+    "threads",
+    "ring_mib",
+    "keep_privileges",
+];
 
 /// The arguments of `queries`. The configuration file may set those in `config::SETTINGS`.
 #[derive(Args, Debug, Default, Clone)]
@@ -74,6 +98,17 @@ pub struct QueriesArgs {
         next_help_heading = "Server to ask which applications are on open connections (currentOp); with --host HOST a single --port counts for it too"
     )]
     pub server: PortlessServerArgs,
+    /// Show the history that an agent keeps, as it was at this time, instead of the network: 14:05, "yesterday 14:00", 2026-05-01T10:00:00Z, -2h
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = NOT_IN_THE_PAST, conflicts_with_all = ["from", "to", "interval"], help_heading = "What to capture")]
+    pub at: Option<When>,
+    /// The same from this time on; on a terminal the live view, which steps with [ and ]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = NOT_IN_THE_PAST, help_heading = "What to capture")]
+    pub from: Option<When>,
+    /// The same before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = NOT_IN_THE_PAST, help_heading = "What to capture")]
+    pub to: Option<When>,
+    #[command(flatten, next_help_heading = "What to capture")]
+    pub store: StoreArgs,
     /// Stop after this time
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to capture")]
     pub duration: Option<Duration>,
@@ -115,8 +150,8 @@ pub struct QueriesArgs {
     /// Write the report as one self-contained page with charts into this file too; implies --digest
     #[arg(long, value_name = "FILE", value_parser = outfile::parse, conflicts_with_all = ["each", "interval", "baseline"], help_heading = "How to show it")]
     pub html: Option<PathBuf>,
-    /// Mark what is new or slower than in this capture, log, profile or saved digest
-    #[arg(long, value_name = "FILE", help_heading = "What to show")]
+    /// Mark what is new or slower than in this capture, log, profile or saved digest, or than in the history: yesterday, last-week or a span like "monday 14:00+1h"
+    #[arg(long, value_name = "FILE|SPAN", help_heading = "What to show")]
     pub baseline: Option<PathBuf>,
     /// Show the commands with their values (with --each)
     #[arg(long, requires = "each", help_heading = "How to show it")]
@@ -175,6 +210,11 @@ impl QueriesArgs {
         } else {
             Ports::Ranges(self.port.iter().map(|range| (range.0, range.1)).collect())
         }
+    }
+
+    /// Whether the history is shown, not a capture.
+    pub const fn is_past(&self) -> bool {
+        self.at.is_some() || self.from.is_some() || self.to.is_some()
     }
 
     pub fn window_settings(&self) -> WindowSettings {

@@ -4,22 +4,65 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use sonar_core::history::Span;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Baseline, DigestSettings, Source};
-use sonar_view::kit::Nanos;
-use sonar_view::queries::ClassSet;
+use sonar_core::{Baseline, Digest, DigestSettings, Source, Timestamp};
+use sonar_view::kit::{Nanos, Zone};
+use sonar_view::queries::{ClassSet, Selection};
 
-use crate::digest::{LoadedDigest, load};
+use super::QueriesArgs;
+use crate::digest::{self, LoadedDigest};
+use crate::history::{History, HistoryDigest};
+use crate::when::{Against, now, parse_against};
 use crate::{input, stop};
 
-/// Reads a baseline, and prints what it cannot show.
+/// The time around now that a baseline of the history covers without `--from` and `--to`, in nanoseconds.
+const AROUND_NS: u64 = 3_600_000_000_000;
+
+/// Reads a baseline: a file or, if there is none of this name, a span of the history.
+///
+/// # Errors
+/// It cannot be read, or holds nothing to compare with.
+pub fn load(args: &QueriesArgs, path: &Path, selection: &Selection) -> Result<Arc<Baseline>> {
+    let written = path.to_str().filter(|_| !path.exists()).map(parse_against);
+    match written {
+        Some(Ok(against)) => of_history(args, against, selection).context("--baseline"),
+        _ => load_from(path, selection.classes),
+    }
+}
+
+/// A span of the history as a baseline: of what `--from` and `--to` show, or of the time around now.
+fn of_history(args: &QueriesArgs, against: Against, selection: &Selection) -> Result<Arc<Baseline>> {
+    let history = History::open(&args.store)?;
+    let zone = args.zone.asked().unwrap_or_else(Zone::local);
+    let span = match (args.at, args.is_past()) {
+        (Some(at), _) => around(at.in_zone(&zone)),
+        (None, true) => history.between((args.from, args.to), &zone)?,
+        (None, false) => around(now()),
+    };
+    let span = against.of(span, &zone)?;
+    let HistoryDigest { digest, source, is_whole } = history.digest(span, Baseline::BY, selection.classes)?;
+    let is_complete = is_whole && history.gaps(span)?.is_empty();
+    finish(
+        &digest,
+        (source, is_complete),
+        &format!("{} to {}", zone.show_seconds(span.from), zone.show_seconds(span.to)),
+    )
+}
+
+fn around(at: Timestamp) -> Span {
+    let from = Timestamp::from_unix_ns(at.unix_ns().saturating_sub(AROUND_NS / 2));
+    Span { from, to: from.plus_ns(AROUND_NS) }
+}
+
+/// Reads a baseline from a file, and prints what it cannot show.
 ///
 /// # Errors
 /// It cannot be read, or its rows are not by shape, or its shape ids follow other rules.
-pub fn load_from(path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
+fn load_from(path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let loaded = load(path, settings, classes, &stop::flag()?).context("--baseline")?;
+    let loaded = digest::load(path, settings, classes, &stop::flag()?).context("--baseline")?;
     loaded.refuse_other_rules(&name, Some(RULES_VERSION)).context("--baseline")?;
     let LoadedDigest { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {
@@ -28,7 +71,12 @@ pub fn load_from(path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
             digest.settings.by.name()
         );
     }
-    let baseline = Baseline::new(&digest, source == Source::Wire, is_whole);
+    finish(&digest, (source, is_whole), &name)
+}
+
+/// Makes the baseline, and prints what it cannot show.
+fn finish(digest: &Digest, (source, is_complete): (Source, bool), name: &str) -> Result<Arc<Baseline>> {
+    let baseline = Baseline::new(digest, source == Source::Wire, is_complete);
     if baseline.is_empty() {
         bail!("the baseline {name} holds no shape of the classes asked for");
     }

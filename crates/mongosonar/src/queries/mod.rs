@@ -8,6 +8,7 @@ pub mod live;
 pub mod notice;
 mod output;
 pub mod packets;
+mod past;
 pub mod ports;
 mod replay;
 mod rotate;
@@ -17,6 +18,7 @@ pub use self::args::QueriesArgs;
 
 use anyhow::Result;
 use sonar_core::Role;
+use sonar_view::kit::Zone;
 use sonar_view::queries::{Column, Form, Grouping, Selection, Sort};
 
 use self::args::{ByArg, RoleArg};
@@ -27,7 +29,10 @@ use crate::values::{ClassArg, ShapeArg};
 pub fn run(args: &QueriesArgs) -> Result<u8> {
     let mut selection = selection(args)?;
     if let Some(path) = &args.baseline {
-        selection.baseline = Some(baseline::load_from(path, selection.classes)?);
+        selection.baseline = Some(baseline::load(args, path, &selection)?);
+    }
+    if args.is_past() {
+        return past::run(args, &selection);
     }
     match &args.read {
         Some(path) => {
@@ -74,7 +79,8 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
         text: args.filter.clone().unwrap_or_default(),
         sort: Sort { column, reverse: false },
         limit: args.limit,
-        zone: args.zone.asked().unwrap_or_default(),
+        // People remember when something happened by the clock of their machine.
+        zone: args.zone.asked().unwrap_or_else(|| if args.is_past() { Zone::local() } else { Zone::utc() }),
         ..Selection::default()
     })
 }

@@ -7,6 +7,7 @@
 mod applications;
 mod collector;
 mod event;
+mod gaps;
 pub mod metrics;
 mod resolution;
 mod series;
@@ -17,6 +18,7 @@ mod window;
 pub use applications::ApplicationWatch;
 pub use collector::Collector;
 pub use event::{Event, EventKind};
+pub use gaps::{GapFinder, HistoryGap};
 pub use metrics::SeriesMetric;
 pub use resolution::Resolution;
 pub use series::{SeriesKey, SeriesSubject, SeriesValue};

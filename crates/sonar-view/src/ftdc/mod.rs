@@ -5,7 +5,7 @@
 mod compare;
 mod report;
 mod text;
-mod units;
+pub(crate) mod units;
 
 pub use compare::FtdcComparison;
 pub use report::{FtdcReading, FtdcReport, incident_words};

@@ -3,7 +3,7 @@
 use crate::kit::{Bytes, Count, Nanos};
 
 /// A value of a figure; `unit` is a [`FigureUnit`](sonar_core::internals::FigureUnit) by its name.
-pub(super) fn show(value: f64, unit: &str) -> String {
+pub(crate) fn show(value: f64, unit: &str) -> String {
     match unit {
         "per_second" => format!("{}/s", Count(value)),
         "bytes" => Bytes(value).to_string(),

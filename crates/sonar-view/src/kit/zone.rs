@@ -61,6 +61,11 @@ impl Zone {
             .map_or(Self::utc(), |offset| Self(TimeRule::Zone(TimeZone::fixed(offset))))
     }
 
+    /// The zone of this machine.
+    pub fn local() -> Self {
+        Self(TimeRule::Zone(TimeZone::system()))
+    }
+
     /// By its name in the IANA database (`Europe/Berlin`), `UTC`, an offset like `+02:00`, or `local` for the
     /// zone of this machine.
     ///
@@ -68,7 +73,7 @@ impl Zone {
     /// There is none of that name; the message says what is possible.
     pub fn named(name: &str) -> Result<Self, String> {
         if name.eq_ignore_ascii_case("local") {
-            return Ok(Self(TimeRule::Zone(TimeZone::system())));
+            return Ok(Self::local());
         }
         if let Some(seconds) = offset(name) {
             return Ok(Self::fixed(seconds));

@@ -10,6 +10,8 @@ pub enum PacketOrigin {
     /// A capture file.
     #[default]
     File,
+    /// The history that an agent keeps.
+    History,
     /// Interfaces of this machine.
     Network(CapturedNetwork),
 }

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Timestamp, Window};
+use sonar_core::{Coverage, Window};
 use sonar_decode::{Decoder, Settings, Shared};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
@@ -19,6 +19,7 @@ use crate::queries::notice::Notice;
 use crate::queries::output::QueriesOutput;
 use crate::queries::ports::Listened;
 use crate::queries::write::PacketRecorder;
+use crate::when::now;
 
 /// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
@@ -29,11 +30,6 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 /// The smallest block, in bytes. Only a frame that fits in a block is captured whole, and segmentation offload makes
 /// long frames.
 const MIN_BLOCK_BYTES: usize = 512 << 10;
-
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_unix(since.as_secs(), since.subsec_nanos())
-}
 
 /// One capture thread.
 struct CaptureThread {

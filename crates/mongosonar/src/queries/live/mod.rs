@@ -20,11 +20,10 @@ use sonar_sys::resource::ResourceUsage;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
-pub use self::capture::now;
 use self::capture::{CaptureTask, LiveCapture, block_bytes};
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, Pipeline};
-pub use self::show::{WindowFeed, add};
+pub use self::show::{WindowFeed, add, show_past};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range};
 use super::notice::Notice;
@@ -33,8 +32,10 @@ use super::ports::{self, Listened};
 use super::rotate::{SeriesFiles, Started};
 use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
+use crate::history::HistorySteps;
 use crate::privileges;
 use crate::stop::{Signals, StopBehavior};
+pub use crate::when::now;
 
 /// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
 /// processor's caches cold.
@@ -103,6 +104,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let complaints = say.clone();
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let lookup = Lookup::open(args, &Host::live())?.with_server(server).start(shared.clone(), complain)?;
+    let steps = match screen && args.store.folder().is_dir() {
+        true => Some(HistorySteps::start(&args.store, confined)?),
+        false => None,
+    };
     // From here on nothing is opened.
     ResourceUsage::now()?;
     let stop = signals.watch(|| {
@@ -138,7 +143,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let (capture, windows) = capture.start(&task)?;
     drop(task);
     let follower = follow(listened, finder, on, Changes { ports: capture.ports.clone(), say })?;
-    let mut feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
+    let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
+    let mut feed = feed.with_steps(steps);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     capture.wake();

@@ -14,9 +14,11 @@ use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
 use super::joiner::{Joiner, ThreadWindow};
+use crate::history::{HistoryStep, HistorySteps};
 use crate::queries::notice::Notice;
 use crate::queries::output::QueriesOutput;
 use crate::stop::{self, JobState};
+use crate::when::now;
 
 /// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
@@ -35,6 +37,7 @@ pub struct WindowFeed {
     news: Receiver<Notice>,
     stop: Arc<AtomicBool>,
     until: Option<Instant>,
+    steps: Option<HistorySteps>,
 }
 
 impl WindowFeed {
@@ -50,7 +53,13 @@ impl WindowFeed {
             news,
             stop,
             until: duration.map(|duration| Instant::now() + duration),
+            steps: None,
         }
+    }
+
+    /// The same, with a history that the live view can step through.
+    pub fn with_steps(self, steps: Option<HistorySteps>) -> Self {
+        Self { steps, ..self }
     }
 
     fn is_over(&self) -> bool {
@@ -99,19 +108,7 @@ impl WindowFeed {
         selection: &Selection,
         (source, origin): (&str, PacketOrigin),
     ) -> Result<Option<Window>> {
-        let color = match args.color.unwrap_or(ColorArg::Auto) {
-            ColorArg::Always => true,
-            ColorArg::Never => false,
-            ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-        };
-        let mut app = App::new(sonar_view::queries::live::LiveSettings {
-            selection: selection.clone(),
-            source: source.to_owned(),
-            origin,
-            split_by_order: args.window_settings().split_by_order,
-            color,
-            ..Default::default()
-        });
+        let mut app = new_app(args, selection, (source, origin), self.steps.is_some());
         let job = JobState::listen()?;
         let Some(mut screen) = stop::unless_gone(Screen::enter())? else { return Ok(app.into_total()) };
         let mut usage: Option<(ResourceUsage, Instant)> = None;
@@ -132,6 +129,9 @@ impl WindowFeed {
                 app.window(window);
                 changed = true;
             }
+            if let Some(steps) = &self.steps {
+                changed |= take_steps(&mut app, steps);
+            }
             if changed {
                 let last = usage.replace((ResourceUsage::now()?, Instant::now()));
                 if let (Some((before, then)), Some((after, at))) = (last, &usage) {
@@ -143,7 +143,7 @@ impl WindowFeed {
                     });
                 }
             }
-            drawn = match stop::unless_gone(keys(&mut app, &job, &mut screen))? {
+            drawn = match stop::unless_gone(keys((&mut app, self.steps.as_ref()), &job, &mut screen))? {
                 Some(Keys::Quit) | None => None,
                 Some(Keys::Unchanged) if !changed => Some(()),
                 Some(Keys::Changed | Keys::Unchanged) => stop::unless_gone(screen.draw(&mut app))?,
@@ -153,6 +153,69 @@ impl WindowFeed {
         complaints.iter().for_each(|what| eprintln!("mongosonar: {what}"));
         Ok(app.into_total())
     }
+}
+
+/// A live view without any interval yet.
+fn new_app(
+    args: &QueriesArgs,
+    selection: &Selection,
+    (source, origin): (&str, PacketOrigin),
+    has_past: bool,
+) -> App {
+    let color = match args.color.unwrap_or(ColorArg::Auto) {
+        ColorArg::Always => true,
+        ColorArg::Never => false,
+        ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    App::new(sonar_view::queries::live::LiveSettings {
+        selection: selection.clone(),
+        source: source.to_owned(),
+        origin,
+        split_by_order: args.window_settings().split_by_order,
+        color,
+        has_past,
+        ..Default::default()
+    })
+}
+
+/// Shows the windows of the history that were asked for; returns whether there were any answers.
+fn take_steps(app: &mut App, steps: &HistorySteps) -> bool {
+    let mut changed = false;
+    while let Some(answer) = steps.answer() {
+        match answer {
+            Ok(window) => app.show_past(window),
+            Err(why) => app.notify(why),
+        }
+        changed = true;
+    }
+    changed
+}
+
+/// Shows windows of the history, from the one that was asked for, until the user quits.
+pub fn show_past(
+    args: &QueriesArgs,
+    selection: &Selection,
+    (source, steps): (&str, HistorySteps),
+) -> Result<()> {
+    let mut app = new_app(args, selection, (source, PacketOrigin::History), true);
+    let job = JobState::listen()?;
+    let Some(mut screen) = stop::unless_gone(Screen::enter())? else { return Ok(()) };
+    let stop = stop::flag()?;
+    let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
+    while drawn.is_some() && !stop.load(Ordering::Relaxed) {
+        let was_past = app.past().is_some();
+        let changed = take_steps(&mut app, &steps);
+        drawn = match stop::unless_gone(keys((&mut app, Some(&steps)), &job, &mut screen))? {
+            Some(Keys::Quit) | None => None,
+            Some(Keys::Unchanged) if !changed => Some(()),
+            Some(Keys::Changed | Keys::Unchanged) => stop::unless_gone(screen.draw(&mut app))?,
+        };
+        if was_past && app.past().is_none() {
+            // Nothing is live here: now is the end of the history.
+            steps.ask(HistoryStep::Before(now()));
+        }
+    }
+    Ok(())
 }
 
 /// The result of handling keys and job control.
@@ -165,7 +228,11 @@ enum Keys {
 }
 
 /// Waits a moment for a key, and handles it and job control.
-fn keys(app: &mut App, job: &JobState, screen: &mut Screen) -> std::io::Result<Keys> {
+fn keys(
+    (app, steps): (&mut App, Option<&HistorySteps>),
+    job: &JobState,
+    screen: &mut Screen,
+) -> std::io::Result<Keys> {
     let mut keys = if job.follow(screen)? { Keys::Changed } else { Keys::Unchanged };
     if !event::poll(Duration::from_millis(100))? {
         return Ok(keys);
@@ -181,6 +248,14 @@ fn keys(app: &mut App, job: &JobState, screen: &mut Screen) -> std::io::Result<K
             LiveAction::Copy(text) => {
                 screen.copy(&text, std::env::var_os("TMUX").is_some())?;
                 keys = Keys::Changed;
+            }
+            LiveAction::Earlier => {
+                let from = app.past().map_or_else(now, |past| past.from);
+                steps.iter().for_each(|steps| steps.ask(HistoryStep::Before(from)));
+            }
+            LiveAction::Later => {
+                let to = app.past().map(|past| past.to);
+                steps.iter().zip(to).for_each(|(steps, to)| steps.ask(HistoryStep::From(to)));
             }
             LiveAction::Continue => keys = Keys::Changed,
         },

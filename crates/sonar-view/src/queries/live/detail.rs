@@ -44,8 +44,11 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
     lines.extend(texts(row, columns, palette));
     let history = app.paused.as_ref().unwrap_or(&app.history);
     lines.push(Line::default());
-    lines.extend(sparklines(row, history, columns, palette));
-    lines.push(Line::default());
+    // It is that of the last minute, whatever window is shown.
+    if app.past.is_none() {
+        lines.extend(sparklines(row, history, columns, palette));
+        lines.push(Line::default());
+    }
 
     let lists = [
         section("Applications", callers(row.apps(), |app| app.label(), &report), palette),

@@ -40,11 +40,12 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let height = usize::from(area.height);
     let selection = app.selection.clone();
     // The window is taken out while drawing, so that the report can borrow from it.
-    let slot = |app: &mut App| if app.since_start { app.total.take() } else { app.recent.take() };
-    let window = slot(app);
+    let is_past = app.past.is_some();
+    let window = app.slot().take();
     let report = window.as_ref().map(|window| {
         // Of the total, unless that is what is shown.
-        let since_start = app.total.as_ref().map_or(window.coverage, |total| total.coverage);
+        let total = app.total.as_ref().filter(|_| !is_past);
+        let since_start = total.map_or(window.coverage, |total| total.coverage);
         WindowReport::new(window, &selection).explained(&since_start, &app.settings.origin)
     });
 
@@ -100,11 +101,7 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let first = height - footer.len();
     footer.iter().enumerate().for_each(|(at, line)| put(buffer, area, first + at, line));
     drop(report);
-    if app.since_start {
-        app.total = window;
-    } else {
-        app.recent = window;
-    }
+    *app.slot() = window;
 }
 
 fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, mut put: impl FnMut(usize, &Line<'_>)) {
@@ -148,9 +145,9 @@ fn title<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palet
     let mut right = Vec::new();
     if let Some(report) = report {
         right.push(text::clock(report).get(11..).unwrap_or_default().to_string());
-        if let Some(first) =
-            app.total.as_ref().map_or_else(|| app.since_start.then_some(report.start), |w| Some(w.start))
-        {
+        let begin =
+            app.total.as_ref().map_or_else(|| app.since_start.then_some(report.start), |w| Some(w.start));
+        if let Some(first) = begin.filter(|_| app.past.is_none()) {
             let seconds = report.end.since(first) / NS_PER_S;
             let up = if seconds < 60 { format!("{seconds}s") } else { Nanos(seconds * NS_PER_S).to_string() };
             right.push(format!("up {up}"));
@@ -283,7 +280,8 @@ fn coverage<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, pa
     let room = columns.saturating_sub(1);
     let mut spans = vec![Span::raw(" ")];
     // Since the start: from the total, or from the report when that is the total.
-    let since_start = app.total.as_ref().map_or(report.coverage, |total| &total.coverage);
+    let total = app.total.as_ref().filter(|_| app.past.is_none());
+    let since_start = total.map_or(report.coverage, |total| &total.coverage);
     if report.coverage.losses().next().is_some() {
         spans.push(Span::styled(fit(&text::losses(report.coverage), room), palette.bad));
     } else if since_start.losses().next().is_some() {
@@ -333,7 +331,9 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> 
     let arrow = if sort.reverse { "reversed " } else { "" };
     parts.push(format!("{arrow}by {}", sort.column.name()).replacen("by", "sorted by", 1));
     let mut spans = Vec::new();
-    if app.paused.is_some() {
+    if app.past.is_some() {
+        spans.push(Span::styled(" PAST ", palette.warning.add_modifier(Modifier::REVERSED)));
+    } else if app.paused.is_some() {
         spans.push(Span::styled(" PAUSED ", palette.warning.add_modifier(Modifier::REVERSED)));
     }
     spans.push(Span::styled(format!(" {}", parts.join(" · ")), palette.dim));
@@ -426,6 +426,8 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
             ("n", "namespace"),
             ("c", "classes"),
             ("t", "span"),
+            ("[ ]", "step through time"),
+            ("N", "now"),
             ("p", "pause"),
         ],
         _ => &[
@@ -446,7 +448,7 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
 }
 
 /// The keys, as help and documentation show them.
-pub const KEYS: [(&str, &str); 17] = [
+pub const KEYS: [(&str, &str); 19] = [
     ("↑ ↓ PgUp PgDn Home End, k j g G", "move"),
     (
         "Enter",
@@ -462,6 +464,8 @@ pub const KEYS: [(&str, &str); 17] = [
     ("o", "role: all, served, issued"),
     ("y", "copy the shape id, or the name of a row that is no shape, to the terminal's clipboard"),
     ("t", "look back over the last seconds, or to the start"),
+    ("[ ]", "step to the stored window before, after, if an agent keeps a history"),
+    ("N", "back to now"),
     ("p or space", "pause: the screen stands still, counting continues"),
     ("? or h", "help"),
     ("Ctrl-L", "redraw the screen"),

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use sonar_core::Window;
+use sonar_core::history::Span;
 use sonar_core::time::NS_PER_S;
 
 pub use draw::KEYS;
@@ -44,6 +45,8 @@ pub struct LiveSettings {
     pub max_rows: usize,
     /// The most rows of which a history is kept.
     pub max_histories: usize,
+    /// Whether there is a stored history to step through.
+    pub has_past: bool,
 }
 
 impl Default for LiveSettings {
@@ -57,6 +60,7 @@ impl Default for LiveSettings {
             color: true,
             max_rows: 4_000,
             max_histories: 2_000,
+            has_past: false,
         }
     }
 }
@@ -79,6 +83,10 @@ pub enum LiveAction {
     Redraw,
     /// Put this into the clipboard of the terminal, draw and go on.
     Copy(String),
+    /// Show the stored window before the shown one: see [`App::show_past`].
+    Earlier,
+    /// Show the stored window after the shown one.
+    Later,
     /// End.
     Quit,
 }
@@ -145,6 +153,10 @@ pub struct App {
     page_lines: usize,
     /// What the last key did, where that cannot be seen otherwise; shown until the next key.
     notice: Option<String>,
+    /// The span of the window of the stored history that is shown instead of what is live.
+    past: Option<Span>,
+    /// That window.
+    past_window: Option<Window>,
 }
 
 impl App {
@@ -172,7 +184,30 @@ impl App {
             page_height: 1,
             page_lines: 0,
             notice: None,
+            past: None,
+            past_window: None,
         }
+    }
+
+    /// Shows a window of the stored history until [`App::show_now`]; live windows are still counted.
+    pub fn show_past(&mut self, window: Window) {
+        self.past = Some(Span { from: window.start, to: window.end });
+        self.past_window = Some(window);
+    }
+
+    /// Shows what is live again.
+    pub fn show_now(&mut self) {
+        (self.past, self.past_window) = (None, None);
+    }
+
+    /// The span of the window of the stored history that is shown; `None` while the view is live.
+    pub fn past(&self) -> Option<Span> {
+        self.past
+    }
+
+    /// Says something until the next key.
+    pub fn notify(&mut self, notice: String) {
+        self.notice = Some(notice);
     }
 
     /// Adds an interval that has ended, also one without operations: those make rates fall.
@@ -239,12 +274,31 @@ impl App {
 
     /// What is shown.
     fn shown_window(&self) -> Option<&Window> {
-        if self.since_start { self.total.as_ref() } else { self.recent.as_ref() }
+        if self.past.is_some() {
+            self.past_window.as_ref()
+        } else if self.since_start {
+            self.total.as_ref()
+        } else {
+            self.recent.as_ref()
+        }
+    }
+
+    /// Where the shown window is kept.
+    fn slot(&mut self) -> &mut Option<Window> {
+        match (self.past.is_some(), self.since_start) {
+            (true, _) => &mut self.past_window,
+            (false, true) => &mut self.total,
+            (false, false) => &mut self.recent,
+        }
     }
 
     /// How far back the rows look.
     fn span(&self, elapsed_ns: u64) -> String {
-        if self.since_start {
+        if let Some(past) = &self.past {
+            let clock = |at| self.selection.zone.show_seconds(at).to_string();
+            let to = clock(past.to);
+            format!("{} to {}", clock(past.from), to.get(11..19).unwrap_or(&to))
+        } else if self.since_start {
             "since start".to_string()
         } else {
             format!("last {:.0} s", elapsed_ns as f64 / NS_PER_S as f64)
@@ -263,6 +317,7 @@ impl App {
         };
         match shown {
             Some(window) if has(window) => Some((window, true)),
+            _ if self.past.is_some() => None,
             _ => self.total.as_ref().filter(|total| has(total)).map(|total| (total, false)),
         }
     }
@@ -298,6 +353,12 @@ impl App {
             KeyCode::Char('p' | ' ') => self.pause(),
             KeyCode::Char('y') => return self.copy(),
             KeyCode::Char('t') => self.since_start = !self.since_start,
+            KeyCode::Char('[' | ']') if !self.settings.has_past => {
+                self.notify("There is no history to step through: `mongosonar agent` keeps one.".to_owned());
+            }
+            KeyCode::Char('[') => return LiveAction::Earlier,
+            KeyCode::Char(']') => return LiveAction::Later,
+            KeyCode::Char('N') => self.show_now(),
             KeyCode::Char('h' | '?') | KeyCode::F(1) => {
                 self.page = match self.page {
                     Page::Help { .. } => Page::Rows,

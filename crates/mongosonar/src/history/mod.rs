@@ -1,0 +1,192 @@
+//! Reads the history that `mongosonar agent` keeps, for the commands that look back.
+
+mod digest;
+mod steps;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, Resolution, Span};
+use sonar_core::{HistoryStore, Timestamp};
+use sonar_store::SqliteHistory;
+use sonar_view::kit::{Nanos, Zone};
+
+pub use self::digest::HistoryDigest;
+pub use self::steps::{HistoryStep, HistorySteps};
+use crate::digest::ZoneArgs;
+use crate::when::{self, When};
+
+/// Where an agent keeps its history by default.
+pub const DEFAULT_STORE: &str = "/var/lib/mongosonar";
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// The most gaps that are listed.
+const MAX_GAPS: usize = 10;
+/// The most windows that one view reads.
+const MAX_WINDOWS: u64 = 400;
+
+/// Which history to read.
+#[derive(Args, Debug, Default, Clone)]
+pub struct StoreArgs {
+    /// Folder of the agent's history [default: /var/lib/mongosonar]
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.store.as_deref().unwrap_or(Path::new(DEFAULT_STORE))
+    }
+
+    /// What to append to a command that reads the same history.
+    pub fn suffix(&self) -> String {
+        self.store.as_ref().map_or_else(String::new, |store| format!(" --store {}", store.display()))
+    }
+}
+
+/// A history that is only read.
+pub struct History {
+    store: SqliteHistory,
+    /// The time that it covers.
+    pub extent: Span,
+    /// The folder.
+    pub name: String,
+}
+
+impl History {
+    /// Opens the history.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn open(args: &StoreArgs) -> Result<Self> {
+        let folder = args.folder();
+        let name = folder.display().to_string();
+        if !folder.is_dir() {
+            bail!(
+                "there is no history in {name}: `sudo mongosonar agent` keeps one, and --store says where it is"
+            );
+        }
+        let store =
+            SqliteHistory::open(folder).with_context(|| format!("cannot read the history in {name}"))?;
+        let extent = store.extent().with_context(|| format!("cannot read the history in {name}"))?;
+        let Some(extent) = extent else {
+            bail!("the history in {name} is empty: `mongosonar agent --status` says what the agent does");
+        };
+        Ok(Self { store, extent, name })
+    }
+
+    /// The span that `--from` and `--to` ask for; the whole history without them.
+    ///
+    /// # Errors
+    /// It ends before it begins.
+    pub fn between(&self, ends: (Option<When>, Option<When>), zone: &Zone) -> Result<Span> {
+        when::between(ends, zone, self.extent)
+    }
+
+    /// The span that `--from` and `--to` ask for; the last hour without them.
+    ///
+    /// # Errors
+    /// It ends before it begins.
+    pub fn last_hour_or(&self, ends: (Option<When>, Option<When>), zone: &Zone) -> Result<Span> {
+        if let (None, None) = ends {
+            let from = Timestamp::from_unix_ns(self.extent.to.unix_ns().saturating_sub(HOUR_NS));
+            return Ok(Span { from: from.max(self.extent.from), to: self.extent.to });
+        }
+        self.between(ends, zone)
+    }
+
+    /// The windows of this resolution that overlap `span`, by time, without those that nobody observed. Where there
+    /// are none any more, they are coarser.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn windows(&self, span: Span, resolution: Resolution) -> Result<Vec<HistoryWindow>> {
+        let mut windows = Vec::new();
+        self.visit(span, resolution, &mut |window| windows.push(window))?;
+        Ok(windows)
+    }
+
+    /// Hands out the same windows one by one.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn visit(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<()> {
+        let mut observed = |window: HistoryWindow| {
+            if window.is_observed() {
+                visit(window);
+            }
+        };
+        self.store.windows(span, resolution, &mut observed).with_context(|| self.cannot_read())
+    }
+
+    /// Everything within a span; `None` if nothing is stored there.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>> {
+        self.store.read(span).with_context(|| self.cannot_read())
+    }
+
+    /// The events within a span, by time.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn events(&self, span: Span) -> Result<Vec<Event>> {
+        self.store.events(span).with_context(|| self.cannot_read())
+    }
+
+    /// The times of a span that were not observed.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn gaps(&self, span: Span) -> Result<Vec<HistoryGap>> {
+        let mut finder = GapFinder::new(span);
+        self.visit(span, resolution(span), &mut |window| finder.add(&window))?;
+        Ok(finder.finish())
+    }
+
+    fn cannot_read(&self) -> String {
+        format!("cannot read the history in {}", self.name)
+    }
+}
+
+/// The finest resolution in which a span has few enough windows for a view.
+pub fn resolution(span: Span) -> Resolution {
+    let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_WINDOWS;
+    Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour)
+}
+
+/// The zone that was asked for, else that of this machine: people remember when something happened by its clock.
+pub fn zone(args: &ZoneArgs) -> Zone {
+    args.asked().unwrap_or_else(Zone::local)
+}
+
+/// A span of whole windows that includes `span`.
+pub fn whole_windows(span: Span, resolution: Resolution) -> Span {
+    let width = resolution.width_ns();
+    let to = span.to.floor_to(width);
+    Span { from: span.from.floor_to(width), to: if to < span.to { to.plus_ns(width) } else { to } }
+}
+
+/// What was not observed, in words.
+pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone) -> Vec<String> {
+    let note = |gap: &HistoryGap| {
+        let what = gap.collector.map_or_else(
+            || "the agent did not observe".to_owned(),
+            |collector| format!("the collector {} did not observe", collector.name()),
+        );
+        let (from, to) = (zone.show_seconds(gap.span.from), zone.show_seconds(gap.span.to));
+        format!("GAP: {what} {from} to {to} ({}).", Nanos(gap.span.length_ns()))
+    };
+    let mut notes: Vec<String> = gaps.iter().take(MAX_GAPS).map(note).collect();
+    if gaps.len() > MAX_GAPS {
+        notes.push(format!("GAP: and {} more.", gaps.len() - MAX_GAPS));
+    }
+    notes
+}

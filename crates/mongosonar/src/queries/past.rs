@@ -1,0 +1,93 @@
+//! `queries --at`, `--from` and `--to`: the same views of the history that an agent keeps.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use sonar_core::history::{Resolution, Span};
+use sonar_core::{Timestamp, Window};
+use sonar_view::kit::Zone;
+use sonar_view::queries::{PacketOrigin, Selection};
+
+use super::args::{ByArg, QueriesArgs};
+use super::live::{on_screen, show_past};
+use super::output::QueriesOutput;
+use crate::exit::{OK, usage};
+use crate::history::{History, HistoryStep, HistorySteps, gap_notes, whole_windows};
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
+    if args.by == Some(ByArg::Order) {
+        return Err(usage!("the history has no rows by order; there are: shape namespace app client"));
+    }
+    let history = History::open(&args.store)?;
+    let span = span(args, &history, &selection.zone)?;
+    if args.at.is_none() && on_screen(args) && args.interval.is_none() {
+        let steps = HistorySteps::start(&args.store, false)?;
+        steps.ask(HistoryStep::From(span.from));
+        show_past(args, selection, (&history.name, steps))?;
+        return Ok(OK);
+    }
+    let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
+    for note in gap_notes(&history.gaps(span)?, &selection.zone) {
+        output.note(note);
+    }
+    if let Some(interval) = args.interval {
+        intervals(&history, span, interval, &mut output)?;
+    }
+    match history.read(span)? {
+        Some(all) => output.summary(&all.window)?,
+        None => {
+            let at = |at| selection.zone.show_seconds(at);
+            bail!(
+                "nothing is stored between {} and {}; the history in {} covers {} to {}",
+                at(span.from),
+                at(span.to),
+                history.name,
+                at(history.extent.from),
+                at(history.extent.to)
+            );
+        }
+    }
+    Ok(OK)
+}
+
+/// What to show: `--from` and `--to`, or the window, minute or day that `--at` names.
+fn span(args: &QueriesArgs, history: &History, zone: &Zone) -> Result<Span> {
+    let Some(at) = args.at else { return history.between((args.from, args.to), zone) };
+    let from = at.in_zone(zone);
+    let named = Span { from, to: from.plus_ns(at.precision_ns().max(1)) };
+    Ok(whole_windows(named, Resolution::TenSeconds))
+}
+
+/// Writes each interval of the span.
+fn intervals(history: &History, span: Span, interval: Duration, output: &mut QueriesOutput) -> Result<()> {
+    let width = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    let least = Resolution::TenSeconds.width_ns();
+    if width < least || width % least != 0 {
+        return Err(usage!("the windows of the history are 10 s long: --interval must be 10s, 20s, 1m …"));
+    }
+    let fits = |one: &Resolution| width.is_multiple_of(one.width_ns());
+    let resolution = Resolution::ALL.into_iter().rev().find(fits).unwrap_or(Resolution::TenSeconds);
+    let mut open: Option<Window> = None;
+    let mut failed = None;
+    history.visit(span, resolution, &mut |window| {
+        let start: Timestamp = window.window.start.floor_to(width);
+        match &mut open {
+            Some(known) if known.start.floor_to(width) == start => known.merge(&window.window),
+            other => {
+                if let Some(ended) = other.replace(window.window)
+                    && let Err(error) = output.interval(&ended)
+                {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if let Some(last) = open {
+        output.interval(&last)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! The arguments of `mongosonar timeline`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::digest::ZoneArgs;
+use crate::history::StoreArgs;
+use crate::outfile;
+use crate::when::{When, parse_time};
+
+/// Examples for the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  mongosonar timeline                                      the last hour
+  mongosonar timeline --from 14:00 --to 14:30
+  mongosonar timeline --from 'yesterday 14:00' --to 15:00 --html timeline.html
+  mongosonar timeline --from -1d --json";
+
+/// The arguments of `timeline`.
+#[derive(Args, Debug, Clone)]
+pub struct TimelineArgs {
+    /// From this time on: 14:05, "yesterday 14:00", 2026-05-01T10:00:00Z, -2h [default: the last hour]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub from: Option<When>,
+    /// Until this time [default: the end of the history]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub to: Option<When>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub zone: ZoneArgs,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Write the timeline as one self-contained page into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
+    pub html: Option<PathBuf>,
+}

@@ -1,0 +1,52 @@
+//! `mongosonar timeline`: queries, internals, machine and events on one axis of time.
+
+pub mod args;
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::Result;
+use sonar_core::history::Span;
+use sonar_view::kit::{Fitting, Zone};
+use sonar_view::timeline::{TimelineBuilder, TimelineReport, chart_columns};
+
+pub use self::args::TimelineArgs;
+use crate::exit::OK;
+use crate::history::{self, History, whole_windows};
+use crate::{outfile, page, screen};
+
+/// Parts of the axis of a document.
+pub const PARTS: usize = 360;
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &TimelineArgs) -> Result<u8> {
+    let zone = history::zone(&args.zone);
+    let history = History::open(&args.store)?;
+    let span = history.last_hour_or((args.from, args.to), &zone)?;
+    let mut out = BufWriter::new(io::stdout());
+    if args.json {
+        report(&history, span, PARTS, &zone)?.json(&mut out)?;
+    } else {
+        let width = screen::width();
+        let report = report(&history, span, chart_columns(width), &zone)?;
+        report.text(&mut Fitting::new(&mut out, width), &zone)?;
+    }
+    out.flush()?;
+    if let Some(path) = &args.html {
+        let report = report(&history, span, PARTS, &zone)?;
+        outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
+    }
+    Ok(OK)
+}
+
+/// The timeline of a span with at most so many parts.
+///
+/// # Errors
+/// The history cannot be read.
+pub fn report(history: &History, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
+    let resolution = history::resolution(span);
+    let span = whole_windows(span, resolution);
+    let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());
+    history.visit(span, resolution, &mut |window| builder.add(&window))?;
+    let (events, gaps) = (history.events(span)?, history.gaps(span)?);
+    Ok(builder.finish(&events, &gaps, (&history.name, zone)))
+}

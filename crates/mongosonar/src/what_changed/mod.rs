@@ -1,0 +1,189 @@
+//! `mongosonar what-changed`: explains what changed at a moment, or finds the moments of change in a span.
+
+pub mod args;
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Result, bail};
+use sonar_core::Timestamp;
+use sonar_core::changes::{
+    ALPHA, BASELINE_WINDOWS, ChangeInput, MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, find,
+};
+use sonar_core::history::{HistoryWindow, Resolution, Span};
+use sonar_view::changes::{ChangesReport, ComparedSpans};
+use sonar_view::kit::{Fitting, Zone};
+
+pub use self::args::WhatChangedArgs;
+use crate::exit::{OK, WORSE};
+use crate::history::{self, History, whole_windows};
+use crate::when::{Against, When};
+use crate::{outfile, page, screen};
+
+/// The most moments that are compared again.
+const MAX_REFINED: usize = 20;
+/// The most windows that a scan compares.
+const MAX_SCANNED: u64 = 1_500;
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &WhatChangedArgs) -> Result<u8> {
+    let zone = history::zone(&args.zone);
+    let history = History::open(&args.store)?;
+    let asked = match args.at {
+        Some(at) => Asked::Moment(at),
+        None => Asked::Span(history.last_hour_or((args.from, args.to), &zone)?),
+    };
+    let report = report(&history, &asked, args.against, &zone)?;
+    let mut out = BufWriter::new(io::stdout());
+    if args.json {
+        report.json(&mut out)?;
+    } else {
+        let more = ("mongosonar", &*args.store.suffix());
+        report.text(&mut Fitting::new(&mut out, screen::width()), &zone, more)?;
+    }
+    out.flush()?;
+    if let Some(path) = &args.html {
+        outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
+    }
+    Ok(if report.has_changes() { WORSE } else { OK })
+}
+
+/// What is to be explained.
+pub enum Asked {
+    /// What began at a moment.
+    Moment(When),
+    /// What began within a span.
+    Span(Span),
+}
+
+/// Explains a moment or a span.
+///
+/// # Errors
+/// The history cannot be read, or has nothing of that time.
+pub fn report(
+    history: &History,
+    asked: &Asked,
+    against: Option<Against>,
+    zone: &Zone,
+) -> Result<ChangesReport> {
+    let (span, against, moments) = match (asked, against) {
+        (Asked::Moment(at), against) => moment(history, *at, against, zone)?,
+        (Asked::Span(span), Some(against)) => {
+            let against = against.of(*span, zone)?;
+            let (span, moment) = compare(history, *span, against, None)?;
+            (span, Some(against), vec![moment])
+        }
+        (Asked::Span(span), None) => (*span, None, scan(history, *span)?),
+    };
+    let gaps = history.gaps(span)?.iter().map(Into::into).collect();
+    let spans = ComparedSpans { span, against, source: history.name.clone(), zone: zone.clone() };
+    Ok(ChangesReport::new(&spans, &moments, gaps))
+}
+
+type Explained = (Span, Option<Span>, Vec<ScanMoment>);
+
+/// What began at a moment: the windows from it on against those before it.
+fn moment(history: &History, at: When, against: Option<Against>, zone: &Zone) -> Result<Explained> {
+    let focus = at.in_zone(zone);
+    let focus =
+        Span { from: focus, to: focus.plus_ns(at.precision_ns().clamp(1_000_000_000, 60_000_000_000)) };
+    for resolution in Resolution::ALL {
+        let width = resolution.width_ns();
+        let mut span = whole_windows(focus, resolution);
+        span.to = span.to.plus_ns((RECENT_WINDOWS as u64 - 1) * width).min(history.extent.to.max(span.to));
+        let is_coarser = |windows: &[HistoryWindow]| windows.iter().any(|one| one.window.length_ns() > width);
+        if resolution.coarser().is_some() && is_coarser(&history.windows(span, resolution)?) {
+            continue;
+        }
+        let before = match against {
+            Some(against) => against.of(span, zone)?,
+            None => {
+                let length = BASELINE_WINDOWS as u64 * width;
+                Span {
+                    from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)),
+                    to: span.from,
+                }
+            }
+        };
+        let (span, moment) = compare(history, span, before, Some((focus, resolution)))?;
+        return Ok((span, Some(before), vec![moment]));
+    }
+    bail!("nothing is stored of {}", zone.show_seconds(focus.from))
+}
+
+/// Compares a span with another one.
+fn compare(
+    history: &History,
+    span: Span,
+    against: Span,
+    moment: Option<(Span, Resolution)>,
+) -> Result<(Span, ScanMoment)> {
+    let resolution = moment.map_or_else(|| history::resolution(span), |(_, resolution)| resolution);
+    let (before, after) = (history.windows(against, resolution)?, history.windows(span, resolution)?);
+    let utc = Zone::utc();
+    let covers = || {
+        let (from, to) = (utc.show_seconds(history.extent.from), utc.show_seconds(history.extent.to));
+        format!("the history covers {from} to {to}")
+    };
+    if after.is_empty() {
+        bail!("nothing is stored from {} on; {}", utc.show_seconds(span.from), covers());
+    }
+    if before.len() < MIN_WINDOWS {
+        bail!(
+            "too little is stored from {} on to compare with; {}",
+            utc.show_seconds(against.from),
+            covers()
+        );
+    }
+    let events = history.events(Span { from: against.from.min(span.from), to: span.to.max(against.to) })?;
+    let input = ChangeInput { before: &before, after: &after, events: &events, alpha: ALPHA };
+    let changes = find(&input, moment.map(|(focus, _)| focus));
+    Ok((span, ScanMoment { span, changes }))
+}
+
+/// The moments of change within a span.
+fn scan(history: &History, span: Span) -> Result<Vec<ScanMoment>> {
+    let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_SCANNED;
+    let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour);
+    let span = whole_windows(span, resolution);
+    let length = BASELINE_WINDOWS as u64 * resolution.width_ns();
+    let before =
+        Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
+    let events = history.events(Span { from: before.from, to: span.to })?;
+    let windows = span.length_ns() / resolution.width_ns();
+    let mut scan = Scan::new(&events, ALPHA, usize::try_from(windows).unwrap_or(usize::MAX));
+    history.visit(before, resolution, &mut |window| {
+        if window.window.end <= span.from {
+            scan.push_before(window);
+        }
+    })?;
+    history.visit(span, resolution, &mut |window| {
+        if window.window.start >= span.from {
+            scan.push(window);
+        }
+    })?;
+    let moments = scan.finish();
+    let refined = moments.len() <= MAX_REFINED;
+    moments
+        .into_iter()
+        .map(|moment| if refined { refine(history, moment, resolution) } else { Ok(moment) })
+        .collect()
+}
+
+/// Compares again from the window on in which the first change of a moment began, so that its figures are not mixed
+/// with those before it.
+fn refine(history: &History, moment: ScanMoment, resolution: Resolution) -> Result<ScanMoment> {
+    let width = resolution.width_ns();
+    let Some(since) = moment.changes.changes.iter().map(|change| change.since).min() else {
+        return Ok(moment);
+    };
+    let from = since.max(moment.span.from).floor_to(width);
+    if from == moment.span.from {
+        return Ok(moment);
+    }
+    let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
+    let length = BASELINE_WINDOWS as u64 * width;
+    let before = Span { from: Timestamp::from_unix_ns(from.unix_ns().saturating_sub(length)), to: from };
+    let (_, refined) = compare(history, span, before, Some((span, resolution)))?;
+    // What the shorter time shows too.
+    Ok(if refined.changes.changes.len() >= moment.changes.changes.len() { refined } else { moment })
+}

@@ -1,0 +1,280 @@
+//! Which event explains which changes, and in which order to read them.
+
+use std::collections::BTreeMap;
+
+use super::commands;
+use super::sides::{Side, Sides};
+use super::{Change, ChangeKind, ShapeChange, ShapeWay};
+use crate::history::{Event, EventKind, Span};
+use crate::time::NS_PER_S;
+use crate::{Endpoint, Timestamp};
+
+/// Events explain what begins so many windows after them.
+const REACH_WINDOWS: u64 = 3;
+/// How exactly people and programs know the time of an event, in nanoseconds.
+const SLACK_NS: u64 = 3 * NS_PER_S;
+/// Connections of a storm stay for some time, in nanoseconds.
+const STORM_NS: u64 = 10 * NS_PER_S;
+/// A shape explains others only if it costs so many times as much as they do.
+const MIN_DOMINANCE: f64 = 1.0;
+
+/// What an event can explain.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Scope {
+    /// Operations on its namespace.
+    Namespace,
+    /// Writes on its server.
+    Writes,
+    /// Everything on its server.
+    Server,
+    /// Everything that becomes worse on its server.
+    Load,
+    /// Nothing: it is only worth knowing.
+    Nothing,
+}
+
+/// What an event can explain; `None` for events that are no change of the server.
+const fn scope(kind: EventKind) -> Option<Scope> {
+    use EventKind as Kind;
+    Some(match kind {
+        Kind::IndexBuildBegin | Kind::IndexBuildEnd | Kind::IndexDrop | Kind::CollectionDrop => {
+            Scope::Namespace
+        }
+        Kind::WritesLock => Scope::Writes,
+        Kind::ServerStart
+        | Kind::ServerStop
+        | Kind::StateChange
+        | Kind::Election
+        | Kind::Reconfiguration
+        | Kind::SettingChange => Scope::Server,
+        Kind::ProfilerChange
+        | Kind::LongCheckpoint
+        | Kind::Stall
+        | Kind::ConnectionStorm
+        | Kind::FileSystemFull
+        | Kind::OutOfMemory
+        | Kind::Gap => Scope::Load,
+        Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => Scope::Nothing,
+        _ => return None,
+    })
+}
+
+/// Whether operations fail because of it.
+const fn causes_errors(kind: EventKind) -> bool {
+    use EventKind::{Election, OutOfMemory, ServerStart, ServerStop, StateChange};
+    matches!(kind, Election | OutOfMemory | ServerStart | ServerStop | StateChange)
+}
+
+/// Whether it happens again and again, so that it counts only where it happens more often than before.
+const fn is_recurring(kind: EventKind) -> bool {
+    use EventKind::{ConnectionStorm, LogError, LongCheckpoint, Stall};
+    matches!(kind, ConnectionStorm | LogError | LongCheckpoint | Stall)
+}
+
+/// Events that are stages of one thing.
+const fn family(kind: EventKind) -> EventKind {
+    match kind {
+        EventKind::IndexBuildEnd => EventKind::IndexBuildBegin,
+        EventKind::ServerStop => EventKind::ServerStart,
+        other => other,
+    }
+}
+
+/// The database and collection that an event is about.
+fn namespace(event: &Event) -> &str {
+    // The name of an index may follow.
+    event.subject.split(' ').next().unwrap_or_default()
+}
+
+/// Joins causes with their effects.
+pub(super) fn explain(sides: &Sides<'_>, applications: Vec<Change>, changes: Vec<Change>) -> Vec<Change> {
+    let mut causes = events(sides);
+    causes.extend(applications);
+    let mut rest = Vec::new();
+    for change in changes {
+        let explains = |cause: &Change| strength(cause, &change, sides);
+        let best = causes.iter().enumerate().filter_map(|(at, cause)| Some((explains(cause)?, at))).max();
+        match best {
+            Some((_, at)) => causes[at].effects.push(change),
+            None => rest.push(change),
+        }
+    }
+    for cause in &mut causes {
+        cause.effects.sort_by(|a, b| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()));
+        let of_effects = cause.effects.iter().map(|effect| effect.cost_ns).sum();
+        cause.cost_ns = match &cause.what {
+            // All of its time is new, also that of shapes which others run too.
+            ChangeKind::Application(app) if app.versions_before.is_empty() => app.time_ns,
+            _ => of_effects,
+        };
+    }
+    // An event before the span counts only if it explains something in it.
+    let first = sides.around(sides.span()).from;
+    causes.retain(|cause| !cause.effects.is_empty() || extent(cause, sides).to >= first);
+    causes.extend(beside_new_shapes(rest, sides));
+    causes
+}
+
+/// Changes that began with a new shape that costs more than they do are its effects: it takes processors, cache and disk
+/// from them.
+fn beside_new_shapes(changes: Vec<Change>, sides: &Sides<'_>) -> Vec<Change> {
+    let is_load = |change: &Change| {
+        matches!(&change.what, ChangeKind::Shape(shape)
+            if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::MoreOften | ShapeWay::Stopped)))
+    };
+    let (mut loads, victims): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_load);
+    let mut rest = Vec::new();
+    for victim in victims {
+        let began_with = |load: &Change| {
+            let distance = load.since.since(victim.since).max(victim.since.since(load.since));
+            load.server == victim.server
+                && distance <= sides.width_ns
+                && load.cost_ns.abs() >= MIN_DOMINANCE * victim.cost_ns.abs()
+                && load.cost_ns.signum() == victim.cost_ns.signum()
+        };
+        let is_shape = matches!(victim.what, ChangeKind::Shape(_));
+        let best = loads.iter_mut().filter(|load| is_shape && began_with(load));
+        match best.max_by(|a, b| a.cost_ns.abs().total_cmp(&b.cost_ns.abs())) {
+            Some(load) => load.effects.push(victim),
+            None => rest.push(victim),
+        }
+    }
+    loads.extend(rest);
+    loads
+}
+
+/// The events of the span as changes, those of one kind about one subject together.
+fn events(sides: &Sides<'_>) -> Vec<Change> {
+    // An event may cause what the first window shows.
+    let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
+    let from = Timestamp::from_unix_ns(sides.span().from.unix_ns().saturating_sub(reach));
+    let span = Span { from, to: sides.span().to };
+    let seconds = |span: Span| span.length_ns() as f64;
+    let mut groups: BTreeMap<(EventKind, Endpoint, &str), Vec<Event>> = BTreeMap::new();
+    let mut before: BTreeMap<(EventKind, Endpoint, &str), u64> = BTreeMap::new();
+    let commands = commands::events(sides);
+    let events = sides.events().iter().chain(&commands);
+    for event in events.filter(|event| scope(event.kind).is_some()) {
+        let key = (family(event.kind), event.server, namespace(event));
+        if span.contains(event.at) {
+            groups.entry(key).or_default().push(event.clone());
+        } else if event.at < span.from {
+            *before.entry(key).or_default() += event.count;
+        }
+    }
+    let first = sides.windows(Side::Before).first().map_or(span.from, |window| window.window.start);
+    let usual = seconds(Span { from: first, to: span.from }).max(1.0);
+    groups
+        .into_iter()
+        .filter(|(key, events)| {
+            let count: u64 = events.iter().map(|event| event.count).sum();
+            let expected = *before.get(key).unwrap_or(&0) as f64 * seconds(span) / usual;
+            !is_recurring(key.0) || count as f64 > 2.0 * expected
+        })
+        .filter_map(|((_, server, _), mut events)| {
+            events.sort_by_key(|event| event.at);
+            let since = events.first()?.at;
+            Some(Change { server, since, cost_ns: 0.0, what: ChangeKind::Event(events), effects: Vec::new() })
+        })
+        .collect()
+}
+
+/// How well a cause explains a change, more is better; `None` if it does not.
+fn strength(cause: &Change, change: &Change, sides: &Sides<'_>) -> Option<u64> {
+    let is_same_server = cause.server == change.server || cause.server.port == 0;
+    let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
+    let last = match &cause.what {
+        ChangeKind::Event(events) => events.last()?.at,
+        _ => cause.since,
+    };
+    // The time of a change is known to a window.
+    let is_in_time =
+        change.since.plus_ns(sides.width_ns) >= cause.since && change.since <= last.plus_ns(reach);
+    if !is_same_server || !is_in_time {
+        return None;
+    }
+    match (&cause.what, &change.what) {
+        (ChangeKind::Application(app), ChangeKind::Shape(shape)) => {
+            let is_its = shape.applications.first() == Some(&app.name);
+            (is_its && shape.ways.contains(&ShapeWay::New)).then_some(4)
+        }
+        (ChangeKind::Application(app), ChangeKind::Errors(errors)) => {
+            (errors.applications.first() == Some(&app.name)).then_some(4)
+        }
+        (ChangeKind::Event(events), ChangeKind::Shape(shape)) => {
+            let is_worse = change.cost_ns > 0.0;
+            events.iter().filter_map(|event| explains(event, shape, is_worse)).max()
+        }
+        (ChangeKind::Event(events), ChangeKind::Errors(_)) => {
+            events.iter().any(|event| causes_errors(event.kind)).then_some(1)
+        }
+        _ => None,
+    }
+}
+
+fn explains(event: &Event, shape: &ShapeChange, is_worse: bool) -> Option<u64> {
+    let is_new = shape.ways.first() == Some(&ShapeWay::New);
+    match scope(event.kind)? {
+        Scope::Namespace => (!is_new && shape.shape.namespace() == namespace(event)).then_some(3),
+        Scope::Writes => (!is_new && is_write(&shape.shape.command)).then_some(2),
+        Scope::Server => (!is_new).then_some(1),
+        Scope::Load => {
+            let is_better = matches!(shape.ways.first(), Some(ShapeWay::Faster | ShapeWay::Lighter));
+            (!is_new && is_worse && !is_better).then_some(1)
+        }
+        Scope::Nothing => None,
+    }
+}
+
+/// Whether a command writes. MongoDB writes its commands in either case.
+fn is_write(command: &str) -> bool {
+    let lower = command.to_ascii_lowercase();
+    const WRITES: [&str; 7] =
+        ["insert", "update", "delete", "findandmodify", "bulkwrite", "committransaction", "mapreduce"];
+    WRITES.contains(&lower.as_str())
+}
+
+/// When a change began, as far as that is known.
+fn extent(change: &Change, sides: &Sides<'_>) -> Span {
+    let from = change.since;
+    let to = match &change.what {
+        ChangeKind::Event(events) => {
+            let last = events.last().map_or(from, |event| event.at);
+            let is_storm = events.iter().any(|event| event.kind == EventKind::ConnectionStorm);
+            if is_storm { last.plus_ns(STORM_NS) } else { last }
+        }
+        ChangeKind::Application(_) => from,
+        ChangeKind::Shape(shape) if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::Stopped)) => {
+            from
+        }
+        _ => return Span { from, to: from.plus_ns(sides.width_ns) },
+    };
+    Span { from: Timestamp::from_unix_ns(from.unix_ns().saturating_sub(SLACK_NS)), to: to.plus_ns(SLACK_NS) }
+}
+
+/// Sorts changes: those that began within `focus` first, then by cost, then those that are nearest, then events before
+/// other changes.
+pub(super) fn rank(changes: &mut [Change], focus: Option<Span>, sides: &Sides<'_>) {
+    let distance = |change: &Change| {
+        let extent = extent(change, sides);
+        focus.map_or(0, |focus| extent.from.since(focus.to).max(focus.from.since(extent.to)))
+    };
+    let offset = |change: &Change| {
+        let at = change.since;
+        focus.map_or(0, |focus| at.since(focus.to).max(focus.from.since(at)))
+    };
+    let weight = |change: &Change| match &change.what {
+        ChangeKind::Event(events) => match events.iter().find_map(|event| scope(event.kind)) {
+            Some(Scope::Nothing) | None => 2,
+            Some(_) => 0,
+        },
+        _ => 1,
+    };
+    changes.sort_by(|a, b| {
+        (distance(a) > 0)
+            .cmp(&(distance(b) > 0))
+            .then_with(|| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
+            .then_with(|| offset(a).cmp(&offset(b)))
+            .then_with(|| weight(a).cmp(&weight(b)))
+    });
+}

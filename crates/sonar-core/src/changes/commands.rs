@@ -1,0 +1,87 @@
+//! Commands of administrators on the wire, as events: a log is not always there, and it does not have all of them.
+
+use super::sides::{RECENT_WINDOWS, Side, Sides};
+use crate::history::{Event, EventKind, HistoryWindow};
+use crate::{Endpoint, Role, Source, Timestamp};
+
+/// Commands that change a server, and what they do, in lower case.
+const COMMANDS: [(&str, EventKind); 18] = [
+    ("applyops", EventKind::SettingChange),
+    ("collmod", EventKind::SettingChange),
+    ("compact", EventKind::SettingChange),
+    ("createindexes", EventKind::IndexBuildBegin),
+    ("deleteindexes", EventKind::IndexDrop),
+    ("drop", EventKind::CollectionDrop),
+    ("dropdatabase", EventKind::CollectionDrop),
+    ("dropindexes", EventKind::IndexDrop),
+    ("fsync", EventKind::WritesLock),
+    ("fsyncunlock", EventKind::WritesLock),
+    ("profile", EventKind::ProfilerChange),
+    ("replsetreconfig", EventKind::StateChange),
+    ("replsetstepdown", EventKind::StateChange),
+    ("setdefaultrwconcern", EventKind::SettingChange),
+    ("setfeaturecompatibilityversion", EventKind::SettingChange),
+    ("setparameter", EventKind::SettingChange),
+    ("setprofilingfilterglobally", EventKind::ProfilerChange),
+    ("shutdown", EventKind::ServerStop),
+];
+
+/// A command in so many windows before is usual.
+const MIN_USUAL: usize = 3;
+
+/// What a command changes; `None` for one that is no administrator's.
+pub(super) fn kind(command: &str) -> Option<EventKind> {
+    let lower = command.to_ascii_lowercase();
+    COMMANDS.iter().find(|(name, _)| *name == lower).map(|(_, kind)| *kind)
+}
+
+/// The administrators' commands of the span as events, without those that are in the log and those that ran before too.
+pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    // Tools ask for the level of the profiler again and again, with the same command.
+    let before = sides.windows(Side::Before);
+    let is_usual = |key: &CommandKey| {
+        let count = before.iter().filter(|window| rows(window).any(|(known, _)| known == *key)).count();
+        count >= MIN_USUAL && count * 10 >= before.len()
+    };
+    // What ran shortly before may explain what the first windows show.
+    let shortly = sides.windows(Side::Before);
+    let shortly = &shortly[shortly.len().saturating_sub(RECENT_WINDOWS)..];
+    for window in shortly.iter().chain(sides.windows(Side::After)) {
+        for (key, at) in rows(window) {
+            let Some(kind) = kind(&key.1).filter(|_| !is_usual(&key)) else { continue };
+            let (server, command, namespace) = key;
+            let is_known = |event: &&Event| {
+                event.kind == kind
+                    && event.server.port == server.port
+                    && event.at.since(at).max(at.since(event.at)) <= sides.width_ns
+            };
+            if sides.events().iter().find(is_known).or_else(|| events.iter().find(is_known)).is_none() {
+                let is_about_namespace = matches!(
+                    kind,
+                    EventKind::IndexBuildBegin
+                        | EventKind::IndexDrop
+                        | EventKind::CollectionDrop
+                        | EventKind::ProfilerChange
+                );
+                let subject = if is_about_namespace { &*namespace } else { "" };
+                events.push(Event::new(at, kind, server, (subject, &format!("command {command}"))));
+            }
+        }
+    }
+    events
+}
+
+/// Server, command, and namespace.
+type CommandKey = (Endpoint, Box<str>, String);
+
+/// The administrators' commands of a window, and when the first of each ended.
+fn rows(window: &HistoryWindow) -> impl Iterator<Item = (CommandKey, Timestamp)> {
+    let rows = window.window.shapes.iter();
+    let rows = rows.filter(|row| row.role == Role::Served && kind(&row.shape().command).is_some());
+    rows.filter_map(|row| {
+        let shape = row.shape();
+        let figures = &row.observed_by(Source::Wire)?.figures;
+        Some(((row.server, shape.command.clone(), shape.namespace()), figures.first_seen))
+    })
+}

@@ -1,0 +1,165 @@
+//! What the machine and the server measure of themselves: series whose level changed, and collections that grew.
+
+use std::collections::BTreeMap;
+
+use super::sides::{Side, Sides};
+use super::{Change, ChangeKind, MAX_CHANGES, SeriesChange};
+use crate::history::{SeriesKey, SeriesSubject, metrics};
+use crate::internals::{FIGURES, Figure, FigureUnit, FigureVerdict};
+
+/// The minimum number of windows before for judging a level.
+const MIN_BEFORE: usize = 5;
+/// A level must move by this share of itself.
+const MIN_SHARE: f64 = 0.25;
+/// Factor from the median absolute deviation to the standard deviation of a normal distribution.
+const DEVIATIONS: f64 = 1.4826;
+/// A collection or an index grew if it is larger by this share.
+const MIN_GROWTH: f64 = 0.1;
+/// A collection or an index that is smaller is not worth a look, in bytes.
+const MIN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+
+/// Series by key, a value for each window that has one.
+type Values<'a> = BTreeMap<&'a SeriesKey, [Vec<f64>; 2]>;
+
+/// The series whose level changed, the largest movement first, and the collections and indexes that grew.
+pub(super) fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Change>) {
+    let mut levels = Vec::new();
+    for (key, [before, after]) in values(sides, |subject| {
+        use SeriesSubject::{Device, FileSystem, Interface, Machine, Process, Server, ThreadRole};
+        matches!(subject, Machine | Server | Process | ThreadRole | Device | FileSystem | Interface)
+    }) {
+        levels.extend(level(key, before, after));
+    }
+    let is_bad = |one: &SeriesChange| one.judged.is_some_and(|(_, [before, after])| after > before);
+    levels.sort_by(|a, b| is_bad(b).cmp(&is_bad(a)).then(b.score.total_cmp(&a.score)));
+    levels.truncate(MAX_CHANGES);
+    let grown = growth(sides);
+    let change = |what: ChangeKind, server| Change {
+        server,
+        since: sides.span().from,
+        cost_ns: 0.0,
+        what,
+        effects: Vec::new(),
+    };
+    (
+        levels
+            .into_iter()
+            .map(|one| {
+                let server = one.key.server;
+                change(ChangeKind::Series(one), server)
+            })
+            .collect(),
+        grown
+            .into_iter()
+            .map(|one| {
+                let server = one.key.server;
+                change(ChangeKind::Growth(one), server)
+            })
+            .collect(),
+    )
+}
+
+fn values<'a>(sides: &Sides<'a>, wants: impl Fn(SeriesSubject) -> bool) -> Values<'a> {
+    let mut all: Values<'a> = BTreeMap::new();
+    for (place, side) in [Side::Before, Side::After].into_iter().enumerate() {
+        for window in sides.windows(side) {
+            for (key, value) in window.series.iter().filter(|(key, _)| wants(key.subject)) {
+                if let Some(mean) = value.mean() {
+                    all.entry(key).or_default()[place].push(mean);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether the level of a series is outside of what it was, and by how much.
+fn level(key: &SeriesKey, mut before: Vec<f64>, after: Vec<f64>) -> Option<SeriesChange> {
+    if before.len() < MIN_BEFORE || after.is_empty() {
+        return None;
+    }
+    before.sort_by(f64::total_cmp);
+    let at = |q: f64| before[((before.len() - 1) as f64 * q).round() as usize];
+    let median = at(0.5);
+    let mut off: Vec<f64> = before.iter().map(|value| (value - median).abs()).collect();
+    off.sort_by(f64::total_cmp);
+    let deviation = DEVIATIONS * off[off.len() / 2];
+    let (low, high) = (at(0.05), at(0.95));
+    let scale = (3.0 * deviation).max(high - low).max(MIN_SHARE * median.abs()).max(floor(&key.metric));
+    let beyond = |values: &mut dyn Iterator<Item = f64>| values.count() * 2 > after.len();
+    let is_high = beyond(&mut after.iter().copied().filter(|value| *value > high + scale));
+    let is_low = beyond(&mut after.iter().copied().filter(|value| *value < low - scale));
+    if !is_high && !is_low {
+        return None;
+    }
+    let mut sorted = after;
+    sorted.sort_by(f64::total_cmp);
+    let now = sorted[sorted.len() / 2];
+    let judged = FIGURES
+        .iter()
+        .find(|figure| key.subject == SeriesSubject::Server && *figure.id == *key.metric)
+        .map(|figure| (figure, [verdict(figure, median), verdict(figure, now)]));
+    let score = (now - median).abs() / scale;
+    Some(SeriesChange {
+        key: key.clone(),
+        before: median,
+        range: (before[0], before[before.len() - 1]),
+        after: now,
+        score,
+        judged,
+    })
+}
+
+/// The smallest movement that is worth a look, in the unit of the metric.
+fn floor(metric: &str) -> f64 {
+    use FigureUnit::{Bytes, BytesPerSecond, Count, Milliseconds, PerSecond, Percent, Ratio};
+    match metrics::find(metric).map(|metric| metric.unit) {
+        Some(Percent | Milliseconds) => 5.0,
+        Some(Bytes) => 16e6,
+        Some(BytesPerSecond) => 1e6,
+        Some(Ratio) => 1.0,
+        Some(PerSecond | Count) | None => 2.0,
+    }
+}
+
+fn verdict(figure: &Figure, value: f64) -> FigureVerdict {
+    match figure.limits {
+        Some(limits) if limits.is_passed(limits.red, value) => FigureVerdict::Red,
+        Some(limits) if limits.is_passed(limits.amber, value) => FigureVerdict::Amber,
+        _ => FigureVerdict::Ok,
+    }
+}
+
+/// Collections and indexes whose size grew.
+fn growth(sides: &Sides<'_>) -> Vec<SeriesChange> {
+    let is_size = |key: &SeriesKey| {
+        matches!(key.subject, SeriesSubject::Collection | SeriesSubject::Index)
+            && key.metric.ends_with("bytes")
+    };
+    let mut grown = Vec::new();
+    let mut sizes: BTreeMap<&SeriesKey, [Option<(f64, f64)>; 2]> = BTreeMap::new();
+    for (place, side) in [Side::Before, Side::After].into_iter().enumerate() {
+        for window in sides.windows(side) {
+            for (key, value) in window.series.iter().filter(|(key, _)| is_size(key)) {
+                let known = &mut sizes.entry(key).or_default()[place];
+                *known = Some((known.map_or(value.last, |(first, _)| first), value.last));
+            }
+        }
+    }
+    for (key, [before, after]) in sizes {
+        let (Some((first, last)), Some((_, now))) = (before, after) else { continue };
+        // Shortly before its own span a collection has hardly grown: there the first size counts.
+        let reference = if sides.is_adjacent { first } else { last };
+        if now >= MIN_BYTES && now >= reference * (1.0 + MIN_GROWTH) {
+            grown.push(SeriesChange {
+                key: key.clone(),
+                before: reference,
+                range: (first, last),
+                after: now,
+                score: now / reference.max(1.0),
+                judged: None,
+            });
+        }
+    }
+    grown
+}

@@ -1,0 +1,114 @@
+//! The two sides of a comparison: their windows, and how long each source was observed.
+
+use crate::history::{Collector, Event, HistoryWindow, Span};
+use crate::{Source, Timestamp};
+
+/// Windows right before the span: what changed at its beginning is compared with these.
+pub const RECENT_WINDOWS: usize = 3;
+/// Without so many windows before, nothing is known about what is usual.
+pub const MIN_WINDOWS: usize = 3;
+
+/// What is compared: windows by time, without those that nobody observed.
+#[derive(Copy, Clone, Debug)]
+pub struct ChangeInput<'a> {
+    /// Before.
+    pub before: &'a [HistoryWindow],
+    /// After.
+    pub after: &'a [HistoryWindow],
+    /// Events of both, by time.
+    pub events: &'a [Event],
+    /// Probability of a false alarm, over all tests together.
+    pub alpha: f64,
+}
+
+/// A side of a comparison.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Before,
+    /// The end of the time before, if the span follows it directly; else all of it.
+    Recent,
+    After,
+}
+
+/// Both sides.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Sides<'a> {
+    input: ChangeInput<'a>,
+    /// Index of the first window of [`Side::Recent`].
+    recent: usize,
+    /// Whether the span follows the time before it directly.
+    pub is_adjacent: bool,
+    /// Width of the widest window in nanoseconds.
+    pub width_ns: u64,
+}
+
+/// The sources that are judged, with their collectors, the one with the most precise latencies first.
+pub(super) const SOURCES: [(Source, Collector); 2] =
+    [(Source::Wire, Collector::Queries), (Source::Log, Collector::Log)];
+
+impl<'a> Sides<'a> {
+    pub fn new(input: &ChangeInput<'a>) -> Self {
+        let all = || input.before.iter().chain(input.after);
+        let width_ns = all().map(|window| window.window.length_ns()).max().unwrap_or(1);
+        let (last, first) = (input.before.last(), input.after.first());
+        let is_adjacent = last.zip(first).is_some_and(|(last, first)| {
+            first.window.start.since(last.window.end) <= width_ns.saturating_mul(2)
+                && last.window.start < first.window.start
+        });
+        let recent = input.after.len().max(RECENT_WINDOWS);
+        let recent = if is_adjacent { input.before.len().saturating_sub(recent) } else { 0 };
+        Self { input: *input, recent, is_adjacent, width_ns }
+    }
+
+    pub fn windows(&self, side: Side) -> &'a [HistoryWindow] {
+        match side {
+            Side::Before => self.input.before,
+            Side::Recent => &self.input.before[self.recent..],
+            Side::After => self.input.after,
+        }
+    }
+
+    pub fn events(&self) -> &'a [Event] {
+        self.input.events
+    }
+
+    pub fn alpha(&self) -> f64 {
+        self.input.alpha
+    }
+
+    /// Seconds in which a source was observed.
+    pub fn seconds(&self, side: Side, source: Source) -> f64 {
+        let collector = SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector);
+        let Some(collector) = collector else { return 0.0 };
+        self.windows(side).iter().map(|window| window.observed_ns(collector) as f64 / 1e9).sum()
+    }
+
+    /// Whether enough was observed before to say what is usual.
+    pub fn knows_before(&self, source: Source) -> bool {
+        let observed = |window: &&HistoryWindow| {
+            SOURCES.iter().any(|(one, collector)| *one == source && window.observed_ns(*collector) > 0)
+        };
+        self.windows(Side::Before).iter().filter(observed).count() >= MIN_WINDOWS
+    }
+
+    /// The probability that so many things all happened after, if they happen as often before.
+    pub fn all_after(&self, source: Source, count: u64) -> f64 {
+        let (before, after) = (self.seconds(Side::Before, source), self.seconds(Side::After, source));
+        if before <= 0.0 || after <= 0.0 {
+            return 1.0;
+        }
+        (after / (before + after)).powf(count as f64)
+    }
+
+    /// The span of the time after.
+    pub fn span(&self) -> Span {
+        let from = self.input.after.first().map_or(Timestamp::default(), |window| window.window.start);
+        Span { from, to: self.input.after.last().map_or(from, |window| window.window.end) }
+    }
+
+    /// The span and a window more on both ends: how exactly the time of a change is known.
+    pub fn around(&self, span: Span) -> Span {
+        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(self.width_ns));
+        Span { from, to: span.to.plus_ns(self.width_ns) }
+    }
+}

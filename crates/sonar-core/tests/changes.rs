@@ -1,0 +1,352 @@
+//! What changed between windows that are made up here, with known causes.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sonar_core::changes::{ALPHA, Change, ChangeInput, ChangeKind, Changes, Scan, ShapeWay, find};
+use sonar_core::history::{
+    Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject, Span,
+};
+use sonar_core::operation::{ErrorCodes, Opcode};
+use sonar_core::{
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, ShapeId, ShapeInfo,
+    Source, Timestamp,
+};
+
+const SERVER: Endpoint = Endpoint::v4([0, 0, 0, 0], 27_017);
+const MS: u64 = 1_000_000;
+const WIDTH_S: u64 = 10;
+
+/// A workload: what is called in each window.
+#[derive(Clone, Copy)]
+struct Load {
+    shape: u64,
+    collection: &'static str,
+    command: &'static str,
+    app: (&'static str, &'static str),
+    calls: u64,
+    latency_ns: u64,
+    error: Option<i32>,
+    /// The plan in the log, of each operation.
+    plan: &'static str,
+}
+
+const FIND: Load = Load {
+    shape: 1,
+    collection: "carts",
+    command: "find",
+    app: ("shop", "4.7"),
+    calls: 60,
+    latency_ns: MS,
+    error: None,
+    plan: "",
+};
+const UPDATE: Load = Load { shape: 2, collection: "orders", command: "update", ..FIND };
+
+/// Numbers that look random, the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as f64 / (1u64 << 31) as f64
+    }
+}
+
+/// The window number `at`, with these loads; latencies vary around the given one.
+fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
+    let start = Timestamp::from_unix(1_700_000_000 + at * WIDTH_S, 0);
+    let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+    for collector in [Collector::Queries, Collector::Log, Collector::Internals, Collector::Machine] {
+        window.observe(collector, WIDTH_S * 1_000 * MS);
+    }
+    for load in loads {
+        let shape = Arc::new(ShapeInfo {
+            id: ShapeId(load.shape),
+            command: load.command.into(),
+            database: "shop".into(),
+            collection: load.collection.into(),
+            typed: format!("{{f{}: ?number}}", load.shape).into(),
+            ..ShapeInfo::default()
+        });
+        let app = Arc::new(Application {
+            name: load.app.0.into(),
+            driver: "driver".into(),
+            driver_version: load.app.1.into(),
+            joined_late: false,
+        });
+        // Some more, some less.
+        let calls = (load.calls as f64 * (0.8 + 0.4 * noise.next())).round() as u64;
+        for number in 0..calls {
+            let end = start.plus_ns(WIDTH_S * 1_000 * MS * (2 * number + 1) / (2 * calls));
+            let latency = load.latency_ns as f64 * (0.5 - 1.0 * noise.next().max(1e-9).ln());
+            let codes = [(load.error.unwrap_or(0), 1)];
+            let operation = Operation {
+                start: end,
+                end,
+                latency_ns: Some(latency as u64),
+                transfer_ns: None,
+                client: Endpoint::v4([10, 0, 0, 1], 40_000),
+                server: SERVER,
+                role: Role::Served,
+                class: Class::User,
+                command: load.command,
+                shape: &shape,
+                ordered_id: ShapeId(load.shape),
+                statements: &[],
+                statement_count: 1,
+                app: &app,
+                opcode: Opcode::Msg,
+                compressor: None,
+                request_id: 1,
+                cursor_id: None,
+                request_bytes: 100,
+                response_bytes: 100,
+                docs_returned: Some(1),
+                docs_matched: None,
+                docs_affected: None,
+                outcome: match load.error {
+                    Some(_) => Outcome::Failed(ErrorCodes { codes: &codes }),
+                    None => Outcome::Ok,
+                },
+                values: None,
+            };
+            let end = window.window.end;
+            window.window.record(&operation);
+            window.window.end = end;
+            if !load.plan.is_empty() {
+                let execution = Execution { plan: load.plan, docs_examined: Some(9), ..Execution::default() };
+                let record = Record::server(Source::Log, &operation, &execution).read_as(Identity::Exact, 1);
+                window.window.shapes.record(&record);
+            }
+        }
+    }
+    window
+}
+
+fn span(windows: &[HistoryWindow]) -> Span {
+    Span { from: windows[0].window.start, to: windows[windows.len() - 1].window.end }
+}
+
+/// Thirty windows of one load, then three of another.
+fn compare(before: &[Load], after: &[Load], events: &[Event]) -> Changes {
+    let mut noise = Noise(42);
+    let old: Vec<_> = (0..30).map(|at| window(at, before, &mut noise)).collect();
+    let new: Vec<_> = (30..33).map(|at| window(at, after, &mut noise)).collect();
+    find(&ChangeInput { before: &old, after: &new, events, alpha: ALPHA }, Some(span(&new)))
+}
+
+fn event(second: u64, kind: EventKind, subject: &str) -> Event {
+    Event::new(Timestamp::from_unix(1_700_000_000 + second, 0), kind, SERVER, (subject, ""))
+}
+
+fn ways(change: &Change) -> &[ShapeWay] {
+    match &change.what {
+        ChangeKind::Shape(shape) => &shape.ways,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_steady_load_has_no_changes() {
+    for seed in 0..40 {
+        let mut noise = Noise(seed);
+        let all: Vec<_> = (0..40).map(|at| window(at, &[FIND, UPDATE], &mut noise)).collect();
+        for cut in [5, 12, 30] {
+            let (before, after) = all.split_at(cut);
+            let input = ChangeInput { before, after: &after[..3], events: &[], alpha: ALPHA };
+            let changes = find(&input, None);
+            assert!(changes.is_empty(), "seed {seed}, cut {cut}: {changes:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_dropped_index_is_named_before_its_effect() {
+    let slow = Load { latency_ns: 8 * MS, plan: "COLLSCAN", ..FIND };
+    let dropped = event(303, EventKind::IndexDrop, "shop.carts");
+    // It costs more, but has nothing to do with that collection.
+    let other = event(304, EventKind::IndexDrop, "shop.users");
+    let found = compare(&[FIND, UPDATE], &[slow, UPDATE], &[dropped.clone(), other]);
+    let first = &found.changes[0];
+    assert!(matches!(&first.what, ChangeKind::Event(events) if events[..] == [dropped]), "{found:#?}");
+    let [effect] = first.effects.as_slice() else { panic!("{first:#?}") };
+    assert_eq!(ways(effect), [ShapeWay::Slower]);
+    // 60 calls in each of three windows, which took 1.5 ms more than 1.5 ms before: 7 × 1.5 ms.
+    let expected = 180.0 * 7.0 * 1.5 * MS as f64;
+    assert!((effect.cost_ns / expected - 1.0).abs() < 0.3, "{} {expected}", effect.cost_ns);
+    assert_eq!(first.cost_ns, effect.cost_ns);
+    let ChangeKind::Shape(shape) = &effect.what else { unreachable!() };
+    assert_eq!(&*shape.after.plans[0].0, "COLLSCAN");
+    assert_eq!(found.changes.len(), 2, "and the other drop, without an effect");
+}
+
+#[test]
+fn new_and_stopped_shapes_are_found_and_ranked_by_cost() {
+    let report = Load { shape: 3, command: "aggregate", latency_ns: 200 * MS, calls: 20, ..FIND };
+    let found = compare(&[FIND, UPDATE], &[FIND, report], &[]);
+    let [first, second] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((ways(first), ways(second)), (&[ShapeWay::New][..], &[ShapeWay::Stopped][..]));
+    assert!(first.cost_ns > 10.0 * second.cost_ns.abs() && second.cost_ns < 0.0);
+    // The middle of the first part of the window.
+    assert!(first.since > Timestamp::from_unix(1_700_000_300, 0));
+}
+
+#[test]
+fn a_shape_that_is_seldom_used_is_not_new() {
+    let seldom = Load { shape: 3, calls: 1, ..FIND };
+    assert!(compare(&[FIND], &[FIND, seldom], &[]).is_empty());
+}
+
+#[test]
+fn a_few_operations_that_waited_for_a_lock_are_found() {
+    let waited = Load { calls: 2, latency_ns: 4_000 * MS, ..UPDATE };
+    let locked = event(302, EventKind::WritesLock, "");
+    let found = compare(&[FIND, UPDATE], &[FIND, UPDATE, waited], &[locked]);
+    let [first] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&first.what, ChangeKind::Event(_)));
+    assert_eq!(ways(&first.effects[0])[0], ShapeWay::Stalled);
+}
+
+#[test]
+fn errors_that_begin_and_end_are_found() {
+    let failing = Load { error: Some(11_000), calls: 10, ..UPDATE };
+    let found = compare(&[FIND, UPDATE], &[FIND, UPDATE, failing], &[]);
+    let [begun] = found.changes.as_slice() else { panic!("{found:#?}") };
+    let ChangeKind::Errors(errors) = &begun.what else { panic!("{begun:#?}") };
+    assert_eq!((errors.code, &*errors.namespace, errors.counts[0].0), (11_000, "shop.orders", 0));
+    assert!(errors.counts[1].0 >= 20);
+
+    let mut noise = Noise(7);
+    let loads = [FIND, UPDATE, failing];
+    let old: Vec<_> =
+        (0..30).map(|at| window(at, &loads[..if at < 27 { 2 } else { 3 }], &mut noise)).collect();
+    let new: Vec<_> = (30..33).map(|at| window(at, &[FIND, UPDATE], &mut noise)).collect();
+    let found = find(&ChangeInput { before: &old, after: &new, events: &[], alpha: ALPHA }, None);
+    let is_end =
+        |change: &Change| matches!(&change.what, ChangeKind::Errors(errors) if errors.counts[1].0 == 0);
+    assert!(found.changes.iter().any(is_end), "{found:#?}");
+}
+
+#[test]
+fn a_new_application_comes_with_its_shapes_and_a_new_driver_by_itself() {
+    let pricing = Load { shape: 9, app: ("pricing", "1.0"), calls: 30, latency_ns: 20 * MS, ..FIND };
+    let found = compare(&[FIND], &[FIND, pricing], &[]);
+    let [app] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&app.what, ChangeKind::Application(app) if &*app.name == "pricing"));
+    assert_eq!(ways(&app.effects[0]), [ShapeWay::New]);
+
+    let found = compare(&[FIND], &[Load { app: ("shop", "4.8"), ..FIND }], &[]);
+    let [app] = found.changes.as_slice() else { panic!("{found:#?}") };
+    let ChangeKind::Application(app) = &app.what else { panic!("{app:#?}") };
+    assert_eq!((&*app.driver.1, &app.versions_before[..]), ("4.8", &["4.7".into()][..]));
+}
+
+#[test]
+fn another_plan_in_the_log_is_a_change() {
+    let logged = |plan| [Load { plan, ..FIND }];
+    let found = compare(&logged("IXSCAN { a: 1 }"), &logged("IXSCAN { b: 1 }"), &[]);
+    assert_eq!(ways(&found.changes[0]), [ShapeWay::Plan]);
+    assert!(compare(&logged("IXSCAN { a: 1 }"), &logged("IXSCAN { a: 1 }"), &[]).is_empty());
+}
+
+#[test]
+fn an_administrators_command_on_the_wire_is_an_event() {
+    let command = |command| Load { command, shape: 50, calls: 1, ..FIND };
+    let found = compare(&[FIND], &[FIND, command("setParameter")], &[]);
+    let ChangeKind::Event(events) = &found.changes[0].what else { panic!("{found:#?}") };
+    assert_eq!(events[0].kind, EventKind::SettingChange);
+    // A tool that asks for the level of the profiler all the time.
+    let asks = command("profile");
+    assert!(compare(&[FIND, asks], &[FIND, asks], &[]).is_empty());
+}
+
+/// Windows with one series, and a load that does not change.
+fn with_series(key: &SeriesKey, values: impl Fn(u64) -> f64) -> Vec<HistoryWindow> {
+    let mut noise = Noise(5);
+    let windows = (0..33).map(|at| {
+        let mut window = window(at, &[FIND], &mut noise);
+        let middle = window.window.start.plus_ns(5_000 * MS);
+        window.sample(key, middle, (values(at), 10.0));
+        window
+    });
+    windows.collect()
+}
+
+#[test]
+fn a_level_that_leaves_its_range_is_context_and_judged() {
+    let key = |metric: &str| SeriesKey {
+        subject: SeriesSubject::Server,
+        server: SERVER,
+        name: "".into(),
+        metric: metric.into(),
+    };
+    let found = |windows: &[HistoryWindow]| {
+        let (before, after) = windows.split_at(30);
+        find(&ChangeInput { before, after, events: &[], alpha: ALPHA }, None)
+    };
+    // Dirty cache: amber from 5.5 %, red from 20 %.
+    let high = with_series(&key("cache.dirty"), |at| if at < 30 { 3.0 + (at % 3) as f64 } else { 30.0 });
+    let changes = found(&high);
+    assert!(changes.changes.is_empty());
+    let [context] = changes.context.as_slice() else { panic!("{changes:#?}") };
+    let ChangeKind::Series(series) = &context.what else { panic!() };
+    assert_eq!((series.before, series.after), (4.0, 30.0));
+    assert_eq!(series.judged.unwrap().1.map(|verdict| verdict.name()), ["ok", "red"]);
+    let steady = with_series(&key("cache.dirty"), |at| 3.0 + (at % 3) as f64);
+    assert!(found(&steady).is_empty());
+}
+
+#[test]
+fn a_collection_that_grew_is_a_change() {
+    let key = SeriesKey {
+        subject: SeriesSubject::Collection,
+        server: SERVER,
+        name: "shop.carts".into(),
+        metric: "collection.size_bytes".into(),
+    };
+    let windows = with_series(&key, |at| if at < 16 { 100e6 } else { 150e6 });
+    let (before, after) = (&windows[..10], &windows[20..]);
+    let found = find(&ChangeInput { before, after, events: &[], alpha: ALPHA }, None);
+    let [grown] = found.changes.as_slice() else { panic!("{found:#?}") };
+    let ChangeKind::Growth(series) = &grown.what else { panic!() };
+    assert_eq!((series.before, series.after), (100e6, 150e6));
+}
+
+#[test]
+fn a_scan_finds_each_moment_once() {
+    let slow = Load { latency_ns: 10 * MS, ..FIND };
+    let mut noise = Noise(3);
+    let mut scan = Scan::new(&[], ALPHA, 80);
+    for at in 0..80 {
+        let loads = if (40..60).contains(&at) { [slow, UPDATE] } else { [FIND, UPDATE] };
+        scan.push(window(at, &loads, &mut noise));
+    }
+    let moments = scan.finish();
+    let found: Vec<_> = moments
+        .iter()
+        .flat_map(|moment| &moment.changes.changes)
+        .map(|change| ((change.since.unix_ns() / 1_000 / MS - 1_700_000_000) / WIDTH_S, ways(change)[0]))
+        .collect();
+    assert_eq!(found, [(40, ShapeWay::Slower), (60, ShapeWay::Faster)], "{moments:#?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn the_costliest_change_comes_first(factors in proptest::collection::vec(3u64..30, 2..5), seed in 0u64..1_000) {
+        let loads = |factor: &dyn Fn(usize) -> u64| -> Vec<Load> {
+            (0..factors.len())
+                .map(|at| Load { shape: at as u64 + 1, latency_ns: MS * factor(at), ..FIND })
+                .collect()
+        };
+        let mut noise = Noise(seed);
+        let old: Vec<_> = (0..12).map(|at| window(at, &loads(&|_| 1), &mut noise)).collect();
+        let new: Vec<_> = (12..15).map(|at| window(at, &loads(&|at| factors[at]), &mut noise)).collect();
+        let found = find(&ChangeInput { before: &old, after: &new, events: &[], alpha: ALPHA }, None);
+        prop_assert_eq!(found.changes.len(), factors.len());
+        let costs: Vec<f64> = found.changes.iter().map(|change| change.cost_ns).collect();
+        prop_assert!(costs.windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", costs);
+        prop_assert!(found.changes.iter().all(|change| ways(change)[0] == ShapeWay::Slower));
+    }
+}

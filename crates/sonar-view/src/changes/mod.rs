@@ -1,0 +1,14 @@
+//! What `what-changed` shows: each change as a sentence with its evidence.
+//!
+//! A [`ChangesReport`] is the JSON document in memory; text and the web page are made from it.
+
+mod report;
+mod sentence;
+mod text;
+
+/// Words and times that other views share.
+pub(crate) mod words {
+    pub(crate) use super::sentence::{clock, event, metric};
+}
+
+pub use report::{ChangesReport, ComparedSpans, GapJson};

@@ -1,0 +1,225 @@
+//! The JSON document.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sonar_core::changes::{Change, ChangeKind, ScanMoment, ShapeChange, ShapeFigures};
+use sonar_core::history::{Collector, HistoryGap, Span};
+
+use super::sentence;
+use crate::kit::json::{line, name};
+use crate::kit::{About, Zone, ZoneObject};
+
+/// Version of the schema.
+const SCHEMA: u32 = 1;
+
+/// What changed, at each moment of change.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangesReport {
+    /// Version of the schema.
+    pub schema: u32,
+    /// `what-changed`.
+    pub kind: &'static str,
+    /// Where it comes from; its span is what was looked at.
+    pub about: About,
+    /// The zone of times in sentences.
+    pub zone: ZoneObject,
+    /// What the span was compared with; null if each moment was compared with the time before it.
+    pub compared_with: Option<SpanJson>,
+    /// The moments at which something changed, by time.
+    pub moments: Vec<MomentJson>,
+    /// Times within the span that were not observed.
+    pub gaps: Vec<GapJson>,
+}
+
+/// A span of time in nanoseconds since 1970.
+#[derive(Copy, Clone, Debug, Serialize)]
+pub struct SpanJson {
+    /// Its start.
+    pub start_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+}
+
+impl From<Span> for SpanJson {
+    fn from(span: Span) -> Self {
+        Self { start_ns: span.from.unix_ns(), end_ns: span.to.unix_ns() }
+    }
+}
+
+/// A time that was not observed.
+#[derive(Clone, Debug, Serialize)]
+pub struct GapJson {
+    /// When.
+    #[serde(flatten)]
+    pub span: SpanJson,
+    /// What did not observe: `agent`, or the name of a collector.
+    pub what: &'static str,
+}
+
+impl From<&HistoryGap> for GapJson {
+    fn from(gap: &HistoryGap) -> Self {
+        Self { span: gap.span.into(), what: gap.collector.map_or("agent", Collector::name) }
+    }
+}
+
+/// A moment of change.
+#[derive(Clone, Debug, Serialize)]
+pub struct MomentJson {
+    /// The windows in which it began.
+    #[serde(flatten)]
+    pub span: SpanJson,
+    /// What changed, the most important first.
+    pub changes: Vec<ChangeJson>,
+    /// What the machine and the server measured at the same time.
+    pub context: Vec<ChangeJson>,
+    /// Changes that were left out.
+    pub left_out: usize,
+}
+
+/// One change.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangeJson {
+    /// `event`, `application`, `shape`, `errors`, `growth` or `series`.
+    pub kind: &'static str,
+    /// The server; null if it is not about one.
+    pub server: Option<String>,
+    /// When it began.
+    pub since_ns: u64,
+    /// Time that operations took beyond what they took before; below 0: less.
+    pub cost_ns: i64,
+    /// In words.
+    pub sentence: String,
+    /// The figures, a line each.
+    pub evidence: Vec<String>,
+    /// The arguments of the command that shows more; empty if there is none.
+    pub command: Vec<String>,
+    /// The same figures for programs.
+    pub figures: Value,
+    /// What it caused, or what began with it.
+    pub effects: Vec<Self>,
+}
+
+/// What a report covers.
+#[derive(Clone, Debug)]
+pub struct ComparedSpans {
+    /// What was looked at.
+    pub span: Span,
+    /// What it was compared with, if with one span.
+    pub against: Option<Span>,
+    /// Where the history comes from.
+    pub source: String,
+    /// The zone of times.
+    pub zone: Zone,
+}
+
+impl ChangesReport {
+    /// A report of these moments.
+    pub fn new(spans: &ComparedSpans, moments: &[ScanMoment], gaps: Vec<GapJson>) -> Self {
+        let ends = [spans.span.from, spans.span.to];
+        let span_ns = Some((ends[0].unix_ns(), ends[1].unix_ns()));
+        let moments = moments.iter().filter(|moment| !moment.changes.is_empty());
+        let moments = moments.map(|moment| {
+            let all = |changes: &[Change]| {
+                changes.iter().map(|change| change_json(change, moment.span, &spans.zone)).collect()
+            };
+            MomentJson {
+                span: moment.span.into(),
+                changes: all(&moment.changes.changes),
+                context: all(&moment.changes.context),
+                left_out: moment.changes.left_out,
+            }
+        });
+        Self {
+            schema: SCHEMA,
+            kind: "what-changed",
+            about: About::new(None, vec![spans.source.clone()], span_ns),
+            zone: ZoneObject::new(&spans.zone, ends),
+            compared_with: spans.against.map(SpanJson::from),
+            moments: moments.collect(),
+            gaps,
+        }
+    }
+
+    /// Whether anything changed.
+    pub fn has_changes(&self) -> bool {
+        !self.moments.is_empty()
+    }
+
+    /// Writes the document as one line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn json(&self, out: impl Write) -> io::Result<()> {
+        line(self, out)
+    }
+}
+
+fn change_json(change: &Change, span: Span, zone: &Zone) -> ChangeJson {
+    let server = (change.server.port != 0).then(|| server_name(change));
+    ChangeJson {
+        kind: change.what.name(),
+        server,
+        since_ns: change.since.unix_ns(),
+        cost_ns: change.cost_ns as i64,
+        sentence: sentence::sentence(change),
+        evidence: sentence::evidence(change, zone),
+        command: sentence::command(change, span),
+        figures: figures(&change.what),
+        effects: change.effects.iter().map(|effect| change_json(effect, span, zone)).collect(),
+    }
+}
+
+/// The port of a server on this host, else its address.
+fn server_name(change: &Change) -> String {
+    match change.server.ip().is_unspecified() {
+        true => change.server.port.to_string(),
+        false => change.server.to_string(),
+    }
+}
+
+fn figures(what: &ChangeKind) -> Value {
+    match what {
+        ChangeKind::Event(events) => {
+            let events = events.iter().map(|event| {
+                json!({ "kind": event.kind.name(), "time_ns": event.at.unix_ns(), "subject": name(&event.subject),
+                    "text": event.text, "count": event.count })
+            });
+            Value::Array(events.collect())
+        }
+        ChangeKind::Application(app) => json!({
+            "name": app.name, "driver": name(&app.driver.0), "version": name(&app.driver.1),
+            "versions_before": app.versions_before, "calls": app.calls, "time_ns": app.time_ns as u64,
+        }),
+        ChangeKind::Shape(shape) => shape_figures(shape),
+        ChangeKind::Errors(errors) => {
+            let count = |(count, seconds): (u64, f64)| json!({ "errors": count, "seconds": seconds });
+            json!({ "code": errors.code, "namespace": errors.namespace, "commands": errors.commands,
+                "applications": errors.applications, "before": count(errors.counts[0]),
+                "after": count(errors.counts[1]) })
+        }
+        ChangeKind::Growth(series) | ChangeKind::Series(series) => {
+            let verdicts = series.judged.map(|(_, [before, after])| [before.name(), after.name()]);
+            let (title, unit) = sentence::metric(&series.key);
+            json!({ "subject": series.key.subject.name(), "name": name(&series.key.name), "metric": series.key.metric,
+                "title": title, "unit": unit, "before": series.before, "lowest_before": series.range.0,
+                "highest_before": series.range.1, "after": series.after, "verdicts": verdicts })
+        }
+    }
+}
+
+fn shape_figures(change: &ShapeChange) -> Value {
+    let side = |figures: &ShapeFigures| {
+        let plans: Map<String, Value> =
+            figures.plans.iter().map(|(plan, count)| (plan.to_string(), (*count).into())).collect();
+        let [p50, p99, max] = figures.latency.map_or([None; 3], |latency| latency.map(Some));
+        json!({ "calls": figures.calls, "seconds": figures.seconds, "time_ns": figures.time_ns as u64,
+            "p50_ns": p50, "p99_ns": p99, "max_ns": max, "stalled": figures.stalled.0, "logged": figures.logged,
+            "plans": plans, "examined_per_returned": figures.examined_per_returned })
+    };
+    json!({ "shape_id": change.shape.id.to_string(), "command": change.shape.command,
+        "namespace": change.shape.namespace(), "shape": change.shape.typed, "source": change.source.name(),
+        "ways": change.ways.iter().map(|way| way.name()).collect::<Vec<_>>(),
+        "applications": change.applications, "before": side(&change.before), "after": side(&change.after) })
+}

@@ -1,0 +1,327 @@
+//! Changes in words.
+
+use sonar_core::Timestamp;
+use sonar_core::changes::{
+    ApplicationChange, Change, ChangeKind, ErrorChange, SeriesChange, ShapeChange, ShapeFigures, ShapeWay,
+};
+use sonar_core::history::{Event, EventKind, SeriesSubject, Span, metrics};
+use sonar_core::internals::FigureVerdict;
+
+use crate::ftdc::units;
+use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
+
+/// The most plans and applications that a line names.
+const MAX_NAMES: usize = 4;
+
+/// What changed, in a sentence without its full stop.
+pub(super) fn sentence(change: &Change) -> String {
+    match &change.what {
+        ChangeKind::Event(events) => events.first().map_or_else(String::new, event),
+        ChangeKind::Application(app) => application(app),
+        ChangeKind::Shape(shape) => shape_sentence(shape),
+        ChangeKind::Errors(errors) => errors_sentence(errors),
+        ChangeKind::Growth(series) => growth(series),
+        ChangeKind::Series(series) => level(series),
+    }
+}
+
+/// The figures before and after, a line each.
+pub(super) fn evidence(change: &Change, zone: &Zone) -> Vec<String> {
+    match &change.what {
+        ChangeKind::Event(events) => {
+            let more = events.iter().skip(1);
+            more.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
+        }
+        ChangeKind::Application(app) => {
+            let driver = match (&*app.driver.0, &*app.driver.1) {
+                ("", _) => String::new(),
+                (driver, version) => format!(", driver {driver} {version}"),
+            };
+            vec![format!(
+                "{} in {}{driver}; none before",
+                plural(Grouped(app.calls), "operation"),
+                Nanos(app.time_ns as u64)
+            )]
+        }
+        ChangeKind::Shape(shape) => shape_evidence(shape),
+        ChangeKind::Errors(errors) => errors_evidence(errors),
+        ChangeKind::Growth(_) => Vec::new(),
+        ChangeKind::Series(series) => series_evidence(series),
+    }
+}
+
+/// The command that shows more of it, without the store.
+pub(super) fn command(change: &Change, span: Span) -> Vec<String> {
+    let from = change.since.max(span.from).floor_to(1_000_000_000);
+    let utc = Zone::utc();
+    let (from, to) = (utc.show_seconds(from).to_string(), utc.show_seconds(span.to).to_string());
+    let queries = |more: &[&str]| {
+        let fixed = ["queries", "--from", &from, "--to", &to];
+        fixed.iter().chain(more).map(|&word| word.to_owned()).collect()
+    };
+    match &change.what {
+        ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::Stopped) => Vec::new(),
+        ChangeKind::Shape(shape) => queries(&["--filter", &shape.shape.id.to_string()]),
+        ChangeKind::Errors(errors) => queries(&["--filter", &errors.namespace, "--sort", "errors"]),
+        ChangeKind::Application(_) => queries(&["--by", "app"]),
+        ChangeKind::Event(_) if !change.effects.is_empty() => queries(&[]),
+        _ => Vec::new(),
+    }
+}
+
+/// What happened, in words.
+pub(crate) fn event(event: &Event) -> String {
+    let about = |with: &str, without: &str| match &*event.subject {
+        "" => without.to_owned(),
+        subject => format!("{with} {subject}"),
+    };
+    let what = match event.kind {
+        EventKind::ServerStart => "the server started".to_owned(),
+        EventKind::ServerStop => "the server stopped".to_owned(),
+        EventKind::StateChange => "the server's state in its replica set changed".to_owned(),
+        EventKind::Election => "the server stood for election".to_owned(),
+        EventKind::Reconfiguration => "the replica set was reconfigured".to_owned(),
+        EventKind::Stall => "the server stalled".to_owned(),
+        EventKind::OutOfMemory => "the kernel killed a process for lack of memory".to_owned(),
+        EventKind::IndexBuildBegin => about("an index build began on", "an index build began"),
+        EventKind::IndexBuildEnd => about("an index build ended on", "an index build ended"),
+        EventKind::IndexDrop => about("an index was dropped on", "an index was dropped"),
+        EventKind::CollectionDrop => about("a drop of", "a collection was dropped"),
+        EventKind::WritesLock => "writes were locked or unlocked".to_owned(),
+        EventKind::SettingChange => about("a setting was changed:", "a setting was changed"),
+        EventKind::ProfilerChange => {
+            about("the profiler's level was set for", "the profiler's level was set")
+        }
+        EventKind::LongCheckpoint => "a checkpoint took long".to_owned(),
+        EventKind::ConnectionStorm => "many connections were opened".to_owned(),
+        EventKind::NewApplication => about("a new application connected:", "a new application connected"),
+        EventKind::LogError => "the log has an error".to_owned(),
+        EventKind::LogFatal => "the log has a fatal error".to_owned(),
+        EventKind::LogRotation => "the log was rotated".to_owned(),
+        EventKind::ClockStep => "the clock was set".to_owned(),
+        EventKind::FileSystemFull => about("a file system is nearly full:", "a file system is nearly full"),
+        EventKind::Gap => "samples are missing".to_owned(),
+        other => other.name().replace('_', " "),
+    };
+    let times = if event.count > 1 { format!(" ({} times)", Grouped(event.count)) } else { String::new() };
+    match &*event.text {
+        "" => format!("{what}{times}"),
+        text => format!("{what}: {text}{times}"),
+    }
+}
+
+fn application(app: &ApplicationChange) -> String {
+    let (driver, version) = &app.driver;
+    match app.versions_before.as_slice() {
+        [] => format!("the application {} is new", app.name),
+        before => format!(
+            "the application {} uses another version of its driver: {driver} {version}, before {}",
+            app.name,
+            before.join(", ")
+        ),
+    }
+}
+
+/// `find shop.carts {user: ?string}`.
+fn name(shape: &ShapeChange) -> String {
+    let shape = &shape.shape;
+    let text = if shape.typed.is_empty() { String::new() } else { format!(" {}", shape.typed) };
+    format!("{} {}{text}", shape.command, shape.namespace())
+}
+
+fn times(factor: f64) -> String {
+    if factor >= 10.0 { format!("{factor:.0} times") } else { format!("{factor:.1} times") }
+}
+
+fn shape_sentence(shape: &ShapeChange) -> String {
+    let (before, after) = (&shape.before, &shape.after);
+    let mean = |figures: &ShapeFigures| figures.mean_ns().max(1.0);
+    let words = shape.ways.iter().map(|way| match way {
+        ShapeWay::New => "is new".to_owned(),
+        ShapeWay::Stopped => "stopped".to_owned(),
+        ShapeWay::Stalled => {
+            let (count, ns) = after.stalled;
+            format!("stalled: {} took {} in total", plural(Grouped(count), "operation"), Nanos(ns as u64))
+        }
+        ShapeWay::Slower => format!("became {} slower", times(mean(after) / mean(before))),
+        ShapeWay::Faster => format!("became {} faster", times(mean(before) / mean(after))),
+        ShapeWay::Plan => "has another plan".to_owned(),
+        ShapeWay::Heavier => "examines more for each document returned".to_owned(),
+        ShapeWay::Lighter => "examines less for each document returned".to_owned(),
+        ShapeWay::MoreOften => often(before, after, "more"),
+        ShapeWay::LessOften => often(after, before, "less"),
+    });
+    let words: Vec<String> = words.collect();
+    format!("{} {}", name(shape), words.join(" and "))
+}
+
+fn often(few: &ShapeFigures, many: &ShapeFigures, word: &str) -> String {
+    if few.calls == 0 {
+        format!("runs {word} often")
+    } else {
+        format!("runs {} {word} often", times(many.rate() / few.rate()))
+    }
+}
+
+fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
+    let (before, after) = (&shape.before, &shape.after);
+    let is_new = shape.ways.first() == Some(&ShapeWay::New);
+    let mut lines = Vec::new();
+    if is_new {
+        lines.push(format!("{}; not once before", side(after)));
+    } else {
+        lines.push(format!("before {}; after {}", side(before), side(after)));
+    }
+    lines.extend(plans(shape));
+    if let (Some(was), Some(is)) = (before.examined_per_returned, after.examined_per_returned) {
+        lines.push(format!(
+            "examined for each document returned: {} before, {} after",
+            Count(was),
+            Count(is)
+        ));
+    } else if let Some(is) = after.examined_per_returned {
+        lines.push(format!("examined for each document returned: {}", Count(is)));
+    }
+    if !shape.applications.is_empty() {
+        let names: Vec<&str> = shape.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
+        let more = shape.applications.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        lines.push(format!("of {}{more}", names.join(", ")));
+    }
+    lines
+}
+
+fn side(figures: &ShapeFigures) -> String {
+    let calls = plural(Grouped(figures.calls), "operation");
+    let Some([p50, p99, max]) = figures.latency.filter(|_| figures.calls > 0) else { return calls };
+    if figures.calls < 10 {
+        return format!("{calls}, at most {}", Nanos(max));
+    }
+    format!(
+        "{calls} ({}/s), p50 {}, p99 {}, max {}",
+        Count(figures.rate()),
+        Nanos(p50),
+        Nanos(p99),
+        Nanos(max)
+    )
+}
+
+/// What the log says about plans, if it says something about the change.
+fn plans(shape: &ShapeChange) -> Option<String> {
+    let list = |figures: &ShapeFigures| {
+        let plans = figures.plans.iter().take(MAX_NAMES);
+        let plans: Vec<_> = plans.map(|(plan, count)| format!("{plan} in {}", Grouped(*count))).collect();
+        plans.join(", ")
+    };
+    let (before, after) = (&shape.before, &shape.after);
+    let is_same = before.plans.first().map(|plan| &plan.0) == after.plans.first().map(|plan| &plan.0);
+    match (before.plans.is_empty(), after.plans.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(format!("slow operations in the log: none before, after {}", list(after))),
+        (false, true) => Some(format!("slow operations in the log: before {}, none after", list(before))),
+        _ if is_same => None,
+        _ => Some(format!("slow operations in the log: before {}, after {}", list(before), list(after))),
+    }
+}
+
+fn errors_sentence(errors: &ErrorChange) -> String {
+    let [(before, _), (after, _)] = errors.counts;
+    let what = match (before, after) {
+        (0, _) => "began",
+        (before, after) if after < before => "ended",
+        _ => "became more frequent",
+    };
+    let code = match errors.code {
+        0 => "errors".to_owned(),
+        code => format!("errors {code}{}", code_name(code)),
+    };
+    format!("{code} on {} {what}", errors.namespace)
+}
+
+/// The name of an error code that DBAs see often, from `error_codes.yml` of the server.
+const fn code_name(code: i32) -> &'static str {
+    match code {
+        11_000 => " (DuplicateKey)",
+        13 => " (Unauthorized)",
+        18 => " (AuthenticationFailed)",
+        43 => " (CursorNotFound)",
+        50 => " (MaxTimeMSExpired)",
+        64 => " (WriteConcernFailed)",
+        112 => " (WriteConflict)",
+        121 => " (DocumentValidationFailure)",
+        189 => " (PrimarySteppedDown)",
+        10_107 => " (NotWritablePrimary)",
+        11_600 => " (InterruptedAtShutdown)",
+        11_602 => " (InterruptedDueToReplStateChange)",
+        _ => "",
+    }
+}
+
+fn errors_evidence(errors: &ErrorChange) -> Vec<String> {
+    let count = |(count, seconds): (u64, f64)| format!("{} in {seconds:.0} s", Grouped(count));
+    let [before, after] = errors.counts;
+    let mut lines = vec![format!("before {}; after {}", count(before), count(after))];
+    let names: Vec<&str> = errors.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
+    let commands = errors.commands.join(", ");
+    lines.push(match names.is_empty() {
+        true => format!("commands: {commands}"),
+        false => format!("{commands} of {}", names.join(", ")),
+    });
+    lines
+}
+
+fn growth(series: &SeriesChange) -> String {
+    let what = if series.key.subject == SeriesSubject::Index { "the index" } else { "the collection" };
+    let more = Percent(series.after / series.before.max(1.0) - 1.0);
+    format!(
+        "{what} {} grew by {more}: {} before, {} after",
+        series.key.name,
+        Bytes(series.before),
+        Bytes(series.after)
+    )
+}
+
+/// Name and unit of the metric of a series.
+pub(crate) fn metric(series: &sonar_core::history::SeriesKey) -> (String, &'static str) {
+    let found = metrics::find(&series.metric);
+    let title = found.map_or(&*series.metric, |metric| metric.meaning);
+    let of = if series.name.is_empty() { String::new() } else { format!("{}: ", series.name) };
+    (format!("{of}{title}"), found.map_or("count", |metric| metric.unit.name()))
+}
+
+fn level(series: &SeriesChange) -> String {
+    let (title, unit) = metric(&series.key);
+    let word = if series.after > series.before { "rose" } else { "fell" };
+    let show = |value| units::show(value, unit);
+    format!("{title} {word} from {} to {}", show(series.before), show(series.after))
+}
+
+fn series_evidence(series: &SeriesChange) -> Vec<String> {
+    let (_, unit) = metric(&series.key);
+    let show = |value| units::show(value, unit);
+    let mut lines = vec![format!("between {} and {} before", show(series.range.0), show(series.range.1))];
+    if let Some((figure, [was, is])) = series.judged
+        && let Some(limits) = figure.limits.filter(|_| is > was)
+    {
+        let limit = if is == FigureVerdict::Red { limits.red } else { limits.amber };
+        let word = if limits.below { "at or below" } else { "at or above" };
+        let limit = show(limit);
+        lines.push(format!("{}: {word} {limit}; {} ({})", is.name(), limits.meaning, limits.source));
+    }
+    lines
+}
+
+/// `+1.20s` or `-1.20s`.
+pub(super) fn cost(ns: f64) -> String {
+    format!("{}{}", if ns < 0.0 { '-' } else { '+' }, Nanos(ns.abs() as u64))
+}
+
+/// A clock time within a day that the heading names, and the whole time otherwise.
+pub(crate) fn clock(zone: &Zone, at: Timestamp, span: Span) -> String {
+    let shown = zone.show_seconds(at).to_string();
+    let day = |at| zone.show_seconds(at).to_string().get(..10).map(str::to_owned);
+    match day(span.from) == day(span.to) && day(at) == day(span.from) {
+        true => shown.get(11..19).unwrap_or(&shown).to_owned(),
+        false => shown,
+    }
+}

@@ -1,0 +1,198 @@
+//! Collects the figures of windows on an axis of equal parts.
+
+use std::collections::BTreeMap;
+
+use sonar_core::figures::Figures;
+use sonar_core::history::{
+    Collector, Event, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
+};
+use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
+use sonar_core::{Class, Role, Timestamp};
+
+use super::report::{EventJson, LaneJson, TimelineReport};
+use crate::changes::GapJson;
+use crate::changes::words::{event as event_words, metric as metric_words};
+use crate::kit::{About, Zone, ZoneObject};
+
+/// The most figures of the internals that are shown, the worst first.
+const MAX_JUDGED: usize = 8;
+/// The most events of a timeline; further ones are counted.
+const MAX_EVENTS: usize = 500;
+/// Version of the schema.
+const SCHEMA: u32 = 1;
+
+/// What the machine is shown by: the metrics of the agent and, where it did not observe the machine, those of the server
+/// itself; of several devices the largest value counts.
+const MACHINE: [(&str, &str); 5] = [
+    ("cpu.busy_percent", "processor.user"),
+    ("pressure.cpu_some_percent", "pressure.cpu"),
+    ("pressure.io_some_percent", "pressure.io"),
+    ("pressure.memory_some_percent", "pressure.memory"),
+    ("disk.busy_percent", "disk.busy"),
+];
+
+/// One part of the axis.
+#[derive(Clone, Default)]
+struct Part {
+    figures: Figures,
+    /// Seconds in which queries were observed.
+    seconds: f64,
+    series: BTreeMap<SeriesKey, SeriesValue>,
+}
+
+/// Collects windows on an axis.
+pub struct TimelineBuilder {
+    span: Span,
+    parts: Vec<Part>,
+}
+
+impl TimelineBuilder {
+    /// An axis of at most `columns` equal parts, none narrower than `width_ns`, the width of the windows.
+    pub fn new(span: Span, columns: usize, width_ns: u64) -> Self {
+        let windows = usize::try_from(span.length_ns().div_ceil(width_ns.max(1))).unwrap_or(usize::MAX);
+        Self { span, parts: vec![Part::default(); windows.clamp(1, columns.max(1))] }
+    }
+
+    fn place(&self, at: Timestamp) -> usize {
+        let length = u128::from(self.span.length_ns().max(1));
+        let offset = u128::from(at.since(self.span.from)) * self.parts.len() as u128 / length;
+        (offset as usize).min(self.parts.len() - 1)
+    }
+
+    /// Adds a window; one that is wider than a part counts for each part that it covers.
+    pub fn add(&mut self, window: &HistoryWindow) {
+        let (from, to) = (window.window.start.max(self.span.from), window.window.end.min(self.span.to));
+        if to <= from {
+            return;
+        }
+        let last = self.place(Timestamp::from_unix_ns(to.unix_ns() - 1));
+        // A window at the border of two parts counts for the one that holds its middle.
+        let middle = Timestamp::from_unix_ns(u64::midpoint(from.unix_ns(), to.unix_ns()));
+        let first = self.place(from);
+        let places = if last - first < 2 { self.place(middle)..=self.place(middle) } else { first..=last };
+        for place in places {
+            let part = &mut self.parts[place];
+            let rows = window.window.shapes.iter();
+            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+                part.figures.merge(row.figures());
+            }
+            part.seconds += window.observed_ns(Collector::Queries) as f64 / 1e9;
+            for (key, value) in &window.series {
+                part.series.entry(key.clone()).or_default().merge(value);
+            }
+        }
+    }
+
+    /// The report.
+    pub fn finish(
+        self,
+        events: &[Event],
+        gaps: &[HistoryGap],
+        (source, zone): (&str, &Zone),
+    ) -> TimelineReport {
+        let ends = [self.span.from, self.span.to];
+        let mut lanes = self.queries();
+        lanes.extend(self.internals());
+        lanes.extend(self.machine());
+        let shown = events.iter().take(MAX_EVENTS).map(|event| EventJson {
+            time_ns: event.at.unix_ns(),
+            kind: event.kind.name(),
+            server: (event.server.port != 0).then_some(event.server.port),
+            sentence: event_words(event),
+        });
+        TimelineReport {
+            schema: SCHEMA,
+            kind: "timeline",
+            about: About::new(None, vec![source.to_owned()], Some((ends[0].unix_ns(), ends[1].unix_ns()))),
+            zone: ZoneObject::new(zone, ends),
+            parts: self.parts.len(),
+            lanes,
+            events: shown.collect(),
+            events_left_out: events.len().saturating_sub(MAX_EVENTS),
+            gaps: gaps.iter().map(GapJson::from).collect(),
+        }
+    }
+
+    fn queries(&self) -> Vec<LaneJson> {
+        if self.parts.iter().all(|part| part.seconds <= 0.0) {
+            return Vec::new();
+        }
+        let lane = |id, title: &str, unit, value: &dyn Fn(&Part) -> Option<f64>| LaneJson {
+            group: "queries",
+            id,
+            title: title.to_owned(),
+            unit,
+            server: None,
+            verdict: None,
+            limit: None,
+            values: self
+                .parts
+                .iter()
+                .map(|part| if part.seconds > 0.0 { value(part) } else { None })
+                .collect(),
+        };
+        let rate = |count: u64, part: &Part| Some(count as f64 / part.seconds);
+        let p99 = |part: &Part| part.figures.latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
+        vec![
+            lane("calls", "queries", "per_second", &|part| rate(part.figures.calls, part)),
+            lane("p99", "p99 latency", "milliseconds", &p99),
+            lane("load", "operations in progress", "ratio", &|part| {
+                Some(part.figures.latency.sum_ns() as f64 / 1e9 / part.seconds)
+            }),
+            lane("errors", "failed operations", "per_second", &|part| rate(part.figures.failed, part)),
+        ]
+    }
+
+    /// The judged figures that are over a limit somewhere in the span, the worst first.
+    fn internals(&self) -> Vec<LaneJson> {
+        let mut found: Vec<(FigureVerdict, usize, SeriesKey, &'static Figure)> = Vec::new();
+        for key in self.keys(|key| key.subject == SeriesSubject::Server) {
+            let Some(figure) = FIGURES.iter().find(|figure| *figure.id == *key.metric) else { continue };
+            let Some(limits) = figure.limits else { continue };
+            let over = |limit| {
+                let values = self.parts.iter().filter_map(|part| part.series.get(key)?.mean());
+                values.filter(|value| limits.is_passed(limit, *value)).count()
+            };
+            match (over(limits.red), over(limits.amber)) {
+                (0, 0) => {}
+                (0, amber) => found.push((FigureVerdict::Amber, amber, key.clone(), figure)),
+                (red, _) => found.push((FigureVerdict::Red, red, key.clone(), figure)),
+            }
+        }
+        found.sort_by(|a, b| (b.0, b.1).cmp(&(a.0, a.1)).then_with(|| a.2.cmp(&b.2)));
+        found.truncate(MAX_JUDGED);
+        let lane = |(verdict, _, key, figure): (FigureVerdict, usize, SeriesKey, &'static Figure)| LaneJson {
+            group: "internals",
+            id: figure.id,
+            title: figure.title.to_owned(),
+            unit: figure.unit.name(),
+            server: (key.server.port != 0).then_some(key.server.port),
+            verdict: Some(verdict.name()),
+            limit: figure.limits.map(|limits| match verdict {
+                FigureVerdict::Red => limits.red,
+                _ => limits.amber,
+            }),
+            values: self.parts.iter().map(|part| part.series.get(&key)?.mean()).collect(),
+        };
+        found.into_iter().map(lane).collect()
+    }
+
+    fn machine(&self) -> Vec<LaneJson> {
+        let lane = |id: &'static str| {
+            let keys: Vec<&SeriesKey> = self.keys(|key| *key.metric == *id).collect();
+            let (title, unit) = metric_words(&SeriesKey { name: Box::default(), ..(*keys.first()?).clone() });
+            let value =
+                |part: &Part| keys.iter().filter_map(|key| part.series.get(*key)?.mean()).reduce(f64::max);
+            let values = self.parts.iter().map(value).collect();
+            let (group, server, verdict, limit) = ("machine", None, None, None);
+            Some(LaneJson { group, id, title, unit, server, verdict, limit, values })
+        };
+        MACHINE.iter().filter_map(|(own, of_server)| lane(own).or_else(|| lane(of_server))).collect()
+    }
+
+    /// The distinct keys of series.
+    fn keys(&self, wants: impl Fn(&SeriesKey) -> bool) -> impl Iterator<Item = &SeriesKey> {
+        let all = self.parts.iter().flat_map(|part| part.series.keys()).filter(move |key| wants(key));
+        all.collect::<std::collections::BTreeSet<_>>().into_iter()
+    }
+}

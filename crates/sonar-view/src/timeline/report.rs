@@ -1,0 +1,76 @@
+//! The JSON document.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::changes::GapJson;
+use crate::kit::json::line;
+use crate::kit::{About, ZoneObject};
+
+/// Figures and events on one axis of time.
+#[derive(Clone, Debug, Serialize)]
+pub struct TimelineReport {
+    /// Version of the schema.
+    pub schema: u32,
+    /// `timeline`.
+    pub kind: &'static str,
+    /// Where it comes from; its span is the axis.
+    pub about: About,
+    /// The zone of times in text.
+    pub zone: ZoneObject,
+    /// The number of equal parts of the axis: each lane has a value for each.
+    pub parts: usize,
+    /// The lanes, from top to bottom.
+    pub lanes: Vec<LaneJson>,
+    /// The events, by time.
+    pub events: Vec<EventJson>,
+    /// Events beyond those.
+    pub events_left_out: usize,
+    /// Times that were not observed.
+    pub gaps: Vec<GapJson>,
+}
+
+/// One figure over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaneJson {
+    /// `queries`, `internals` or `machine`.
+    pub group: &'static str,
+    /// Stable name for programs.
+    pub id: &'static str,
+    /// Name for people.
+    pub title: String,
+    /// The unit of the values.
+    pub unit: &'static str,
+    /// The port of the server; null for all servers, and for the machine.
+    pub server: Option<u16>,
+    /// `amber` or `red` if it is over a limit somewhere, for figures with limits.
+    pub verdict: Option<&'static str>,
+    /// That limit.
+    pub limit: Option<f64>,
+    /// The values; null where nothing was observed.
+    pub values: Vec<Option<f64>>,
+}
+
+/// One event.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventJson {
+    /// When, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What kind of event.
+    pub kind: &'static str,
+    /// The port of the server; null if it is not about one.
+    pub server: Option<u16>,
+    /// In words.
+    pub sentence: String,
+}
+
+impl TimelineReport {
+    /// Writes the document as one line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn json(&self, out: impl Write) -> io::Result<()> {
+        line(self, out)
+    }
+}

@@ -1,0 +1,129 @@
+//! The timeline as text: a chart of one line for each figure, and the events below it.
+
+use std::io::{self, Write};
+
+use sonar_core::Timestamp;
+use sonar_core::history::Span;
+
+use super::report::{EventJson, LaneJson, TimelineReport};
+use crate::changes::words::clock;
+use crate::ftdc::units;
+use crate::kit::{Fitting, Nanos, Zone, escape, fit, plural, push_padded, sparkline};
+
+/// Columns of the titles and of the figures beside the charts.
+const TITLE: usize = 26;
+const FIGURE: usize = 10;
+/// The fewest and the most columns of a chart.
+const FEWEST: usize = 10;
+const MOST: usize = 120;
+/// The marks of events in the chart.
+const MARKS: &[u8] = b"123456789abcdefghijklmnopqrstuvwxyz";
+/// Stands where nothing was observed.
+const NOTHING: char = '·';
+
+/// Columns for charts within a terminal of this width.
+pub fn chart_columns(width: Option<usize>) -> usize {
+    width.map_or(MOST, |width| width.saturating_sub(TITLE + 2 * (FIGURE + 1) + 1)).clamp(FEWEST, MOST)
+}
+
+impl TimelineReport {
+    /// As text, with charts as wide as the axis has parts. Times are those of `zone`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone) -> io::Result<()> {
+        let span = Span {
+            from: Timestamp::from_unix_ns(self.about.start_ns.unwrap_or(0)),
+            to: Timestamp::from_unix_ns(self.about.end_ns.unwrap_or(0)),
+        };
+        let part = Nanos(span.length_ns() / self.parts.max(1) as u64);
+        let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
+        writeln!(out, "{from} to {to} ({}), {part} a column", Nanos(span.length_ns()))?;
+        for gap in &self.gaps {
+            let at = |ns| Timestamp::from_unix_ns(ns);
+            let (from, to) = (at(gap.span.start_ns), at(gap.span.end_ns));
+            let (shown_from, shown_to) = (clock(zone, from, span), clock(zone, to, span));
+            let length = Nanos(to.since(from));
+            writeln!(out, "Not observed by the {}: {shown_from} to {shown_to} ({length})", gap.what)?;
+        }
+        for group in ["queries", "internals", "machine"] {
+            writeln!(out)?;
+            self.group(group, out)?;
+        }
+        self.events_text(out, (zone, span))
+    }
+
+    fn group<W: Write>(&self, group: &str, out: &mut Fitting<W>) -> io::Result<()> {
+        let lanes: Vec<&LaneJson> = self.lanes.iter().filter(|lane| lane.group == group).collect();
+        if lanes.is_empty() {
+            let why = match group {
+                "internals" => "no judged figure is over its limit",
+                _ => "nothing observed",
+            };
+            return writeln!(out, "{}: {why}", group.to_uppercase());
+        }
+        let mut head = String::new();
+        push_padded(&mut head, &group.to_uppercase(), TITLE, false);
+        head.push_str(&" ".repeat(self.parts + 1));
+        push_padded(&mut head, "lowest", FIGURE, true);
+        head.push(' ');
+        push_padded(&mut head, "highest", FIGURE, true);
+        writeln!(out, "{head}")?;
+        for lane in lanes {
+            let mut line = String::new();
+            let server = lane.server.map_or_else(String::new, |port| format!("{port} "));
+            push_padded(&mut line, &fit(&format!("{server}{}", lane.title), TITLE - 1), TITLE, false);
+            line.push_str(&chart(&lane.values));
+            let known = || lane.values.iter().copied().flatten();
+            for value in [known().reduce(f64::min), known().reduce(f64::max)] {
+                line.push(' ');
+                let shown = value.map_or_else(|| "-".to_owned(), |value| units::show(value, lane.unit));
+                push_padded(&mut line, &shown, FIGURE, true);
+            }
+            if let (Some(verdict), Some(limit)) = (lane.verdict, lane.limit) {
+                line.push_str(&format!(" {verdict} from {}", units::show(limit, lane.unit)));
+            }
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn events_text<W: Write>(&self, out: &mut Fitting<W>, (zone, span): (&Zone, Span)) -> io::Result<()> {
+        writeln!(out)?;
+        if self.events.is_empty() {
+            return writeln!(out, "EVENTS: none");
+        }
+        let mut marks = vec![b' '; self.parts];
+        for (event, mark) in self.events.iter().zip(MARKS) {
+            let offset = u128::from(event.time_ns.saturating_sub(span.from.unix_ns()));
+            let at = offset * self.parts as u128 / u128::from(span.length_ns().max(1));
+            let place = &mut marks[(at as usize).min(self.parts.saturating_sub(1))];
+            if *place == b' ' {
+                *place = *mark;
+            }
+        }
+        let marks = String::from_utf8_lossy(&marks).into_owned();
+        writeln!(out, "{:TITLE$}{}", "EVENTS", marks.trim_end())?;
+        let line = |(at, event): (usize, &EventJson)| {
+            let mark = MARKS.get(at).map_or(' ', |mark| char::from(*mark));
+            let time = clock(zone, Timestamp::from_unix_ns(event.time_ns), span);
+            let server = event.server.map_or_else(String::new, |port| format!("{port} "));
+            format!("{mark}  {time}  {server}{}", event.sentence)
+        };
+        for event in self.events.iter().enumerate().take(MARKS.len()) {
+            writeln!(out, "{}", escape(&line(event)))?;
+        }
+        let hidden = self.events.len().saturating_sub(MARKS.len()) + self.events_left_out;
+        if hidden > 0 {
+            writeln!(out, "… and {} (see --json)", plural(hidden, "more event"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A bar for each value, and a dot where there is none.
+fn chart(values: &[Option<f64>]) -> String {
+    let most = values.iter().copied().flatten().fold(0.0, f64::max);
+    let bars = sparkline(values.iter().map(|value| value.unwrap_or(0.0)), most);
+    bars.chars().zip(values).map(|(bar, value)| if value.is_some() { bar } else { NOTHING }).collect()
+}

@@ -1,0 +1,111 @@
+// what-changed, timeline, and report of a span: what an agent remembers.
+
+import { useMemo } from "preact/hooks";
+
+import { ChangesView } from "../parts/changes";
+import type { Column } from "../parts/columns";
+import { count, duration, visible } from "../parts/format";
+import { TimelineView } from "../parts/lanes";
+import { Shell } from "../parts/shell";
+import { Table } from "../parts/table";
+import { Clock, seconds, type Zone } from "../parts/time";
+import { show } from "../parts/units";
+import type { About, Changes, IncidentReport, QueryRow, SeriesFigure, TimelineReport } from "../report";
+
+const useClock = ({ about, zone }: { about: About; zone: Zone }): Clock =>
+  useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), []);
+
+export function ChangesPage({ report }: { report: Changes }) {
+  const clock = useClock(report);
+  return (
+    <Shell title="What changed" about={report.about} clock={clock}>
+      <ChangesView report={report} clock={clock} />
+    </Shell>
+  );
+}
+
+export function TimelinePage({ report }: { report: TimelineReport }) {
+  const clock = useClock(report);
+  return (
+    <Shell title="Timeline" about={report.about} clock={clock}>
+      <TimelineView report={report} clock={clock} />
+    </Shell>
+  );
+}
+
+const queries: Column<QueryRow>[] = [
+  { name: "command", value: ({ command }) => command, text: true, rank: 2 },
+  {
+    name: "namespace",
+    value: ({ database, collection }) => [database, collection].filter(Boolean).join("."),
+    text: true,
+    rank: 1,
+  },
+  { name: "shape", value: ({ shape }) => shape, text: true, rank: 0, main: true },
+  {
+    name: "load",
+    value: ({ load }) => load,
+    show: ({ load }) => count(load),
+    about: "operations in progress",
+    rank: 0,
+  },
+  { name: "calls", value: ({ calls }) => calls, show: ({ calls }) => count(calls), rank: 1 },
+  {
+    name: "p50",
+    value: ({ latency_ns }) => latency_ns.p50,
+    show: ({ latency_ns }) => duration(latency_ns.p50),
+    rank: 4,
+  },
+  {
+    name: "p99",
+    value: ({ latency_ns }) => latency_ns.p99,
+    show: ({ latency_ns }) => duration(latency_ns.p99),
+    rank: 1,
+  },
+  {
+    name: "max",
+    value: ({ latency_ns }) => latency_ns.max,
+    show: ({ latency_ns }) => duration(latency_ns.max),
+    rank: 3,
+  },
+  { name: "failed", value: ({ failed }) => failed, show: ({ failed }) => count(failed), rank: 3 },
+];
+
+const figures: Column<SeriesFigure>[] = [
+  { name: "figure", value: ({ title }) => visible(title), text: true, rank: 0, main: true },
+  { name: "server", value: ({ server }) => server, show: ({ server }) => String(server ?? "-"), rank: 3 },
+  { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
+  { name: "mean", value: ({ mean }) => mean, show: (one) => show(one)(one.mean), rank: 1 },
+  { name: "lowest", value: ({ min }) => min, show: (one) => show(one)(one.min), rank: 4 },
+  { name: "highest", value: ({ max }) => max, show: (one) => show(one)(one.max), rank: 2 },
+];
+
+export function IncidentPage({ report }: { report: IncidentReport }) {
+  const clock = useClock(report);
+  const group = (name: string) => report.figures.filter(({ group }) => group === name);
+  return (
+    <Shell title="Incident" about={report.about} clock={clock}>
+      <section>
+        <h2>What changed</h2>
+        <ChangesView report={report.changes} clock={clock} />
+      </section>
+      <section>
+        <h2>Timeline</h2>
+        <TimelineView report={report.timeline} clock={clock} />
+      </section>
+      <section>
+        <h2>Queries</h2>
+        <Table name="queries" rows={report.queries.rows} columns={queries} filter={{}} />
+      </section>
+      {["internals", "machine"].map(
+        (name) =>
+          group(name).length > 0 && (
+            <section key={name}>
+              <h2>{name === "internals" ? "Internals of the server" : "Machine"}</h2>
+              <Table name={name} rows={group(name)} columns={figures} filter={{}} />
+            </section>
+          ),
+      )}
+    </Shell>
+  );
+}
