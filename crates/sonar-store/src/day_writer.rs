@@ -278,7 +278,10 @@ impl DayWriter {
             if removed > 0 {
                 let mut pages: u32 = connection.query_row("PRAGMA freelist_count", (), |row| row.get(0))?;
                 while pages > 0 {
-                    connection.execute_batch(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+                    // Each step gives a page back.
+                    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+                    let mut steps = vacuum.query(())?;
+                    while steps.next()?.is_some() {}
                     pages = pages.saturating_sub(PAGES);
                 }
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;

@@ -227,10 +227,11 @@ impl StoreWriter {
         }
     }
 
-    /// The windows from here on are growing.
+    /// The hours from here on may grow.
     fn keep_from(&self) -> Timestamp {
         let starts = self.growing.iter().flatten().map(|part| part.window.window.start);
-        starts.min().unwrap_or(Timestamp::from_unix_ns(u64::MAX))
+        let first = starts.min().unwrap_or(Timestamp::from_unix_ns(u64::MAX));
+        Slot::of(first, Resolution::Hour).start
     }
 
     fn remove_old(&mut self) {
@@ -260,6 +261,11 @@ fn add(
     let slot = Slot::of(start, Resolution::TenSeconds);
     let index = file.file.index(Slot::of(start, Resolution::Hour).span())?;
     let is_kept = |resolution| !index.is_removed(Slot::of(start, resolution));
+    // In memory there is only what could be made of stored parts again.
+    let joining = joining.map(|one| match one {
+        Joining::Next if !is_kept(Resolution::TenSeconds) => Joining::Stored,
+        other => other,
+    });
     // All are read before the first is written, so that none has the new window yet.
     let stored = file.file.load(slot)?;
     let mut made = [None, None];

@@ -1,0 +1,366 @@
+//! What goes wrong on real machines: processes are killed, power fails, disks fill up, clocks jump.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::*;
+use sonar_core::Endpoint;
+use sonar_core::history::{Event, EventKind, HistoryStore, Resolution, StoreNotice};
+use sonar_store::{SqliteHistory, StoreError, StoreSettings};
+
+fn settings() -> StoreSettings {
+    StoreSettings { durable: false, min_free_bytes: Some(0), ..StoreSettings::default() }
+}
+
+fn create(dir: &Path) -> SqliteHistory {
+    SqliteHistory::create(dir, settings()).unwrap()
+}
+
+/// Where the child of [`killed_at_any_moment_it_loses_at_most_the_open_window`] writes.
+const CHILD_STORE: &str = "SONAR_STORE_TEST_CHILD";
+
+/// Not a test: the process that is killed. It adds windows until then, and prints each when it is stored.
+#[test]
+fn child_that_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD_STORE) else { return };
+    let mut store = create(Path::new(&dir));
+    let mut random = Random(std::process::id().into());
+    let first = store.extent().unwrap().map_or(0, |extent| (extent.to.unix_ns() / 1_000_000_000 - DAY) / 10);
+    for number in first.. {
+        // Some come late, by up to two hours, and days end.
+        let late = if random.below(4) == 0 { random.below(720).min(number) } else { 0 };
+        store.append(&small(DAY + (number - late) * 10), &[]).unwrap();
+        println!("stored");
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_loses_at_most_the_open_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let rounds: u32 = std::env::var("STORE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+    let mut random = Random(1);
+    let mut confirmed = 0;
+    for round in 1..=rounds {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_is_killed", "--nocapture", "--test-threads=1"])
+            .env(CHILD_STORE, dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(random.below(400_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        confirmed +=
+            output.lines().map_while(Result::ok).filter(|line| line.ends_with("stored")).count() as u64;
+        let always = span(DAY, DAY + 400 * 86_400);
+        // First as a reader finds it, which cannot repair anything.
+        let reader = SqliteHistory::open(dir.path()).unwrap();
+        let totals = calls_by_level(&reader, always);
+        let whole = reader.read(always).unwrap().map_or(0, |window| calls(&window));
+        assert_eq!(totals, [whole; 3], "round {round}: levels disagree");
+        assert!(
+            (confirmed..=confirmed + u64::from(round)).contains(&whole),
+            "round {round}: {whole} of {confirmed}"
+        );
+        let mut store = create(dir.path());
+        assert_eq!(calls_by_level(&store, always), totals, "round {round}");
+        assert_eq!(store.notices(), [], "round {round}");
+    }
+    assert!(confirmed > 0, "no child lived long enough");
+}
+
+/// Copies a store as a power failure would leave it, while its writer has it open.
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        // The shared memory of SQLite does not survive.
+        if !name.ends_with("-shm") && name != "lock" {
+            fs::copy(&path, to.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_torn_file_is_set_aside_and_the_rest_stays_readable() {
+    let original = tempfile::tempdir().unwrap();
+    let mut writer = create(original.path());
+    let mut random = Random(7);
+    let starts: Vec<u64> = (DAY + 86_000..DAY + 86_900).step_by(10).collect();
+    for start in &starts {
+        writer.append(&window(*start, 10, &mut random), &[]).unwrap();
+    }
+    let expected: Vec<_> = {
+        let mut windows = Vec::new();
+        let always = span(DAY, DAY + 2 * 86_400);
+        writer
+            .windows(always, Resolution::TenSeconds, &mut |window| windows.push(comparable(&window)))
+            .unwrap();
+        windows
+    };
+    let yesterday = expected.iter().filter(|window| window.starts_before(DAY + 86_400)).count();
+    let (mut damaged, mut kept) = (0, 0);
+    for round in 0..40 {
+        let dir = tempfile::tempdir().unwrap();
+        copy(original.path(), dir.path());
+        let name = ["2026-11-22.db", "2026-11-22.db-wal"][random.below(2) as usize];
+        let path = dir.path().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        let place = random.below(bytes.len() as u64) as usize;
+        match random.below(3) {
+            0 => bytes.truncate(place),
+            1 => {
+                let end = bytes.len().min(place + 1 + random.below(9_000) as usize);
+                bytes[place..end].fill(0);
+            }
+            _ => {
+                let end = bytes.len().min(place + 1 + random.below(200) as usize);
+                bytes[place..end].iter_mut().for_each(|byte| *byte = random.next() as u8);
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+
+        let mut found = Vec::new();
+        let always = span(DAY, DAY + 2 * 86_400);
+        let mut read = |store: &SqliteHistory| {
+            found.clear();
+            store
+                .windows(always, Resolution::TenSeconds, &mut |window| found.push(comparable(&window)))
+                .unwrap();
+            found.iter().filter(|window| window.starts_before(DAY + 86_400)).count()
+        };
+        let reader = SqliteHistory::open(dir.path()).unwrap();
+        assert_eq!(read(&reader), yesterday, "round {round}: a reader reads the other day");
+        drop(reader);
+
+        let mut store = create(dir.path());
+        // What was not noticed when it was opened is noticed when it is read, and set aside with the next window.
+        read(&store);
+        store.append(&small(DAY + 2 * 86_400), &[]).unwrap();
+        read(&store);
+        let notices = store.notices();
+        let aside = fs::read_dir(dir.path())
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_str().unwrap().contains(".damaged-"));
+        assert_eq!(
+            aside,
+            notices.iter().any(|notice| matches!(notice, StoreNotice::Damaged(_))),
+            "{notices:?}"
+        );
+        damaged += u64::from(aside);
+        assert_eq!(found.iter().filter(|window| window.starts_before(DAY + 86_400)).count(), yesterday);
+        assert!(found.iter().all(|window| expected.contains(window)), "round {round}: a window was made up");
+        kept += found.len() - yesterday;
+        drop(store);
+        let mut again = create(dir.path());
+        assert_eq!(again.notices(), [], "round {round}: what is left is whole");
+    }
+    assert!(damaged > 8, "{damaged} of 40");
+    assert!(kept > 40 * 10, "{kept}: whole windows of damaged files are kept");
+}
+
+#[test]
+fn without_room_nothing_is_written_until_there_is_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    store.append(&small(DAY), &[]).unwrap();
+    // More than any disk has.
+    store.configure(StoreSettings { min_free_bytes: Some(u64::MAX), ..settings() });
+    for number in 1..=5 {
+        let error = store.append(&small(DAY + number * 10), &[]).unwrap_err();
+        assert!(matches!(error, StoreError::NoRoom { .. }), "{error}");
+    }
+    assert!(matches!(&store.notices()[..], [StoreNotice::Full(_)]), "once");
+    store.configure(settings());
+    store.append(&small(DAY + 60), &[]).unwrap();
+    assert_eq!(store.notices(), [StoreNotice::Recovered(5)]);
+    assert_eq!(calls_by_level(&store, span(DAY, DAY + 3_600)), [2; 3]);
+}
+
+/// A file system of sixteen megabytes.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"])
+            .arg(dir.path())
+            .stderr(Stdio::null())
+            .status();
+        mounted.is_ok_and(|status| status.success()).then(|| Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_writing_and_it_recovers_by_itself() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("skipped: only root can mount a small file system");
+        return;
+    };
+    let dir = disk.0.path().join("store");
+    let mut random = Random(3);
+    let mut store = create(&dir);
+    let ballast = disk.0.path().join("ballast");
+    let (mut stored, mut start) = (0, DAY);
+    for round in 0..3 {
+        for number in 0..40 + 50 {
+            if number == 40 {
+                // As much as there is room for.
+                fs::write(&ballast, vec![0; 16 << 20]).unwrap_err();
+            }
+            start += 10;
+            let window = window(start, 60, &mut random);
+            if store.append(&window, &[]).is_ok() {
+                stored += calls(&window);
+            }
+        }
+        let notices = store.notices();
+        assert!(matches!(&notices[..], [StoreNotice::Full(_)]), "round {round}, once: {notices:?}");
+        let whole = store.read(span(DAY, DAY + 86_400)).unwrap().unwrap();
+        assert_eq!(calls(&whole), stored, "nothing in part");
+        assert_eq!(calls_by_level(&store, span(DAY, DAY + 86_400)), [stored; 3]);
+        fs::remove_file(&ballast).unwrap();
+        start += 10;
+        store.append(&small(start), &[]).unwrap();
+        stored += 1;
+        let notices = store.notices();
+        let [StoreNotice::Recovered(lost)] = notices[..] else { panic!("{notices:?}") };
+        assert!((1..=50).contains(&lost), "{lost}");
+    }
+    drop(store);
+    let store = create(&dir);
+    assert_eq!(calls_by_level(&store, span(DAY, DAY + 86_400)), [stored; 3]);
+}
+
+#[test]
+fn clock_jumps_make_no_duplicates_and_no_gap_that_nobody_sees() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    let mut appended = std::collections::BTreeMap::new();
+    // Half an hour; ten minutes back; ten years ahead; back again; over midnight.
+    let ten_years = DAY + 3_650 * 86_400;
+    let times = (DAY..DAY + 1_800)
+        .chain(DAY + 1_200..DAY + 2_400)
+        .chain(ten_years..ten_years + 600)
+        .chain(DAY + 2_400..DAY + 4_200)
+        .chain(DAY + 86_000..DAY + 87_000)
+        .step_by(10);
+    for start in times {
+        store.append(&small(start), &[]).unwrap();
+        *appended.entry(start / 10 * 10).or_insert(0) += 1;
+    }
+    let total: u64 = appended.values().sum();
+    let always = span(0, ten_years + 86_400);
+    for _ in 0..2 {
+        assert_eq!(calls_by_level(&store, always), [total; 3]);
+        let mut seen = std::collections::BTreeMap::new();
+        store
+            .windows(always, Resolution::TenSeconds, &mut |window| {
+                assert!(window.is_observed());
+                let start = window.window.start.unix_ns() / 1_000_000_000;
+                assert_eq!(seen.insert(start, calls(&window)), None, "twice");
+            })
+            .unwrap();
+        assert_eq!(seen, appended, "what was not observed is not there");
+        let ahead = store.read(span(DAY + 90_000, ten_years)).unwrap();
+        assert!(ahead.is_none(), "ten years without data are not ten quiet years");
+        drop(store);
+        store = create(dir.path());
+    }
+}
+
+#[test]
+fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    let event = Event::new(at(DAY), EventKind::ServerStart, Endpoint::default(), ("", "4.4.29"));
+    store.append(&small(DAY), std::slice::from_ref(&event)).unwrap();
+    drop(store);
+    let path = dir.path().join("2026-11-21.db");
+    let version = |number: u32| {
+        let file = rusqlite::Connection::open(&path).unwrap();
+        file.pragma_update(None, "user_version", number).unwrap();
+        file
+    };
+    // Version 1 has no version of the rules.
+    version(1).execute_batch("ALTER TABLE shapes DROP COLUMN rules").unwrap();
+    let reader = SqliteHistory::open(dir.path()).unwrap();
+    assert_eq!(
+        calls(&reader.read(span(DAY, DAY + 60)).unwrap().unwrap()),
+        1,
+        "a reader reads the older version"
+    );
+    let mut store = create(dir.path());
+    store.append(&small(DAY + 10), &[]).unwrap();
+    assert_eq!(calls_by_level(&store, span(DAY, DAY + 60)), [2; 3]);
+    assert_eq!(store.events(span(DAY, DAY + 60)).unwrap(), [event]);
+    assert_eq!(store.notices(), []);
+    drop(store);
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let now: u32 = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
+    let rules: u32 = file.query_row("SELECT MIN(rules) FROM shapes", (), |row| row.get(0)).unwrap();
+    assert_eq!((now, rules), (2, 2));
+    drop(file);
+
+    drop(version(99));
+    let Err(error) = SqliteHistory::create(dir.path(), settings()) else { panic!("format 99") };
+    assert!(matches!(error, StoreError::Newer { version: 99, .. }), "{error}");
+    assert!(
+        error.to_string().contains("2026-11-21.db") && error.to_string().contains("update mongosonar"),
+        "{error}"
+    );
+    let reader = SqliteHistory::open(dir.path()).unwrap();
+    assert!(matches!(reader.read(span(DAY, DAY + 60)), Err(StoreError::Newer { .. })));
+    assert_eq!(
+        fs::read_dir(dir.path())
+            .unwrap()
+            .filter(|entry| { entry.as_ref().unwrap().file_name().to_str().unwrap().contains("damaged") })
+            .count(),
+        0,
+        "a newer file is not damaged"
+    );
+}
+
+#[test]
+fn a_reader_needs_no_right_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = create(dir.path());
+    for start in (DAY + 86_000..DAY + 86_800).step_by(10) {
+        writer.append(&small(start), &[]).unwrap();
+    }
+    let mount = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        Command::new("mount").args(args).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let (from, to) = (dir.path().to_str().unwrap(), mount.path().to_str().unwrap());
+    if !run(&["--bind", from, to]) || !run(&["-o", "remount,bind,ro", to]) {
+        println!("skipped: only root can mount a folder for reading only");
+        return;
+    }
+    let read = || {
+        let reader = SqliteHistory::open(mount.path()).unwrap();
+        let result = reader.read(span(DAY, DAY + 2 * 86_400)).map(|window| calls(&window.unwrap()));
+        (result, fs::read_dir(mount.path()).unwrap().count())
+    };
+    let (beside_writer, _) = read();
+    drop(writer);
+    let files = fs::read_dir(dir.path()).unwrap().count();
+    let (alone, after) = read();
+    let _ = Command::new("umount").arg("-l").arg(mount.path()).status();
+    assert_eq!((beside_writer.unwrap(), alone.unwrap()), (80, 80));
+    assert_eq!(files, after, "it leaves nothing behind");
+}
