@@ -29,6 +29,7 @@ mod disk;
 mod doctor;
 mod exit;
 mod files;
+mod follow;
 mod ftdc;
 mod history;
 mod incident;

@@ -1,0 +1,359 @@
+//! Follows a file that another program writes, line by line: through rotation by renaming, by copying and truncating, or
+//! by reopening, and while it does not exist.
+//!
+//! No line is lost or repeated, if something of the file is read between two rotations. A truncated file is recognised by
+//! the bytes before the position, even if it has grown beyond it again; what was not read before is taken from the copy,
+//! if that is beside the file. What a server writes between the copy and the truncation is lost with the rotation itself.
+
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+pub use self::place::{FileIdentity, FollowedPath, FollowedPlace};
+
+/// Bytes read at once.
+const PIECE: usize = 64 << 10;
+/// Bytes read by one call of [`FileFollower::poll`].
+const BUDGET: usize = 4 << 20;
+/// The longest line that is kept.
+const MAX_LINE: usize = 4 << 20;
+/// Bytes before the position that are compared each time.
+const MARK: usize = 256;
+
+/// Takes the lines of a followed file.
+pub trait LineSink {
+    /// A line, without its line feed.
+    fn line(&mut self, line: &[u8]);
+
+    /// The end of a file without a line feed, which will not get one any more.
+    fn unfinished(&mut self, line: &[u8]);
+
+    /// A line was longer than is kept.
+    fn too_long(&mut self);
+
+    /// Something happened to the file, after the lines so far.
+    fn notice(&mut self, _notice: FollowNotice) {}
+}
+
+/// What happened to a followed file.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum FollowNotice {
+    /// Another file is at its place.
+    Replaced,
+    /// It was truncated, and what was not read before came from its copy.
+    Truncated,
+    /// It was truncated, and no copy was found: what had not been read is lost.
+    TruncatedWithoutCopy,
+    /// No file is at its place. The one that was there is still read.
+    Missing,
+}
+
+/// Where to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowStart {
+    /// At the beginning of the file.
+    Beginning,
+    /// At its end.
+    End,
+    /// Where an earlier follower stopped. If the file was replaced meanwhile, the rest of the old one comes first.
+    At(FollowPosition),
+}
+
+/// A position in a followed file: the beginning of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowPosition {
+    /// Which file.
+    pub identity: FileIdentity,
+    /// Bytes before it.
+    pub offset: u64,
+}
+
+/// Follows a file. It waits for nothing: call [`poll`](Self::poll) about once a second.
+pub struct FileFollower<P> {
+    place: P,
+    start: Option<FollowStart>,
+    current: Option<OpenedFile>,
+    /// Comes after the end of `current`.
+    next: Option<OpenedFile>,
+    buffer: Vec<u8>,
+    /// The beginning of a line.
+    partial: Vec<u8>,
+    /// The rest of the line is skipped: it is too long, or its beginning was not read.
+    skipping: Option<SkipReason>,
+    is_missing: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum SkipReason {
+    TooLong,
+    JoinedLate,
+}
+
+#[derive(Debug)]
+struct OpenedFile {
+    file: File,
+    identity: FileIdentity,
+    /// Bytes read.
+    position: u64,
+    /// The last bytes before the position.
+    mark: Vec<u8>,
+}
+
+impl OpenedFile {
+    /// From the beginning.
+    fn new(file: File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
+        Ok(Self { file, identity, position: 0, mark: Vec::new() })
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Goes to `position`, if the file is that long.
+    fn seek(&mut self, position: u64) -> io::Result<()> {
+        let from = position.saturating_sub(MARK as u64);
+        let mut mark = vec![0; (position - from) as usize];
+        match self.file.read_exact_at(&mut mark, from) {
+            Ok(()) => (self.position, self.mark) = (position, mark),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Reads what comes next into `buffer`, together with the bytes before it, which must be as they were; `None` if
+    /// they are not, because the file was truncated.
+    fn read(&self, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        buffer.resize(self.mark.len() + PIECE, 0);
+        let mut length = 0;
+        // One call mostly takes all that there is.
+        while length < buffer.len() {
+            let from = self.position - self.mark.len() as u64 + length as u64;
+            match self.file.read_at(&mut buffer[length..], from) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let is_same = buffer.get(..self.mark.len()).is_some_and(|bytes| bytes == self.mark);
+        Ok((length >= self.mark.len() && is_same).then_some(length))
+    }
+
+    /// The bytes of `buffer` after the mark have been read.
+    fn advance(&mut self, buffer: &[u8]) {
+        self.position += (buffer.len() - self.mark.len()) as u64;
+        let from = buffer.len().saturating_sub(MARK);
+        self.mark.clear();
+        self.mark.extend_from_slice(&buffer[from..]);
+    }
+}
+
+impl<P: FollowedPlace> FileFollower<P> {
+    /// Follows the file at a place. `file` may be that file, opened before.
+    ///
+    /// # Errors
+    /// `file` cannot be read.
+    pub fn new(place: P, file: Option<File>, start: FollowStart) -> io::Result<Self> {
+        let mut follower = Self {
+            place,
+            start: Some(start),
+            current: None,
+            next: None,
+            buffer: Vec::new(),
+            partial: Vec::new(),
+            skipping: None,
+            is_missing: false,
+        };
+        if let Some(file) = file {
+            follower.begin(OpenedFile::new(file)?)?;
+        }
+        Ok(follower)
+    }
+
+    /// Where the first line begins that was not given out; `None` if no file was found yet.
+    pub fn position(&self) -> Option<FollowPosition> {
+        let current = self.current.as_ref()?;
+        let offset = current.position - self.partial.len() as u64;
+        Some(FollowPosition { identity: current.identity, offset })
+    }
+
+    /// Gives out the lines that are complete, some megabytes at most. Returns whether more are waiting.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its place cannot be looked at. Lines may have been given out before; calling again
+    /// goes on.
+    pub fn poll(&mut self, sink: &mut impl LineSink) -> io::Result<bool> {
+        if self.current.is_none() && !self.find_first(sink)? {
+            return Ok(false);
+        }
+        let mut read = 0;
+        while read < BUDGET {
+            let length = self.read_piece(sink)?;
+            read += length;
+            if length > 0 {
+                continue;
+            }
+            if let Some(next) = self.next.take() {
+                self.end_line(sink);
+                self.current = Some(next);
+            } else if !self.find_next(sink)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives out the end of the file even if it has no line feed: nothing follows.
+    pub fn finish(&mut self, sink: &mut impl LineSink) {
+        self.end_line(sink);
+    }
+
+    /// Begins with the first file that is found.
+    fn find_first(&mut self, sink: &mut impl LineSink) -> io::Result<bool> {
+        if self.place.identity()?.is_none() {
+            self.note_missing(sink);
+            return Ok(false);
+        }
+        let file = OpenedFile::new(self.place.open()?)?;
+        self.begin(file)?;
+        Ok(true)
+    }
+
+    fn begin(&mut self, mut file: OpenedFile) -> io::Result<()> {
+        self.is_missing = false;
+        let position = match self.start.take() {
+            None | Some(FollowStart::Beginning) => 0,
+            Some(FollowStart::End) => file.size()?,
+            Some(FollowStart::At(at)) if at.identity == file.identity => at.offset,
+            Some(FollowStart::At(at)) => {
+                let mut old = self.place.copies().into_iter().filter_map(|copy| OpenedFile::new(copy).ok());
+                if let Some(mut old) = old.find(|old| old.identity == at.identity) {
+                    old.seek(at.offset)?;
+                    // The new one follows as after any rotation.
+                    self.join(old);
+                    return Ok(());
+                }
+                0
+            }
+        };
+        file.seek(position)?;
+        self.join(file);
+        Ok(())
+    }
+
+    /// Makes `file` the present one. If it begins within a line, the rest of that is skipped.
+    fn join(&mut self, file: OpenedFile) {
+        let is_within = file.mark.last().is_some_and(|last| *last != b'\n');
+        self.skipping = is_within.then_some(SkipReason::JoinedLate);
+        self.current = Some(file);
+    }
+
+    /// Reads a piece of the present file; returns how many bytes it has.
+    fn read_piece(&mut self, sink: &mut impl LineSink) -> io::Result<usize> {
+        let Some(current) = &mut self.current else { return Ok(0) };
+        let Some(length) = current.read(&mut self.buffer)? else {
+            self.restart(sink)?;
+            return Ok(1);
+        };
+        let before = current.mark.len();
+        current.advance(&self.buffer[..length]);
+        let buffer = std::mem::take(&mut self.buffer);
+        self.give_lines(&buffer[before..length], sink);
+        self.buffer = buffer;
+        Ok(length - before)
+    }
+
+    /// The present file was truncated: goes on with the rest of its copy, if there is one, and then at its beginning.
+    fn restart(&mut self, sink: &mut impl LineSink) -> io::Result<()> {
+        let Some(current) = self.current.take() else { return Ok(()) };
+        let is_copy = |copy: &OpenedFile| {
+            copy.identity != current.identity && copy.read(&mut Vec::new()).is_ok_and(|read| read.is_some())
+        };
+        let copies = self.place.copies().into_iter().filter_map(|copy| OpenedFile::new(copy).ok());
+        let copy = copies
+            .map(|copy| OpenedFile { position: current.position, mark: current.mark.clone(), ..copy })
+            .find(is_copy);
+        let fresh = OpenedFile { position: 0, mark: Vec::new(), ..current };
+        match copy {
+            Some(copy) => {
+                (self.current, self.next) = (Some(copy), Some(fresh));
+                sink.notice(FollowNotice::Truncated);
+            }
+            None => {
+                self.end_line(sink);
+                self.current = Some(fresh);
+                sink.notice(FollowNotice::TruncatedWithoutCopy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the present file, which was read to its end, has been replaced by another one.
+    fn find_next(&mut self, sink: &mut impl LineSink) -> io::Result<bool> {
+        let Some(identity) = self.place.identity()? else {
+            self.note_missing(sink);
+            return Ok(false);
+        };
+        self.is_missing = false;
+        if self.current.as_ref().is_some_and(|current| current.identity == identity) {
+            return Ok(false);
+        }
+        let next = OpenedFile::new(self.place.open()?)?;
+        // As long as nothing is written to the new file, the server may still write to the old one.
+        if next.size()? == 0 || self.current.as_ref().is_some_and(|current| current.identity == next.identity)
+        {
+            return Ok(false);
+        }
+        self.next = Some(next);
+        sink.notice(FollowNotice::Replaced);
+        Ok(true)
+    }
+
+    fn note_missing(&mut self, sink: &mut impl LineSink) {
+        if !std::mem::replace(&mut self.is_missing, true) {
+            sink.notice(FollowNotice::Missing);
+        }
+    }
+
+    fn give_lines(&mut self, mut bytes: &[u8], sink: &mut impl LineSink) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            match self.skipping.take() {
+                Some(SkipReason::TooLong) => sink.too_long(),
+                Some(SkipReason::JoinedLate) => {}
+                None if self.partial.is_empty() => sink.line(line),
+                None => {
+                    self.partial.extend_from_slice(line);
+                    sink.line(&self.partial);
+                }
+            }
+            self.partial.clear();
+            bytes = rest;
+        }
+        if self.skipping.is_none() {
+            self.partial.extend_from_slice(bytes);
+            if self.partial.len() > MAX_LINE {
+                self.partial = Vec::new();
+                self.skipping = Some(SkipReason::TooLong);
+            }
+        }
+    }
+
+    /// The present file ends here.
+    fn end_line(&mut self, sink: &mut impl LineSink) {
+        match self.skipping.take() {
+            Some(SkipReason::TooLong) => sink.too_long(),
+            Some(SkipReason::JoinedLate) => {}
+            None if self.partial.is_empty() => {}
+            None => sink.unfinished(&self.partial),
+        }
+        self.partial.clear();
+    }
+}
