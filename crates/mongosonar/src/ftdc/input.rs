@@ -266,13 +266,24 @@ impl SampleRange {
 }
 
 /// Which samples are new: the same ones can stand in an interim file and in an archive.
-#[derive(Default)]
 pub struct Repetitions {
     seen: HashSet<(i64, i64)>,
     order: VecDeque<(i64, i64)>,
+    most: usize,
+}
+
+impl Default for Repetitions {
+    fn default() -> Self {
+        Self::new(MAX_REMEMBERED)
+    }
 }
 
 impl Repetitions {
+    /// Remembers so many samples.
+    pub fn new(most: usize) -> Self {
+        Self { seen: HashSet::new(), order: VecDeque::new(), most }
+    }
+
     /// Whether the sample of that process and time is new.
     pub fn is_new(&mut self, pid: i64, time_ms: i64) -> bool {
         let key = (pid, time_ms);
@@ -280,7 +291,7 @@ impl Repetitions {
             return false;
         }
         self.order.push_back(key);
-        if self.order.len() > MAX_REMEMBERED
+        if self.order.len() > self.most
             && let Some(oldest) = self.order.pop_front()
         {
             self.seen.remove(&oldest);

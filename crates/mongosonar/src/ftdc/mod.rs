@@ -3,6 +3,7 @@
 pub mod args;
 mod compare;
 mod export;
+pub mod follow;
 pub mod input;
 mod report;
 

@@ -162,21 +162,34 @@ impl SampleReader {
     ///
     /// # Errors
     /// If the chunk is damaged: then none of its samples was handed out.
-    pub fn read(&mut self, data: &[u8], mut each: impl FnMut(&ServerSample)) -> Result<(), ChunkError> {
+    pub fn read(&mut self, data: &[u8], each: impl FnMut(&ServerSample)) -> Result<(), ChunkError> {
+        self.read_from(data, 0, each).map(drop)
+    }
+
+    /// As [`read`](Self::read), without the first `known` samples. Returns how many the chunk has.
+    ///
+    /// # Errors
+    /// If the chunk is damaged: then none of its samples was handed out.
+    pub fn read_from(
+        &mut self,
+        data: &[u8],
+        known: usize,
+        mut each: impl FnMut(&ServerSample),
+    ) -> Result<usize, ChunkError> {
         self.chunk.read(data)?;
         self.choose_layout();
-        let Some((_, layout)) = self.layouts.last() else { return Ok(()) };
         let samples = self.chunk.samples();
+        let Some((_, layout)) = self.layouts.last() else { return Ok(samples) };
         let columns = self.chunk.columns(&layout.wanted)?;
         let columns: Vec<&[i64]> = columns.iter().collect();
-        for row in 0..samples {
+        for row in known..samples {
             layout.fill(&columns, row, &mut self.sample);
             if let Some(folder) = &self.data_folder {
                 keep_mount_of(folder, &mut self.sample.mounts);
             }
             each(&self.sample);
         }
-        Ok(())
+        Ok(samples)
     }
 
     /// Puts the layout of the chunk at the end.

@@ -1,0 +1,347 @@
+//! Follows the `diagnostic.data` of a running server: gives out each sample once, in order, soon after it is written.
+//!
+//! A server appends a chunk to the newest file when it has some hundred samples. Until then the samples of that chunk are
+//! in `metrics.interim`, which it replaces every ten samples. The same samples come again in the chunk.
+
+mod folder;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use sonar_core::Timestamp;
+use sonar_core::internals::{Metric, ServerDescription, ServerSample};
+use sonar_decode::ftdc::{
+    ChunkError, DocumentContent, DocumentError, MAX_DOCUMENT, SampleReader, describe, document_length, parse,
+};
+
+pub use self::folder::{DiagnosticFile, DiagnosticFolder, DiagnosticPath};
+use super::input::Repetitions;
+use crate::follow::FileIdentity;
+
+/// The file with the newest samples.
+const INTERIM: &str = "metrics.interim";
+/// Samples among which repetitions are found: more than the longest chunk has.
+const MAX_REMEMBERED: usize = 20_000;
+/// The most documents of a file that are looked at to find where to begin.
+const MAX_SCANNED: usize = 100_000;
+/// Documents of files that are read by one call.
+const BUDGET: usize = 64;
+
+/// What a follower has counted.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FollowedSamples {
+    /// Samples given out.
+    pub samples: u64,
+    /// Samples that had been given out before.
+    pub repeated: u64,
+    /// Chunks and documents that are damaged.
+    pub damaged: u64,
+}
+
+/// Follows a folder. It waits for nothing: call [`poll`](Self::poll) about once a second.
+pub struct FtdcFollower<F> {
+    folder: F,
+    /// At the beginning, samples up to this time are only noted as known, in milliseconds since 1970.
+    after_ms: Option<i64>,
+    reader: SampleReader,
+    repetitions: Repetitions,
+    archive: Option<Archive>,
+    interim: Option<Interim>,
+    document: Vec<u8>,
+    server: Option<ServerDescription>,
+    counts: FollowedSamples,
+}
+
+/// The file that the server appends to, or did before it began another one.
+#[derive(Debug)]
+struct Archive {
+    name: String,
+    identity: FileIdentity,
+    file: File,
+    /// Where the next document begins.
+    offset: u64,
+    /// What follows cannot be read.
+    is_broken: bool,
+}
+
+/// The interim file as it was last read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Interim {
+    file: DiagnosticFile,
+    /// The time of its first sample, and how many it has.
+    first_ms: i64,
+    samples: usize,
+}
+
+impl<F: DiagnosticFolder> FtdcFollower<F> {
+    /// Follows a folder and gives out samples after a time, in milliseconds since 1970.
+    pub fn new(folder: F, after_ms: i64) -> Self {
+        Self {
+            folder,
+            after_ms: Some(after_ms),
+            reader: SampleReader::default(),
+            repetitions: Repetitions::new(MAX_REMEMBERED),
+            archive: None,
+            interim: None,
+            document: Vec::new(),
+            server: None,
+            counts: FollowedSamples::default(),
+        }
+    }
+
+    /// What the server is, by the metadata of the newest file; `None` before the first one was read.
+    pub fn server(&self) -> Option<&ServerDescription> {
+        self.server.as_ref()
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> FollowedSamples {
+        self.counts
+    }
+
+    /// Gives out the samples that are new. Returns whether more are waiting.
+    ///
+    /// # Errors
+    /// The folder or a file in it cannot be read. Samples may have been given out before; calling again goes on.
+    pub fn poll(&mut self, mut each: impl FnMut(&ServerSample)) -> io::Result<bool> {
+        // The server empties the interim file only after it has appended the chunk. So a chunk that is older than the
+        // interim samples is in a file when these have been read.
+        let mut files = self.folder.list()?;
+        let interim = self.read_interim(&files)?;
+        if interim.is_some() {
+            files = self.folder.list()?;
+        }
+        if self.read_archives(&files, &mut each)? {
+            self.interim = None;
+            return Ok(true);
+        }
+        if let Some((file, data)) = interim {
+            self.give_interim(file, &data, &mut each);
+        }
+        // What comes now is new, whatever its time: clocks are set back.
+        self.after_ms = None;
+        Ok(false)
+    }
+
+    /// The interim file, if it changed.
+    fn read_interim(&mut self, files: &[DiagnosticFile]) -> io::Result<Option<(DiagnosticFile, Vec<u8>)>> {
+        let Some(found) = files.iter().find(|file| file.name == INTERIM) else {
+            return Ok(None);
+        };
+        if self.interim.as_ref().is_some_and(|known| known.file == *found) {
+            return Ok(None);
+        }
+        let mut data = Vec::new();
+        match self.folder.open(INTERIM) {
+            Ok(file) => file.take(MAX_DOCUMENT as u64).read_to_end(&mut data)?,
+            // The server has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some((found.clone(), data)))
+    }
+
+    fn give_interim(&mut self, file: DiagnosticFile, data: &[u8], each: &mut impl FnMut(&ServerSample)) {
+        let mut interim = Interim { file, first_ms: 0, samples: 0 };
+        let length = data.first_chunk().map(|first| document_length(*first));
+        let document = match length {
+            Some(Ok(Some(length))) => data.get(..length),
+            // It is empty, or was closed by an old server.
+            None | Some(Ok(None)) => {
+                self.interim = Some(interim);
+                return;
+            }
+            Some(Err(_)) => None,
+        };
+        match document.map(parse) {
+            Some(Ok(found)) => {
+                if let DocumentContent::Chunk(data) = found.content {
+                    // Of a chunk that goes on, the first samples are known.
+                    let known = self.interim.as_ref().filter(|known| known.first_ms == found.time_ms);
+                    let known = known.map_or(0, |known| known.samples);
+                    interim.first_ms = found.time_ms;
+                    interim.samples = self.give_chunk(data, known, each).unwrap_or(0);
+                }
+            }
+            _ => self.counts.damaged += 1,
+        }
+        self.interim = Some(interim);
+    }
+
+    /// Reads what was appended to files. Returns whether more is waiting.
+    fn read_archives(
+        &mut self,
+        files: &[DiagnosticFile],
+        each: &mut impl FnMut(&ServerSample),
+    ) -> io::Result<bool> {
+        let archives: Vec<&DiagnosticFile> =
+            files.iter().filter(|file| !file.name.starts_with(INTERIM)).collect();
+        if let Some(archive) = &mut self.archive
+            && let Some(found) = archives.iter().find(|file| file.name == archive.name)
+            && (found.identity != archive.identity || found.size < archive.offset)
+        {
+            // Somebody replaced it.
+            self.archive = None;
+        }
+        if self.archive.is_none() {
+            self.open_first(&archives)?;
+        }
+        for _ in 0..BUDGET {
+            let Some(archive) = &mut self.archive else { return Ok(false) };
+            if archive.read_next(&mut self.document, &mut self.counts)? {
+                let document = std::mem::take(&mut self.document);
+                self.give_document(&document, each);
+                self.document = document;
+            } else if !self.open_next(&archives)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Opens the file to begin with, at the chunk that has the samples after the time asked for.
+    fn open_first(&mut self, archives: &[&DiagnosticFile]) -> io::Result<()> {
+        // Names have the time at which files were begun, so their order is that of time.
+        let after = self.after_ms.map(name_of_time);
+        let is_before = |file: &&&DiagnosticFile| after.as_ref().is_none_or(|after| file.name <= *after);
+        let Some(found) = archives.iter().rev().find(is_before).or(archives.first()) else { return Ok(()) };
+        let Some(mut archive) = self.open(found)? else { return Ok(()) };
+        let after_ms = self.after_ms.unwrap_or(0);
+        let mut begin = 0;
+        for _ in 0..MAX_SCANNED {
+            let offset = archive.offset;
+            if !archive.read_next(&mut self.document, &mut FollowedSamples::default())? {
+                break;
+            }
+            match parse(&self.document).map(|found| (found.time_ms, found.content)) {
+                Ok((_, DocumentContent::Metadata(metadata))) => {
+                    note_server(describe(metadata), &mut self.reader, &mut self.server);
+                }
+                Ok((time_ms, DocumentContent::Chunk(_))) if time_ms <= after_ms => begin = offset,
+                Ok((_, DocumentContent::Chunk(_))) => break,
+                _ => {}
+            }
+        }
+        (archive.offset, archive.is_broken) = (begin, false);
+        self.archive = Some(archive);
+        Ok(())
+    }
+
+    /// Goes on with the next file, if there is one.
+    fn open_next(&mut self, archives: &[&DiagnosticFile]) -> io::Result<bool> {
+        let Some(current) = &self.archive else { return Ok(false) };
+        let Some(next) = archives.iter().find(|file| file.name > current.name) else { return Ok(false) };
+        let is_cut =
+            !current.is_broken && current.file.metadata().is_ok_and(|found| found.len() > current.offset);
+        if let Some(archive) = self.open(next)? {
+            self.counts.damaged += u64::from(is_cut);
+            self.archive = Some(archive);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Opens a file; `None` if it was removed meanwhile.
+    fn open(&mut self, found: &DiagnosticFile) -> io::Result<Option<Archive>> {
+        let file = match self.folder.open(&found.name) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (name, identity) = (found.name.clone(), found.identity);
+        Ok(Some(Archive { name, identity, file, offset: 0, is_broken: false }))
+    }
+
+    /// Gives out the samples of a document.
+    fn give_document(&mut self, document: &[u8], each: &mut impl FnMut(&ServerSample)) {
+        match parse(document).map(|found| found.content) {
+            Ok(DocumentContent::Metadata(metadata)) => {
+                note_server(describe(metadata), &mut self.reader, &mut self.server);
+            }
+            Ok(DocumentContent::Chunk(data)) => {
+                // A damaged one was counted.
+                let _ = self.give_chunk(data, 0, each);
+            }
+            Ok(DocumentContent::Parameters | DocumentContent::Unknown) => {}
+            Err(_) => self.counts.damaged += 1,
+        }
+    }
+
+    /// Gives out the samples of a chunk, except the first ones, which are known; returns how many it has.
+    fn give_chunk(
+        &mut self,
+        data: &[u8],
+        known: usize,
+        each: &mut impl FnMut(&ServerSample),
+    ) -> Result<usize, ChunkError> {
+        let Self { reader, repetitions, counts, after_ms, .. } = self;
+        let read = reader.read_from(data, known, |sample| {
+            let pid = sample.get(Metric::Pid).unwrap_or(0);
+            let is_new = repetitions.is_new(pid, sample.time_ms());
+            if !is_new {
+                counts.repeated += 1;
+            } else if after_ms.is_none_or(|after| sample.time_ms() > after) {
+                counts.samples += 1;
+                each(sample);
+            }
+        });
+        counts.damaged += u64::from(read.is_err());
+        read
+    }
+}
+
+fn note_server(found: ServerDescription, reader: &mut SampleReader, server: &mut Option<ServerDescription>) {
+    reader.set_data_folder(found.dbpath.clone());
+    *server = Some(found);
+}
+
+/// The name of a file that is begun at this time, in milliseconds since 1970.
+fn name_of_time(time_ms: i64) -> String {
+    let seconds = u64::try_from(time_ms / 1_000).unwrap_or(0);
+    let text = Timestamp::from_unix(seconds, 0).to_string();
+    // `2026-11-21T21:22:47.000000000Z` is `metrics.2026-11-21T21-22-47Z-00000` there; later ones of that second count.
+    format!("metrics.{}Z-99999", text[..19].replace(':', "-"))
+}
+
+impl Archive {
+    /// Reads the next document; false if it has not been written yet, or cannot be read.
+    fn read_next(&mut self, document: &mut Vec<u8>, counts: &mut FollowedSamples) -> io::Result<bool> {
+        document.clear();
+        let mut first = [0; 4];
+        if self.is_broken || !self.fill(&mut first)? {
+            return Ok(false);
+        }
+        let length = match document_length(first) {
+            Ok(Some(length)) => length,
+            // It ends here, or is not written yet.
+            Ok(None) => return Ok(false),
+            Err(DocumentError::Length | DocumentError::Form) => {
+                self.is_broken = true;
+                counts.damaged += 1;
+                return Ok(false);
+            }
+        };
+        // The length is not believed before the bytes are there.
+        if self.file.metadata()?.len() < self.offset.saturating_add(length as u64) {
+            return Ok(false);
+        }
+        document.resize(length, 0);
+        if !self.fill(document)? {
+            return Ok(false);
+        }
+        self.offset += length as u64;
+        Ok(true)
+    }
+
+    /// Fills a buffer from the next document on; false if there are fewer bytes.
+    fn fill(&self, buffer: &mut [u8]) -> io::Result<bool> {
+        match self.file.read_exact_at(buffer, self.offset) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
