@@ -4,6 +4,8 @@ mod args;
 mod assembler;
 mod figures;
 mod file_work;
+mod live;
+mod notify;
 mod parts;
 mod replay;
 mod servers;
@@ -15,11 +17,13 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use sonar_view::agent::AgentSummary;
+use sonar_view::kit::Zone;
 
 pub use self::args::{AgentArgs, EXAMPLES};
+use self::live::LivePlan;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
-use crate::exit::OK;
+use crate::exit::{self, OK};
 
 /// Runs the command; returns the exit code. `config` is the configuration file that was named.
 pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
@@ -38,7 +42,35 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
         show(&summary, args.json)?;
         return Ok(code);
     }
-    bail!("collecting all the time is not possible yet; --replay reads files")
+    if args.status {
+        return status(folder, args.json);
+    }
+    let (once, confined) = (args.once, !args.keep_privileges);
+    let summary = live::run(LivePlan { folder, settings, config, once, confined })?;
+    if once.is_some() {
+        show(&summary, args.json)?;
+        // What was collected until then is stored.
+        return Ok(exit::stopped().map_or(OK, |(_, code)| code));
+    }
+    Ok(OK)
+}
+
+/// Shows what the running agent does.
+fn status(folder: &Path, json: bool) -> Result<u8> {
+    let Some(status) = live::status(folder)? else {
+        bail!(
+            "no agent runs that stores into {}; start it: systemctl start mongosonar, or mongosonar agent",
+            folder.display()
+        );
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        status.json(&mut out)?
+    } else {
+        status.text(&Zone::default(), &mut out)?
+    };
+    out.flush()?;
+    Ok(OK)
 }
 
 fn show(summary: &AgentSummary, json: bool) -> Result<()> {

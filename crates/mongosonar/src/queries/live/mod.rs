@@ -21,7 +21,7 @@ use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
 use self::capture::{CaptureTask, LiveCapture, block_bytes};
-pub use self::joiner::{Joiner, ThreadWindow};
+pub use self::joiner::Joiner;
 pub use self::pipeline::{LiveSink, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
 use super::applications::{self, Lookup};

@@ -1,0 +1,91 @@
+//! The machine and the processes of its servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sonar_core::Timestamp;
+use sonar_core::history::Collector;
+use sonar_core::machine::{MachineMonitor, MachineStep, WatchedProcess};
+use sonar_sys::Host;
+use sonar_sys::host::machine::MachineReader;
+use sonar_sys::privileges::{Duty, capability};
+
+use super::board::CollectorBoard;
+use super::watched::WatchedServers;
+use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::agent::servers::local;
+use crate::privileges;
+
+/// How often the machine is read.
+const EVERY: Duration = Duration::from_secs(2);
+/// A longer step is not time observed: the machine slept, or this process was stopped.
+const MAX_STEP_NS: u64 = 10_000_000_000;
+
+/// What the thread shares with the others.
+pub struct MachineTask {
+    /// Where its windows go.
+    pub to: SyncSender<WindowPart>,
+    /// The servers.
+    pub servers: Arc<WatchedServers>,
+    /// Where it reports how it is.
+    pub board: Arc<CollectorBoard>,
+    /// Ends it.
+    pub stop: Arc<AtomicBool>,
+    /// Whether it drops its privileges. It keeps the one to see what other users' processes have open.
+    pub confined: bool,
+}
+
+/// Starts the thread. It drops its privileges by itself.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start(task: MachineTask) -> Result<JoinHandle<()>> {
+    let builder = std::thread::Builder::new().name(Collector::Machine.name().to_owned());
+    let run = move || {
+        if task.confined {
+            privileges::give_up(Duty::Reading, &["/proc", "/sys"], &[capability::SYS_PTRACE]);
+        }
+        read(&task);
+    };
+    builder.spawn(run).context("cannot start a thread")
+}
+
+fn read(task: &MachineTask) {
+    let mut windows = WindowCutter::new(task.to.clone());
+    let mut reader = MachineReader::new(Host::live());
+    let mut monitor = MachineMonitor::default();
+    let mut last: Option<Timestamp> = None;
+    let mut next = std::time::Instant::now();
+    while !task.stop.load(Ordering::Relaxed) && !windows.is_abandoned() {
+        if std::time::Instant::now() < next {
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        }
+        next += EVERY;
+        let servers: Vec<_> = task
+            .servers
+            .all()
+            .iter()
+            .map(|server| WatchedProcess { pid: server.pid, server: local(server.port) })
+            .collect();
+        let MachineStep { at, values, events } = monitor.step(reader.read(&servers));
+        let window = &mut windows.at(at).window;
+        for (key, value, seconds) in &values {
+            window.sample(key, at, (*value, *seconds));
+        }
+        if let Some(last) = last.filter(|last| !values.is_empty() && at.since(*last) <= MAX_STEP_NS) {
+            windows.observe(Collector::Machine, last, at);
+        }
+        events.into_iter().for_each(|event| windows.event(event));
+        if let Some(event) = task.board.data(Collector::Machine, at) {
+            windows.event(event);
+        }
+        windows.advance(at);
+        last = Some(at);
+    }
+    windows.finish();
+}

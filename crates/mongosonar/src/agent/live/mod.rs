@@ -1,0 +1,610 @@
+//! The running agent: opens all sources, drops its privileges, and stores what they observe.
+//!
+//! Each collector has a thread of its own and sends windows to the main thread, which joins and stores them. The main
+//! thread and all threads that start after it drop their privileges; what still needs some is done by helper processes
+//! (`inspector`, and those of `io live`), which start first.
+
+mod board;
+mod files;
+mod inspector;
+mod internals;
+mod log;
+mod machine;
+mod queries;
+mod status_file;
+mod watched;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sonar_core::history::{Collector, Event, EventKind, StoreNotice};
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Endpoint, Timestamp};
+use sonar_store::SqliteHistory;
+use sonar_sys::Host;
+use sonar_sys::interfaces::local_addresses;
+use sonar_sys::resource::{ResourceUsage, thread_times};
+use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState, WatchedServer};
+
+use self::board::{CollectorBoard, CollectorProblem};
+use self::files::{FileSearch, FilesTask};
+use self::inspector::{FoundServer, Inspector};
+use self::log::FollowTask;
+use self::machine::MachineTask;
+use self::queries::{OpenCapture, QueriesCollector};
+use self::watched::WatchedServers;
+use super::assembler::Assembler;
+use super::notify::ServiceManager;
+use super::parts::WindowPart;
+use super::servers::{LocalServers, local};
+use super::settings::AgentSettings;
+use super::store;
+use crate::queries::live::now;
+use crate::stop::{Signals, StopBehavior};
+use crate::{doctor, privileges};
+
+/// How long after its end a window is stored: samples of `diagnostic.data` come some ten seconds late.
+const LATENESS_NS: u64 = 15 * NS_PER_S;
+/// Parts of windows that wait to be joined.
+const WAITING: usize = 256;
+/// The longest sleep of the main thread.
+const NAP: Duration = Duration::from_millis(250);
+/// How often to look for servers.
+const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// How often the status is written.
+const STATUS_EVERY: Duration = Duration::from_secs(2);
+/// The most notices of the store that the status shows.
+const MAX_NOTICES: usize = 20;
+/// How long collectors may take to hand over their last windows.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How the agent runs.
+pub struct LivePlan<'a> {
+    /// The configuration.
+    pub settings: AgentSettings,
+    /// The configuration file that was named.
+    pub config: Option<&'a Path>,
+    /// The folder of the store.
+    pub folder: &'a Path,
+    /// Ends it after so long.
+    pub once: Option<Duration>,
+    /// Whether it drops its privileges.
+    pub confined: bool,
+}
+
+/// What `--status` shows; `None` if no agent runs.
+///
+/// # Errors
+/// The status cannot be read.
+pub fn status(folder: &Path) -> Result<Option<AgentStatus>> {
+    status_file::read(folder)
+}
+
+/// Collects until it is stopped; gives what was stored.
+///
+/// # Errors
+/// The store cannot be used, or no collector works.
+pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
+    let signals = Signals::catch(StopBehavior::Service)?;
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
+        .context("cannot listen for signals")?;
+    let manager = ServiceManager::from_environment();
+    let settings = &plan.settings;
+    let board = Arc::new(CollectorBoard::new(|collector| settings.collectors.runs(collector)));
+    // Helpers come first: no thread may run yet, and they get nothing that is opened later.
+    let inspector = Arc::new(Inspector::start(&settings.server, plan.confined));
+    let search = settings.collectors.files.then(|| FileSearch::new(plan.confined));
+    let store = store::open(plan.folder, &settings.store, true)?;
+    let (to, parts) = sync_channel(WAITING);
+    let mut agent = LiveAgent {
+        assembler: Assembler::new(store, plan.folder),
+        servers: LocalServers {
+            addresses: local_addresses().unwrap_or_default().into_iter().collect(),
+            ..Default::default()
+        },
+        watched: Arc::new(WatchedServers::default()),
+        queries: None,
+        threads: BTreeMap::new(),
+        notices: Vec::new(),
+        searched: None,
+        stated: None,
+        stored_until: Timestamp::default(),
+        failing: None,
+        begun: now(),
+        manager,
+        board,
+        inspector,
+        parts,
+        to,
+        plan,
+    };
+    // Cost is shown without opening anything later.
+    ResourceUsage::now()?;
+    agent.look_for_servers();
+    let capture = agent.open(search)?;
+    let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
+    let confined = agent.plan.confined;
+    let stop = signals.watch(|| {
+        if confined {
+            give_up(config.as_deref(), &folder);
+        }
+    })?;
+    agent.start(capture)?;
+    agent.manager.ready();
+    agent.event(Event::new(
+        now(),
+        EventKind::AgentStart,
+        Endpoint::default(),
+        ("", env!("CARGO_PKG_VERSION")),
+    ));
+    agent.collect(stop.flag(), &reload);
+    agent.manager.stopping();
+    Ok(agent.finish())
+}
+
+/// Drops all privileges but writing to the store and reading what the status and a changed configuration need.
+fn give_up(config: Option<&Path>, folder: &Path) {
+    let config =
+        config.and_then(Path::parent).map_or_else(|| PathBuf::from("/etc/mongosonar"), Path::to_path_buf);
+    privileges::give_up_but_writing(&[Path::new("/proc"), Path::new("/sys"), &config], folder, &[]);
+}
+
+/// An agent that runs.
+struct LiveAgent<'a> {
+    plan: LivePlan<'a>,
+    assembler: Assembler<SqliteHistory>,
+    board: Arc<CollectorBoard>,
+    inspector: Arc<Inspector>,
+    watched: Arc<WatchedServers>,
+    /// Also those that have ended.
+    servers: LocalServers,
+    queries: Option<QueriesCollector>,
+    threads: BTreeMap<Collector, CollectorThread>,
+    to: SyncSender<WindowPart>,
+    parts: Receiver<WindowPart>,
+    manager: ServiceManager,
+    notices: Vec<String>,
+    searched: Option<Instant>,
+    stated: Option<Instant>,
+    /// Windows that ended by then are stored.
+    stored_until: Timestamp,
+    /// Why the store fails, if it does.
+    failing: Option<String>,
+    begun: Timestamp,
+}
+
+/// The thread of a collector.
+struct CollectorThread {
+    handle: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+}
+
+impl LiveAgent<'_> {
+    /// Opens what needs privileges. A collector that fails is reported, and the others go on.
+    ///
+    /// # Errors
+    /// None of them works.
+    fn open(&mut self, search: Option<FileSearch>) -> Result<Option<OpenCapture>> {
+        let settings = &self.plan.settings;
+        let mut capture = None;
+        if settings.collectors.queries {
+            match OpenCapture::open(&settings.queries, self.plan.confined) {
+                Ok(opened) => capture = Some(opened),
+                Err(error) => self.fail(Collector::Queries, &error),
+            }
+        }
+        if let Some(search) = search {
+            let stop = Arc::new(AtomicBool::new(false));
+            let task = FilesTask {
+                to: self.to.clone(),
+                servers: self.watched.clone(),
+                board: self.board.clone(),
+                stop: stop.clone(),
+                confined: self.plan.confined,
+            };
+            match files::start(search, task) {
+                Ok(handle) => drop(self.threads.insert(Collector::Files, CollectorThread { handle, stop })),
+                Err(error) => self.fail(Collector::Files, &error),
+            }
+        }
+        if self.plan.settings.collectors.machine {
+            let stop = Arc::new(AtomicBool::new(false));
+            let task = MachineTask {
+                to: self.to.clone(),
+                servers: self.watched.clone(),
+                board: self.board.clone(),
+                stop: stop.clone(),
+                confined: self.plan.confined,
+            };
+            let handle = machine::start(task)?;
+            self.threads.insert(Collector::Machine, CollectorThread { handle, stop });
+        }
+        let collectors = &self.plan.settings.collectors;
+        if capture.is_none() && self.threads.is_empty() && !collectors.log && !collectors.internals {
+            bail!("no collector works");
+        }
+        Ok(capture)
+    }
+
+    /// Starts what needs no privileges.
+    fn start(&mut self, capture: Option<OpenCapture>) -> Result<()> {
+        if let Some(capture) = capture {
+            self.queries = Some(capture.start(self.plan.confined)?);
+        }
+        for collector in [Collector::Log, Collector::Internals] {
+            if self.plan.settings.collectors.runs(collector) {
+                self.follow(collector)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a thread that follows files of servers. It opens nothing itself.
+    fn follow(&mut self, collector: Collector) -> Result<()> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = FollowTask {
+            to: self.to.clone(),
+            servers: self.watched.clone(),
+            inspector: self.inspector.clone(),
+            board: self.board.clone(),
+            stop: stop.clone(),
+        };
+        let confined = self.plan.confined;
+        let run = move || {
+            if confined {
+                privileges::confine_follower();
+            }
+            match collector {
+                Collector::Log => log::run(&task),
+                _ => internals::run(&task),
+            }
+        };
+        let builder = std::thread::Builder::new().name(collector.name().to_owned());
+        let handle = builder.spawn(run).context("cannot start a thread")?;
+        self.threads.insert(collector, CollectorThread { handle, stop });
+        Ok(())
+    }
+
+    /// A collector could not be opened: reported once, with what `doctor` finds.
+    fn fail(&mut self, collector: Collector, error: &anyhow::Error) {
+        let fix = doctor::remedy(collector);
+        let problem = CollectorProblem { what: crate::exit::message(error), fix };
+        if let Some(event) = self.board.failed(collector, now(), &problem) {
+            self.event(event);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.assembler.event(event);
+    }
+
+    /// Collects until it is to stop.
+    fn collect(&mut self, stop: &AtomicBool, reload: &AtomicBool) {
+        let begun = Instant::now();
+        while !stop.load(Ordering::Relaxed) && self.plan.once.is_none_or(|once| begun.elapsed() < once) {
+            self.take(NAP);
+            if self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY) {
+                self.look_for_servers();
+            }
+            self.store(now());
+            if reload.swap(false, Ordering::Relaxed) {
+                self.manager.reloading();
+                self.reload();
+                self.manager.ready();
+            }
+            if self.stated.is_none_or(|stated| stated.elapsed() >= STATUS_EVERY) {
+                self.state();
+            }
+            self.manager.works();
+        }
+    }
+
+    /// Takes the windows that have come, and waits for one.
+    fn take(&mut self, wait: Duration) {
+        if let Ok(part) = self.parts.recv_timeout(wait) {
+            self.add(part);
+        }
+        while let Ok(part) = self.parts.try_recv() {
+            self.add(part);
+        }
+        let Some(queries) = &mut self.queries else { return };
+        let mut taken = Vec::new();
+        while let Some(part) = queries.take(Duration::ZERO, &self.servers) {
+            taken.push(part);
+        }
+        let (complaints, lost, has_ended) = (queries.notices(), queries.lost, queries.has_ended());
+        for part in taken {
+            let end = part.window.window.end;
+            self.add(part);
+            self.board.lost(Collector::Queries, lost);
+            if let Some(event) = self.board.data(Collector::Queries, end) {
+                self.event(event);
+            }
+        }
+        for complaint in complaints {
+            eprintln!("mongosonar: queries: {complaint}");
+        }
+        if has_ended && let Some(queries) = self.queries.take() {
+            let (_, why) = queries.finish(&self.servers);
+            let why = why.err().unwrap_or_else(|| anyhow::anyhow!("the capture has ended"));
+            self.fail(Collector::Queries, &why);
+        }
+    }
+
+    fn add(&mut self, part: WindowPart) {
+        if let Err(error) = self.assembler.add(part) {
+            self.store_failed(&error);
+        }
+    }
+
+    /// Stores the windows that have ended a while before `time`.
+    fn store(&mut self, time: Timestamp) {
+        let until = Timestamp::from_unix_ns(time.unix_ns().saturating_sub(LATENESS_NS));
+        // The clock was set back: nothing more of the open windows comes.
+        let is_set_back = self.stored_until.since(until) > LATENESS_NS;
+        let until = if is_set_back { Timestamp::from_unix_ns(u64::MAX) } else { until };
+        while let Err(error) = self.assembler.complete(until) {
+            self.store_failed(&error);
+        }
+        self.stored_until = if is_set_back { Timestamp::default() } else { until };
+        for notice in self.assembler.notices() {
+            self.notice(&notice, time);
+        }
+    }
+
+    /// A window could not be stored. It is said once.
+    fn store_failed(&mut self, error: &impl std::fmt::Display) {
+        let text = error.to_string();
+        if self.failing.as_ref() != Some(&text) {
+            eprintln!("mongosonar: a window is lost: {text}");
+            self.note(text.clone());
+            self.failing = Some(text);
+        }
+    }
+
+    fn notice(&mut self, notice: &StoreNotice, time: Timestamp) {
+        let text = match notice {
+            StoreNotice::Damaged(text) | StoreNotice::Full(text) => text.clone(),
+            StoreNotice::Recovered(windows) => {
+                self.failing = None;
+                format!("there is room again; {windows} windows were not stored")
+            }
+            StoreNotice::Shrunk(resolution, day) => {
+                format!("windows of {} of {day} were deleted to keep the size", resolution.name())
+            }
+        };
+        eprintln!("mongosonar: {text}");
+        if !matches!(notice, StoreNotice::Shrunk(..)) {
+            self.event(Event::new(time, EventKind::StoreProblem, Endpoint::default(), ("", &text)));
+        }
+        self.note(text);
+    }
+
+    fn note(&mut self, text: String) {
+        if self.notices.len() >= MAX_NOTICES {
+            self.notices.remove(0);
+        }
+        self.notices.push(text);
+    }
+
+    /// Looks for servers; notes those that have started or ended.
+    fn look_for_servers(&mut self) {
+        let is_first = self.searched.replace(Instant::now()).is_none();
+        let Ok(found) = self.inspector.servers() else { return };
+        let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
+        let (started, ended) = self.watched.set(found);
+        self.watched.add_to(&mut self.servers);
+        for (servers, what) in [(&ended, "ended"), (&started, "started")] {
+            for server in servers.iter().filter(|_| !is_first) {
+                eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
+            }
+        }
+        self.note_servers(&ended, &started);
+        if let Some(queries) = &mut self.queries {
+            queries.add_ports(ports);
+        }
+    }
+
+    /// Notes starts and ends of servers whose log does not.
+    fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
+        let is_logged = |server: &FoundServer| self.plan.settings.collectors.log && server.log.is_some();
+        let time = now();
+        let event = |server: &FoundServer, kind| {
+            Event::new(time, kind, local(server.port), ("", &format!("process {}", server.pid)))
+        };
+        let stops =
+            ended.iter().filter(|server| !is_logged(server)).map(|one| event(one, EventKind::ServerStop));
+        // Before the first status the agent itself starts.
+        let is_new = |server: &&FoundServer| !is_logged(server) && self.stated.is_some();
+        let starts = started.iter().filter(is_new).map(|one| event(one, EventKind::ServerStart));
+        let events: Vec<Event> = stops.chain(starts).collect();
+        events.into_iter().for_each(|event| self.event(event));
+    }
+
+    /// Reads the configuration again. A wrong one is refused, and the old one stays.
+    fn reload(&mut self) {
+        let loaded = AgentSettings::load(self.plan.config);
+        match loaded.and_then(|(settings, _)| self.apply(settings)) {
+            Ok(changes) if changes.is_empty() => eprintln!("mongosonar: the configuration has not changed"),
+            Ok(changes) => eprintln!("mongosonar: the configuration has changed: {}", changes.join(", ")),
+            Err(error) => {
+                let text = format!("the configuration was not loaded, the old one stays: {error:#}");
+                eprintln!("mongosonar: {text}");
+                self.note(text);
+            }
+        }
+    }
+
+    /// Changes what is different in `settings`; names it.
+    ///
+    /// # Errors
+    /// Something cannot be changed while the agent runs. Nothing was changed then.
+    fn apply(&mut self, settings: AgentSettings) -> Result<Vec<String>> {
+        let old = &self.plan.settings;
+        let mut fixed = Vec::new();
+        if old.store.path != settings.store.path {
+            fixed.push("store.path");
+        }
+        if old.queries != settings.queries {
+            fixed.push("queries");
+        }
+        if old.server != settings.server {
+            fixed.push("server");
+        }
+        let wants = |collector| settings.collectors.runs(collector);
+        let is_new = |collector: Collector| wants(collector) && !old.collectors.runs(collector);
+        for (collector, name) in [
+            (Collector::Queries, "collectors.queries = true"),
+            (Collector::Files, "collectors.files = true"),
+            (Collector::Machine, "collectors.machine = true"),
+        ] {
+            if is_new(collector) {
+                fixed.push(name);
+            }
+        }
+        if !fixed.is_empty() {
+            bail!("only a restart can change: {}", fixed.join(", "));
+        }
+        let mut changes = Vec::new();
+        if old.store != settings.store {
+            self.assembler.store_mut().configure(store::settings(&settings.store, true));
+            changes.push("size and age of what is kept".to_owned());
+        }
+        for collector in Collector::ALL {
+            match (self.plan.settings.collectors.runs(collector), wants(collector)) {
+                (true, false) => {
+                    self.end(collector);
+                    changes.push(format!("{} is off", collector.name()));
+                }
+                (false, true) => {
+                    self.board.waits(collector, "it has just been switched on");
+                    self.follow(collector)?;
+                    changes.push(format!("{} is on", collector.name()));
+                }
+                _ => {}
+            }
+        }
+        self.plan.settings = settings;
+        Ok(changes)
+    }
+
+    /// Ends a collector, and takes its last windows.
+    fn end(&mut self, collector: Collector) {
+        if collector == Collector::Queries
+            && let Some(queries) = self.queries.take()
+        {
+            let (parts, _) = queries.finish(&self.servers);
+            parts.into_iter().for_each(|part| self.add(part));
+        }
+        if let Some(thread) = self.threads.remove(&collector) {
+            thread.stop.store(true, Ordering::Relaxed);
+            self.wait_for(&[thread]);
+        }
+        self.board.off(collector);
+    }
+
+    /// Takes windows until these threads have ended.
+    fn wait_for(&mut self, threads: &[CollectorThread]) {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && !threads.iter().all(|thread| thread.handle.is_finished()) {
+            self.take(Duration::from_millis(20));
+        }
+        self.take(Duration::ZERO);
+    }
+
+    /// Writes the status.
+    fn state(&mut self) {
+        self.stated = Some(Instant::now());
+        let times = thread_times();
+        let time_of = |collector: Collector| {
+            let is_of = |name: &str| match collector {
+                Collector::Queries => name.starts_with("capture-"),
+                _ => name == collector.name(),
+            };
+            let all = times.iter().filter(|(name, _)| is_of(name));
+            all.map(|(_, time)| time.as_nanos() as u64).sum()
+        };
+        let usage = ResourceUsage::now().unwrap_or_default();
+        let summary = self.assembler.summary();
+        let mut collectors = self.board.all();
+        for (status, collector) in collectors.iter_mut().zip(Collector::ALL) {
+            status.cpu_ns = time_of(collector);
+        }
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let server = |server: &FoundServer| WatchedServer {
+            name: server.name.clone(),
+            pid: server.pid,
+            port: server.port,
+            log: path(&server.log),
+            diagnostic_data: path(&server.diagnostic),
+        };
+        let pid = std::process::id();
+        let status = AgentStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid,
+            started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
+            started_ns: self.begun.unix_ns(),
+            written_ns: now().unix_ns(),
+            store: self.plan.folder.display().to_string(),
+            store_bytes: folder_bytes(self.plan.folder),
+            windows: summary.windows,
+            windows_lost: summary.windows_lost,
+            last_window_ns: summary.end_ns,
+            notices: self.notices.clone(),
+            cpu_ns: usage.processor().as_nanos() as u64,
+            memory_bytes: usage.resident_bytes,
+            collectors,
+            servers: self.watched.all().iter().map(server).collect(),
+        };
+        if let Err(error) = status_file::write(self.plan.folder, &status) {
+            let text = format!("the status cannot be written: {error}");
+            if self.notices.last() != Some(&text) {
+                eprintln!("mongosonar: {text}");
+                self.note(text);
+            }
+        }
+    }
+
+    /// Ends all collectors and stores what is open.
+    fn finish(mut self) -> AgentSummary {
+        let threads: Vec<CollectorThread> = std::mem::take(&mut self.threads).into_values().collect();
+        threads.iter().for_each(|thread| thread.stop.store(true, Ordering::Relaxed));
+        if let Some(queries) = self.queries.take() {
+            let (parts, why) = queries.finish(&self.servers);
+            parts.into_iter().for_each(|part| self.add(part));
+            if let Err(error) = why {
+                self.fail(Collector::Queries, &error);
+            }
+        }
+        self.wait_for(&threads);
+        self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ("", "")));
+        while let Err(error) = self.assembler.complete(Timestamp::from_unix_ns(u64::MAX)) {
+            self.store_failed(&error);
+        }
+        for notice in self.assembler.notices() {
+            self.notice(&notice, now());
+        }
+        status_file::remove(self.plan.folder);
+        let mut summary = self.assembler.summary().clone();
+        let failed = self.board.all().into_iter().filter(|one| one.state == CollectorState::Failed);
+        summary.notes.extend(failed.map(|one| format!("{}: {}", one.name, one.problem.unwrap_or_default())));
+        summary
+    }
+}
+
+/// The size of the files in a folder.
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(|found| found.is_file())
+        .map(|found| found.len())
+        .sum()
+}

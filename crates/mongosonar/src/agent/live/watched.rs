@@ -1,0 +1,75 @@
+//! The servers that run on this host now, as all threads see them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::inspector::FoundServer;
+use crate::agent::servers::LocalServers;
+
+/// The servers that were found last.
+#[derive(Debug, Default)]
+pub struct WatchedServers(Mutex<Arc<Vec<FoundServer>>>);
+
+impl WatchedServers {
+    /// All of them, by port.
+    pub fn all(&self) -> Arc<Vec<FoundServer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces them; gives those that have started and those that have ended since.
+    pub fn set(&self, found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = |server: &FoundServer| (server.pid, server.started, server.port);
+        let without = |all: &[FoundServer], others: &[FoundServer]| -> Vec<FoundServer> {
+            let is_new = |one: &&FoundServer| !others.iter().any(|other| key(other) == key(one));
+            all.iter().filter(is_new).cloned().collect()
+        };
+        let (started, ended) = (without(&found, &known), without(&known, &found));
+        *known = Arc::new(found);
+        (started, ended)
+    }
+
+    /// The port of the server whose data folder a file is in.
+    pub fn of_file(&self, path: &str) -> Option<u16> {
+        let all = self.all();
+        let folder =
+            |server: &FoundServer| server.dbpath.as_ref().map_or(0, |dbpath| dbpath.as_os_str().len());
+        let has = |server: &&FoundServer| {
+            server.dbpath.as_ref().is_some_and(|dbpath| std::path::Path::new(path).starts_with(dbpath))
+        };
+        all.iter().filter(has).max_by_key(|server| folder(server)).map(|server| server.port)
+    }
+
+    /// Adds them to the servers that ran before: a connection to one that has ended is still named as before.
+    pub fn add_to(&self, servers: &mut LocalServers) {
+        servers.ports.extend(self.all().iter().map(|server| server.port));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(pid: u32, port: u16, dbpath: &str) -> FoundServer {
+        FoundServer {
+            port,
+            pid,
+            started: u64::from(pid),
+            name: "mongod".to_owned(),
+            log: None,
+            dbpath: Some(dbpath.into()),
+            diagnostic: None,
+        }
+    }
+
+    #[test]
+    fn a_restart_is_an_end_and_a_start() {
+        let watched = WatchedServers::default();
+        assert_eq!(watched.set(vec![server(1, 5, "/a"), server(2, 6, "/a/b")]).0.len(), 2);
+        let (started, ended) = watched.set(vec![server(3, 5, "/a"), server(2, 6, "/a/b")]);
+        let pids = |servers: Vec<FoundServer>| servers.iter().map(|server| server.pid).collect::<Vec<_>>();
+        assert_eq!((pids(started), pids(ended)), (vec![3], vec![1]));
+        assert_eq!(watched.of_file("/a/collection-1.wt"), Some(5));
+        assert_eq!(watched.of_file("/a/b/index-1.wt"), Some(6));
+        assert_eq!(watched.of_file("/ab/index-1.wt"), None);
+    }
+}

@@ -1,0 +1,262 @@
+"""The agent as a service runs it: real packets, a log that is rotated, sources that die and return, a changed
+configuration, the service manager, privileges, and how it ends."""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import pytest
+from test_privileges import DAC_READ_SEARCH, SYS_PTRACE, children, tasks
+
+import labkit
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+
+
+@dataclasses.dataclass
+class Agent:
+    """A running agent."""
+
+    child: subprocess.Popen
+    store: pathlib.Path
+    err: pathlib.Path
+
+    def status(self):
+        done = subprocess.run(
+            [labkit.MONGOSONAR, "agent", "--status", "--json", "--store", str(self.store)], capture_output=True, text=True
+        )
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def collector(self, name):
+        status = self.status()
+        return next(one for one in status["collectors"] if one["name"] == name) if status else {"state": "none"}
+
+    def wait_for(self, name, state, seconds=30):
+        labkit.wait_until(lambda: self.collector(name)["state"] == state, f"{name} {state}", seconds)
+
+    def stop(self, number=signal.SIGTERM):
+        self.child.send_signal(number)
+        return self.child.wait(20)
+
+
+@contextlib.contextmanager
+def agent(directory, config="", environment=None, arguments=()):
+    """`mongosonar agent` with a store of its own; the block starts when it has written its status."""
+    store, err, file = directory / "store", directory / "agent.err", directory / "agent.toml"
+    file.write_text(config)
+    command = [labkit.MONGOSONAR, "agent", "--store", str(store), "--config", str(file), *arguments]
+    with open(err, "wb") as stderr:
+        options = {"stderr": stderr, "stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        with labkit.process(command, env=dict(os.environ) | (environment or {}), **options) as child:
+            running = Agent(child, store, err)
+
+            def ready():
+                assert child.poll() is None, f"the agent ended: {err.read_text()}"
+                return running.status()
+
+            labkit.wait_until(ready, "the status of the agent", 30)
+            yield running
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def mongod(directory, port):
+    """The lab's server under the name of the real one, with a small workload."""
+    program = directory / "mongod"
+    if not program.exists():
+        program.symlink_to(labkit.LAB / "bin/server")
+    with labkit.ready([program, "--demo", "--listen", f"127.0.0.1:{port}"]):
+        yield
+
+
+def described(port, log):
+    """The configuration that names the log of this server."""
+    return f'[[server]]\nport = {port}\nlog = "{log}"\n'
+
+
+def slow_query(second, namespace="shop.carts", millis=120):
+    at = datetime.datetime.fromtimestamp(second, datetime.timezone.utc).isoformat(timespec="milliseconds")
+    return json.dumps(
+        {
+            "t": {"$date": at},
+            "s": "I",
+            "c": "COMMAND",
+            "id": 51803,
+            "ctx": "conn7",
+            "msg": "Slow query",
+            "attr": {
+                "type": "command",
+                "ns": namespace,
+                "command": {"find": namespace.split(".")[1], "filter": {"user": 1}, "$db": namespace.split(".")[0]},
+                "planSummary": "COLLSCAN",
+                "keysExamined": 0,
+                "docsExamined": 8000,
+                "nreturned": 1,
+                "durationMillis": millis,
+            },
+        },
+        separators=(",", ":"),
+    )
+
+
+def append(log, *lines):
+    with open(log, "a", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def test_packets_and_a_rotated_log_become_windows(tmp_path):
+    port, log, store = free_port(), tmp_path / "mongod.log", tmp_path / "store"
+    log.touch()
+    config = tmp_path / "agent.toml"
+    config.write_text(described(port, log))
+    command = [labkit.MONGOSONAR, "agent", "--once", "25s", "--json", "--store", store, "--config", config]
+    with mongod(tmp_path, port):
+        child = subprocess.Popen(
+            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        labkit.wait_until((store / "agent.json").exists, "the status", 30)
+        time.sleep(2)
+        append(log, *(slow_query(time.time()) for _ in range(10)))
+        time.sleep(2)
+        # As logRotate does it: the server keeps the old file open until the new one is there.
+        log.rename(tmp_path / "mongod.log.1")
+        append(tmp_path / "mongod.log.1", slow_query(time.time()))
+        append(log, *(slow_query(time.time()) for _ in range(5)))
+        time.sleep(3)
+        # As logrotate does it with copytruncate.
+        append(log, slow_query(time.time()))
+        shutil.copy(log, tmp_path / "mongod.log.2")
+        os.truncate(log, 0)
+        append(log, *(slow_query(time.time()) for _ in range(4)))
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    summary = json.loads(out)
+    collectors = {one["name"]: one for one in summary["collectors"]}
+    assert collectors["log"]["operations"] == 10 + 1 + 5 + 1 + 4, summary
+    assert collectors["queries"]["operations"] > 20
+    assert collectors["machine"]["observed_ns"] > 15e9 and collectors["queries"]["observed_ns"] > 15e9
+    assert summary["windows"] >= 3 and summary["windows_lost"] == 0 and summary["values"] > 50
+    for file in store.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    # The same rows as those of the log and of the wire.
+    rows = subprocess.run(
+        [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", "10 min ago", "--json"],
+        capture_output=True,
+        text=True,
+    )
+    if rows.returncode == 0:
+        shown = json.loads(rows.stdout.splitlines()[-1])["rows"]
+        assert all(row["server"] == f"0.0.0.0:{port}" for row in shown) and shown
+
+
+def test_sources_that_die_and_return_are_reported_once(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    with agent(tmp_path, described(port, log)) as running:
+        running.wait_for("machine", "working")
+        assert running.status()["servers"] == []
+        with mongod(tmp_path, port):
+            # It started later.
+            running.wait_for("log", "working", 40)
+            running.wait_for("queries", "working", 40)
+            assert [server["port"] for server in running.status()["servers"]] == [port]
+            log.rename(tmp_path / "aside")
+            log.mkdir()
+            running.wait_for("log", "failed")
+            time.sleep(3)
+            assert running.err.read_text().count("cannot be read") == 1, running.err.read_text()
+            log.rmdir()
+            (tmp_path / "aside").rename(log)
+            running.wait_for("log", "working")
+            append(log, slow_query(time.time()))
+        labkit.wait_until(lambda: not running.status()["servers"], "the end of the server", 40)
+        with mongod(tmp_path, port):
+            labkit.wait_until(lambda: running.status()["servers"], "the server again", 40)
+            running.wait_for("log", "working", 40)
+        assert running.stop() == 0
+    text = running.err.read_text()
+    assert text.count("log: it works again") >= 1 and "has ended" in text and "has started" in text
+    assert running.status() is None
+
+
+def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
+    with agent(tmp_path) as running:
+        running.wait_for("machine", "working")
+        file = tmp_path / "agent.toml"
+        file.write_text("[collectors]\nlogs = false\n")
+        running.child.send_signal(signal.SIGHUP)
+        labkit.wait_until(lambda: "the old one stays" in running.err.read_text(), "a refusal")
+        assert "agent.toml, line 2: collectors.logs" in running.err.read_text()
+        file.write_text("[collectors]\nmachine = false\n\n[store]\nmax-size = \"1G\"\n")
+        running.child.send_signal(signal.SIGHUP)
+        running.wait_for("machine", "off")
+        assert "size and age of what is kept, machine is off" in running.err.read_text()
+        file.write_text("")
+        running.child.send_signal(signal.SIGHUP)
+        labkit.wait_until(
+            lambda: "only a restart can change: collectors.machine = true" in running.err.read_text(), "a refusal"
+        )
+        assert running.child.poll() is None
+        assert running.stop(signal.SIGINT) == 0
+
+
+def test_the_service_manager_is_told(tmp_path):
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(30)
+        environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "1000000"}
+        with agent(tmp_path, environment=environment) as running:
+            assert manager.recv(256).startswith(b"READY=1")
+            assert manager.recv(256) == b"WATCHDOG=1"
+            running.child.send_signal(signal.SIGHUP)
+            messages = [manager.recv(256)]
+            while not messages[-1].startswith(b"READY=1"):
+                messages.append(manager.recv(256))
+            assert any(message.startswith(b"RELOADING=1\nMONOTONIC_USEC=") for message in messages)
+            assert running.stop() == 0
+        while not messages[-1].startswith(b"STOPPING=1"):
+            messages.append(manager.recv(256))
+
+
+def test_privileges_are_dropped_in_every_thread(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    with agent(tmp_path, described(port, log)) as running, mongod(tmp_path, port):
+        running.wait_for("log", "working", 40)
+        running.wait_for("queries", "working", 40)
+        pid = running.child.pid
+        allowed = {"machine": SYS_PTRACE}
+        for name, fields in tasks(pid).items():
+            thread = name.rsplit(" ", 1)[0]
+            held = int(fields["CapEff"], 16)
+            assert held & ~allowed.get(thread, 0) == 0, (name, fields["CapEff"])
+            assert fields["NoNewPrivs"].strip() == "1" and fields["Seccomp"].strip() == "2", name
+        names = {name.rsplit(" ", 1)[0] for name in tasks(pid)}
+        assert {"capture-0", "log", "internals", "machine", "files"} <= names
+        for child in children(pid):
+            for name, fields in tasks(child).items():
+                assert int(fields["CapEff"], 16) & ~(SYS_PTRACE | DAC_READ_SEARCH) == 0, name
+                assert fields["Seccomp"].strip() == "2", name
+        # Another agent must not write to the same store.
+        other = subprocess.run(
+            [labkit.MONGOSONAR, "agent", "--once", "1s", "--store", str(running.store)], capture_output=True, text=True
+        )
+        assert other.returncode == 1 and f"process {pid}" in other.stderr, other
+        assert running.stop() == 0
+    assert "privileges" not in running.err.read_text()
