@@ -6,12 +6,13 @@
 //! Before the last two days, for which windows of 10 s are kept, each minute is added as one window: its minute and its
 //! hour are the same as those of six.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sonar_core::history::{
-    Collector, HistoryStore, HistoryWindow, Resolution, SeriesKey, SeriesSubject, Span,
+    Collector, HistoryStore, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::operation::{Application, Opcode, Operation};
 use sonar_core::time::NS_PER_S;
@@ -113,14 +114,14 @@ fn rows(random: &mut Random) -> Vec<Vec<Row>> {
         .collect()
 }
 
-fn series() -> Vec<SeriesKey> {
+fn series() -> BTreeMap<SeriesKey, SeriesValue> {
     let key = |number: u64| SeriesKey {
         subject: SeriesSubject::Server,
         server: Endpoint::v4([0, 0, 0, 0], 27017),
         name: "".into(),
         metric: format!("metric_{number}").into(),
     };
-    (0..SERIES).map(key).collect()
+    (0..SERIES).map(|number| (key(number), SeriesValue::default())).collect()
 }
 
 /// Rows of a minute, by shape and variant: each of six rows of 10 s.
@@ -138,7 +139,7 @@ fn minute_rows(rows: &[Vec<Row>], random: &mut Random) -> Vec<Vec<Row>> {
 struct Workload {
     /// Of 10 s, and of minutes.
     rows: [Vec<Vec<Row>>; 2],
-    series: Vec<SeriesKey>,
+    series: BTreeMap<SeriesKey, SeriesValue>,
     random: Random,
 }
 
@@ -158,15 +159,16 @@ impl Workload {
             figures.last_seen = start.plus_ns(10 * NS_PER_S - self.random.below(NS_PER_S / 10) - 1);
             history.window.shapes.add_owned(row);
         }
-        for (number, key) in (0..).zip(&self.series) {
-            // A third never changes, a third are whole numbers, a third are rates.
+        history.series.clone_from(&self.series);
+        for (number, value) in history.series.values_mut().enumerate() {
+            // Of ten samples; a third never changes, a third are whole numbers, a third are rates.
             for second in 0..10 {
-                let value = match number % 3 {
+                let sample = match number % 3 {
                     0 => number as f64,
                     1 => (1_000 + self.random.below(500)) as f64,
                     _ => self.random.below(1 << 20) as f64 / 1e3,
                 };
-                history.sample(key, start.plus_ns(second * NS_PER_S), (value, 1.0));
+                value.add(start.plus_ns(second * NS_PER_S), sample, 1.0);
             }
         }
         for collector in [Collector::Queries, Collector::Internals, Collector::Machine] {

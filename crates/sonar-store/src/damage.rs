@@ -9,14 +9,14 @@ use sonar_core::Timestamp;
 use sonar_core::history::Resolution;
 
 use crate::StoreError;
-use crate::day::Day;
 use crate::day_file::{DayFile, beside, width};
 use crate::day_writer::DayWriter;
 use crate::format::decode;
 use crate::lookup::{FileLookup, Interner};
-use crate::part::Part;
 use crate::plan::Slot;
 use crate::schema::{NUMBERED, configure};
+use crate::stored_window::StoredWindow;
+use crate::utc_day::UtcDay;
 
 /// Damaged files that are kept of one day; the oldest goes.
 const MAX_KEPT: u32 = 3;
@@ -26,7 +26,7 @@ const MAX_KEPT: u32 = 3;
 ///
 /// # Errors
 /// The file cannot be renamed. That nothing can be read of it is no error.
-pub(crate) fn set_aside(dir: &Path, day: Day, durable: bool) -> Result<PathBuf, StoreError> {
+pub(crate) fn set_aside(dir: &Path, day: UtcDay, durable: bool) -> Result<PathBuf, StoreError> {
     let path = day.path(dir);
     let target = free_name(&path);
     // First the log: beside a new file of the same name, SQLite would take it for that of the new one.
@@ -117,7 +117,7 @@ fn copy_windows_in(old: &DayFile, fresh: &DayWriter, direction: &str) -> rusqlit
             continue;
         };
         let slot = Slot::of(Timestamp::from_unix(start, 0), resolution);
-        let mut part = Part::spanning(slot.span());
+        let mut part = StoredWindow::spanning(slot.span());
         if decode(&data, slot.span(), &lookup, &mut part).is_ok() {
             insert.execute(params![seconds, start as i64, data])?;
         }

@@ -1,8 +1,10 @@
 //! The database of one day.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use sonar_core::history::{Event, EventKind, Resolution, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
@@ -10,9 +12,9 @@ use sonar_core::{Endpoint, Timestamp};
 use crate::StoreError;
 use crate::format::{BlobError, decode};
 use crate::lookup::{FileLookup, Interner, endpoint};
-use crate::part::Part;
 use crate::plan::{Slot, WindowIndex};
 use crate::schema;
+use crate::stored_window::StoredWindow;
 
 /// A file that is read: the methods that readers and the writer share.
 pub(crate) struct DayFile {
@@ -23,15 +25,20 @@ pub(crate) struct DayFile {
 impl DayFile {
     /// Opens a file for reading; no file is changed. `None` if there is none.
     pub fn open(path: &Path) -> Result<Option<Self>, StoreError> {
-        if !path.try_exists().map_err(StoreError::of_io("read", path))? {
-            return Ok(None);
+        match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            result => drop(result.map_err(StoreError::of_io("read", path))?),
         }
         let connection = match open_to_read(path, "") {
             // Without the right to write, SQLite cannot share a file that nobody has open; it need not.
             Err(_) if !has_log(path) => open_to_read(path, "?immutable=1"),
             result => result,
         };
-        let file = Self { path: path.to_owned(), connection: connection.map_err(StoreError::of_sql(path))? };
+        let connection = connection.map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::NotClosed(path.to_owned()),
+            _ => StoreError::of_sql(path)(error),
+        })?;
+        let file = Self { path: path.to_owned(), connection };
         match schema::version(&file.connection, path)? {
             0 => Ok(None),
             _ => Ok(Some(file)),
@@ -76,7 +83,7 @@ impl DayFile {
         &self,
         slot: Slot,
         lookup: &FileLookup<'_>,
-        into: &mut Part,
+        into: &mut StoredWindow,
     ) -> Result<bool, StoreError> {
         let Some(blob) = self.blob(slot)? else { return Ok(false) };
         match decode(&blob, slot.span(), lookup, into) {
@@ -93,11 +100,11 @@ impl DayFile {
     }
 
     /// What is stored of a window, as itself or as its parts; `None` if nothing is.
-    pub fn load(&self, slot: Slot) -> Result<Option<Part>, StoreError> {
+    pub fn load(&self, slot: Slot) -> Result<Option<StoredWindow>, StoreError> {
         let interner = Interner::default();
         let lookup = FileLookup::new(&self.connection, &interner);
         let parts = self.index(slot.span())?.cover(slot.span());
-        let mut loaded = Part::spanning(slot.span());
+        let mut loaded = StoredWindow::spanning(slot.span());
         let mut any = false;
         for part in parts.iter().filter(|part| part.resolution <= slot.resolution) {
             any |= self.read_into(*part, &lookup, &mut loaded)?;

@@ -11,14 +11,14 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Endpoint, ShapeId, Timestamp};
 
 use crate::StoreError;
-use crate::day::Day;
 use crate::day_file::{DayFile, seconds, width};
 use crate::dictionary::Dictionary;
 use crate::format::{Layout, encode};
 use crate::lookup::series_key;
-use crate::part::Part;
 use crate::plan::Slot;
 use crate::schema;
+use crate::stored_window::StoredWindow;
+use crate::utc_day::UtcDay;
 
 /// How hard zstd tries.
 const LEVEL: i32 = 3;
@@ -29,7 +29,7 @@ const PAGES: u32 = 1_000;
 
 /// The file of a day that is written to.
 pub(crate) struct DayWriter {
-    pub day: Day,
+    pub day: UtcDay,
     pub file: DayFile,
     dictionary: Dictionary,
     /// Events in the file, and those that were added to others since it was opened.
@@ -38,7 +38,7 @@ pub(crate) struct DayWriter {
 
 impl DayWriter {
     /// Opens the file of a day, which is made if there is none, and upgraded if an older program made it.
-    pub fn open(dir: &Path, day: Day, durable: bool) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path, day: UtcDay, durable: bool) -> Result<Self, StoreError> {
         let path = day.path(dir);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -128,7 +128,7 @@ impl DayWriter {
     }
 
     /// Stores a window in place of what was stored of it.
-    pub fn put(&mut self, part: &Part, resolution: Resolution) -> Result<(), StoreError> {
+    pub fn put(&mut self, part: &StoredWindow, resolution: Resolution) -> Result<(), StoreError> {
         let path = &self.file.path;
         let blob = encode(part, &mut self.dictionary, LEVEL)
             .map_err(|source| StoreError::Unstorable { path: path.clone(), source })?;
@@ -303,10 +303,10 @@ impl DayWriter {
 }
 
 /// The events of a span by the day that they belong to.
-pub(crate) fn by_day(events: &[Event]) -> std::collections::BTreeMap<Day, Vec<&Event>> {
+pub(crate) fn by_day(events: &[Event]) -> std::collections::BTreeMap<UtcDay, Vec<&Event>> {
     let mut days = std::collections::BTreeMap::<_, Vec<_>>::new();
     for event in events {
-        days.entry(Day::of(event.at)).or_default().push(event);
+        days.entry(UtcDay::of(event.at)).or_default().push(event);
     }
     days
 }

@@ -42,6 +42,9 @@ pub enum StoreError {
         /// Bytes that are to stay free.
         floor: u64,
     },
+    /// Its writer did not close a file, and SQLite may not make it whole.
+    #[error("{} was not closed, and its folder cannot be written to: read it as its owner, or read a copy", .0.display())]
+    NotClosed(PathBuf),
     /// A file is damaged.
     #[error("{} is damaged: {why}", path.display())]
     Damaged {

@@ -94,3 +94,14 @@ impl HistoryStore for SqliteHistory {
         notices
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_can_be_passed_to_another_thread() {
+        fn check<T: Send>() {}
+        check::<SqliteHistory>();
+    }
+}

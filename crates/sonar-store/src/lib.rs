@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod damage;
-mod day;
 mod day_file;
 mod day_writer;
 mod dictionary;
@@ -20,16 +19,17 @@ pub mod format;
 mod history;
 mod lock;
 mod lookup;
-mod part;
 mod plan;
 mod reader;
 mod retention;
 mod schema;
 mod settings;
 mod space;
+mod stored_window;
+mod utc_day;
 mod writer;
 
 pub use error::StoreError;
 pub use history::SqliteHistory;
-pub use part::Part;
 pub use settings::StoreSettings;
+pub use stored_window::StoredWindow;

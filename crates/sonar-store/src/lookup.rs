@@ -9,7 +9,7 @@ use sonar_core::history::{SeriesKey, SeriesSubject};
 use sonar_core::operation::Application;
 use sonar_core::{Endpoint, ShapeId, ShapeInfo};
 
-use crate::format::{Layout, Lookup};
+use crate::format::{Layout, NumberLookup};
 
 /// Larger numbers do not occur.
 const MAX_NUMBER: u32 = 1 << 20;
@@ -104,7 +104,7 @@ impl<'a> FileLookup<'a> {
     }
 }
 
-impl Lookup for FileLookup<'_> {
+impl NumberLookup for FileLookup<'_> {
     fn shape(&self, number: u32) -> Option<Arc<ShapeInfo>> {
         const SQL: &str =
             "SELECT id, command, database, collection, typed, plain, cut, statements FROM shapes

@@ -6,7 +6,7 @@
 use sonar_core::Timestamp;
 use sonar_core::history::{Resolution, Span};
 
-use crate::part::span_of;
+use crate::stored_window::span_of;
 
 /// The place of a stored window.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span, StoreNotice};
 
 use crate::StoreError;
-use crate::day::Day;
 use crate::day_file::DayFile;
 use crate::lookup::{FileLookup, Interner};
-use crate::part::Part;
+use crate::stored_window::StoredWindow;
+use crate::utc_day::UtcDay;
 
 /// Reads a store. It holds no file open between calls.
 #[derive(Debug)]
 pub(crate) struct StoreReader {
     pub dir: PathBuf,
     /// Days whose file turned out to be damaged.
-    pub damaged: RefCell<BTreeSet<Day>>,
+    pub damaged: RefCell<BTreeSet<UtcDay>>,
     pub notices: RefCell<Vec<StoreNotice>>,
 }
 
@@ -29,7 +29,7 @@ impl StoreReader {
     }
 
     /// The days that have a file, ascending.
-    pub fn days(&self) -> Result<Vec<Day>, StoreError> {
+    pub fn days(&self) -> Result<Vec<UtcDay>, StoreError> {
         days(&self.dir)
     }
 
@@ -40,7 +40,7 @@ impl StoreReader {
         span: Span,
         mut read: impl FnMut(&DayFile) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let overlaps = |day: &Day| day.span().from < span.to && span.from < day.span().to;
+        let overlaps = |day: &UtcDay| day.span().from < span.to && span.from < day.span().to;
         for day in self.days()?.into_iter().filter(overlaps) {
             let path = day.path(&self.dir);
             let result = DayFile::open(&path).and_then(|file| file.as_ref().map_or(Ok(()), &mut read));
@@ -60,12 +60,12 @@ impl StoreReader {
     /// See [`sonar_core::HistoryStore::read`].
     pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>, StoreError> {
         let interner = Interner::default();
-        let mut all: Option<Part> = None;
+        let mut all: Option<StoredWindow> = None;
         self.each(span, |file| {
             let lookup = FileLookup::new(&file.connection, &interner);
             let mut result = Ok(());
             for slot in file.index(span)?.cover(span) {
-                let all = all.get_or_insert_with(|| Part::spanning(slot.span()));
+                let all = all.get_or_insert_with(|| StoredWindow::spanning(slot.span()));
                 result = result.and(file.read_into(slot, &lookup, all).map(drop));
             }
             result
@@ -85,7 +85,7 @@ impl StoreReader {
             let lookup = FileLookup::new(&file.connection, &interner);
             let mut result = Ok(());
             for (slot, parts) in file.index(span)?.windows(span, resolution) {
-                let mut window = Part::spanning(slot.span());
+                let mut window = StoredWindow::spanning(slot.span());
                 let mut any = false;
                 for part in parts {
                     let read = file.read_into(part, &lookup, &mut window);
@@ -119,7 +119,7 @@ impl StoreReader {
     }
 
     /// The extent of the first of these days that has windows.
-    fn first_extent<'a>(&self, days: impl Iterator<Item = &'a Day>) -> Result<Option<Span>, StoreError> {
+    fn first_extent<'a>(&self, days: impl Iterator<Item = &'a UtcDay>) -> Result<Option<Span>, StoreError> {
         for day in days {
             let mut extent = None;
             self.each(day.span(), |file| {
@@ -135,11 +135,11 @@ impl StoreReader {
 }
 
 /// The days that have a file in this folder, ascending.
-pub(crate) fn days(dir: &Path) -> Result<Vec<Day>, StoreError> {
+pub(crate) fn days(dir: &Path) -> Result<Vec<UtcDay>, StoreError> {
     let mut days = Vec::new();
     for entry in fs::read_dir(dir).map_err(StoreError::of_io("read", dir))? {
         let name = entry.map_err(StoreError::of_io("read", dir))?.file_name();
-        days.extend(name.to_str().and_then(Day::from_file_name));
+        days.extend(name.to_str().and_then(UtcDay::from_file_name));
     }
     days.sort_unstable();
     Ok(days)

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use sonar_core::Timestamp;
 use sonar_core::history::{Resolution, StoreNotice};
 
-use crate::day::Day;
 use crate::day_file::{DayFile, beside};
 use crate::day_writer::DayWriter;
 use crate::reader::days;
 use crate::space::total_bytes;
+use crate::utc_day::UtcDay;
 use crate::{StoreError, StoreSettings};
 
 /// A day whose data is nowhere near that of other days says nothing about the age of those: the clock was wrong.
@@ -22,8 +22,8 @@ const SPARE: u64 = 20;
 
 /// The newest day that has [`NEAR`] days within [`NEAR_DAYS`] before it: age counts from there, and not from the
 /// clock, so that a clock that is wrong removes nothing.
-fn newest(days: &[Day]) -> Option<Day> {
-    let near = |day: &Day| days.iter().filter(|one| *one < day && day.0 - one.0 <= NEAR_DAYS).count();
+fn newest(days: &[UtcDay]) -> Option<UtcDay> {
+    let near = |day: &UtcDay| days.iter().filter(|one| *one < day && day.0 - one.0 <= NEAR_DAYS).count();
     days.iter().rev().copied().find(|day| near(day) >= NEAR)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn remove_old(
     Ok(())
 }
 
-fn has_windows(dir: &Path, day: Day, resolution: Resolution) -> Result<bool, StoreError> {
+fn has_windows(dir: &Path, day: UtcDay, resolution: Resolution) -> Result<bool, StoreError> {
     let Some(file) = DayFile::open(&day.path(dir))? else { return Ok(false) };
     Ok(!file.index(day.span())?.starts[resolution as usize].is_empty())
 }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_wrong_clock_does_not_make_old_what_is_not() {
         let of =
-            |days: &[u64]| newest(&days.iter().map(|day| Day(*day)).collect::<Vec<_>>()).map(|day| day.0);
+            |days: &[u64]| newest(&days.iter().map(|day| UtcDay(*day)).collect::<Vec<_>>()).map(|day| day.0);
         assert_eq!(of(&[100, 101, 102]), Some(102));
         assert_eq!(of(&[100, 101, 102, 3_750]), Some(102), "ten years ahead");
         assert_eq!(of(&[100, 101, 102, 3_750, 3_751]), Some(102), "over midnight");

@@ -13,14 +13,14 @@ use sonar_core::history::{Event, HistoryWindow, Resolution, StoreNotice};
 use sonar_core::time::NS_PER_S;
 
 use crate::damage::set_aside;
-use crate::day::Day;
 use crate::day_file::has_log;
 use crate::day_writer::{DayWriter, by_day};
 use crate::lock::StoreLock;
-use crate::part::Part;
 use crate::plan::Slot;
 use crate::reader::days;
 use crate::space::{has_room, total_bytes};
+use crate::stored_window::StoredWindow;
+use crate::utc_day::UtcDay;
 use crate::{StoreError, StoreSettings, retention};
 
 /// A window that is older than this does not come late: the clock was set back.
@@ -52,9 +52,9 @@ pub(crate) struct StoreWriter {
     _lock: StoreLock,
     file: Option<DayWriter>,
     /// The minute and the hour that grow. They are not stored, but their parts are.
-    growing: [Option<Part>; MADE.len()],
+    growing: [Option<StoredWindow>; MADE.len()],
     unchecked: u32,
-    last_day: Option<Day>,
+    last_day: Option<UtcDay>,
     /// Windows that were not written since the disk is full; `None` if they are written.
     lost: Option<u64>,
 }
@@ -92,7 +92,7 @@ impl StoreWriter {
     }
 
     /// Opens a file once, so that it is upgraded and, after a crash, whole.
-    fn recover(&self, day: Day, is_recent: bool) -> Result<(), StoreError> {
+    fn recover(&self, day: UtcDay, is_recent: bool) -> Result<(), StoreError> {
         let was_open = has_log(&day.path(&self.dir));
         let mut file = DayWriter::open(&self.dir, day, self.settings.durable)?;
         if was_open {
@@ -102,7 +102,7 @@ impl StoreWriter {
     }
 
     /// Renames the file of a day, keeps what is whole in it, and reports that.
-    pub fn set_aside(&mut self, day: Day, why: &str) -> Result<(), StoreError> {
+    pub fn set_aside(&mut self, day: UtcDay, why: &str) -> Result<(), StoreError> {
         self.close(day);
         let target = set_aside(&self.dir, day, self.settings.durable)?;
         let path = day.path(&self.dir);
@@ -116,17 +116,17 @@ impl StoreWriter {
     }
 
     /// Closes the file of a day, if it is open.
-    fn close(&mut self, day: Day) {
+    fn close(&mut self, day: UtcDay) {
         self.file.take_if(|file| file.day == day);
     }
 
     /// Adds a window and events: see [`sonar_core::HistoryStore::append`].
     pub fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), StoreError> {
-        let part = Part::of(window);
+        let part = StoredWindow::of(window);
         let mut result = self.try_append(&part, events);
         if let Err(StoreError::Damaged { path, why }) = &result {
             let name = path.file_name().and_then(|name| name.to_str());
-            if let Some(day) = name.and_then(Day::from_file_name) {
+            if let Some(day) = name.and_then(UtcDay::from_file_name) {
                 let why = why.clone();
                 result = self.set_aside(day, &why).and_then(|()| self.try_append(&part, events));
             }
@@ -137,6 +137,8 @@ impl StoreWriter {
                     self.notices.push(StoreNotice::Recovered(lost));
                 }
             }
+            // These concern one window; all others, the disk.
+            Err(StoreError::Unstorable { .. } | StoreError::Newer { .. } | StoreError::Damaged { .. }) => {}
             Err(error) => {
                 if self.lost.is_none() {
                     self.notices.push(StoreNotice::Full(error.to_string()));
@@ -147,10 +149,10 @@ impl StoreWriter {
         result
     }
 
-    fn try_append(&mut self, part: &Part, events: &[Event]) -> Result<(), StoreError> {
+    fn try_append(&mut self, part: &StoredWindow, events: &[Event]) -> Result<(), StoreError> {
         has_room(&self.dir, &self.settings)?;
         let start = part.window.window.start;
-        let day = Day::of(start);
+        let day = UtcDay::of(start);
         let mut events = by_day(events);
         let own = events.remove(&day).unwrap_or_default();
         for (day, events) in events {
@@ -184,7 +186,7 @@ impl StoreWriter {
                 continue;
             }
             let growing = growing.clone();
-            self.transaction(Day::of(open), |file| file.put(&growing, resolution))?;
+            self.transaction(UtcDay::of(open), |file| file.put(&growing, resolution))?;
             self.growing[at] = None;
         }
         Ok(())
@@ -201,7 +203,7 @@ impl StoreWriter {
     /// Writes to the file of a day: all of it, or nothing.
     fn transaction<T>(
         &mut self,
-        day: Day,
+        day: UtcDay,
         work: impl FnOnce(&mut DayWriter) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.file.take_if(|file| file.day != day);
@@ -218,7 +220,7 @@ impl StoreWriter {
     }
 
     /// Removes what is too old when a day begins, and what is too much from time to time.
-    fn look_after(&mut self, day: Day) {
+    fn look_after(&mut self, day: UtcDay) {
         self.unchecked += 1;
         if self.last_day.replace(day) != Some(day) {
             self.remove_old();
@@ -254,9 +256,9 @@ impl StoreWriter {
 /// Adds a window to its three levels. Returns what it adds to them, and the minute and the hour that begin to grow.
 fn add(
     file: &mut DayWriter,
-    part: &Part,
+    part: &StoredWindow,
     joining: [Joining; MADE.len()],
-) -> Result<(Part, [Option<Part>; MADE.len()]), StoreError> {
+) -> Result<(StoredWindow, [Option<StoredWindow>; MADE.len()]), StoreError> {
     let start = part.window.window.start;
     let slot = Slot::of(start, Resolution::TenSeconds);
     let index = file.file.index(Slot::of(start, Resolution::Hour).span())?;
@@ -272,7 +274,7 @@ fn add(
     for (at, resolution) in MADE.into_iter().enumerate() {
         let slot = Slot::of(start, resolution);
         if joining[at] != Joining::Growing && is_kept(resolution) {
-            made[at] = Some(file.file.load(slot)?.unwrap_or_else(|| Part::spanning(slot.span())));
+            made[at] = Some(file.file.load(slot)?.unwrap_or_else(|| StoredWindow::spanning(slot.span())));
         }
     }
     let (whole, increment) = join(stored, part);
@@ -293,7 +295,7 @@ fn add(
 }
 
 /// A stored window with a new part of it, and what the part adds: collectors observe no longer than the window lasts.
-fn join(stored: Option<Part>, part: &Part) -> (Part, Part) {
+fn join(stored: Option<StoredWindow>, part: &StoredWindow) -> (StoredWindow, StoredWindow) {
     let mut increment = part.clone();
     let Some(mut whole) = stored else { return (increment.clone(), increment) };
     let before = whole.window.observed_ns;

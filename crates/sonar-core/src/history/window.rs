@@ -101,9 +101,17 @@ impl HistoryWindow {
     fn add(&mut self, other: &Self) {
         self.reading.add(&other.reading);
         self.series_left_out += other.series_left_out;
+        // Both are sorted, and usually have the same keys: no key is searched for.
+        let mut known = self.series.iter_mut().peekable();
+        let mut unknown = Vec::new();
         for (key, value) in &other.series {
-            self.merge_series(key, value);
+            while known.next_if(|(mine, _)| *mine < key).is_some() {}
+            match known.next_if(|(mine, _)| *mine == key) {
+                Some((_, mine)) => mine.merge(value),
+                None => unknown.push((key, value)),
+            }
         }
+        unknown.into_iter().for_each(|(key, value)| self.merge_series(key, value));
     }
 
     /// Adds values to one series.
@@ -141,5 +149,25 @@ mod tests {
         assert_eq!(joined.observed_ns(Collector::Log), 10_000_000_000, "not fourteen seconds of ten");
         assert_eq!((joined.reading.lines, joined.series[&key].mean()), (6, Some(20.0)));
         assert_eq!(joined.window.length_ns(), Resolution::TenSeconds.width_ns());
+    }
+
+    fn window(values: &[(&str, f64)]) -> HistoryWindow {
+        let mut window = HistoryWindow::new(Timestamp::from_unix(20, 0), Resolution::TenSeconds);
+        for (metric, value) in values {
+            let (subject, server) = (SeriesSubject::Machine, Endpoint::default());
+            let key = SeriesKey { subject, server, name: "".into(), metric: (*metric).into() };
+            window.sample(&key, Timestamp::from_unix(21, 0), (*value, 2.0));
+        }
+        window
+    }
+
+    #[test]
+    fn series_merge_by_their_keys() {
+        let mut all = window(&[("b", 1.0), ("d", 4.0)]);
+        all.merge(&window(&[("a", 7.0), ("b", 3.0), ("c", 8.0), ("d", 4.0), ("e", 9.0)]));
+        all.merge(&window(&[("c", 2.0)]));
+        let means: Vec<_> =
+            all.series.iter().map(|(key, value)| (&*key.metric, value.mean().unwrap())).collect();
+        assert_eq!(means, [("a", 7.0), ("b", 2.0), ("c", 5.0), ("d", 4.0), ("e", 9.0)]);
     }
 }

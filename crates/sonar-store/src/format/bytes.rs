@@ -1,15 +1,15 @@
 //! Numbers as bytes: what blobs consist of.
 
-use super::BlobError;
+use super::blob::BlobError;
 
 /// The largest count that is read. Sums of any number of windows that fits on a disk do not overflow.
 pub(super) const MAX_COUNT: u64 = 1 << 48;
 
 /// Bytes that are being written.
 #[derive(Default)]
-pub(super) struct ByteWriter(pub Vec<u8>);
+pub(super) struct BlobWriter(pub Vec<u8>);
 
-impl ByteWriter {
+impl BlobWriter {
     pub fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
@@ -69,11 +69,11 @@ impl ByteWriter {
 }
 
 /// Bytes that are being read. Every read fails at their end.
-pub(super) struct ByteReader<'a>(pub &'a [u8]);
+pub(super) struct BlobReader<'a>(pub &'a [u8]);
 
 type Read<T> = Result<T, BlobError>;
 
-impl<'a> ByteReader<'a> {
+impl<'a> BlobReader<'a> {
     pub fn byte(&mut self) -> Read<u8> {
         let (first, rest) = self.0.split_first().ok_or(BlobError::Cut)?;
         self.0 = rest;
@@ -137,7 +137,7 @@ impl<'a> ByteReader<'a> {
         Ok(value)
     }
 
-    /// A count as [`ByteWriter::near`] writes it.
+    /// A count as [`BlobWriter::near`] writes it.
     pub fn near(&mut self, other: u64) -> Read<u64> {
         let value = other.wrapping_add(self.zigzag()? as u64);
         if value > MAX_COUNT { Err(BlobError::Impossible("a count")) } else { Ok(value) }
@@ -168,14 +168,14 @@ mod tests {
         #[test]
         fn numbers_survive(unsigned in any::<u64>(), signed in any::<i64>(), wide in any::<u64>(), float in any::<f64>()) {
             let wide = u128::from(wide) << 30;
-            let mut out = ByteWriter::default();
+            let mut out = BlobWriter::default();
             out.varint(unsigned);
             out.zigzag(signed);
             out.wide(wide);
             for value in [float, float.trunc(), (float * 1e3).trunc() / 1e3, signed as f64, signed as f64 / 1e6] {
                 out.float(value);
             }
-            let mut read = ByteReader(&out.0);
+            let mut read = BlobReader(&out.0);
             prop_assert_eq!((read.varint().unwrap(), read.zigzag().unwrap(), read.wide().unwrap()), (unsigned, signed, wide));
             for value in [float, float.trunc(), (float * 1e3).trunc() / 1e3, signed as f64, signed as f64 / 1e6] {
                 prop_assert_eq!(read.float().unwrap().to_bits(), value.to_bits());
@@ -189,10 +189,10 @@ mod tests {
         for (value, bytes) in
             [(0.0, 1), (-0.0, 9), (7.0, 1), (0.25, 2), (12.345, 3), (1e300, 9), (f64::NAN, 9)]
         {
-            let mut out = ByteWriter::default();
+            let mut out = BlobWriter::default();
             out.float(value);
             assert_eq!(out.0.len(), bytes, "{value}");
-            assert_eq!(ByteReader(&out.0).float().unwrap().to_bits(), value.to_bits());
+            assert_eq!(BlobReader(&out.0).float().unwrap().to_bits(), value.to_bits());
         }
     }
 }

@@ -17,10 +17,11 @@ use sonar_core::{
 };
 use zstd::bulk::Decompressor;
 
-use super::bytes::{ByteReader, MAX_COUNT};
+use super::blob::{BlobError, MAX_BODY, PLAIN, ZSTD, open};
+use super::bytes::{BlobReader, MAX_COUNT};
 use super::layout::Layout;
-use super::{BlobError, HEADER, Lookup, MAX_BODY, PLAIN, VERSION, ZSTD};
-use crate::part::Part;
+use super::numbers::NumberLookup;
+use crate::stored_window::StoredWindow;
 
 type Decoded<T> = Result<T, BlobError>;
 
@@ -28,9 +29,9 @@ type Decoded<T> = Result<T, BlobError>;
 ///
 /// # Errors
 /// The blob is damaged, of a newer version, or names something that is missing. `into` may then have a part of it.
-pub fn decode(blob: &[u8], span: Span, lookup: &dyn Lookup, into: &mut Part) -> Decoded<()> {
+pub fn decode(blob: &[u8], span: Span, lookup: &dyn NumberLookup, into: &mut StoredWindow) -> Decoded<()> {
     let body = unpack(blob)?;
-    let mut sections = ByteReader(&body);
+    let mut sections = BlobReader(&body);
     let addresses = addresses(sections.section()?)?;
     let (gaps, counts) = (sections.section()?, sections.section()?);
     let main = sections.section()?;
@@ -39,14 +40,7 @@ pub fn decode(blob: &[u8], span: Span, lookup: &dyn Lookup, into: &mut Part) -> 
 }
 
 fn unpack(blob: &[u8]) -> Decoded<Vec<u8>> {
-    let (header, body) = blob.split_first_chunk::<HEADER>().ok_or(BlobError::Cut)?;
-    let [version, packing, crc @ ..] = *header;
-    if version != VERSION {
-        return Err(BlobError::Version(version));
-    }
-    if super::checksum(packing, body) != u32::from_le_bytes(crc) {
-        return Err(BlobError::Checksum);
-    }
+    let (packing, body) = open(blob)?;
     match packing {
         PLAIN => Ok(body.to_vec()),
         ZSTD => unpack_zstd(body),
@@ -62,7 +56,7 @@ fn unpack_zstd(body: &[u8]) -> Decoded<Vec<u8>> {
     unpacked.map_err(|_| BlobError::Impossible("the compression"))
 }
 
-fn addresses(mut bytes: ByteReader<'_>) -> Decoded<Vec<IpAddr>> {
+fn addresses(mut bytes: BlobReader<'_>) -> Decoded<Vec<IpAddr>> {
     let mut addresses = Vec::with_capacity(bytes.0.len() / 5);
     while !bytes.0.is_empty() {
         addresses.push(match bytes.byte()? {
@@ -75,18 +69,18 @@ fn addresses(mut bytes: ByteReader<'_>) -> Decoded<Vec<IpAddr>> {
 }
 
 struct Decoder<'a> {
-    main: ByteReader<'a>,
-    gaps: ByteReader<'a>,
-    counts: ByteReader<'a>,
+    main: BlobReader<'a>,
+    gaps: BlobReader<'a>,
+    counts: BlobReader<'a>,
     addresses: Vec<IpAddr>,
     start: Timestamp,
-    lookup: &'a dyn Lookup,
+    lookup: &'a dyn NumberLookup,
     /// Buckets of the histogram that is being read.
     buckets: Vec<(i32, u64)>,
 }
 
 impl Decoder<'_> {
-    fn window(mut self, span: Span, into: &mut Part) -> Decoded<()> {
+    fn window(mut self, span: Span, into: &mut StoredWindow) -> Decoded<()> {
         let number = self.number()?;
         let layout = self.lookup.layout(number).ok_or(BlobError::Missing("the layout"))?;
         let flags = self.main.byte()?;
@@ -98,7 +92,7 @@ impl Decoder<'_> {
         (window.start, window.end) = (window.start.min(span.from), window.end.max(span.to));
         let sample = u32::try_from(self.main.varint()?).map_err(|_| BlobError::Impossible("the sample"))?;
         window.sample = window.sample.max(sample);
-        let mut snapshot = Part::spanning(span);
+        let mut snapshot = StoredWindow::spanning(span);
         snapshot.in_flight_at = if flags & 2 != 0 { self.time()? } else { Timestamp::default() };
         for position in &layout.collectors {
             let ns = self.main.varint()?;
@@ -161,7 +155,7 @@ impl Decoder<'_> {
         layout.get(at).copied().ok_or(BlobError::Impossible("a position"))
     }
 
-    fn types(&mut self, into: &mut Part) -> Decoded<()> {
+    fn types(&mut self, into: &mut StoredWindow) -> Decoded<()> {
         for _ in 0..self.main.len()? {
             let (role, class) = self.role_and_class()?;
             let mut counts = TypeCounts::default();
@@ -423,7 +417,7 @@ impl Decoder<'_> {
         Ok(InFlightOperations { server, role, class, shape, count, oldest_ns })
     }
 
-    fn series(&mut self, into: &mut Part) -> Decoded<()> {
+    fn series(&mut self, into: &mut StoredWindow) -> Decoded<()> {
         let mut value = SeriesValue::default();
         for _ in 0..self.main.len()? {
             let number = self.number()?;

@@ -12,9 +12,10 @@ use sonar_core::{
     Timestamp,
 };
 
-use super::bytes::ByteWriter;
-use super::{BlobError, HEADER, MAX_BODY, Numbering, PLAIN, VERSION, ZSTD};
-use crate::part::Part;
+use super::blob::{BlobError, MAX_BODY, PLAIN, ZSTD, seal};
+use super::bytes::BlobWriter;
+use super::numbers::Numbering;
+use crate::stored_window::StoredWindow;
 
 /// A shape that is not in the table of shapes.
 const OTHER: u32 = 0;
@@ -24,17 +25,17 @@ const OTHER: u32 = 0;
 ///
 /// # Errors
 /// [`BlobError::TooLarge`].
-pub fn encode(part: &Part, numbering: &mut dyn Numbering, level: i32) -> Result<Vec<u8>, BlobError> {
+pub fn encode(part: &StoredWindow, numbering: &mut dyn Numbering, level: i32) -> Result<Vec<u8>, BlobError> {
     let mut encoder = Encoder {
-        main: ByteWriter::default(),
-        gaps: ByteWriter::default(),
-        counts: ByteWriter::default(),
+        main: BlobWriter::default(),
+        gaps: BlobWriter::default(),
+        counts: BlobWriter::default(),
         addresses: Addresses::default(),
         start: part.window.window.start,
         numbering,
     };
     encoder.window(part);
-    let mut body = ByteWriter::default();
+    let mut body = BlobWriter::default();
     for section in [&encoder.addresses.bytes, &encoder.gaps, &encoder.counts, &encoder.main] {
         body.section(section);
     }
@@ -46,20 +47,11 @@ pub fn encode(part: &Part, numbering: &mut dyn Numbering, level: i32) -> Result<
     Ok(seal(packing, &body))
 }
 
-/// A blob with this packing and body.
-pub(super) fn seal(packing: u8, body: &[u8]) -> Vec<u8> {
-    let mut blob = Vec::with_capacity(HEADER + body.len());
-    blob.extend_from_slice(&[VERSION, packing]);
-    blob.extend_from_slice(&super::checksum(packing, body).to_le_bytes());
-    blob.extend_from_slice(body);
-    blob
-}
-
 /// The distinct addresses of a window.
 #[derive(Default)]
 struct Addresses {
     numbers: HashMap<IpAddr, u64>,
-    bytes: ByteWriter,
+    bytes: BlobWriter,
 }
 
 impl Addresses {
@@ -82,16 +74,16 @@ impl Addresses {
 }
 
 struct Encoder<'a> {
-    main: ByteWriter,
-    gaps: ByteWriter,
-    counts: ByteWriter,
+    main: BlobWriter,
+    gaps: BlobWriter,
+    counts: BlobWriter,
     addresses: Addresses,
     start: Timestamp,
     numbering: &'a mut dyn Numbering,
 }
 
 impl Encoder<'_> {
-    fn window(&mut self, part: &Part) {
+    fn window(&mut self, part: &StoredWindow) {
         let (history, window) = (&part.window, &part.window.window);
         let has_snapshot = part.in_flight_at > Timestamp::default();
         self.main.varint(u64::from(self.numbering.layout()));
@@ -345,7 +337,7 @@ impl Encoder<'_> {
     }
 
     /// Returns the number of series without a number.
-    fn series(&mut self, part: &Part) -> u64 {
+    fn series(&mut self, part: &StoredWindow) -> u64 {
         let numbered: Vec<_> = part
             .window
             .series

@@ -48,90 +48,15 @@
 //! that each is stored once. Roles, classes, identities, sources and types of commands are positions in the lists of
 //! `sonar_core`; a change of those needs a new version.
 
+mod blob;
 mod bytes;
 mod decode;
 mod encode;
 mod layout;
+mod numbers;
 
-use std::sync::Arc;
-
+pub use blob::{BlobError, blob_of};
 pub use decode::decode;
 pub use encode::encode;
 pub use layout::Layout;
-use sonar_core::history::SeriesKey;
-use sonar_core::operation::Application;
-use sonar_core::{ShapeId, ShapeInfo};
-
-/// The version that is written.
-const VERSION: u8 = 1;
-const PLAIN: u8 = 0;
-const ZSTD: u8 = 1;
-/// Bytes before the body.
-const HEADER: usize = 6;
-/// The maximum size of an unpacked body, in bytes.
-const MAX_BODY: usize = 256 << 20;
-
-/// Why a blob cannot be read.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum BlobError {
-    /// It ends too early.
-    #[error("a window is cut")]
-    Cut,
-    /// Its checksum is wrong.
-    #[error("the checksum of a window is wrong")]
-    Checksum,
-    /// A version that is not known.
-    #[error("a window has version {0}; this program reads version {VERSION}")]
-    Version(u8),
-    /// A value that cannot be.
-    #[error("{0} of a window is impossible")]
-    Impossible(&'static str),
-    /// It names something that the file does not have.
-    #[error("{0} of a window is missing")]
-    Missing(&'static str),
-    /// It is larger than any window.
-    #[error("a window is larger than {MAX_BODY} bytes")]
-    TooLarge,
-}
-
-/// Gives numbers to what blobs name by number. `None`: there are too many.
-pub trait Numbering {
-    /// The number of a shape, at least 1.
-    fn shape(&mut self, shape: &Arc<ShapeInfo>) -> Option<u32>;
-    /// The number of an ordered id.
-    fn order(&mut self, order: ShapeId) -> Option<u32>;
-    /// The number of an application.
-    fn application(&mut self, application: &Arc<Application>) -> Option<u32>;
-    /// The number of a text: a plan, a `queryHash`.
-    fn text(&mut self, text: &str) -> Option<u32>;
-    /// The number of the key of a series.
-    fn series(&mut self, key: &SeriesKey) -> Option<u32>;
-    /// The number of [`Layout::current`].
-    fn layout(&self) -> u32;
-}
-
-/// Finds what blobs name by number. `None`: there is nothing with this number.
-pub trait Lookup {
-    /// The shape with this number, which is not 0.
-    fn shape(&self, number: u32) -> Option<Arc<ShapeInfo>>;
-    /// The ordered id with this number.
-    fn order(&self, number: u32) -> Option<ShapeId>;
-    /// The application with this number.
-    fn application(&self, number: u32) -> Option<Arc<Application>>;
-    /// The text with this number.
-    fn text(&self, number: u32) -> Option<Arc<str>>;
-    /// The key of a series with this number.
-    fn series(&self, number: u32) -> Option<Arc<SeriesKey>>;
-    /// The layout with this number.
-    fn layout(&self, number: u32) -> Option<Arc<Layout>>;
-}
-
-/// A blob with these bytes in place of an encoded window, for tests of [`decode`].
-pub fn blob_of(body: &[u8]) -> Vec<u8> {
-    encode::seal(PLAIN, body)
-}
-
-/// The checksum of a blob.
-fn checksum(packing: u8, body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&[VERSION, packing]), body)
-}
+pub use numbers::{NumberLookup, Numbering};

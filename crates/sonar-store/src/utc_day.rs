@@ -13,9 +13,9 @@ const SUFFIX: &str = ".db";
 
 /// A day: days since 1970-01-01.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Day(pub u64);
+pub(crate) struct UtcDay(pub u64);
 
-impl Day {
+impl UtcDay {
     pub fn of(at: Timestamp) -> Self {
         Self(at.unix_ns() / DAY_NS)
     }
@@ -47,7 +47,7 @@ impl Day {
 }
 
 /// `2026-11-21`.
-impl fmt::Display for Day {
+impl fmt::Display for UtcDay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.span().from.to_string();
         f.write_str(text.split('T').next().unwrap_or_default())
@@ -61,11 +61,11 @@ mod tests {
     #[test]
     fn names_and_days_are_the_same() {
         for at in [0, 951_782_400, 1_795_221_584, 4_107_542_399, 4_102_444_800, 18_000_000_000] {
-            let day = Day::of(Timestamp::from_unix(at, 0));
-            assert_eq!(Day::from_file_name(&format!("{day}.db")), Some(day), "{day}");
+            let day = UtcDay::of(Timestamp::from_unix(at, 0));
+            assert_eq!(UtcDay::from_file_name(&format!("{day}.db")), Some(day), "{day}");
             assert!(day.span().contains(Timestamp::from_unix(at, 0)));
         }
-        assert_eq!(Day::of(Timestamp::from_unix(1_795_221_584, 0)).to_string(), "2026-11-21");
+        assert_eq!(UtcDay::of(Timestamp::from_unix(1_795_221_584, 0)).to_string(), "2026-11-21");
         for name in [
             "2026-11-31.db",
             "2026-1-21.db",
@@ -74,7 +74,7 @@ mod tests {
             "x.db",
             "2026-11-00.db",
         ] {
-            assert_eq!(Day::from_file_name(name), None, "{name}");
+            assert_eq!(UtcDay::from_file_name(name), None, "{name}");
         }
     }
 }

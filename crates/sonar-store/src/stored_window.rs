@@ -6,14 +6,14 @@ use sonar_core::{GroupBy, Table, Timestamp};
 
 /// A window, and when its operations in flight were counted.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct StoredWindow {
     /// The window.
     pub window: HistoryWindow,
     /// The time of the snapshot of operations in flight; the epoch if nobody counted any.
     pub in_flight_at: Timestamp,
 }
 
-impl Part {
+impl StoredWindow {
     /// An empty window.
     pub fn spanning(span: Span) -> Self {
         Self { window: HistoryWindow::spanning(span.from, span.to), in_flight_at: Timestamp::default() }

@@ -1,0 +1,82 @@
+//! What encloses a window: version, packing, checksum.
+
+/// The version that is written.
+pub(super) const VERSION: u8 = 1;
+pub(super) const PLAIN: u8 = 0;
+pub(super) const ZSTD: u8 = 1;
+/// Bytes before the body.
+pub(super) const HEADER: usize = 6;
+/// The maximum size of an unpacked body, in bytes.
+pub(super) const MAX_BODY: usize = 256 << 20;
+
+/// Why a blob cannot be read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BlobError {
+    /// It ends too early.
+    #[error("a window is cut")]
+    Cut,
+    /// Its checksum is wrong.
+    #[error("the checksum of a window is wrong")]
+    Checksum,
+    /// A version that is not known.
+    #[error("a window has version {0}; this program reads version {VERSION}")]
+    Version(u8),
+    /// A value that cannot be.
+    #[error("{0} of a window is impossible")]
+    Impossible(&'static str),
+    /// It names something that the file does not have.
+    #[error("{0} of a window is missing")]
+    Missing(&'static str),
+    /// It is larger than any window.
+    #[error("a window is larger than {MAX_BODY} bytes")]
+    TooLarge,
+}
+
+/// A blob with this packing and body.
+pub(super) fn seal(packing: u8, body: &[u8]) -> Vec<u8> {
+    let mut blob = Vec::with_capacity(HEADER + body.len());
+    blob.extend_from_slice(&[VERSION, packing]);
+    blob.extend_from_slice(&checksum(packing, body).to_le_bytes());
+    blob.extend_from_slice(body);
+    blob
+}
+
+/// The packing and the body of a blob whose checksum is right.
+pub(super) fn open(blob: &[u8]) -> Result<(u8, &[u8]), BlobError> {
+    let (header, body) = blob.split_first_chunk::<HEADER>().ok_or(BlobError::Cut)?;
+    let [version, packing, crc @ ..] = *header;
+    if version != VERSION {
+        return Err(BlobError::Version(version));
+    }
+    if checksum(packing, body) != u32::from_le_bytes(crc) {
+        return Err(BlobError::Checksum);
+    }
+    Ok((packing, body))
+}
+
+/// A blob with these bytes in place of an encoded window, for tests of [`decode`](super::decode).
+pub fn blob_of(body: &[u8]) -> Vec<u8> {
+    seal(PLAIN, body)
+}
+
+fn checksum(packing: u8, body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&[VERSION, packing]), body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_bit_is_noticed() {
+        let blob = seal(ZSTD, b"body");
+        assert_eq!(open(&blob), Ok((ZSTD, &b"body"[..])));
+        for bit in 0..blob.len() * 8 {
+            let mut changed = blob.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(&changed).is_err(), "bit {bit}");
+        }
+        assert_eq!(open(&blob[..5]), Err(BlobError::Cut));
+        assert_eq!(open(&[9, 0, 0, 0, 0, 0, 0]), Err(BlobError::Version(9)));
+    }
+}
