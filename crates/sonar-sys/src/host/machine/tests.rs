@@ -298,7 +298,7 @@ fn cost_of_five_hundred_threads() {
     let used = || crate::resource::ResourceUsage::now().unwrap().processor();
     let (before, readings) = (used(), 60);
     for _ in 0..readings {
-        assert_eq!(monitor.step(reader.read(&servers)).values.is_empty(), false);
+        assert!(!monitor.step(reader.read(&servers)).values.is_empty());
     }
     let each = (used() - before) / readings;
     println!("{each:?} for each reading, {:.3} % of a processor every 10 s", each.as_secs_f64() * 10.0);
