@@ -270,7 +270,7 @@ mod tests {
         let asked = |port| Listened::choose(&[Range(port, port)], &tree.host()).origin("eth0", &tree.host());
         let network = |origin| match origin {
             PacketOrigin::Network(network) => network,
-            PacketOrigin::File => panic!("a file"),
+            PacketOrigin::File | PacketOrigin::History => panic!("not captured"),
         };
         assert!(!network(asked(27_099)).nobody_listens, "not known, so not claimed");
         let net = tree.0.join("7/net");
