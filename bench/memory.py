@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import pty
-import random
 import struct
 import subprocess
 import sys
@@ -32,71 +31,14 @@ from lib.kit import (
     stop,
     wait_until,
 )
-from lib.wire import Conversation, Schedule, Sender, bson, client_address, message
+from lib.traffic import PORT, Traffic
+from lib.wire import Sender
 
-PORT = 27_117
 CONNECTIONS, SHAPES, APPLICATIONS, HOSTS = 10_000, 2_000, 16, 32
-OPERATIONS_EACH = 20
+TRAFFIC = Traffic(CONNECTIONS, SHAPES, APPLICATIONS, HOSTS, operations_each=20)
 RATE = 40_000
 RING_MIB = 32
 LIMIT_MIB = 64
-REPLY = bson({"cursor": {"id": 0, "ns": "shop.orders", "firstBatch": [{"_id": 1, "total": 5.0}]}, "ok": 1.0})
-
-
-def command(shape):
-    """A find with a shape of its own, of a usual length."""
-    names = [f"field{(shape * step) % 97}" for step in (1, 3, 7)]
-    condition = {"tenant": 7, f"only{shape}": "x", names[0]: {"$gt": 5, "$lt": 9}, names[1]: {"$in": [1, 2, 3]}}
-    return bson(
-        {
-            "find": f"orders{shape % 50}",
-            "filter": condition,
-            "sort": {names[2]: -1},
-            "limit": 10,
-            "lsid": {"id": "0123456789abcdef"},
-            "$db": "shop",
-        }
-    )
-
-
-def hello(application):
-    client = {
-        "application": {"name": f"application-{application:02}"},
-        "driver": {"name": "PyMongo", "version": "4.7.3"},
-    }
-    return bson({"hello": 1, "client": client, "$db": "admin"})
-
-
-def schedule():
-    """Every connection opens and names its application. Then they send requests in turn, each with a random shape,
-    and get the reply after a random time. None is closed."""
-    random.seed(20)
-    made, commands = Schedule(), [command(shape) for shape in range(SHAPES)]
-    hellos = [hello(application) for application in range(APPLICATIONS)]
-    greeting = bson({"isWritablePrimary": 1, "maxWireVersion": 21, "ok": 1.0})
-    talks = []
-
-    def add(number, frame):
-        made.add(frame, 34, number)
-
-    for number in range(CONNECTIONS):
-        # The sender replaces client ports: it only matters on which side they are.
-        talk = Conversation(client_address(number % HOSTS), 40_000, PORT)
-        talks.append(talk)
-        for _, frame in talk.handshake():
-            add(number, frame)
-        add(number, talk.frame(0, message(hellos[number // HOSTS % APPLICATIONS], 1)))
-        add(number, talk.frame(1, message(greeting, 1, 1)))
-    plan = []
-    for turn in range(OPERATIONS_EACH):
-        for number in range(CONNECTIONS):
-            asked = turn * CONNECTIONS + number
-            answered = asked + min(random.lognormvariate(5, 1.2), CONNECTIONS - 1)
-            plan += [(asked, 0, number, turn), (answered, 1, number, turn)]
-    for _, side, number, turn in sorted(plan):
-        document = REPLY if side else commands[random.randrange(SHAPES)]
-        add(number, talks[number].frame(side, message(document, 2 + turn, (2 + turn) * side)))
-    return made
 
 
 class Watch:
@@ -192,7 +134,7 @@ def in_live_view(sender, cpu):
 def bench():
     links("link set lo up")
     sending, measuring = processors()
-    with folder() as work, Sender("lo", schedule(), cpu=sending) as sender:
+    with folder() as work, Sender("lo", TRAFFIC.schedule(), cpu=sending) as sender:
         as_json("JSON, all rows each second", work, sender, measuring)
         as_json("JSON, ten rows each second", work, sender, measuring, "--limit", "10")
         in_live_view(sender, measuring)

@@ -32,7 +32,9 @@ class Agent:
 
     def status(self):
         done = subprocess.run(
-            [labkit.MONGOSONAR, "agent", "--status", "--json", "--store", str(self.store)], capture_output=True, text=True
+            [labkit.MONGOSONAR, "agent", "--status", "--json", "--store", str(self.store)],
+            capture_output=True,
+            text=True,
         )
         return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -89,7 +91,7 @@ def described(port, log):
 
 
 def slow_query(second, namespace="shop.carts", millis=120):
-    at = datetime.datetime.fromtimestamp(second, datetime.timezone.utc).isoformat(timespec="milliseconds")
+    at = datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat(timespec="milliseconds")
     return json.dumps(
         {
             "t": {"$date": at},
@@ -202,7 +204,7 @@ def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
         running.child.send_signal(signal.SIGHUP)
         labkit.wait_until(lambda: "the old one stays" in running.err.read_text(), "a refusal")
         assert "agent.toml, line 2: collectors.logs" in running.err.read_text()
-        file.write_text("[collectors]\nmachine = false\n\n[store]\nmax-size = \"1G\"\n")
+        file.write_text('[collectors]\nmachine = false\n\n[store]\nmax-size = "1G"\n')
         running.child.send_signal(signal.SIGHUP)
         running.wait_for("machine", "off")
         assert "size and age of what is kept, machine is off" in running.err.read_text()
