@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::agent::{self, AgentArgs};
-use crate::digest::{self, CompareArgs, LogsCommand, ReportArgs};
+use crate::digest::{self, CompareArgs, JoinedReportArgs, LogsCommand};
 use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
 use crate::exit::OK;
@@ -69,7 +69,7 @@ enum Command {
         after_long_help = digest::args::REPORT_EXAMPLES,
         mut_arg("files", |files| files.help("Captures, logs and dumps of system.profile, plain, gzip or zstd; without files, and with --from or --to, an incident from the history of an agent"))
     )]
-    Report(Box<ReportArgs>),
+    Report(Box<JoinedReportArgs>),
     /// Compare two captures, logs, profiles or saved reports: what is new, gone, slower or heavier
     #[command(after_long_help = digest::args::COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),

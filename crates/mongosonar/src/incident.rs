@@ -10,7 +10,7 @@ use sonar_view::queries::{Form, Selection};
 
 use crate::digest::DigestArgs;
 use crate::exit::{OK, usage};
-use crate::history::{self, History, StoreArgs};
+use crate::history::{self, StoreArgs, StoredHistory};
 use crate::timeline::{self, PARTS};
 use crate::values::{ClassArg, ShapeArg};
 use crate::what_changed::{self, Asked};
@@ -27,7 +27,7 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
         ));
     }
     let zone = history::zone(&args.zone);
-    let history = History::open(store)?;
+    let history = StoredHistory::open(store)?;
     let span = history.between((args.from, args.to), &zone)?;
     let Some(window) = history.read(span)? else {
         bail!(

@@ -40,14 +40,14 @@ enum Moment {
     /// What a clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
     Clock(i64),
     /// A time of a day that is found from the current date: the day, and milliseconds since its midnight.
-    OfDay(Day, i64),
+    OfDay(NamedDay, i64),
     /// So many nanoseconds before now.
     Ago(u64),
 }
 
 /// A day, found from the current date.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Day {
+enum NamedDay {
     /// Today, or yesterday if that time of today is still to come.
     Latest,
     /// So many days ago.
@@ -83,11 +83,11 @@ impl When {
                 let today = clock(zone, now).div_euclid(MS_PER_DAY);
                 let at = |day: i64| on_clock(zone, day * MS_PER_DAY + ms);
                 match day {
-                    Day::Latest if at(today) > now => at(today - 1),
-                    Day::Latest => at(today),
-                    Day::Ago(days) => at(today - days),
+                    NamedDay::Latest if at(today) > now => at(today - 1),
+                    NamedDay::Latest => at(today),
+                    NamedDay::Ago(days) => at(today - days),
                     // 1970-01-01 was a Thursday.
-                    Day::Weekday(weekday) => match (today + 3 - weekday).rem_euclid(7) {
+                    NamedDay::Weekday(weekday) => match (today + 3 - weekday).rem_euclid(7) {
                         0 if at(today) > now => at(today - 7),
                         days => at(today - days),
                     },
@@ -98,7 +98,7 @@ impl When {
 
     /// The end of a span that begins at `from`: a time of day without a day is the first one after it.
     fn after(self, from: Timestamp, (zone, now): (&Zone, Timestamp)) -> Timestamp {
-        let Moment::OfDay(Day::Latest, ms) = self.moment else { return self.resolve(zone, now) };
+        let Moment::OfDay(NamedDay::Latest, ms) = self.moment else { return self.resolve(zone, now) };
         let day = clock(zone, from).div_euclid(MS_PER_DAY);
         let same_day = on_clock(zone, day * MS_PER_DAY + ms);
         if same_day > from { same_day } else { on_clock(zone, (day + 1) * MS_PER_DAY + ms) }
@@ -116,6 +116,29 @@ impl When {
             (_, zone) => Bound::At(self.in_zone(zone.unwrap_or(&Zone::utc()))),
         }
     }
+
+    /// The same as the end of a span: a time of day without a day is the first one after `from`.
+    pub fn bound_after(self, from: Option<Self>, asked: Option<&Zone>) -> Bound {
+        let (Moment::OfDay(NamedDay::Latest, _), Some(from)) = (self.moment, from) else {
+            return self.bound(asked);
+        };
+        let here = Zone::local();
+        let zone = asked.unwrap_or(&here);
+        let now = now();
+        let at = self.after(from.resolve(zone, now), (zone, now));
+        if asked.is_some() { Bound::At(at) } else { Bound::Clock(clock(zone, at)) }
+    }
+}
+
+/// Both ends of a range; a `to` that is a time of day without a day is the first one after `from`.
+pub fn ends(from: Option<When>, to: Option<When>, zone: &Zone) -> (Option<Timestamp>, Option<Timestamp>) {
+    let now = now();
+    let from = from.map(|from| from.resolve(zone, now));
+    let to = to.map(|to| match from {
+        Some(from) => to.after(from, (zone, now)),
+        None => to.resolve(zone, now),
+    });
+    (from, to)
 }
 
 /// The point in time of a bound, whose clock is in `zone`.
@@ -161,7 +184,7 @@ fn moment(text: &str) -> Option<When> {
         return Some(When { moment: Moment::OfDay(day, ms), precision_ns });
     }
     if let Some((ms, precision_ns)) = of_day(&lower) {
-        return Some(When { moment: Moment::OfDay(Day::Latest, ms), precision_ns });
+        return Some(When { moment: Moment::OfDay(NamedDay::Latest, ms), precision_ns });
     }
     date(text)
 }
@@ -182,15 +205,15 @@ fn date(text: &str) -> Option<When> {
 }
 
 /// `today`, `yesterday`, or the English name of a weekday, also with three letters.
-fn day(word: &str) -> Option<Day> {
+fn day(word: &str) -> Option<NamedDay> {
     const WEEKDAYS: [&str; 7] =
         ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
     match word {
-        "today" => Some(Day::Ago(0)),
-        "yesterday" => Some(Day::Ago(1)),
+        "today" => Some(NamedDay::Ago(0)),
+        "yesterday" => Some(NamedDay::Ago(1)),
         _ => {
             let at = WEEKDAYS.iter().position(|name| *name == word || name.get(..3) == Some(word))?;
-            Some(Day::Weekday(at as i64))
+            Some(NamedDay::Weekday(at as i64))
         }
     }
 }

@@ -120,7 +120,8 @@ fn pages(folder: &Folder) -> Vec<(&'static str, PathBuf)> {
     let capture = recording("mongod-4.0-mixed");
     let accesses = folder.file("reads.msio", &recorded_reads("sortById-hashed"));
     let bench = fixture("disk-bench.json");
-    let commands: [(&'static str, &str, Vec<&Path>); 7] = [
+    let history = fixture("history");
+    let commands: [(&'static str, &str, Vec<&Path>); 9] = [
         ("logs", "logs report", vec![&log]),
         ("by-app", "logs report --by app", vec![&log]),
         ("profile", "profiler report --class all", vec![&dump]),
@@ -128,6 +129,8 @@ fn pages(folder: &Folder) -> Vec<(&'static str, PathBuf)> {
         ("compare", "compare", vec![&log, &slower]),
         ("io", "io report", vec![&accesses]),
         ("disk", "disk bench --compare", vec![&bench, &bench]),
+        ("timeline", "timeline --utc --from 2026-11-21T21:23:40 --to 21:27:20 --store", vec![&history]),
+        ("incident", "report --utc --from 2026-11-21T21:23:40 --to 21:27:20 --store", vec![&history]),
     ];
     let mut pages: Vec<_> = commands
         .into_iter()

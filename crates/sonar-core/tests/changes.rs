@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sonar_core::changes::{ALPHA, Change, ChangeInput, ChangeKind, Changes, Scan, ShapeWay, find};
+use sonar_core::changes::{
+    ALPHA, ChangeInput, ChangeKind, HistoryChange, HistoryChanges, Scan, ShapeWay, find,
+};
 use sonar_core::history::{
     Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject, Span,
 };
@@ -129,7 +131,7 @@ fn span(windows: &[HistoryWindow]) -> Span {
 }
 
 /// Thirty windows of one load, then three of another.
-fn compare(before: &[Load], after: &[Load], events: &[Event]) -> Changes {
+fn compare(before: &[Load], after: &[Load], events: &[Event]) -> HistoryChanges {
     let mut noise = Noise(42);
     let old: Vec<_> = (0..30).map(|at| window(at, before, &mut noise)).collect();
     let new: Vec<_> = (30..33).map(|at| window(at, after, &mut noise)).collect();
@@ -140,7 +142,7 @@ fn event(second: u64, kind: EventKind, subject: &str) -> Event {
     Event::new(Timestamp::from_unix(1_700_000_000 + second, 0), kind, SERVER, (subject, ""))
 }
 
-fn ways(change: &Change) -> &[ShapeWay] {
+fn ways(change: &HistoryChange) -> &[ShapeWay] {
     match &change.what {
         ChangeKind::Shape(shape) => &shape.ways,
         other => panic!("{other:?}"),
@@ -223,8 +225,7 @@ fn errors_that_begin_and_end_are_found() {
         (0..30).map(|at| window(at, &loads[..if at < 27 { 2 } else { 3 }], &mut noise)).collect();
     let new: Vec<_> = (30..33).map(|at| window(at, &[FIND, UPDATE], &mut noise)).collect();
     let found = find(&ChangeInput { before: &old, after: &new, events: &[], alpha: ALPHA }, None);
-    let is_end =
-        |change: &Change| matches!(&change.what, ChangeKind::Errors(errors) if errors.counts[1].0 == 0);
+    let is_end = |change: &HistoryChange| matches!(&change.what, ChangeKind::Errors(errors) if errors.counts[1].0 == 0);
     assert!(found.changes.iter().any(is_end), "{found:#?}");
 }
 

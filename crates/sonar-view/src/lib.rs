@@ -30,4 +30,5 @@ pub mod kit;
 pub mod logs;
 pub mod profiler;
 pub mod queries;
+pub mod series;
 pub mod timeline;

@@ -298,6 +298,35 @@ fn a_namespace_opens_as_its_shapes() {
 }
 
 #[test]
+fn a_stored_window_is_shown_until_now_comes_back() {
+    let mut app = app_with(LiveSettings { has_past: true, ..LiveSettings::default() }, 12);
+    let now = screen(&mut app, 120, 40);
+    assert_eq!(press(&mut app, KeyCode::Char('[')), LiveAction::Earlier);
+    assert_eq!(press(&mut app, KeyCode::Char(']')), LiveAction::Later);
+    assert_eq!(app.past(), None, "who reads the history decides");
+    let past = Workload::new().window(3);
+    let start = past.start;
+    app.show_past(past);
+    let shown = screen(&mut app, 120, 40);
+    assert!(shown.contains(" PAST ") && shown != now, "{shown}");
+    let clock = start.to_string();
+    assert!(shown.contains(&clock[..19]), "{clock} in {shown}");
+    // What is live goes on behind it, and does not change what is shown.
+    let mut later = Workload::new();
+    app.window((0..14).map(|second| later.window(second)).last().unwrap());
+    assert_eq!(screen(&mut app, 120, 40), shown);
+    // Its rows open, without the sparklines of the live windows.
+    type_keys(&mut app, "\n");
+    assert!(!screen(&mut app, 120, 40).contains(" history "));
+    type_keys(&mut app, "N");
+    assert_eq!(app.past(), None);
+    assert!(!screen(&mut app, 120, 40).contains(" PAST "));
+    let mut without = app_with(LiveSettings::default(), 3);
+    assert_eq!(press(&mut without, KeyCode::Char('[')), LiveAction::Continue);
+    assert!(screen(&mut without, 120, 40).contains("mongosonar agent"));
+}
+
+#[test]
 fn a_pause_stands_still_and_loses_nothing() {
     let mut app = app_with(LiveSettings::default(), 5);
     type_keys(&mut app, "tp");

@@ -98,7 +98,7 @@ pub struct DigestArgs {
 
 /// The arguments of `report`.
 #[derive(Args, Debug, Default, Clone)]
-pub struct ReportArgs {
+pub struct JoinedReportArgs {
     #[command(flatten)]
     pub digest: DigestArgs,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use super::args::DigestArgs;
 use crate::exit::usage;
 use crate::input;
 use crate::values::ClassArg;
-use crate::when::{When, bound_in_zone};
+use crate::when::bound_in_zone;
 
 /// Collects the operations that the arguments select.
 pub struct Collector {
@@ -141,8 +141,8 @@ impl TimeRange {
     /// It ends before it begins.
     pub fn of(args: &DigestArgs) -> Result<Self> {
         let zone = args.zone.asked();
-        let bound = |when: When| when.bound(zone.as_ref());
-        let (from, to) = (args.from.map(bound), args.to.map(bound));
+        let from = args.from.map(|from| from.bound(zone.as_ref()));
+        let to = args.to.map(|to| to.bound_after(args.from, zone.as_ref()));
         let is_empty = match (from, to) {
             (Some(Bound::At(from)), Some(Bound::At(to))) => to <= from,
             (Some(Bound::Clock(from)), Some(Bound::Clock(to))) => to <= from,

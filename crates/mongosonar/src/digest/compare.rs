@@ -19,7 +19,7 @@ use super::collect::{Collector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
-use crate::history::{self, History, HistoryDigest};
+use crate::history::{self, HistoryDigest, StoredHistory};
 use crate::input;
 use crate::values::ClassArg;
 use crate::when;
@@ -126,7 +126,7 @@ impl LoadedDigest {
 fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)) -> Result<LoadedDigest> {
     let zone = history::zone(&args.zone);
     let span = when::parse_span(text).map_err(|why| usage!("{why}"))?.in_zone(&zone)?;
-    let history = History::open(&args.store)?;
+    let history = StoredHistory::open(&args.store)?;
     for note in history::gap_notes(&history.gaps(span)?, &zone) {
         eprintln!("mongosonar: {text}: {note}");
     }

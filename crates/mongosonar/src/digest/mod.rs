@@ -16,7 +16,7 @@ use sonar_core::Source;
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 
-pub use self::args::{CompareArgs, DigestArgs, LogsCommand, ReportArgs, ZoneArgs};
+pub use self::args::{CompareArgs, DigestArgs, JoinedReportArgs, LogsCommand, ZoneArgs};
 pub use self::collect::Collector;
 use self::collect::TimeRange;
 pub use self::compare::{LoadedDigest, load, run as compare};

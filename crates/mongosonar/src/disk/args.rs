@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use sonar_sys::disk::MOST_IN_FLIGHT;
 
+use crate::history::PastArgs;
 use crate::outfile;
 use crate::values::{number, parse_duration, parse_scaled};
 
@@ -76,7 +77,8 @@ const STAT_EXAMPLES: &str = "\
 Examples:
   mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks below it
   mongosonar disk stat --interval 5s --duration 1m  all active devices, for a minute
-  mongosonar disk stat md0 --json                   one JSON object for each interval";
+  mongosonar disk stat md0 --json                   one JSON object for each interval
+  mongosonar disk stat --from 14:00 --to 14:10      means of that time, from the history of an agent";
 
 /// The arguments of `disk stat`.
 #[derive(Args, Debug, Clone)]
@@ -95,6 +97,8 @@ pub struct StatArgs {
     /// Stop after this many intervals
     #[arg(long, value_name = "N", value_parser = number(1_u64.., 10))]
     pub count: Option<u64>,
+    #[command(flatten, next_help_heading = "History")]
+    pub past: PastArgs,
     /// One JSON object for each interval
     #[arg(long)]
     pub json: bool,

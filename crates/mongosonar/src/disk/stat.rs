@@ -7,12 +7,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::disk::DiskRates;
+use sonar_core::history::SeriesSubject;
 use sonar_sys::Host;
 use sonar_sys::host::devices::{Device, DeviceCounters, DeviceKind};
 use sonar_sys::host::mounts;
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::disk::stat::DeviceInterval;
 use sonar_view::kit::{Fitting, escape};
+use sonar_view::series::DISKS;
 
 use super::args::StatArgs;
 use super::place::folder;
@@ -22,6 +24,12 @@ use crate::stop;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StatArgs) -> Result<u8> {
+    if args.past.is_asked() {
+        let name = |device: &str| device.strip_prefix("/dev/").unwrap_or(device).to_owned();
+        let asked: Vec<String> = args.devices.iter().map(|device| name(device)).collect();
+        let wants = |name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
+        return args.past.show((SeriesSubject::Device, &DISKS), wants, (None, args.json));
+    }
     let wanted = WantedDevices::new(args)?;
     let stop = stop::flag()?;
     let mut out = io::stdout().lock();

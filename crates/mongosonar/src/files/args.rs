@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::connection::ServerArgs;
+use crate::history::PastArgs;
 use crate::outfile;
 use crate::values::{number, parse_duration};
 
@@ -25,7 +26,7 @@ Examples:
 pub enum IoCommand {
     /// Show the files of a process as `top` shows processes; counted in the kernel
     #[command(
-        after_help = "Examples:\n  sudo mongosonar io live\n  sudo mongosonar io live --pid 712 --by namespace --interval 5s\n  sudo mongosonar io live --json --duration 1m"
+        after_help = "Examples:\n  sudo mongosonar io live\n  sudo mongosonar io live --pid 712 --by namespace --interval 5s\n  sudo mongosonar io live --json --duration 1m\n  mongosonar io live --from 14:00 --to 14:10"
     )]
     Live(IoLiveArgs),
     /// Record every access to the files of a process with eBPF
@@ -82,6 +83,8 @@ pub struct IoLiveArgs {
     /// Also files of pseudo file systems: /proc, /sys and their like
     #[arg(long)]
     pub pseudo_filesystems: bool,
+    #[command(flatten, next_help_heading = "History")]
+    pub past: PastArgs,
     #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
     pub server: ServerArgs,
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, FileUsage};
+use sonar_core::history::SeriesSubject;
 use sonar_sys::Host;
 use sonar_sys::ebpf::{KernelEvent, Trace, TraceMode, Tracer};
 use sonar_sys::host::devices::{DeviceCounters, Devices};
@@ -15,6 +16,7 @@ use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
 use sonar_view::kit::Fitting;
 use sonar_view::queries::live::Screen;
+use sonar_view::series::FILES;
 
 use super::args::{IoBy, IoLiveArgs};
 use super::finder::PathFinder;
@@ -22,7 +24,7 @@ use super::names::FileNames;
 use super::paths::Paths;
 use super::process::{self, TracedProcesses};
 use super::totals::{FileTotals, NewFile, TotalsTable};
-use crate::exit::OK;
+use crate::exit::{OK, usage};
 use crate::screen;
 use crate::stop::{self, JobState, StopBehavior};
 
@@ -31,6 +33,12 @@ const ROWS: usize = 20;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
+    if args.past.is_asked() {
+        if args.by != IoBy::File {
+            return Err(usage!("the history has files, not namespaces: leave --by out"));
+        }
+        return args.past.show((SeriesSubject::File, &FILES), |_| true, (args.limit, args.json));
+    }
     let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
     // Before the driver starts threads.

@@ -17,6 +17,7 @@ use sonar_view::kit::Zone;
 use super::args::SampleRangeArgs;
 use crate::content::{self, FileContent};
 use crate::exit::{self, OK, TRUNCATED, usage};
+use crate::when;
 use crate::{input, stop};
 
 /// The folder that a server writes its files into.
@@ -252,7 +253,8 @@ impl SampleRange {
     /// It ends before it begins.
     pub fn of(args: &SampleRangeArgs, zone: &Zone) -> Result<Self> {
         let ms = |at: Timestamp| i64::try_from(at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-        let [from, to] = [args.from, args.to].map(|when| when.map(|when| ms(when.in_zone(zone))));
+        let (from, to) = when::ends(args.from, args.to, zone);
+        let (from, to) = (from.map(ms), to.map(ms));
         if from.zip(to).is_some_and(|(from, to)| to <= from) {
             return Err(usage!("--to must be later than --from"));
         }

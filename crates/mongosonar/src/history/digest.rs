@@ -7,7 +7,7 @@ use sonar_core::{Class, Digest, DigestSettings, Endpoint, GroupBy, Role, Row, So
 use sonar_view::kit::Zone;
 use sonar_view::queries::ClassSet;
 
-use super::{History, resolution};
+use super::{StoredHistory, resolution};
 use crate::exit::usage;
 
 /// A span as a digest.
@@ -20,7 +20,7 @@ pub struct HistoryDigest {
     pub is_whole: bool,
 }
 
-impl History {
+impl StoredHistory {
     /// The operations of these classes that servers served within a span.
     ///
     /// # Errors

@@ -1,52 +1,31 @@
 //! Reads the history that `mongosonar agent` keeps, for the commands that look back.
 
+mod args;
 mod digest;
+mod series;
 mod steps;
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, Resolution, Span};
 use sonar_core::{HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
-use sonar_view::kit::{Nanos, Zone};
+use sonar_view::kit::{Nanos, Percent, Zone};
 
+pub use self::args::StoreArgs;
 pub use self::digest::HistoryDigest;
-pub use self::steps::{HistoryStep, HistorySteps};
+pub use self::series::PastArgs;
+pub use self::steps::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::digest::ZoneArgs;
 use crate::when::{self, When};
 
-/// Where an agent keeps its history by default.
-pub const DEFAULT_STORE: &str = "/var/lib/mongosonar";
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// The most gaps that are listed.
 const MAX_GAPS: usize = 10;
 /// The most windows that one view reads.
 const MAX_WINDOWS: u64 = 400;
 
-/// Which history to read.
-#[derive(Args, Debug, Default, Clone)]
-pub struct StoreArgs {
-    /// Folder of the agent's history [default: /var/lib/mongosonar]
-    #[arg(long, value_name = "DIR")]
-    pub store: Option<PathBuf>,
-}
-
-impl StoreArgs {
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        self.store.as_deref().unwrap_or(Path::new(DEFAULT_STORE))
-    }
-
-    /// What to append to a command that reads the same history.
-    pub fn suffix(&self) -> String {
-        self.store.as_ref().map_or_else(String::new, |store| format!(" --store {}", store.display()))
-    }
-}
-
 /// A history that is only read.
-pub struct History {
+pub struct StoredHistory {
     store: SqliteHistory,
     /// The time that it covers.
     pub extent: Span,
@@ -54,7 +33,7 @@ pub struct History {
     pub name: String,
 }
 
-impl History {
+impl StoredHistory {
     /// Opens the history.
     ///
     /// # Errors
@@ -182,7 +161,12 @@ pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone) -> Vec<String> {
             |collector| format!("the collector {} did not observe", collector.name()),
         );
         let (from, to) = (zone.show_seconds(gap.span.from), zone.show_seconds(gap.span.to));
-        format!("GAP: {what} {from} to {to} ({}).", Nanos(gap.span.length_ns()))
+        let part = if gap.observed > 0.0 {
+            format!(" more than {} of", Percent(gap.observed))
+        } else {
+            String::new()
+        };
+        format!("GAP: {what}{part} {from} to {to} ({}).", Nanos(gap.span.length_ns()))
     };
     let mut notes: Vec<String> = gaps.iter().take(MAX_GAPS).map(note).collect();
     if gaps.len() > MAX_GAPS {

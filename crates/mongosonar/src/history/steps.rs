@@ -1,13 +1,14 @@
-//! Steps through the windows of a history, for the live view. A thread of its own reads, so that the view never waits,
-//! and so that the thread that shows needs no files.
+//! Steps through the windows of a history, for the live view. A thread of its own reads, so that the view never waits
+//! long, and so that the thread that shows needs no files.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::history::{Resolution, Span};
 use sonar_core::{Timestamp, Window};
 
-use super::{History, StoreArgs};
+use super::{StoreArgs, StoredHistory};
 use crate::privileges;
 
 /// Which window to show next.
@@ -43,7 +44,7 @@ impl HistorySteps {
             }
             for step in asked {
                 // The agent writes on: a history that is opened again shows what came meanwhile.
-                let window = History::open(&args).and_then(|history| history.step(step));
+                let window = StoredHistory::open(&args).and_then(|history| history.step(step));
                 if answer.send(window.map_err(|error| crate::exit::message(&error))).is_err() {
                     return;
                 }
@@ -62,13 +63,13 @@ impl HistorySteps {
         let _ = self.ask.send(step);
     }
 
-    /// The next answer, if there is one.
-    pub fn answer(&self) -> Option<SteppedWindow> {
-        self.answers.try_recv().ok()
+    /// The next answer, if there is one by now or after a moment: the next step starts from it.
+    pub fn answer(&self, patience: Duration) -> Option<SteppedWindow> {
+        self.answers.recv_timeout(patience).ok()
     }
 }
 
-impl History {
+impl StoredHistory {
     /// The window of a step, in the finest resolution that is left.
     fn step(&self, step: HistoryStep) -> Result<Window> {
         // Looks further and further away, so that a gap is passed and a long history is not read in full.

@@ -12,7 +12,7 @@ use sonar_view::queries::{ClassSet, Selection};
 
 use super::QueriesArgs;
 use crate::digest::{self, LoadedDigest};
-use crate::history::{History, HistoryDigest};
+use crate::history::{HistoryDigest, StoredHistory};
 use crate::when::{Against, now, parse_against};
 use crate::{input, stop};
 
@@ -33,7 +33,7 @@ pub fn load(args: &QueriesArgs, path: &Path, selection: &Selection) -> Result<Ar
 
 /// A span of the history as a baseline: of what `--from` and `--to` show, or of the time around now.
 fn of_history(args: &QueriesArgs, against: Against, selection: &Selection) -> Result<Arc<Baseline>> {
-    let history = History::open(&args.store)?;
+    let history = StoredHistory::open(&args.store)?;
     let zone = args.zone.asked().unwrap_or_else(Zone::local);
     let span = match (args.at, args.is_past()) {
         (Some(at), _) => around(at.in_zone(&zone)),

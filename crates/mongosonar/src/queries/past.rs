@@ -12,14 +12,14 @@ use super::args::{ByArg, QueriesArgs};
 use super::live::{on_screen, show_past};
 use super::output::QueriesOutput;
 use crate::exit::{OK, usage};
-use crate::history::{History, HistoryStep, HistorySteps, gap_notes, whole_windows};
+use crate::history::{HistoryStep, HistorySteps, StoredHistory, gap_notes, whole_windows};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if args.by == Some(ByArg::Order) {
         return Err(usage!("the history has no rows by order; there are: shape namespace app client"));
     }
-    let history = History::open(&args.store)?;
+    let history = StoredHistory::open(&args.store)?;
     let span = span(args, &history, &selection.zone)?;
     if args.at.is_none() && on_screen(args) && args.interval.is_none() {
         let steps = HistorySteps::start(&args.store, false)?;
@@ -52,7 +52,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
 }
 
 /// What to show: `--from` and `--to`, or the window, minute or day that `--at` names.
-fn span(args: &QueriesArgs, history: &History, zone: &Zone) -> Result<Span> {
+fn span(args: &QueriesArgs, history: &StoredHistory, zone: &Zone) -> Result<Span> {
     let Some(at) = args.at else { return history.between((args.from, args.to), zone) };
     let from = at.in_zone(zone);
     let named = Span { from, to: from.plus_ns(at.precision_ns().max(1)) };
@@ -60,7 +60,12 @@ fn span(args: &QueriesArgs, history: &History, zone: &Zone) -> Result<Span> {
 }
 
 /// Writes each interval of the span.
-fn intervals(history: &History, span: Span, interval: Duration, output: &mut QueriesOutput) -> Result<()> {
+fn intervals(
+    history: &StoredHistory,
+    span: Span,
+    interval: Duration,
+    output: &mut QueriesOutput,
+) -> Result<()> {
     let width = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     let least = Resolution::TenSeconds.width_ns();
     if width < least || width % least != 0 {

@@ -11,7 +11,7 @@ use sonar_view::timeline::{TimelineBuilder, TimelineReport, chart_columns};
 
 pub use self::args::TimelineArgs;
 use crate::exit::OK;
-use crate::history::{self, History, whole_windows};
+use crate::history::{self, StoredHistory, whole_windows};
 use crate::{outfile, page, screen};
 
 /// Parts of the axis of a document.
@@ -20,7 +20,7 @@ pub const PARTS: usize = 360;
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
     let zone = history::zone(&args.zone);
-    let history = History::open(&args.store)?;
+    let history = StoredHistory::open(&args.store)?;
     let span = history.last_hour_or((args.from, args.to), &zone)?;
     let mut out = BufWriter::new(io::stdout());
     if args.json {
@@ -42,7 +42,7 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn report(history: &History, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
+pub fn report(history: &StoredHistory, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
     let resolution = history::resolution(span);
     let span = whole_windows(span, resolution);
     let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());

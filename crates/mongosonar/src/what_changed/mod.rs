@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
     ALPHA, BASELINE_WINDOWS, ChangeInput, MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, find,
+    without_repetitions,
 };
 use sonar_core::history::{HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans};
@@ -15,7 +16,7 @@ use sonar_view::kit::{Fitting, Zone};
 
 pub use self::args::WhatChangedArgs;
 use crate::exit::{OK, WORSE};
-use crate::history::{self, History, whole_windows};
+use crate::history::{self, StoredHistory, whole_windows};
 use crate::when::{Against, When};
 use crate::{outfile, page, screen};
 
@@ -27,7 +28,7 @@ const MAX_SCANNED: u64 = 1_500;
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     let zone = history::zone(&args.zone);
-    let history = History::open(&args.store)?;
+    let history = StoredHistory::open(&args.store)?;
     let asked = match args.at {
         Some(at) => Asked::Moment(at),
         None => Asked::Span(history.last_hour_or((args.from, args.to), &zone)?),
@@ -60,7 +61,7 @@ pub enum Asked {
 /// # Errors
 /// The history cannot be read, or has nothing of that time.
 pub fn report(
-    history: &History,
+    history: &StoredHistory,
     asked: &Asked,
     against: Option<Against>,
     zone: &Zone,
@@ -82,7 +83,7 @@ pub fn report(
 type Explained = (Span, Option<Span>, Vec<ScanMoment>);
 
 /// What began at a moment: the windows from it on against those before it.
-fn moment(history: &History, at: When, against: Option<Against>, zone: &Zone) -> Result<Explained> {
+fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zone) -> Result<Explained> {
     let focus = at.in_zone(zone);
     let focus =
         Span { from: focus, to: focus.plus_ns(at.precision_ns().clamp(1_000_000_000, 60_000_000_000)) };
@@ -96,13 +97,7 @@ fn moment(history: &History, at: When, against: Option<Against>, zone: &Zone) ->
         }
         let before = match against {
             Some(against) => against.of(span, zone)?,
-            None => {
-                let length = BASELINE_WINDOWS as u64 * width;
-                Span {
-                    from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)),
-                    to: span.from,
-                }
-            }
+            None => baseline(history, span.from, width),
         };
         let (span, moment) = compare(history, span, before, Some((focus, resolution)))?;
         return Ok((span, Some(before), vec![moment]));
@@ -110,9 +105,16 @@ fn moment(history: &History, at: When, against: Option<Against>, zone: &Zone) ->
     bail!("nothing is stored of {}", zone.show_seconds(focus.from))
 }
 
+/// The time before `to` that shows what is usual, as far as it is stored.
+fn baseline(history: &StoredHistory, to: Timestamp, width_ns: u64) -> Span {
+    let length = BASELINE_WINDOWS as u64 * width_ns;
+    let from = Timestamp::from_unix_ns(to.unix_ns().saturating_sub(length));
+    Span { from: from.max(history.extent.from).min(to), to }
+}
+
 /// Compares a span with another one.
 fn compare(
-    history: &History,
+    history: &StoredHistory,
     span: Span,
     against: Span,
     moment: Option<(Span, Resolution)>,
@@ -141,13 +143,11 @@ fn compare(
 }
 
 /// The moments of change within a span.
-fn scan(history: &History, span: Span) -> Result<Vec<ScanMoment>> {
+fn scan(history: &StoredHistory, span: Span) -> Result<Vec<ScanMoment>> {
     let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_SCANNED;
     let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour);
     let span = whole_windows(span, resolution);
-    let length = BASELINE_WINDOWS as u64 * resolution.width_ns();
-    let before =
-        Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
+    let before = baseline(history, span.from, resolution.width_ns());
     let events = history.events(Span { from: before.from, to: span.to })?;
     let windows = span.length_ns() / resolution.width_ns();
     let mut scan = Scan::new(&events, ALPHA, usize::try_from(windows).unwrap_or(usize::MAX));
@@ -162,16 +162,16 @@ fn scan(history: &History, span: Span) -> Result<Vec<ScanMoment>> {
         }
     })?;
     let moments = scan.finish();
-    let refined = moments.len() <= MAX_REFINED;
-    moments
-        .into_iter()
-        .map(|moment| if refined { refine(history, moment, resolution) } else { Ok(moment) })
-        .collect()
+    if moments.len() > MAX_REFINED {
+        return Ok(moments);
+    }
+    let refined = moments.into_iter().map(|moment| refine(history, moment, resolution));
+    Ok(without_repetitions(refined.collect::<Result<_>>()?))
 }
 
 /// Compares again from the window on in which the first change of a moment began, so that its figures are not mixed
 /// with those before it.
-fn refine(history: &History, moment: ScanMoment, resolution: Resolution) -> Result<ScanMoment> {
+fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -> Result<ScanMoment> {
     let width = resolution.width_ns();
     let Some(since) = moment.changes.changes.iter().map(|change| change.since).min() else {
         return Ok(moment);
@@ -181,8 +181,7 @@ fn refine(history: &History, moment: ScanMoment, resolution: Resolution) -> Resu
         return Ok(moment);
     }
     let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
-    let length = BASELINE_WINDOWS as u64 * width;
-    let before = Span { from: Timestamp::from_unix_ns(from.unix_ns().saturating_sub(length)), to: from };
+    let before = baseline(history, from, width);
     let (_, refined) = compare(history, span, before, Some((span, resolution)))?;
     // What the shorter time shows too.
     Ok(if refined.changes.changes.len() >= moment.changes.changes.len() { refined } else { moment })

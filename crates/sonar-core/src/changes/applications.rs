@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::change::{ApplicationChange, ChangeKind, HistoryChange};
 use super::shapes::{LONG_NS, first_began};
-use super::sides::{SOURCES, Side, Sides};
-use super::{ApplicationChange, Change, ChangeKind};
+use super::sides::{ComparedSpan, SOURCES, Sides};
 use crate::history::EventKind;
 use crate::{Class, Endpoint, Role, Timestamp};
 
 /// One application: its operations after, and the versions of its driver on both sides.
 #[derive(Default)]
-struct Seen {
+struct SeenApplication {
     before: BTreeSet<(Box<str>, Box<str>)>,
     after: BTreeMap<(Box<str>, Box<str>), u64>,
     was_there: bool,
@@ -20,7 +20,7 @@ struct Seen {
 }
 
 /// Applications that are new, and those with a new version of their driver.
-pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
+pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let Some((source, _)) = SOURCES.into_iter().find(|(source, _)| sides.knows_before(*source)) else {
         return Vec::new();
     };
@@ -36,7 +36,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
             let (calls, time_ns) = (seen.calls, seen.time_ns);
             let what = ApplicationChange { name: name.clone(), driver, versions_before, calls, time_ns };
             let what = ChangeKind::Application(what);
-            changes.push(Change { server, since, cost_ns: 0.0, what, effects: Vec::new() });
+            changes.push(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() });
         };
         if !seen.was_there {
             let is_beyond_chance = sides.all_after(source, seen.calls) <= sides.alpha();
@@ -58,16 +58,16 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
     changes
 }
 
-fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), Seen> {
-    let mut all: BTreeMap<(Endpoint, Box<str>), Seen> = BTreeMap::new();
-    for side in [Side::Before, Side::After] {
+fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {
+    let mut all: BTreeMap<(Endpoint, Box<str>), SeenApplication> = BTreeMap::new();
+    for side in [ComparedSpan::Before, ComparedSpan::After] {
         for window in sides.windows(side) {
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
                 for (app, share) in row.observed().apps.iter().filter(|(app, _)| !app.name.is_empty()) {
                     let seen = all.entry((row.server, app.name.clone())).or_default();
                     let driver = (app.driver.clone(), app.driver_version.clone());
-                    if side == Side::Before {
+                    if side == ComparedSpan::Before {
                         seen.was_there = true;
                         seen.before.insert(driver);
                         continue;

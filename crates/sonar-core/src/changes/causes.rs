@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::change::{ChangeKind, HistoryChange, ShapeChange, ShapeWay};
 use super::commands;
-use super::sides::{Side, Sides};
-use super::{Change, ChangeKind, ShapeChange, ShapeWay};
+use super::sides::{ComparedSpan, Sides};
 use crate::history::{Event, EventKind, Span};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};
@@ -20,7 +20,7 @@ const MIN_DOMINANCE: f64 = 1.0;
 
 /// What an event can explain.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Scope {
+enum EventScope {
     /// Operations on its namespace.
     Namespace,
     /// Writes on its server.
@@ -34,27 +34,27 @@ enum Scope {
 }
 
 /// What an event can explain; `None` for events that are no change of the server.
-const fn scope(kind: EventKind) -> Option<Scope> {
+const fn scope(kind: EventKind) -> Option<EventScope> {
     use EventKind as Kind;
     Some(match kind {
         Kind::IndexBuildBegin | Kind::IndexBuildEnd | Kind::IndexDrop | Kind::CollectionDrop => {
-            Scope::Namespace
+            EventScope::Namespace
         }
-        Kind::WritesLock => Scope::Writes,
+        Kind::WritesLock => EventScope::Writes,
         Kind::ServerStart
         | Kind::ServerStop
         | Kind::StateChange
         | Kind::Election
         | Kind::Reconfiguration
-        | Kind::SettingChange => Scope::Server,
+        | Kind::SettingChange => EventScope::Server,
         Kind::ProfilerChange
         | Kind::LongCheckpoint
         | Kind::Stall
         | Kind::ConnectionStorm
         | Kind::FileSystemFull
         | Kind::OutOfMemory
-        | Kind::Gap => Scope::Load,
-        Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => Scope::Nothing,
+        | Kind::Gap => EventScope::Load,
+        Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => EventScope::Nothing,
         _ => return None,
     })
 }
@@ -87,12 +87,16 @@ fn namespace(event: &Event) -> &str {
 }
 
 /// Joins causes with their effects.
-pub(super) fn explain(sides: &Sides<'_>, applications: Vec<Change>, changes: Vec<Change>) -> Vec<Change> {
+pub(super) fn explain(
+    sides: &Sides<'_>,
+    applications: Vec<HistoryChange>,
+    changes: Vec<HistoryChange>,
+) -> Vec<HistoryChange> {
     let mut causes = events(sides);
     causes.extend(applications);
     let mut rest = Vec::new();
     for change in changes {
-        let explains = |cause: &Change| strength(cause, &change, sides);
+        let explains = |cause: &HistoryChange| strength(cause, &change, sides);
         let best = causes.iter().enumerate().filter_map(|(at, cause)| Some((explains(cause)?, at))).max();
         match best {
             Some((_, at)) => causes[at].effects.push(change),
@@ -115,17 +119,17 @@ pub(super) fn explain(sides: &Sides<'_>, applications: Vec<Change>, changes: Vec
     causes
 }
 
-/// Changes that began with a new shape that costs more than they do are its effects: it takes processors, cache and disk
+/// HistoryChanges that began with a new shape that costs more than they do are its effects: it takes processors, cache and disk
 /// from them.
-fn beside_new_shapes(changes: Vec<Change>, sides: &Sides<'_>) -> Vec<Change> {
-    let is_load = |change: &Change| {
+fn beside_new_shapes(changes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<HistoryChange> {
+    let is_load = |change: &HistoryChange| {
         matches!(&change.what, ChangeKind::Shape(shape)
             if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::MoreOften | ShapeWay::Stopped)))
     };
     let (mut loads, victims): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_load);
     let mut rest = Vec::new();
     for victim in victims {
-        let began_with = |load: &Change| {
+        let began_with = |load: &HistoryChange| {
             let distance = load.since.since(victim.since).max(victim.since.since(load.since));
             load.server == victim.server
                 && distance <= sides.width_ns
@@ -144,43 +148,53 @@ fn beside_new_shapes(changes: Vec<Change>, sides: &Sides<'_>) -> Vec<Change> {
 }
 
 /// The events of the span as changes, those of one kind about one subject together.
-fn events(sides: &Sides<'_>) -> Vec<Change> {
+fn events(sides: &Sides<'_>) -> Vec<HistoryChange> {
     // An event may cause what the first window shows.
     let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
     let from = Timestamp::from_unix_ns(sides.span().from.unix_ns().saturating_sub(reach));
     let span = Span { from, to: sides.span().to };
     let seconds = |span: Span| span.length_ns() as f64;
-    let mut groups: BTreeMap<(EventKind, Endpoint, &str), Vec<Event>> = BTreeMap::new();
+    // Those before the span are apart: they count only with their effects.
+    let own = sides.around(sides.span()).from;
+    let mut groups: BTreeMap<(bool, EventKind, Endpoint, &str), Vec<Event>> = BTreeMap::new();
     let mut before: BTreeMap<(EventKind, Endpoint, &str), u64> = BTreeMap::new();
     let commands = commands::events(sides);
     let events = sides.events().iter().chain(&commands);
     for event in events.filter(|event| scope(event.kind).is_some()) {
         let key = (family(event.kind), event.server, namespace(event));
         if span.contains(event.at) {
-            groups.entry(key).or_default().push(event.clone());
+            let (kind, server, subject) = key;
+            groups.entry((event.at < own, kind, server, subject)).or_default().push(event.clone());
         } else if event.at < span.from {
             *before.entry(key).or_default() += event.count;
         }
     }
-    let first = sides.windows(Side::Before).first().map_or(span.from, |window| window.window.start);
+    let first = sides.windows(ComparedSpan::Before).first().map_or(span.from, |window| window.window.start);
     let usual = seconds(Span { from: first, to: span.from }).max(1.0);
     groups
         .into_iter()
-        .filter(|(key, events)| {
+        .filter(|((_, kind, server, subject), events)| {
+            let key = &(*kind, *server, *subject);
             let count: u64 = events.iter().map(|event| event.count).sum();
             let expected = *before.get(key).unwrap_or(&0) as f64 * seconds(span) / usual;
             !is_recurring(key.0) || count as f64 > 2.0 * expected
         })
-        .filter_map(|((_, server, _), mut events)| {
+        .filter_map(|((_, _, server, _), mut events)| {
             events.sort_by_key(|event| event.at);
             let since = events.first()?.at;
-            Some(Change { server, since, cost_ns: 0.0, what: ChangeKind::Event(events), effects: Vec::new() })
+            Some(HistoryChange {
+                server,
+                since,
+                cost_ns: 0.0,
+                what: ChangeKind::Event(events),
+                effects: Vec::new(),
+            })
         })
         .collect()
 }
 
 /// How well a cause explains a change, more is better; `None` if it does not.
-fn strength(cause: &Change, change: &Change, sides: &Sides<'_>) -> Option<u64> {
+fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) -> Option<u64> {
     let is_same_server = cause.server == change.server || cause.server.port == 0;
     let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
     let last = match &cause.what {
@@ -215,14 +229,14 @@ fn strength(cause: &Change, change: &Change, sides: &Sides<'_>) -> Option<u64> {
 fn explains(event: &Event, shape: &ShapeChange, is_worse: bool) -> Option<u64> {
     let is_new = shape.ways.first() == Some(&ShapeWay::New);
     match scope(event.kind)? {
-        Scope::Namespace => (!is_new && shape.shape.namespace() == namespace(event)).then_some(3),
-        Scope::Writes => (!is_new && is_write(&shape.shape.command)).then_some(2),
-        Scope::Server => (!is_new).then_some(1),
-        Scope::Load => {
+        EventScope::Namespace => (!is_new && shape.shape.namespace() == namespace(event)).then_some(3),
+        EventScope::Writes => (!is_new && is_write(&shape.shape.command)).then_some(2),
+        EventScope::Server => (!is_new).then_some(1),
+        EventScope::Load => {
             let is_better = matches!(shape.ways.first(), Some(ShapeWay::Faster | ShapeWay::Lighter));
             (!is_new && is_worse && !is_better).then_some(1)
         }
-        Scope::Nothing => None,
+        EventScope::Nothing => None,
     }
 }
 
@@ -235,7 +249,7 @@ fn is_write(command: &str) -> bool {
 }
 
 /// When a change began, as far as that is known.
-fn extent(change: &Change, sides: &Sides<'_>) -> Span {
+fn extent(change: &HistoryChange, sides: &Sides<'_>) -> Span {
     let from = change.since;
     let to = match &change.what {
         ChangeKind::Event(events) => {
@@ -254,18 +268,18 @@ fn extent(change: &Change, sides: &Sides<'_>) -> Span {
 
 /// Sorts changes: those that began within `focus` first, then by cost, then those that are nearest, then events before
 /// other changes.
-pub(super) fn rank(changes: &mut [Change], focus: Option<Span>, sides: &Sides<'_>) {
-    let distance = |change: &Change| {
+pub(super) fn rank(changes: &mut [HistoryChange], focus: Option<Span>, sides: &Sides<'_>) {
+    let distance = |change: &HistoryChange| {
         let extent = extent(change, sides);
         focus.map_or(0, |focus| extent.from.since(focus.to).max(focus.from.since(extent.to)))
     };
-    let offset = |change: &Change| {
+    let offset = |change: &HistoryChange| {
         let at = change.since;
         focus.map_or(0, |focus| at.since(focus.to).max(focus.from.since(at)))
     };
-    let weight = |change: &Change| match &change.what {
+    let weight = |change: &HistoryChange| match &change.what {
         ChangeKind::Event(events) => match events.iter().find_map(|event| scope(event.kind)) {
-            Some(Scope::Nothing) | None => 2,
+            Some(EventScope::Nothing) | None => 2,
             Some(_) => 0,
         },
         _ => 1,

@@ -1,6 +1,6 @@
 //! Commands of administrators on the wire, as events: a log is not always there, and it does not have all of them.
 
-use super::sides::{RECENT_WINDOWS, Side, Sides};
+use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides};
 use crate::history::{Event, EventKind, HistoryWindow};
 use crate::{Endpoint, Role, Source, Timestamp};
 
@@ -39,15 +39,15 @@ pub(super) fn kind(command: &str) -> Option<EventKind> {
 pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     // Tools ask for the level of the profiler again and again, with the same command.
-    let before = sides.windows(Side::Before);
+    let before = sides.windows(ComparedSpan::Before);
     let is_usual = |key: &CommandKey| {
         let count = before.iter().filter(|window| rows(window).any(|(known, _)| known == *key)).count();
         count >= MIN_USUAL && count * 10 >= before.len()
     };
     // What ran shortly before may explain what the first windows show.
-    let shortly = sides.windows(Side::Before);
+    let shortly = sides.windows(ComparedSpan::Before);
     let shortly = &shortly[shortly.len().saturating_sub(RECENT_WINDOWS)..];
-    for window in shortly.iter().chain(sides.windows(Side::After)) {
+    for window in shortly.iter().chain(sides.windows(ComparedSpan::After)) {
         for (key, at) in rows(window) {
             let Some(kind) = kind(&key.1).filter(|_| !is_usual(&key)) else { continue };
             let (server, command, namespace) = key;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sides::{SOURCES, Side, Sides};
-use super::{Change, ChangeKind, ErrorChange};
+use super::change::{ChangeKind, ErrorChange, HistoryChange};
+use super::sides::{ComparedSpan, SOURCES, Sides};
 use crate::compare::{Rate, holm_at};
 use crate::{Class, Endpoint, Role, Source, Timestamp};
 
@@ -28,24 +28,26 @@ struct Errors {
 }
 
 /// Errors whose frequency changed.
-pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
+pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let Some((source, _)) = SOURCES.into_iter().find(|(source, _)| sides.knows_before(*source)) else {
         return Vec::new();
     };
     let all: Vec<_> = gather(sides, source).into_iter().collect();
     let judged: Vec<_> = all.iter().map(|(_, errors)| judge(errors, sides, source)).collect();
-    let p: Vec<f64> = judged.iter().map(|judged| judged.map_or(1.0, |(p, _)| p)).collect();
+    let p: Vec<f64> = judged.iter().map(|judged| judged.map_or(1.0, |(p, ..)| p)).collect();
     let is_beyond_chance = holm_at(&p, sides.alpha());
     let found = all.into_iter().zip(judged).zip(is_beyond_chance).filter(|(_, is)| *is);
     found
         .filter_map(|(((key, errors), judged), _)| {
-            let (_, since) = judged?;
+            let (_, since, has_ended) = judged?;
             let (server, code, namespace) = key;
             let mut applications: Vec<_> = errors.applications.into_iter().collect();
             applications.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             let count = |counts: &BTreeMap<usize, u64>, side| {
                 let first = match side {
-                    Side::Recent => sides.windows(Side::Before).len() - sides.windows(Side::Recent).len(),
+                    ComparedSpan::Recent => {
+                        sides.windows(ComparedSpan::Before).len() - sides.windows(ComparedSpan::Recent).len()
+                    }
                     _ => 0,
                 };
                 (counts.range(first..).map(|(_, count)| count).sum(), sides.seconds(side, source))
@@ -55,10 +57,14 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
                 namespace,
                 commands: errors.commands.into_iter().collect(),
                 applications: applications.into_iter().map(|(name, _)| name.into()).collect(),
-                counts: [count(&errors.before, Side::Recent), count(&errors.after, Side::After)],
+                counts: [
+                    count(&errors.before, ComparedSpan::Recent),
+                    count(&errors.after, ComparedSpan::After),
+                ],
+                has_ended,
             };
             let (cost_ns, what) = (errors.time_ns, ChangeKind::Errors(what));
-            Some(Change { server, since, cost_ns, what, effects: Vec::new() })
+            Some(HistoryChange { server, since, cost_ns, what, effects: Vec::new() })
         })
         .collect()
 }
@@ -67,7 +73,7 @@ type ErrorKey = (Endpoint, i32, Box<str>);
 
 fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<ErrorKey, Errors> {
     let mut all: BTreeMap<ErrorKey, Errors> = BTreeMap::new();
-    for side in [Side::Before, Side::After] {
+    for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
@@ -78,13 +84,14 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<ErrorKey, Errors> {
                         continue;
                     }
                     let errors = all.entry(key).or_default();
-                    let counts = if side == Side::Before { &mut errors.before } else { &mut errors.after };
+                    let counts =
+                        if side == ComparedSpan::Before { &mut errors.before } else { &mut errors.after };
                     *counts.entry(index).or_default() += count;
                     errors.commands.insert(row.shape().command.clone());
                     for (app, share) in observed.apps.iter().filter(|(_, share)| share.failed > 0) {
                         *errors.applications.entry(app.label()).or_default() += share.failed;
                     }
-                    if side == Side::After {
+                    if side == ComparedSpan::After {
                         let calls = observed.figures.calls.max(1) as f64;
                         let share = (*count as f64 / calls).min(1.0);
                         errors.time_ns += observed.figures.latency.sum_ns() as f64 * share;
@@ -96,30 +103,32 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<ErrorKey, Errors> {
     all
 }
 
-/// The probability that the frequency changed by chance, and when the change began; `None` if it did not.
-fn judge(errors: &Errors, sides: &Sides<'_>, source: Source) -> Option<(f64, Timestamp)> {
-    let windows = sides.windows(Side::Before).len();
-    let first = windows - sides.windows(Side::Recent).len();
+/// The probability that the frequency changed by chance, when the change began, and whether they ended; `None` if it did
+/// not change.
+fn judge(errors: &Errors, sides: &Sides<'_>, source: Source) -> Option<(f64, Timestamp, bool)> {
+    let windows = sides.windows(ComparedSpan::Before).len();
+    let first = windows - sides.windows(ComparedSpan::Recent).len();
     let recent: u64 = errors.before.range(first..).map(|(_, count)| count).sum();
     let before: u64 = errors.before.values().sum();
     let after: u64 = errors.after.values().sum();
     if after.max(recent) < MIN_ERRORS {
         return None;
     }
-    let start = |at: usize| sides.windows(Side::After).get(at).map(|window| window.window.start);
+    let start = |at: usize| sides.windows(ComparedSpan::After).get(at).map(|window| window.window.start);
     let first_after = errors.after.keys().next().and_then(|at| start(*at)).unwrap_or(sides.span().from);
     if before == 0 {
-        return Some((sides.all_after(source, after), first_after));
+        return Some((sides.all_after(source, after), first_after, false));
     }
     // They ended: frequent until just now, and none since the first window.
     let later: u64 = errors.after.range(1..).map(|(_, count)| count).sum();
     let until = errors.before.range(windows.saturating_sub(1)..).map(|(_, count)| count).sum::<u64>();
-    if later == 0 && until > 0 && sides.windows(Side::After).len() > 1 {
+    if later == 0 && until > 0 && sides.windows(ComparedSpan::After).len() > 1 {
         let first = errors.after.get(&0).copied().unwrap_or(0);
-        let of_window = sides.seconds(Side::After, source) / sides.windows(Side::After).len() as f64;
+        let of_window =
+            sides.seconds(ComparedSpan::After, source) / sides.windows(ComparedSpan::After).len() as f64;
         let busy = (until + first) as f64 / (of_window * if first > 0 { 2.0 } else { 1.0 }).max(1e-9);
-        let expected = busy * (sides.seconds(Side::After, source) - of_window);
-        return Some(((-expected).exp(), sides.span().from));
+        let expected = busy * (sides.seconds(ComparedSpan::After, source) - of_window);
+        return Some(((-expected).exp(), sides.span().from, true));
     }
     let counts = (0..windows).map(|at| errors.before.get(&at).copied().unwrap_or(0) as f64);
     let mean = before as f64 / windows.max(1) as f64;
@@ -129,9 +138,10 @@ fn judge(errors: &Errors, sides: &Sides<'_>, source: Source) -> Option<(f64, Tim
         Rate { per_second: count as f64 / f64::max(seconds, 1e-9), seconds, calls: count as f64, dispersion }
     };
     let dispersion = (variance / mean.max(1e-9)).max(1.0);
-    let (usual, now) = (rate(before, Side::Before, dispersion), rate(after, Side::After, dispersion));
+    let (usual, now) =
+        (rate(before, ComparedSpan::Before, dispersion), rate(after, ComparedSpan::After, dispersion));
     if now.per_second >= MIN_FACTOR * usual.per_second {
-        return Some((usual.p(now), first_after));
+        return Some((usual.p(now), first_after, false));
     }
     None
 }

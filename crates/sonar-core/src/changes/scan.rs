@@ -2,13 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::{Change, ChangeInput, ChangeKind, Changes, MIN_WINDOWS, RECENT_WINDOWS, ShapeWay, find};
-use crate::Endpoint;
+use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
+use super::find::find;
+use super::sides::{ChangeInput, MIN_WINDOWS, RECENT_WINDOWS};
 use crate::history::{Event, HistoryWindow, Span};
 use crate::internals::FigureVerdict;
+use crate::{Endpoint, Timestamp};
 
 /// How many windows before a moment it is compared with, at most.
 pub const BASELINE_WINDOWS: usize = 60;
+/// With more windows, every second one begins a block.
+const MAX_FINE: usize = 400;
 /// The maximum number of moments; the cheapest go first.
 const MAX_MOMENTS: usize = 50;
 
@@ -18,7 +22,7 @@ pub struct ScanMoment {
     /// The windows in which it began.
     pub span: Span,
     /// What changed.
-    pub changes: Changes,
+    pub changes: HistoryChanges,
 }
 
 /// Reads windows by time and finds the moments of change among those from a point in time on.
@@ -30,6 +34,8 @@ pub struct Scan<'a> {
     windows: Vec<HistoryWindow>,
     /// Where the block begins.
     block: usize,
+    /// How many windows the next block begins later.
+    step: usize,
     /// What changed in the last blocks: it goes on, and is not reported again.
     known: HashSet<ChangeId>,
     moments: Vec<ScanMoment>,
@@ -41,12 +47,15 @@ type ChangeId = (&'static str, Endpoint, String);
 impl<'a> Scan<'a> {
     /// A scan whose false alarms have the probability `alpha` over all of `windows` windows together.
     pub fn new(events: &'a [Event], alpha: f64, windows: usize) -> Self {
-        let blocks = windows.div_ceil(RECENT_WINDOWS - 1).max(1);
+        // What begins late in a block has little evidence there, so blocks overlap.
+        let step = if windows <= MAX_FINE { 1 } else { RECENT_WINDOWS - 1 };
+        let blocks = windows.div_ceil(step).max(1);
         Self {
             events,
             alpha: alpha / blocks as f64,
             windows: Vec::new(),
             block: 0,
+            step,
             known: HashSet::new(),
             moments: Vec::new(),
         }
@@ -69,10 +78,10 @@ impl<'a> Scan<'a> {
 
     /// The moments of change, by time.
     pub fn finish(mut self) -> Vec<ScanMoment> {
-        if self.windows.len() > self.block + 1 {
+        if self.windows.len() > self.block + self.step {
             self.compare();
         }
-        self.join_repeated();
+        self.moments = without_repetitions(self.moments);
         let cost =
             |moment: &ScanMoment| moment.changes.changes.iter().map(|one| one.cost_ns.abs()).sum::<f64>();
         if self.moments.len() > MAX_MOMENTS {
@@ -83,17 +92,6 @@ impl<'a> Scan<'a> {
         self.moments
     }
 
-    /// Removes a change from a moment if the next one has it too, with more effects.
-    fn join_repeated(&mut self) {
-        for at in 1..self.moments.len() {
-            let (before, after) = self.moments.split_at_mut(at);
-            let (Some(earlier), Some(later)) = (before.last_mut(), after.first()) else { continue };
-            let later: HashSet<ChangeId> = later.changes.changes.iter().flat_map(ids).collect();
-            earlier.changes.changes.retain(|one| !ids(one).iter().all(|id| later.contains(id)));
-        }
-        self.moments.retain(|moment| !moment.changes.is_empty());
-    }
-
     fn compare(&mut self) {
         let (before, after) = self.windows.split_at(self.block);
         if before.len() >= MIN_WINDOWS {
@@ -101,12 +99,7 @@ impl<'a> Scan<'a> {
             let mut changes = find(&input, None);
             let found: HashSet<_> = changes.changes.iter().flat_map(ids).collect();
             changes.changes.retain(|one| !ids(one).iter().all(|id| self.known.contains(id)));
-            let is_bad = changes.context.iter().any(|one| match &one.what {
-                ChangeKind::Series(series) => {
-                    series.judged.is_some_and(|(_, [was, is])| is == FigureVerdict::Red && is > was)
-                }
-                _ => false,
-            });
+            let is_bad = has_problem(&changes);
             self.known = found;
             if let (Some(first), Some(last)) = (after.first(), after.last())
                 && (!changes.changes.is_empty() || is_bad)
@@ -115,8 +108,7 @@ impl<'a> Scan<'a> {
                 self.moments.push(ScanMoment { span, changes });
             }
         }
-        // The last window begins the next block too: what began late in it has too little evidence yet.
-        self.block = self.windows.len() - usize::from(after.len() >= RECENT_WINDOWS);
+        self.block = (self.block + self.step).min(self.windows.len());
         self.forget();
     }
 
@@ -128,8 +120,54 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Leaves a change that neighbouring moments have only where it costs most, and joins moments of the same span.
+pub fn without_repetitions(moments: Vec<ScanMoment>) -> Vec<ScanMoment> {
+    let mut all: Vec<ScanMoment> = Vec::new();
+    for mut moment in moments {
+        for earlier in all.iter_mut().rev().take(2 * RECENT_WINDOWS) {
+            let is_near = earlier.span.to >= moment.span.from;
+            let is_same = |one: &HistoryChange, other: &HistoryChange| {
+                // An event has its time in its id; the same change of a shape may come again later.
+                let may_be = is_near || matches!(one.what, ChangeKind::Event(_));
+                let ids = ids_of(&one.what, one.server);
+                may_be && ids_of(&other.what, other.server).iter().any(|id| ids.contains(id))
+            };
+            let costs = |change: &HistoryChange| change.cost_ns.abs();
+            let is_better = |own: &HistoryChange, other: &HistoryChange| costs(other) > costs(own);
+            let later = &moment.changes.changes;
+            let list = &mut earlier.changes.changes;
+            list.retain(|own| !later.iter().any(|other| is_same(own, other) && is_better(own, other)));
+            moment.changes.changes.retain(|own| !list.iter().any(|other| is_same(own, other)));
+        }
+        match all.last_mut() {
+            Some(last) if last.span == moment.span => {
+                last.changes.changes.append(&mut moment.changes.changes);
+            }
+            _ => all.push(moment),
+        }
+    }
+    // Without a change, a problem of the server counts once.
+    let mut until = Timestamp::default();
+    all.retain(|moment| {
+        let is_new = moment.span.from > until;
+        until = moment.span.to;
+        !moment.changes.changes.is_empty() || (is_new && has_problem(&moment.changes))
+    });
+    all
+}
+
+/// Whether a judged figure of the server went over its red limit.
+fn has_problem(changes: &HistoryChanges) -> bool {
+    changes.context.iter().any(|one| match &one.what {
+        ChangeKind::Series(series) => {
+            series.judged.is_some_and(|(_, [was, is])| is == FigureVerdict::Red && is > was)
+        }
+        _ => false,
+    })
+}
+
 /// The ids of a change and of its effects.
-fn ids(change: &Change) -> Vec<ChangeId> {
+fn ids(change: &HistoryChange) -> Vec<ChangeId> {
     let effects = change.effects.iter().flat_map(ids);
     ids_of(&change.what, change.server).into_iter().chain(effects).collect()
 }

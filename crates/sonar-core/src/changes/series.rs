@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::sides::{Side, Sides};
-use super::{Change, ChangeKind, MAX_CHANGES, SeriesChange};
+use super::change::{ChangeKind, HistoryChange, MAX_CHANGES, SeriesChange};
+use super::sides::{ComparedSpan, Sides};
 use crate::history::{SeriesKey, SeriesSubject, metrics};
 use crate::internals::{FIGURES, Figure, FigureUnit, FigureVerdict};
 
@@ -19,10 +19,10 @@ const MIN_GROWTH: f64 = 0.1;
 const MIN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// Series by key, a value for each window that has one.
-type Values<'a> = BTreeMap<&'a SeriesKey, [Vec<f64>; 2]>;
+type WindowValues<'a> = BTreeMap<&'a SeriesKey, [Vec<f64>; 2]>;
 
 /// The series whose level changed, the largest movement first, and the collections and indexes that grew.
-pub(super) fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Change>) {
+pub(super) fn changes(sides: &Sides<'_>) -> (Vec<HistoryChange>, Vec<HistoryChange>) {
     let mut levels = Vec::new();
     for (key, [before, after]) in values(sides, |subject| {
         use SeriesSubject::{Device, FileSystem, Interface, Machine, Process, Server, ThreadRole};
@@ -34,7 +34,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Change>) {
     levels.sort_by(|a, b| is_bad(b).cmp(&is_bad(a)).then(b.score.total_cmp(&a.score)));
     levels.truncate(MAX_CHANGES);
     let grown = growth(sides);
-    let change = |what: ChangeKind, server| Change {
+    let change = |what: ChangeKind, server| HistoryChange {
         server,
         since: sides.span().from,
         cost_ns: 0.0,
@@ -59,9 +59,9 @@ pub(super) fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Change>) {
     )
 }
 
-fn values<'a>(sides: &Sides<'a>, wants: impl Fn(SeriesSubject) -> bool) -> Values<'a> {
-    let mut all: Values<'a> = BTreeMap::new();
-    for (place, side) in [Side::Before, Side::After].into_iter().enumerate() {
+fn values<'a>(sides: &Sides<'a>, wants: impl Fn(SeriesSubject) -> bool) -> WindowValues<'a> {
+    let mut all: WindowValues<'a> = BTreeMap::new();
+    for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
         for window in sides.windows(side) {
             for (key, value) in window.series.iter().filter(|(key, _)| wants(key.subject)) {
                 if let Some(mean) = value.mean() {
@@ -138,7 +138,7 @@ fn growth(sides: &Sides<'_>) -> Vec<SeriesChange> {
     };
     let mut grown = Vec::new();
     let mut sizes: BTreeMap<&SeriesKey, [Option<(f64, f64)>; 2]> = BTreeMap::new();
-    for (place, side) in [Side::Before, Side::After].into_iter().enumerate() {
+    for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
         for window in sides.windows(side) {
             for (key, value) in window.series.iter().filter(|(key, _)| is_size(key)) {
                 let known = &mut sizes.entry(key).or_default()[place];

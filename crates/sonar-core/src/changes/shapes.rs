@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::change::{ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay};
 use super::commands;
-use super::sides::{SOURCES, Side, Sides};
-use super::{Change, ChangeKind, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay};
+use super::sides::{ComparedSpan, SOURCES, Sides};
 use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::figures::{Apps, Figures};
 use crate::histogram::upper_bound_ns;
@@ -32,12 +32,12 @@ const MIN_PARTS: usize = 4;
 const MIN_PLANS: u64 = 3;
 
 /// One shape on one server, as one source saw it: figures by side, with the index of the window.
-struct Track<'a> {
+struct ShapeTrack<'a> {
     server: Endpoint,
     shape: &'a Arc<ShapeInfo>,
     /// By place in [`SOURCES`].
     sources: [BySide<'a>; SOURCES.len()],
-    apps: Vec<(Side, &'a Apps)>,
+    apps: Vec<(ComparedSpan, &'a Apps)>,
 }
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ fn mean_ns(latency: &Histogram) -> f64 {
 }
 
 /// A way in which a track may have changed: how likely it is by chance, and what it costs.
-struct Candidate {
+struct ShapeCandidate {
     track: usize,
     way: ShapeWay,
     p: f64,
@@ -80,17 +80,19 @@ struct Candidate {
 }
 
 /// All shapes that changed.
-pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
+pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let tracks = tracks(sides);
     let judged: Vec<Judgement<'_>> = tracks.iter().map(|track| Judgement::new(track, sides)).collect();
     let total = judged.iter().map(|one| one.after.load().max(one.recent.load())).sum::<f64>();
     let least = (total * MIN_SHARE).max(MIN_LOAD);
     let mut candidates = Vec::new();
     for (at, one) in judged.iter().enumerate() {
-        one.candidates(sides, least, |way, p, since| candidates.push(Candidate { track: at, way, p, since }));
+        one.candidates(sides, least, |way, p, since| {
+            candidates.push(ShapeCandidate { track: at, way, p, since })
+        });
     }
     let p: Vec<f64> = candidates.iter().map(|candidate| candidate.p).collect();
-    let mut found: BTreeMap<usize, Vec<Candidate>> = BTreeMap::new();
+    let mut found: BTreeMap<usize, Vec<ShapeCandidate>> = BTreeMap::new();
     for (candidate, is_beyond_chance) in candidates.into_iter().zip(holm_at(&p, sides.alpha())) {
         if is_beyond_chance {
             found.entry(candidate.track).or_default().push(candidate);
@@ -100,9 +102,9 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<Change> {
 }
 
 /// The shapes of users' operations that servers served.
-fn tracks<'a>(sides: &Sides<'a>) -> Vec<Track<'a>> {
-    let mut tracks: BTreeMap<(Endpoint, ShapeId), Track<'a>> = BTreeMap::new();
-    for side in [Side::Before, Side::After] {
+fn tracks<'a>(sides: &Sides<'a>) -> Vec<ShapeTrack<'a>> {
+    let mut tracks: BTreeMap<(Endpoint, ShapeId), ShapeTrack<'a>> = BTreeMap::new();
+    for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
@@ -110,7 +112,7 @@ fn tracks<'a>(sides: &Sides<'a>) -> Vec<Track<'a>> {
                 if shape.id == ShapeId(0) || commands::kind(&shape.command).is_some() {
                     continue;
                 }
-                let track = tracks.entry((row.server, shape.id)).or_insert_with(|| Track {
+                let track = tracks.entry((row.server, shape.id)).or_insert_with(|| ShapeTrack {
                     server: row.server,
                     shape,
                     sources: Default::default(),
@@ -118,7 +120,8 @@ fn tracks<'a>(sides: &Sides<'a>) -> Vec<Track<'a>> {
                 });
                 for (known, (source, _)) in track.sources.iter_mut().zip(SOURCES) {
                     if let Some(observed) = row.observed_by(source) {
-                        let place = if side == Side::Before { &mut known.before } else { &mut known.after };
+                        let place =
+                            if side == ComparedSpan::Before { &mut known.before } else { &mut known.after };
                         place.push((index, &observed.figures));
                     }
                 }
@@ -134,12 +137,12 @@ impl BySide<'_> {
         self.before.is_empty() && self.after.is_empty()
     }
 
-    fn merged(&self, side: Side, sides: &Sides<'_>, source: Source) -> Merged {
-        let first = sides.windows(Side::Before).len() - sides.windows(Side::Recent).len();
+    fn merged(&self, side: ComparedSpan, sides: &Sides<'_>, source: Source) -> Merged {
+        let first = sides.windows(ComparedSpan::Before).len() - sides.windows(ComparedSpan::Recent).len();
         let (all, from) = match side {
-            Side::Before => (&self.before, 0),
-            Side::Recent => (&self.before, first),
-            Side::After => (&self.after, 0),
+            ComparedSpan::Before => (&self.before, 0),
+            ComparedSpan::Recent => (&self.before, first),
+            ComparedSpan::After => (&self.after, 0),
         };
         let mut merged = Merged { seconds: sides.seconds(side, source), ..Merged::default() };
         all.iter().filter(|(at, _)| *at >= from).for_each(|(_, figures)| merged.figures.merge(figures));
@@ -149,7 +152,7 @@ impl BySide<'_> {
 
 /// A track with its figures.
 struct Judgement<'a> {
-    track: &'a Track<'a>,
+    track: &'a ShapeTrack<'a>,
     /// Place in [`SOURCES`] of the source of the latencies.
     place: usize,
     before: Merged,
@@ -161,18 +164,19 @@ struct Judgement<'a> {
 }
 
 impl<'a> Judgement<'a> {
-    fn new(track: &'a Track<'a>, sides: &Sides<'_>) -> Self {
+    fn new(track: &'a ShapeTrack<'a>, sides: &Sides<'_>) -> Self {
         let place = track.sources.iter().position(|known| !known.is_empty()).unwrap_or(0);
         let known = &track.sources[place];
         let (source, _) = SOURCES[place];
-        let log = [Side::Recent, Side::After].map(|side| track.sources[1].merged(side, sides, Source::Log));
-        let windows = sides.windows(Side::After);
+        let log = [ComparedSpan::Recent, ComparedSpan::After]
+            .map(|side| track.sources[1].merged(side, sides, Source::Log));
+        let windows = sides.windows(ComparedSpan::After);
         Self {
             track,
             place,
-            before: known.merged(Side::Before, sides, source),
-            recent: known.merged(Side::Recent, sides, source),
-            after: known.merged(Side::After, sides, source),
+            before: known.merged(ComparedSpan::Before, sides, source),
+            recent: known.merged(ComparedSpan::Recent, sides, source),
+            after: known.merged(ComparedSpan::After, sides, source),
             log,
             starts: known.after.iter().map(|(at, _)| windows[*at].window.start).collect(),
         }
@@ -240,7 +244,7 @@ impl<'a> Judgement<'a> {
     /// Whether it occurred all the time and now no more, with the probability of that by chance, and the time of its
     /// last operation.
     fn stopped(&self, sides: &Sides<'_>) -> Option<(f64, Timestamp)> {
-        let windows = sides.windows(Side::After);
+        let windows = sides.windows(ComparedSpan::After);
         let is_silent = self.known().after.iter().all(|(at, figures)| *at == 0 || figures.calls == 0);
         if !is_silent || self.recent.figures.calls == 0 || windows.len() < 2 {
             return None;
@@ -251,8 +255,8 @@ impl<'a> Judgement<'a> {
         let active = &self.known().before;
         let (first, latest) = (active.first()?.0, active.last()?.0);
         let pause = active.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(1);
-        let was_recent = latest + 1 >= sides.windows(Side::Before).len();
-        let of_window = self.before.seconds / sides.windows(Side::Before).len().max(1) as f64;
+        let was_recent = latest + 1 >= sides.windows(ComparedSpan::Before).len();
+        let of_window = self.before.seconds / sides.windows(ComparedSpan::Before).len().max(1) as f64;
         let rate = self.before.figures.calls as f64 / ((latest - first + 1) as f64 * of_window).max(1e-9);
         let expected = rate * silent;
         let is_unusual = silent > 2.0 * (pause - 1) as f64 * of_window;
@@ -282,7 +286,7 @@ impl<'a> Judgement<'a> {
         let share = self.after.figures.calls as f64
             / (self.after.figures.calls + self.before.figures.calls).max(1) as f64;
         let p = if is_extreme { 0.0 } else { share.powf(count as f64) };
-        let windows = sides.windows(Side::After);
+        let windows = sides.windows(ComparedSpan::After);
         let first = self.known().after.iter().find(|(_, figures)| self.beyond(figures).0 > 0)?;
         Some((p, windows[first.0].window.start))
     }
@@ -336,7 +340,7 @@ impl<'a> Judgement<'a> {
     }
 
     fn rate(&self, sides: &Sides<'_>) -> Option<(ShapeWay, f64)> {
-        let windows = sides.windows(Side::Before).len();
+        let windows = sides.windows(ComparedSpan::Before).len();
         let mut counts = vec![0.0; windows];
         self.known().before.iter().for_each(|(at, figures)| counts[*at] += figures.calls as f64);
         let mean = counts.iter().sum::<f64>() / windows.max(1) as f64;
@@ -412,11 +416,12 @@ impl<'a> Judgement<'a> {
         (p < 1.0).then_some(p)
     }
 
-    fn change(&self, mut found: Vec<Candidate>) -> Change {
+    fn change(&self, mut found: Vec<ShapeCandidate>) -> HistoryChange {
         found.sort_by_key(|candidate| candidate.way);
         let since = found.iter().map(|candidate| candidate.since).min().unwrap_or_default();
         let ways: Vec<ShapeWay> = found.iter().map(|candidate| candidate.way).collect();
-        let side = if ways.first() == Some(&ShapeWay::Stopped) { Side::Before } else { Side::After };
+        let side =
+            if ways.first() == Some(&ShapeWay::Stopped) { ComparedSpan::Before } else { ComparedSpan::After };
         let what = ShapeChange {
             shape: self.track.shape.clone(),
             source: self.source(),
@@ -432,7 +437,7 @@ impl<'a> Judgement<'a> {
             false => self.cost_ns(),
         };
         let what = ChangeKind::Shape(Box::new(what));
-        Change { server: self.track.server, since, cost_ns, what, effects: Vec::new() }
+        HistoryChange { server: self.track.server, since, cost_ns, what, effects: Vec::new() }
     }
 
     fn figures(&self, merged: &Merged, log: &Merged) -> ShapeFigures {
@@ -453,7 +458,7 @@ impl<'a> Judgement<'a> {
         }
     }
 
-    fn applications(&self, side: Side) -> Vec<Box<str>> {
+    fn applications(&self, side: ComparedSpan) -> Vec<Box<str>> {
         let mut calls: BTreeMap<String, u64> = BTreeMap::new();
         for (_, apps) in self.track.apps.iter().filter(|(one, _)| *one == side) {
             for (app, share) in apps.iter() {

@@ -23,7 +23,7 @@ pub struct ChangeInput<'a> {
 
 /// A side of a comparison.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum ComparedSpan {
     Before,
     /// The end of the time before, if the span follows it directly; else all of it.
     Recent,
@@ -34,7 +34,7 @@ pub(super) enum Side {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Sides<'a> {
     input: ChangeInput<'a>,
-    /// Index of the first window of [`Side::Recent`].
+    /// Index of the first window of [`ComparedSpan::Recent`].
     recent: usize,
     /// Whether the span follows the time before it directly.
     pub is_adjacent: bool,
@@ -60,11 +60,11 @@ impl<'a> Sides<'a> {
         Self { input: *input, recent, is_adjacent, width_ns }
     }
 
-    pub fn windows(&self, side: Side) -> &'a [HistoryWindow] {
+    pub fn windows(&self, side: ComparedSpan) -> &'a [HistoryWindow] {
         match side {
-            Side::Before => self.input.before,
-            Side::Recent => &self.input.before[self.recent..],
-            Side::After => self.input.after,
+            ComparedSpan::Before => self.input.before,
+            ComparedSpan::Recent => &self.input.before[self.recent..],
+            ComparedSpan::After => self.input.after,
         }
     }
 
@@ -77,7 +77,7 @@ impl<'a> Sides<'a> {
     }
 
     /// Seconds in which a source was observed.
-    pub fn seconds(&self, side: Side, source: Source) -> f64 {
+    pub fn seconds(&self, side: ComparedSpan, source: Source) -> f64 {
         let collector = SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector);
         let Some(collector) = collector else { return 0.0 };
         self.windows(side).iter().map(|window| window.observed_ns(collector) as f64 / 1e9).sum()
@@ -88,12 +88,13 @@ impl<'a> Sides<'a> {
         let observed = |window: &&HistoryWindow| {
             SOURCES.iter().any(|(one, collector)| *one == source && window.observed_ns(*collector) > 0)
         };
-        self.windows(Side::Before).iter().filter(observed).count() >= MIN_WINDOWS
+        self.windows(ComparedSpan::Before).iter().filter(observed).count() >= MIN_WINDOWS
     }
 
     /// The probability that so many things all happened after, if they happen as often before.
     pub fn all_after(&self, source: Source, count: u64) -> f64 {
-        let (before, after) = (self.seconds(Side::Before, source), self.seconds(Side::After, source));
+        let (before, after) =
+            (self.seconds(ComparedSpan::Before, source), self.seconds(ComparedSpan::After, source));
         if before <= 0.0 || after <= 0.0 {
             return 1.0;
         }

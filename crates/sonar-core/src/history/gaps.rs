@@ -1,25 +1,31 @@
 //! Times of a span in which nothing, or not everything, was observed.
 
 use super::{Collector, HistoryWindow, Span};
+use crate::Timestamp;
 
-/// A time that was not observed.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+/// A time that was not observed, or only in part.
+#[derive(Copy, Clone, PartialEq, Debug)]
 pub struct HistoryGap {
     /// When.
     pub span: Span,
     /// The collector that did not observe; `None` if none did.
     pub collector: Option<Collector>,
+    /// The share of the span that was observed nevertheless, 0 to 1: a window of an hour does not say which minutes are
+    /// missing.
+    pub observed: f64,
 }
 
-/// A collector has a gap where it observed a smaller share of a window.
-const MIN_SHARE: f64 = 0.5;
+/// A window counts as observed from this share of its length on: collectors do not begin on its boundaries.
+const MIN_SHARE: f64 = 0.9;
+
+/// The shares of a window that each collector observed.
+type Shares = [f64; Collector::ALL.len()];
 
 /// Finds the gaps of a span from its windows.
 #[derive(Clone, Debug)]
 pub struct GapFinder {
     span: Span,
-    /// By window: its span, and which collectors observed it.
-    windows: Vec<(Span, [bool; Collector::ALL.len()])>,
+    windows: Vec<(Span, Shares)>,
 }
 
 impl GapFinder {
@@ -31,47 +37,61 @@ impl GapFinder {
     /// Adds a window.
     pub fn add(&mut self, window: &HistoryWindow) {
         let length = window.window.length_ns() as f64;
-        let observed = Collector::ALL.map(|one| window.observed_ns(one) as f64 >= MIN_SHARE * length);
-        self.windows.push((Span { from: window.window.start, to: window.window.end }, observed));
+        let shares = Collector::ALL.map(|one| window.observed_ns(one) as f64 / length);
+        self.windows.push((Span { from: window.window.start, to: window.window.end }, shares));
     }
 
     /// The gaps by time: of all collectors, and of each one that observed something in the span.
     pub fn finish(self) -> Vec<HistoryGap> {
+        let best = |shares: &Shares| shares.iter().copied().fold(0.0, f64::max);
         let mut gaps = Vec::new();
-        let is_any = |observed: &[bool; Collector::ALL.len()]| observed.contains(&true);
-        self.collect(is_any, None, &mut gaps);
+        self.collect(&best, None, &mut gaps);
         for collector in Collector::ALL {
-            let at = collector as usize;
-            if self.windows.iter().any(|(_, observed)| observed[at]) {
-                // Where no collector observed, the gap has been named.
-                let is_fine = |observed: &[bool; Collector::ALL.len()]| observed[at] || !is_any(observed);
-                let mut own = Vec::new();
-                self.collect(is_fine, Some(collector), &mut own);
-                own.retain(|gap| !is_covered(gap, &gaps));
-                gaps.extend(own);
+            let own = |shares: &Shares| shares[collector as usize];
+            if self.windows.iter().any(|(_, shares)| own(shares) > 0.0) {
+                // Where no collector observed more, the gap has been named.
+                let behind = |shares: &Shares| if best(shares) < MIN_SHARE { 1.0 } else { own(shares) };
+                let mut found = Vec::new();
+                self.collect(&behind, Some(collector), &mut found);
+                found.retain(|gap| !is_covered(gap, &gaps));
+                gaps.extend(found);
             }
         }
         gaps.sort_by_key(|gap| gap.span.from);
         gaps
     }
 
+    /// Adds the times in which `share` is too small, or for which there is no window.
     fn collect(
         &self,
-        is_observed: impl Fn(&[bool; Collector::ALL.len()]) -> bool,
+        share: &dyn Fn(&Shares) -> f64,
         collector: Option<Collector>,
         gaps: &mut Vec<HistoryGap>,
     ) {
-        let mut until = self.span.from;
-        let observed =
-            self.windows.iter().filter(|(_, observed)| is_observed(observed)).map(|(span, _)| *span);
-        let end = Span { from: self.span.to, to: self.span.to };
-        for span in observed.chain([end]) {
-            let from = span.from.min(self.span.to);
-            if from > until {
-                gaps.push(HistoryGap { span: Span { from: until, to: from }, collector });
+        let first = gaps.len();
+        let mut add = |from: Timestamp, to: Timestamp, observed: f64| {
+            if to <= from {
+                return;
             }
-            until = until.max(span.to);
+            match gaps[first..].last_mut() {
+                Some(last) if last.span.to == from => {
+                    let [before, more] = [last.span.length_ns(), to.since(from)].map(|ns| ns as f64);
+                    last.observed = (last.observed * before + observed * more) / (before + more);
+                    last.span.to = to;
+                }
+                _ => gaps.push(HistoryGap { span: Span { from, to }, collector, observed }),
+            }
+        };
+        let mut until = self.span.from;
+        for (span, shares) in &self.windows {
+            add(until, span.from.min(self.span.to), 0.0);
+            let (from, to, share) = (span.from.max(until), span.to.min(self.span.to), share(shares));
+            if share < MIN_SHARE {
+                add(from, to, share);
+            }
+            until = until.max(to);
         }
+        add(until, self.span.to, 0.0);
     }
 }
 
@@ -84,7 +104,6 @@ fn is_covered(gap: &HistoryGap, gaps: &[HistoryGap]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
     use crate::history::Resolution;
 
     fn at(seconds: u64) -> Timestamp {
@@ -117,6 +136,16 @@ mod tests {
         assert_eq!(gaps(&[]), [(100, 150, None)]);
         let parts = [window(100, &both), window(120, &[Log]), window(130, &both), window(140, &[])];
         assert_eq!(gaps(&parts), [(110, 120, None), (110, 130, Some(Queries)), (140, 150, None)]);
+    }
+
+    #[test]
+    fn a_window_that_was_observed_in_part_is_a_gap_with_its_share() {
+        let mut hour = HistoryWindow::new(at(3_600), Resolution::Hour);
+        hour.observe(Collector::Queries, 3_600_000_000_000 * 3 / 4);
+        let mut finder = GapFinder::new(Span { from: at(3_600), to: at(7_200) });
+        finder.add(&hour);
+        let gaps = finder.finish();
+        assert_eq!((gaps.len(), gaps[0].collector, gaps[0].observed), (1, None, 0.75));
     }
 
     #[test]

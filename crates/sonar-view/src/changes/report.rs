@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sonar_core::changes::{Change, ChangeKind, ScanMoment, ShapeChange, ShapeFigures};
+use sonar_core::Timestamp;
+use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, ShapeChange, ShapeFigures};
 use sonar_core::history::{Collector, HistoryGap, Span};
 
 use super::sentence;
 use crate::kit::json::{line, name};
-use crate::kit::{About, Zone, ZoneObject};
+use crate::kit::{About, Nanos, Percent, Zone, ZoneObject};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -56,11 +57,35 @@ pub struct GapJson {
     pub span: SpanJson,
     /// What did not observe: `agent`, or the name of a collector.
     pub what: &'static str,
+    /// The share of it that was observed nevertheless, 0 to 1.
+    pub observed: f64,
+}
+
+impl GapJson {
+    /// In words, with clock times as in the rest of a report of `whole`.
+    pub fn words(&self, zone: &Zone, whole: Span) -> String {
+        let at = Timestamp::from_unix_ns;
+        let (from, to) = (at(self.span.start_ns), at(self.span.end_ns));
+        let clock = |at| sentence::clock(zone, at, whole);
+        let part =
+            if self.observed > 0.0 { format!(" but {}", Percent(self.observed)) } else { String::new() };
+        format!(
+            "Not observed by the {}{part}: {} to {} ({})",
+            self.what,
+            clock(from),
+            clock(to),
+            Nanos(to.since(from))
+        )
+    }
 }
 
 impl From<&HistoryGap> for GapJson {
     fn from(gap: &HistoryGap) -> Self {
-        Self { span: gap.span.into(), what: gap.collector.map_or("agent", Collector::name) }
+        Self {
+            span: gap.span.into(),
+            what: gap.collector.map_or("agent", Collector::name),
+            observed: gap.observed,
+        }
     }
 }
 
@@ -74,7 +99,7 @@ pub struct MomentJson {
     pub changes: Vec<ChangeJson>,
     /// What the machine and the server measured at the same time.
     pub context: Vec<ChangeJson>,
-    /// Changes that were left out.
+    /// HistoryChanges that were left out.
     pub left_out: usize,
 }
 
@@ -121,7 +146,7 @@ impl ChangesReport {
         let span_ns = Some((ends[0].unix_ns(), ends[1].unix_ns()));
         let moments = moments.iter().filter(|moment| !moment.changes.is_empty());
         let moments = moments.map(|moment| {
-            let all = |changes: &[Change]| {
+            let all = |changes: &[HistoryChange]| {
                 changes.iter().map(|change| change_json(change, moment.span, &spans.zone)).collect()
             };
             MomentJson {
@@ -156,7 +181,7 @@ impl ChangesReport {
     }
 }
 
-fn change_json(change: &Change, span: Span, zone: &Zone) -> ChangeJson {
+fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
     let server = (change.server.port != 0).then(|| server_name(change));
     ChangeJson {
         kind: change.what.name(),
@@ -172,7 +197,7 @@ fn change_json(change: &Change, span: Span, zone: &Zone) -> ChangeJson {
 }
 
 /// The port of a server on this host, else its address.
-fn server_name(change: &Change) -> String {
+fn server_name(change: &HistoryChange) -> String {
     match change.server.ip().is_unspecified() {
         true => change.server.port.to_string(),
         false => change.server.to_string(),

@@ -1,8 +1,9 @@
-//! Changes in words.
+//! HistoryChanges in words.
 
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ApplicationChange, Change, ChangeKind, ErrorChange, SeriesChange, ShapeChange, ShapeFigures, ShapeWay,
+    ApplicationChange, ChangeKind, ErrorChange, HistoryChange, SeriesChange, ShapeChange, ShapeFigures,
+    ShapeWay,
 };
 use sonar_core::history::{Event, EventKind, SeriesSubject, Span, metrics};
 use sonar_core::internals::FigureVerdict;
@@ -14,7 +15,7 @@ use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
 const MAX_NAMES: usize = 4;
 
 /// What changed, in a sentence without its full stop.
-pub(super) fn sentence(change: &Change) -> String {
+pub(super) fn sentence(change: &HistoryChange) -> String {
     match &change.what {
         ChangeKind::Event(events) => events.first().map_or_else(String::new, event),
         ChangeKind::Application(app) => application(app),
@@ -26,7 +27,7 @@ pub(super) fn sentence(change: &Change) -> String {
 }
 
 /// The figures before and after, a line each.
-pub(super) fn evidence(change: &Change, zone: &Zone) -> Vec<String> {
+pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
     match &change.what {
         ChangeKind::Event(events) => {
             let more = events.iter().skip(1);
@@ -51,7 +52,7 @@ pub(super) fn evidence(change: &Change, zone: &Zone) -> Vec<String> {
 }
 
 /// The command that shows more of it, without the store.
-pub(super) fn command(change: &Change, span: Span) -> Vec<String> {
+pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
     let from = change.since.max(span.from).floor_to(1_000_000_000);
     let utc = Zone::utc();
     let (from, to) = (utc.show_seconds(from).to_string(), utc.show_seconds(span.to).to_string());
@@ -71,43 +72,54 @@ pub(super) fn command(change: &Change, span: Span) -> Vec<String> {
 
 /// What happened, in words.
 pub(crate) fn event(event: &Event) -> String {
-    let about = |with: &str, without: &str| match &*event.subject {
-        "" => without.to_owned(),
-        subject => format!("{with} {subject}"),
+    let (subject, text) = (&*event.subject, &*event.text);
+    // What the log says is a sentence, or an addition to one; a command on the wire has only its name.
+    let is_sentence = !text.is_empty() && !text.starts_with("command ");
+    let of_log = |what: &str| match (is_sentence, subject.is_empty()) {
+        (true, true) => text.to_owned(),
+        (true, false) => format!("{text} on {subject}"),
+        (false, true) => with(what, text),
+        (false, false) => with(&format!("{what} on {subject}"), text),
+    };
+    let about = |what: &str| match subject {
+        "" => with(what, text),
+        subject => with(&format!("{what}: {subject}"), text),
     };
     let what = match event.kind {
-        EventKind::ServerStart => "the server started".to_owned(),
-        EventKind::ServerStop => "the server stopped".to_owned(),
-        EventKind::StateChange => "the server's state in its replica set changed".to_owned(),
-        EventKind::Election => "the server stood for election".to_owned(),
-        EventKind::Reconfiguration => "the replica set was reconfigured".to_owned(),
-        EventKind::Stall => "the server stalled".to_owned(),
-        EventKind::OutOfMemory => "the kernel killed a process for lack of memory".to_owned(),
-        EventKind::IndexBuildBegin => about("an index build began on", "an index build began"),
-        EventKind::IndexBuildEnd => about("an index build ended on", "an index build ended"),
-        EventKind::IndexDrop => about("an index was dropped on", "an index was dropped"),
-        EventKind::CollectionDrop => about("a drop of", "a collection was dropped"),
-        EventKind::WritesLock => "writes were locked or unlocked".to_owned(),
-        EventKind::SettingChange => about("a setting was changed:", "a setting was changed"),
-        EventKind::ProfilerChange => {
-            about("the profiler's level was set for", "the profiler's level was set")
-        }
-        EventKind::LongCheckpoint => "a checkpoint took long".to_owned(),
-        EventKind::ConnectionStorm => "many connections were opened".to_owned(),
-        EventKind::NewApplication => about("a new application connected:", "a new application connected"),
-        EventKind::LogError => "the log has an error".to_owned(),
-        EventKind::LogFatal => "the log has a fatal error".to_owned(),
-        EventKind::LogRotation => "the log was rotated".to_owned(),
-        EventKind::ClockStep => "the clock was set".to_owned(),
-        EventKind::FileSystemFull => about("a file system is nearly full:", "a file system is nearly full"),
-        EventKind::Gap => "samples are missing".to_owned(),
-        other => other.name().replace('_', " "),
+        EventKind::ServerStart => with("the server started", text),
+        EventKind::ServerStop => with("the server stopped", text),
+        EventKind::StateChange => with("the replica set", text),
+        EventKind::Election => with("an election", text),
+        EventKind::Reconfiguration => with("the replica set was reconfigured", text),
+        EventKind::Stall => with("the server stalled", text),
+        EventKind::OutOfMemory => with("the kernel killed a process for lack of memory", text),
+        EventKind::IndexBuildBegin => of_log("the build of an index began"),
+        EventKind::IndexBuildEnd => of_log("an index was built"),
+        EventKind::IndexDrop => of_log("an index was dropped"),
+        EventKind::CollectionDrop => of_log("a collection was dropped"),
+        EventKind::WritesLock => of_log("writes were locked or unlocked"),
+        EventKind::LogRotation => of_log("the log was rotated"),
+        EventKind::SettingChange => about("a setting was changed"),
+        EventKind::ProfilerChange => about("the profiler was set"),
+        EventKind::LongCheckpoint => with("a checkpoint took long", text),
+        EventKind::ConnectionStorm => with("many connections were opened", text),
+        EventKind::NewApplication => about("a new application connected"),
+        EventKind::LogError => with("the log has an error", text),
+        EventKind::LogFatal => with("the log has a fatal error", text),
+        EventKind::ClockStep => with("the clock was set", text),
+        EventKind::FileSystemFull => about("a file system is nearly full"),
+        EventKind::Gap => with("samples are missing", text),
+        other => with(&other.name().replace('_', " "), text),
     };
-    let times = if event.count > 1 { format!(" ({} times)", Grouped(event.count)) } else { String::new() };
-    match &*event.text {
-        "" => format!("{what}{times}"),
-        text => format!("{what}: {text}{times}"),
+    let is_counted = matches!(event.kind, EventKind::LogError | EventKind::LogFatal | EventKind::Stall);
+    match event.count {
+        2.. if is_counted => format!("{what} ({} times)", Grouped(event.count)),
+        _ => what,
     }
+}
+
+fn with(what: &str, text: &str) -> String {
+    if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") }
 }
 
 fn application(app: &ApplicationChange) -> String {
@@ -172,15 +184,11 @@ fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
     } else {
         lines.push(format!("before {}; after {}", side(before), side(after)));
     }
-    lines.extend(plans(shape));
-    if let (Some(was), Some(is)) = (before.examined_per_returned, after.examined_per_returned) {
-        lines.push(format!(
-            "examined for each document returned: {} before, {} after",
-            Count(was),
-            Count(is)
-        ));
-    } else if let Some(is) = after.examined_per_returned {
-        lines.push(format!("examined for each document returned: {}", Count(is)));
+    // Operations that waited for something are none that were planned badly.
+    let is_planned = shape.ways.iter().any(|way| *way != ShapeWay::Stalled);
+    if is_planned {
+        lines.extend(plans(shape));
+        lines.extend(examined(before, after));
     }
     if !shape.applications.is_empty() {
         let names: Vec<&str> = shape.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
@@ -189,6 +197,14 @@ fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
         lines.push(format!("of {}{more}", names.join(", ")));
     }
     lines
+}
+
+fn examined(before: &ShapeFigures, after: &ShapeFigures) -> Option<String> {
+    let is = Count(after.examined_per_returned?);
+    Some(match before.examined_per_returned {
+        Some(was) => format!("examined for each document returned: {} before, {is} after", Count(was)),
+        None => format!("examined for each document returned: {is}"),
+    })
 }
 
 fn side(figures: &ShapeFigures) -> String {
@@ -225,10 +241,10 @@ fn plans(shape: &ShapeChange) -> Option<String> {
 }
 
 fn errors_sentence(errors: &ErrorChange) -> String {
-    let [(before, _), (after, _)] = errors.counts;
-    let what = match (before, after) {
-        (0, _) => "began",
-        (before, after) if after < before => "ended",
+    let [(before, _), _] = errors.counts;
+    let what = match before {
+        _ if errors.has_ended => "ended",
+        0 => "began",
         _ => "became more frequent",
     };
     let code = match errors.code {

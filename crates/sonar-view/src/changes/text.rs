@@ -42,26 +42,40 @@ impl ChangesReport {
             Nanos(whole.length_ns())
         )?;
         for gap in &self.gaps {
-            let at = span(&gap.span);
-            let (from, to) = (clock(zone, at.from, whole), clock(zone, at.to, whole));
-            writeln!(out, "Not observed by the {}: {from} to {to} ({})", gap.what, Nanos(at.length_ns()))?;
+            writeln!(out, "{}", gap.words(zone, whole))?;
         }
         if self.moments.is_empty() {
             return writeln!(out, "Nothing changed beyond chance.");
         }
-        let page = Page { zone, whole, more };
+        let page = MomentsText { zone, whole, more, has_servers: self.has_several_servers() };
         self.moments.iter().try_for_each(|moment| page.moment(moment, out))
     }
 }
 
+impl ChangesReport {
+    fn has_several_servers(&self) -> bool {
+        let all = self.moments.iter().flat_map(|moment| moment.changes.iter().chain(&moment.context));
+        let mut servers = all.filter_map(|change| change.server.as_ref());
+        let first = servers.next();
+        servers.any(|server| Some(server) != first)
+    }
+}
+
 /// How all moments are written.
-struct Page<'a> {
+struct MomentsText<'a> {
     zone: &'a Zone,
     whole: Span,
     more: (&'a str, &'a str),
+    /// Whether changes name their servers.
+    has_servers: bool,
 }
 
-impl Page<'_> {
+impl MomentsText<'_> {
+    fn server(&self, change: &ChangeJson) -> String {
+        let server = change.server.as_ref().filter(|_| self.has_servers);
+        server.map_or_else(String::new, |server| format!("{}: ", escape(server)))
+    }
+
     fn moment<W: Write>(&self, moment: &MomentJson, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(out)?;
         if span(&moment.span) != self.whole {
@@ -80,8 +94,7 @@ impl Page<'_> {
             writeln!(out, "The machine and the server at the same time:")?;
             for one in moment.context.iter().take(MAX_CONTEXT) {
                 let evidence = one.evidence.first().map_or_else(String::new, |line| format!(" ({line})"));
-                let port = one.server.as_ref().map_or_else(String::new, |server| format!("{server} "));
-                writeln!(out, "   {}{}{}", escape(&port), escape(&one.sentence), escape(&evidence))?;
+                writeln!(out, "   {}{}{}", self.server(one), escape(&one.sentence), escape(&evidence))?;
                 for line in one.evidence.iter().skip(1) {
                     writeln!(out, "     {}", escape(line))?;
                 }
@@ -101,8 +114,7 @@ impl Page<'_> {
             0 => String::new(),
             ns => format!("  [{}]", cost(ns as f64)),
         };
-        let server = change.server.as_ref().map_or_else(String::new, |server| format!("{server} "));
-        writeln!(out, "{mark}{at}  {}{}{cost}", escape(&server), escape(&change.sentence))?;
+        writeln!(out, "{mark}{at}  {}{}{cost}", self.server(change), escape(&change.sentence))?;
         for line in &change.evidence {
             writeln!(out, "{indent}  {}", escape(line))?;
         }
@@ -113,7 +125,7 @@ impl Page<'_> {
         if hidden > 0 {
             writeln!(out, "{indent}→ and {hidden} more (see --json)")?;
         }
-        if !change.command.is_empty() && change.effects.is_empty() {
+        if !change.command.is_empty() && !mark.contains('→') {
             let (program, store) = self.more;
             writeln!(out, "{indent}  more: {program} {}{store}", escape(&change.command.join(" ")))?;
         }

@@ -33,7 +33,7 @@ const MACHINE: [(&str, &str); 5] = [
 
 /// One part of the axis.
 #[derive(Clone, Default)]
-struct Part {
+struct TimelinePart {
     figures: Figures,
     /// Seconds in which queries were observed.
     seconds: f64,
@@ -43,14 +43,14 @@ struct Part {
 /// Collects windows on an axis.
 pub struct TimelineBuilder {
     span: Span,
-    parts: Vec<Part>,
+    parts: Vec<TimelinePart>,
 }
 
 impl TimelineBuilder {
     /// An axis of at most `columns` equal parts, none narrower than `width_ns`, the width of the windows.
     pub fn new(span: Span, columns: usize, width_ns: u64) -> Self {
         let windows = usize::try_from(span.length_ns().div_ceil(width_ns.max(1))).unwrap_or(usize::MAX);
-        Self { span, parts: vec![Part::default(); windows.clamp(1, columns.max(1))] }
+        Self { span, parts: vec![TimelinePart::default(); windows.clamp(1, columns.max(1))] }
     }
 
     fn place(&self, at: Timestamp) -> usize {
@@ -117,7 +117,7 @@ impl TimelineBuilder {
         if self.parts.iter().all(|part| part.seconds <= 0.0) {
             return Vec::new();
         }
-        let lane = |id, title: &str, unit, value: &dyn Fn(&Part) -> Option<f64>| LaneJson {
+        let lane = |id, title: &str, unit, value: &dyn Fn(&TimelinePart) -> Option<f64>| LaneJson {
             group: "queries",
             id,
             title: title.to_owned(),
@@ -131,8 +131,8 @@ impl TimelineBuilder {
                 .map(|part| if part.seconds > 0.0 { value(part) } else { None })
                 .collect(),
         };
-        let rate = |count: u64, part: &Part| Some(count as f64 / part.seconds);
-        let p99 = |part: &Part| part.figures.latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
+        let rate = |count: u64, part: &TimelinePart| Some(count as f64 / part.seconds);
+        let p99 = |part: &TimelinePart| part.figures.latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
         vec![
             lane("calls", "queries", "per_second", &|part| rate(part.figures.calls, part)),
             lane("p99", "p99 latency", "milliseconds", &p99),
@@ -181,8 +181,9 @@ impl TimelineBuilder {
         let lane = |id: &'static str| {
             let keys: Vec<&SeriesKey> = self.keys(|key| *key.metric == *id).collect();
             let (title, unit) = metric_words(&SeriesKey { name: Box::default(), ..(*keys.first()?).clone() });
-            let value =
-                |part: &Part| keys.iter().filter_map(|key| part.series.get(*key)?.mean()).reduce(f64::max);
+            let value = |part: &TimelinePart| {
+                keys.iter().filter_map(|key| part.series.get(*key)?.mean()).reduce(f64::max)
+            };
             let values = self.parts.iter().map(value).collect();
             let (group, server, verdict, limit) = ("machine", None, None, None);
             Some(LaneJson { group, id, title, unit, server, verdict, limit, values })

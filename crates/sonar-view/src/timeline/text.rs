@@ -40,11 +40,7 @@ impl TimelineReport {
         let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
         writeln!(out, "{from} to {to} ({}), {part} a column", Nanos(span.length_ns()))?;
         for gap in &self.gaps {
-            let at = |ns| Timestamp::from_unix_ns(ns);
-            let (from, to) = (at(gap.span.start_ns), at(gap.span.end_ns));
-            let (shown_from, shown_to) = (clock(zone, from, span), clock(zone, to, span));
-            let length = Nanos(to.since(from));
-            writeln!(out, "Not observed by the {}: {shown_from} to {shown_to} ({length})", gap.what)?;
+            writeln!(out, "{}", gap.words(zone, span))?;
         }
         for group in ["queries", "internals", "machine"] {
             writeln!(out)?;

@@ -14,7 +14,7 @@ use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
 use super::joiner::{Joiner, ThreadWindow};
-use crate::history::{HistoryStep, HistorySteps};
+use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::queries::notice::Notice;
 use crate::queries::output::QueriesOutput;
 use crate::stop::{self, JobState};
@@ -22,6 +22,8 @@ use crate::when::now;
 
 /// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
+/// How long the view waits for a window of the history.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Adds a window to the sum of those before.
 pub fn add(total: &mut Option<Window>, window: Window) {
@@ -130,7 +132,7 @@ impl WindowFeed {
                 changed = true;
             }
             if let Some(steps) = &self.steps {
-                changed |= take_steps(&mut app, steps);
+                changed |= take_answers(&mut app, steps);
             }
             if changed {
                 let last = usage.replace((ResourceUsage::now()?, Instant::now()));
@@ -178,17 +180,30 @@ fn new_app(
     })
 }
 
-/// Shows the windows of the history that were asked for; returns whether there were any answers.
-fn take_steps(app: &mut App, steps: &HistorySteps) -> bool {
+/// Asks for a window of the history, and shows it if it comes soon.
+fn take_step(app: &mut App, steps: Option<&HistorySteps>, step: HistoryStep) {
+    if let Some(steps) = steps {
+        steps.ask(step);
+        show_answer(app, steps.answer(PATIENCE));
+    }
+}
+
+/// Shows what came later; returns whether there was anything.
+fn take_answers(app: &mut App, steps: &HistorySteps) -> bool {
     let mut changed = false;
-    while let Some(answer) = steps.answer() {
-        match answer {
-            Ok(window) => app.show_past(window),
-            Err(why) => app.notify(why),
-        }
+    while let Some(answer) = steps.answer(Duration::ZERO) {
+        show_answer(app, Some(answer));
         changed = true;
     }
     changed
+}
+
+fn show_answer(app: &mut App, answer: Option<SteppedWindow>) {
+    match answer {
+        Some(Ok(window)) => app.show_past(window),
+        Some(Err(why)) => app.notify(why),
+        None => {}
+    }
 }
 
 /// Shows windows of the history, from the one that was asked for, until the user quits.
@@ -204,7 +219,7 @@ pub fn show_past(
     let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
     while drawn.is_some() && !stop.load(Ordering::Relaxed) {
         let was_past = app.past().is_some();
-        let changed = take_steps(&mut app, &steps);
+        let changed = take_answers(&mut app, &steps);
         drawn = match stop::unless_gone(keys((&mut app, Some(&steps)), &job, &mut screen))? {
             Some(Keys::Quit) | None => None,
             Some(Keys::Unchanged) if !changed => Some(()),
@@ -251,11 +266,14 @@ fn keys(
             }
             LiveAction::Earlier => {
                 let from = app.past().map_or_else(now, |past| past.from);
-                steps.iter().for_each(|steps| steps.ask(HistoryStep::Before(from)));
+                take_step(app, steps, HistoryStep::Before(from));
+                keys = Keys::Changed;
             }
             LiveAction::Later => {
-                let to = app.past().map(|past| past.to);
-                steps.iter().zip(to).for_each(|(steps, to)| steps.ask(HistoryStep::From(to)));
+                if let Some(past) = app.past() {
+                    take_step(app, steps, HistoryStep::From(past.to));
+                    keys = Keys::Changed;
+                }
             }
             LiveAction::Continue => keys = Keys::Changed,
         },

@@ -1,0 +1,72 @@
+//! `disk stat --from` and `io live --from`: series of the history as a table.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use sonar_core::history::SeriesSubject;
+use sonar_view::kit::Fitting;
+use sonar_view::series::{SeriesColumn, SeriesTable};
+
+use super::{StoreArgs, StoredHistory, gap_notes, zone};
+use crate::digest::ZoneArgs;
+use crate::exit::OK;
+use crate::screen;
+use crate::when::{When, parse_time};
+
+/// Rows without `--limit`.
+const ROWS: usize = 20;
+
+/// A span of the history instead of what happens now.
+#[derive(Args, Debug, Default, Clone)]
+pub struct PastArgs {
+    /// Show the history that an agent keeps from this time on, instead of what happens now: 14:05, "yesterday 14:00", -2h
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "duration")]
+    pub from: Option<When>,
+    /// The same before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "duration")]
+    pub to: Option<When>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub zone: ZoneArgs,
+}
+
+impl PastArgs {
+    /// Whether the history was asked for.
+    pub const fn is_asked(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
+    }
+
+    /// Shows the means of series over the span; returns the exit code.
+    ///
+    /// # Errors
+    /// The history cannot be read, or has no such series.
+    pub fn show(
+        &self,
+        what: (SeriesSubject, &[SeriesColumn]),
+        wants: impl Fn(&str) -> bool,
+        (limit, json): (Option<usize>, bool),
+    ) -> Result<u8> {
+        let zone = zone(&self.zone);
+        let history = StoredHistory::open(&self.store)?;
+        let span = history.between((self.from, self.to), &zone)?;
+        let window = history.read(span)?;
+        let table = window.map(|window| SeriesTable::new(&window, what, (&history.name, span), wants));
+        let Some(table) = table.filter(|table| !table.is_empty()) else {
+            let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
+            bail!("the history in {} has no series of this kind between {from} and {to}", history.name);
+        };
+        let mut out = BufWriter::new(io::stdout());
+        if json {
+            table.json(&mut out)?;
+        } else {
+            let mut out = Fitting::new(&mut out, screen::width());
+            out.sentences(gap_notes(&history.gaps(span)?, &zone))?;
+            table.text(&mut out, what.1, (&zone, span), limit.unwrap_or(ROWS))?;
+            out.flush()?;
+        }
+        out.flush()?;
+        Ok(OK)
+    }
+}

@@ -1,0 +1,230 @@
+//! What a change is, and its evidence.
+
+use std::sync::Arc;
+
+use crate::history::{Event, SeriesKey};
+use crate::internals::{Figure, FigureVerdict};
+use crate::{Endpoint, ShapeInfo, Source, Timestamp};
+
+/// Probability of a false alarm, over all tests of one comparison together. It is stricter than that of
+/// [`compare`](crate::compare), because a history is compared again and again.
+pub const ALPHA: f64 = 0.001;
+/// A change of time counts from this share of all time that operations took.
+pub(super) const MIN_SHARE: f64 = 0.01;
+/// A change of time counts from so many nanoseconds a second.
+pub(super) const MIN_LOAD: f64 = 500_000.0;
+
+/// One thing that changed.
+#[derive(Clone, Debug)]
+pub struct HistoryChange {
+    /// The server; port 0 if it is not about one.
+    pub server: Endpoint,
+    /// When it began: exact for events and for shapes that are new or gone, else the start of a window.
+    pub since: Timestamp,
+    /// Time in nanoseconds that operations took beyond what they took before, effects included. Below 0: less time.
+    pub cost_ns: f64,
+    /// What changed.
+    pub what: ChangeKind,
+    /// What it caused, or what began with it, by cost.
+    pub effects: Vec<HistoryChange>,
+}
+
+/// What changed, with its evidence.
+#[derive(Clone, Debug)]
+pub enum ChangeKind {
+    /// Events of one kind about one subject, by time; at least one.
+    Event(Vec<Event>),
+    /// An application that was not there before, or another version of its driver.
+    Application(ApplicationChange),
+    /// A query shape.
+    Shape(Box<ShapeChange>),
+    /// Errors that began, ended or became more frequent.
+    Errors(ErrorChange),
+    /// A collection or an index that grew.
+    Growth(SeriesChange),
+    /// Something that the machine or the server measures of itself.
+    Series(SeriesChange),
+}
+
+impl ChangeKind {
+    /// The stable name in output.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Event(_) => "event",
+            Self::Application(_) => "application",
+            Self::Shape(_) => "shape",
+            Self::Errors(_) => "errors",
+            Self::Growth(_) => "growth",
+            Self::Series(_) => "series",
+        }
+    }
+}
+
+/// How a query shape changed.
+#[derive(Clone, Debug)]
+pub struct ShapeChange {
+    /// Its shape.
+    pub shape: Arc<ShapeInfo>,
+    /// The source of the latencies.
+    pub source: Source,
+    /// In which ways it changed, the most important first; at least one.
+    pub ways: Vec<ShapeWay>,
+    /// Before.
+    pub before: ShapeFigures,
+    /// After.
+    pub after: ShapeFigures,
+    /// Applications that ran it after, or before if it stopped, the busiest first.
+    pub applications: Vec<Box<str>>,
+}
+
+/// In which way a query shape changed.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ShapeWay {
+    /// It did not occur before.
+    New,
+    /// It does not occur any more.
+    Stopped,
+    /// A few operations took longer than any before.
+    Stalled,
+    /// Its latencies grew.
+    Slower,
+    /// Its latencies fell.
+    Faster,
+    /// The server uses another plan.
+    Plan,
+    /// It examines more for each document returned.
+    Heavier,
+    /// It examines less for each document returned.
+    Lighter,
+    /// It runs more often.
+    MoreOften,
+    /// It runs less often.
+    LessOften,
+}
+
+impl ShapeWay {
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Stopped => "stopped",
+            Self::Stalled => "stalled",
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Plan => "plan",
+            Self::Heavier => "heavier",
+            Self::Lighter => "lighter",
+            Self::MoreOften => "more_often",
+            Self::LessOften => "less_often",
+        }
+    }
+}
+
+/// Figures of a shape on one side of a comparison.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ShapeFigures {
+    /// Operations.
+    pub calls: u64,
+    /// Seconds in which they were observed.
+    pub seconds: f64,
+    /// Sum of their latencies, in nanoseconds.
+    pub time_ns: f64,
+    /// 50 % and 99 % quantiles and the largest latency, in nanoseconds; `None` without latencies.
+    pub latency: Option<[u64; 3]>,
+    /// Operations that took longer than any before, and the sum of their latencies in nanoseconds.
+    pub stalled: (u64, f64),
+    /// Slow operations in the log.
+    pub logged: u64,
+    /// By plan summary, how many of those in the log; the most frequent first.
+    pub plans: Vec<(Box<str>, u64)>,
+    /// Documents or keys examined for each document returned, of those in the log.
+    pub examined_per_returned: Option<f64>,
+}
+
+impl ShapeFigures {
+    /// Operations per second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.calls as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Mean latency in nanoseconds; 0 without operations.
+    pub fn mean_ns(&self) -> f64 {
+        if self.calls > 0 { self.time_ns / self.calls as f64 } else { 0.0 }
+    }
+
+    /// Time per second in nanoseconds.
+    pub fn load(&self) -> f64 {
+        if self.seconds > 0.0 { self.time_ns / self.seconds } else { 0.0 }
+    }
+}
+
+/// How often an error occurs, before and after.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ErrorChange {
+    /// The code of the error.
+    pub code: i32,
+    /// `db.collection`, or the database alone.
+    pub namespace: Box<str>,
+    /// The commands that fail, by name.
+    pub commands: Vec<Box<str>>,
+    /// Applications whose operations fail, the one with most failures first.
+    pub applications: Vec<Box<str>>,
+    /// Errors and seconds, before and after.
+    pub counts: [(u64, f64); 2],
+    /// Whether they ended; otherwise they began or became more frequent.
+    pub has_ended: bool,
+}
+
+/// An application that began to run operations.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ApplicationChange {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its driver, and the version; empty if unknown.
+    pub driver: (Box<str>, Box<str>),
+    /// Versions of the same driver that the same application had before; empty if the application is new.
+    pub versions_before: Vec<Box<str>>,
+    /// Operations in the span.
+    pub calls: u64,
+    /// Sum of their latencies in nanoseconds.
+    pub time_ns: f64,
+}
+
+/// A series whose level changed.
+#[derive(Clone, Debug)]
+pub struct SeriesChange {
+    /// Which.
+    pub key: SeriesKey,
+    /// The median of its windows before.
+    pub before: f64,
+    /// The smallest and the largest window before.
+    pub range: (f64, f64),
+    /// The median of its windows after.
+    pub after: f64,
+    /// How far it moved, in units of how far it moves by itself.
+    pub score: f64,
+    /// The judged figure of a server's internals, if it is one, and its verdicts before and after.
+    pub judged: Option<(&'static Figure, [FigureVerdict; 2])>,
+}
+
+/// Everything that changed.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryChanges {
+    /// What changed, in the order in which to read it: what happened at the moment asked for, by cost; then the rest,
+    /// by cost.
+    pub changes: Vec<HistoryChange>,
+    /// What the machine and the internals of the server did at the same time, the largest movement first.
+    pub context: Vec<HistoryChange>,
+    /// HistoryChanges that were left out because there were more than [`MAX_CHANGES`].
+    pub left_out: usize,
+}
+
+/// The maximum number of changes, and of series beside them.
+pub const MAX_CHANGES: usize = 50;
+
+impl HistoryChanges {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.context.is_empty()
+    }
+}

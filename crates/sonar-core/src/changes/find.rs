@@ -1,0 +1,21 @@
+//! Compares two spans of the history.
+
+use super::change::{HistoryChanges, MAX_CHANGES};
+use super::sides::{ChangeInput, Sides};
+use super::{applications, causes, errors, series, shapes};
+use crate::history::Span;
+
+/// Compares two spans of the history. `focus` is the moment asked for: what began there comes first.
+pub fn find(input: &ChangeInput<'_>, focus: Option<Span>) -> HistoryChanges {
+    let sides = Sides::new(input);
+    let mut changes = shapes::changes(&sides);
+    changes.extend(errors::changes(&sides));
+    let applications = applications::changes(&sides);
+    let (context, grown) = series::changes(&sides);
+    changes.extend(grown);
+    let mut changes = causes::explain(&sides, applications, changes);
+    causes::rank(&mut changes, focus, &sides);
+    let left_out = changes.len().saturating_sub(MAX_CHANGES);
+    changes.truncate(MAX_CHANGES);
+    HistoryChanges { changes, context, left_out }
+}
