@@ -87,7 +87,8 @@ archive elf -std=gnu11 -DHAVE_CONFIG_H -Iscripts/musl -I"$elf/libelf" -I"$elf/li
 
 variable=${target//-/_}
 export "LIBBPF_SYS_LIBRARY_PATH_$variable=$libraries"
-export "CC_$variable=$compiler" "AR_$variable=$archiver"
+# cargo-zigbuild sets its own.
+[ $build = zigbuild ] || export "CC_$variable=$compiler"
 export "CFLAGS_$variable=$headers -I$elf/libelf -I$zlib"
 cargo $build --locked --target "$target" --profile "$profile" -p mongosonar
 [ "$profile" != dev ] || profile=debug

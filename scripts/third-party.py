@@ -18,10 +18,7 @@ ASIDE = {"tests", "test", "benches", "fuzz", "examples", "docs", "doc", "target"
 
 
 def main(target):
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
-    known = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
-    packages = {package["id"]: package for package in known["packages"]}
-    contained = sorted(linked(known, packages), key=lambda package: (package["name"], package["version"]))
+    contained = linked(target)
     texts, without = {}, []
     for package in contained:
         found = terms(package)
@@ -29,7 +26,7 @@ def main(target):
             texts.setdefault(text, []).append(name(package))
         if not found:
             without.append(package)
-    print("The program mongosonar contains these libraries, under these licences.\n")
+    print("The program mongosonar contains these libraries, under these licences. Their sources are on crates.io.\n")
     for package in contained:
         print(f"  {name(package)}: {package['license'] or 'see its text below'}")
     print("  Rust's standard library: MIT OR Apache-2.0\n  musl: MIT")
@@ -46,19 +43,21 @@ def name(package):
     return f"{package['name']} {package['version']}"
 
 
-def linked(known, packages):
-    """The packages of others that are linked into the binary: no build scripts, no macros."""
-    nodes = {node["id"]: node for node in known["resolve"]["nodes"]}
-    start = next(package["id"] for package in packages.values() if package["name"] == "mongosonar")
-    seen, open_ids = {start}, [start]
-    while open_ids:
-        for dependency in nodes[open_ids.pop()]["deps"]:
-            is_linked = any(kind["kind"] is None for kind in dependency["dep_kinds"])
-            is_macro = any("proc-macro" in target["kind"] for target in packages[dependency["pkg"]]["targets"])
-            if is_linked and not is_macro and dependency["pkg"] not in seen:
-                seen.add(dependency["pkg"])
-                open_ids.append(dependency["pkg"])
-    return [packages[one] for one in seen if packages[one]["source"]]
+def linked(target):
+    """The packages of others that are linked into the binary, by name: no build scripts, no macros."""
+    tree = cargo("tree", "--package", "mongosonar", "--edges", "normal,no-proc-macro", "--prefix", "none", "--target", target)
+    # name vVERSION, and for ours the path
+    ids = {tuple(line.split()[:2]) for line in tree.splitlines() if "(/" not in line}
+    known = json.loads(cargo("metadata", "--format-version", "1", "--filter-platform", target))["packages"]
+    return sorted(
+        (package for package in known if (package["name"], f"v{package['version']}") in ids),
+        key=lambda package: (package["name"], package["version"]),
+    )
+
+
+def cargo(command, *words):
+    words = ["cargo", command, "--locked", *words]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def terms(package):

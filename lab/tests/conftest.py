@@ -9,6 +9,7 @@ import pytest
 import labkit
 
 sys.path.insert(0, str(labkit.LAB / "vm"))
+sys.path.insert(0, str(labkit.LAB / "debian"))
 import vm
 
 # COLUMNS would set a width for output to a pipe. Readline, which pytest loads, sets it without Python noticing.
