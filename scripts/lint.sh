@@ -21,7 +21,7 @@ check() {
 }
 
 mapfile -t c < <(git ls-files '*.c' '*.h' ':!scripts/musl')
-mapfile -t shell < <(git ls-files '*.sh' .ci/run)
+mapfile -t shell < <(git ls-files '*.sh' .ci/run packaging/deb packaging/rpm)
 mapfile -t go < <(git ls-files '*.go')
 mapfile -t modules < <(git ls-files '*go.mod' | xargs -n1 dirname)
 
