@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_failure_and_its_end_are_reported_once() {
         let board = CollectorBoard::new(|collector| collector != Collector::Files);
-        let at = |second| Timestamp::from_unix(1_000 + second, 0);
+        let at = |second: u64| Timestamp::from_unix(1_000 + second, 0);
         let problem = |what: &str| CollectorProblem { what: what.to_owned(), fix: Some("sudo".to_owned()) };
         assert_eq!(board.data(Collector::Log, at(0)), None, "it has not failed before");
         let failed = board.failed(Collector::Log, at(1), &problem("mongod.log cannot be read")).unwrap();
