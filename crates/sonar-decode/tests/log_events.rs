@@ -340,7 +340,7 @@ fn a_storm_of_a_new_application() {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let expected = [
         "new_application [storm] first connection, by PyMongo 4.7.3",
-        "connection_storm [] 150 connections within 2 s, usually 0.1 per second",
+        "connection_storm [] 150 opened within 2 s, usually 0.1 per second",
     ];
     assert_eq!(shown(&lines), expected);
 }

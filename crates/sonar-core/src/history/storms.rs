@@ -103,7 +103,7 @@ impl ConnectionStorms {
         let seconds = storm.last_second.saturating_sub(storm.first_second) + 1;
         let ConnectionStorm { connections, .. } = storm;
         let text =
-            format!("{connections} connections within {seconds} s, usually {:.1} per second", self.usual);
+            format!("{connections} opened within {seconds} s, usually {:.1} per second", self.usual);
         let at = Timestamp::from_unix(storm.first_second, 0);
         Some(Event::new(at, EventKind::ConnectionStorm, server, ("", &text)))
     }
@@ -162,7 +162,7 @@ mod tests {
         let quiet = (0..200).map(|second| (second, u64::from(second % 10 == 0)));
         let storm = [(200, 80), (201, 70), (202, 0), (210, 1)];
         let found = events(quiet.chain(storm));
-        assert_eq!(found, [(200, "150 connections within 2 s, usually 0.1 per second".to_owned())]);
+        assert_eq!(found, [(200, "150 opened within 2 s, usually 0.1 per second".to_owned())]);
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
     fn the_first_connections_of_a_log_have_no_usual_rate() {
         assert_eq!(events([(0, 1_200), (1, 0), (20, 1)]), []);
         let found = events([(0, 1), (60, 50), (70, 0)]);
-        assert_eq!(found, [(60, "50 connections within 1 s, usually 0.0 per second".to_owned())]);
+        assert_eq!(found, [(60, "50 opened within 1 s, usually 0.0 per second".to_owned())]);
         assert_eq!(events([(0, 1), (60, 49), (70, 49)]), [], "49 are too few");
     }
 
