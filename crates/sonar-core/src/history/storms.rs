@@ -102,8 +102,7 @@ impl ConnectionStorms {
         self.recent = [0; SPAN_S as usize];
         let seconds = storm.last_second.saturating_sub(storm.first_second) + 1;
         let ConnectionStorm { connections, .. } = storm;
-        let text =
-            format!("{connections} opened within {seconds} s, usually {:.1} per second", self.usual);
+        let text = format!("{connections} opened within {seconds} s, usually {:.1} per second", self.usual);
         let at = Timestamp::from_unix(storm.first_second, 0);
         Some(Event::new(at, EventKind::ConnectionStorm, server, ("", &text)))
     }
