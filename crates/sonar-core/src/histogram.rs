@@ -205,19 +205,18 @@ impl Histogram {
         sum_ns: u128,
         (min_ns, max_ns): (u64, u64),
     ) -> Option<Self> {
+        if buckets.iter().any(|(index, _)| !(MIN_INDEX..=MAX_INDEX).contains(index)) {
+            return None;
+        }
         let mut histogram = Self { zero, count: zero, ..Self::default() };
-        for &(index, count) in buckets {
-            if !(MIN_INDEX..=MAX_INDEX).contains(&index) {
-                return None;
-            }
+        let used =
+            || buckets.iter().filter(|(_, count)| *count > 0).map(|(index, _)| (index - MIN_INDEX) as usize);
+        if let (Some(first), Some(last)) = (used().min(), used().max()) {
+            (histogram.counts, histogram.first_slot) = (vec![0; last - first + 1], first);
+        }
+        for &(index, count) in buckets.iter().filter(|(_, count)| *count > 0) {
             histogram.count = histogram.count.checked_add(count)?;
-            if count > 0 {
-                let slot = (index - MIN_INDEX) as usize;
-                match histogram.counts.get_mut(slot.wrapping_sub(histogram.first_slot)) {
-                    Some(mine) => *mine += count,
-                    None => histogram.add_outside(slot, count),
-                }
-            }
+            histogram.counts[(index - MIN_INDEX) as usize - histogram.first_slot] += count;
         }
         if histogram.count > 0 {
             if min_ns > max_ns || u128::from(min_ns) > sum_ns {

@@ -83,7 +83,7 @@ fn copy_table(old: &Connection, fresh: &DayWriter, table: &str) {
 
 fn copy_rows(old: &Connection, fresh: &Connection, (table, order): (&str, &str)) -> rusqlite::Result<()> {
     let mut query = old.prepare(&format!("SELECT * FROM {table} {order}"))?;
-    let columns: Vec<String> = query.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = query.column_names().map(str::to_owned).collect();
     let places = vec!["?"; columns.len()].join(", ");
     let sql = format!("INSERT OR REPLACE INTO {table} ({}) VALUES ({places})", columns.join(", "));
     let mut insert = fresh.prepare(&sql)?;

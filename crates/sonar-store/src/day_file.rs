@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use sonar_core::history::{Event, EventKind, Resolution, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
@@ -86,10 +86,34 @@ impl DayFile {
         into: &mut StoredWindow,
     ) -> Result<bool, StoreError> {
         let Some(blob) = self.blob(slot)? else { return Ok(false) };
-        match decode(&blob, slot.span(), lookup, into) {
-            Ok(()) => Ok(true),
-            Err(why) => Err(self.undecodable(why, lookup)),
-        }
+        self.decode_into((slot.span(), &blob), lookup, into)?;
+        Ok(true)
+    }
+
+    /// The window of the whole day and its span, if it is stored.
+    pub fn whole_day(&self) -> Result<Option<(Span, Vec<u8>)>, StoreError> {
+        let read = || {
+            let sql =
+                "SELECT start, (SELECT MAX(start) + 3600 FROM windows WHERE width = 3600), data FROM windows
+                WHERE width = ?";
+            let mut query = self.connection.prepare_cached(sql)?;
+            let row = |row: &Row<'_>| {
+                let [from, to] = [row.get(0)?, row.get(1)?].map(|seconds| Timestamp::from_unix(seconds, 0));
+                Ok((Span { from, to }, row.get(2)?))
+            };
+            query.query_row([DAY_WIDTH], row).optional()
+        };
+        self.sql(read())
+    }
+
+    /// Adds a window of this span to `into`.
+    pub fn decode_into(
+        &self,
+        (span, blob): (Span, &[u8]),
+        lookup: &FileLookup<'_>,
+        into: &mut StoredWindow,
+    ) -> Result<(), StoreError> {
+        decode(blob, span, lookup, into).map_err(|why| self.undecodable(why, lookup))
     }
 
     fn undecodable(&self, why: BlobError, lookup: &FileLookup<'_>) -> StoreError {
@@ -101,15 +125,26 @@ impl DayFile {
 
     /// What is stored of a window, as itself or as its parts; `None` if nothing is.
     pub fn load(&self, slot: Slot) -> Result<Option<StoredWindow>, StoreError> {
+        let mut parts = self.index(slot.span())?.cover(slot.span());
+        parts.retain(|part| part.resolution <= slot.resolution);
+        self.merged(slot.span(), &parts)
+    }
+
+    /// Everything that is stored; `None` if nothing is.
+    pub fn load_all(&self, day: Span) -> Result<Option<StoredWindow>, StoreError> {
+        let parts = self.index(day)?.cover(day);
+        parts.first().map_or(Ok(None), |first| self.merged(first.span(), &parts))
+    }
+
+    fn merged(&self, span: Span, parts: &[Slot]) -> Result<Option<StoredWindow>, StoreError> {
         let interner = Interner::default();
         let lookup = FileLookup::new(&self.connection, &interner);
-        let parts = self.index(slot.span())?.cover(slot.span());
-        let mut loaded = StoredWindow::spanning(slot.span());
+        let mut merged = StoredWindow::spanning(span);
         let mut any = false;
-        for part in parts.iter().filter(|part| part.resolution <= slot.resolution) {
-            any |= self.read_into(*part, &lookup, &mut loaded)?;
+        for part in parts {
+            any |= self.read_into(*part, &lookup, &mut merged)?;
         }
-        Ok(any.then_some(loaded))
+        Ok(any.then_some(merged))
     }
 
     /// The events within a span, by time.
@@ -199,6 +234,10 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.push(suffix);
     PathBuf::from(name)
 }
+
+/// The column `width` of the window of the whole day. It is stored when the day is over, for views of many days, and
+/// removed when a window comes late.
+pub(crate) const DAY_WIDTH: i64 = 86_400;
 
 /// The column `width` of windows: seconds.
 pub(crate) fn width(resolution: Resolution) -> i64 {

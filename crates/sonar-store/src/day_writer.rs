@@ -11,7 +11,7 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Endpoint, ShapeId, Timestamp};
 
 use crate::StoreError;
-use crate::day_file::{DayFile, seconds, width};
+use crate::day_file::{DAY_WIDTH, DayFile, seconds, width};
 use crate::dictionary::Dictionary;
 use crate::format::{Layout, encode};
 use crate::lookup::series_key;
@@ -129,13 +129,17 @@ impl DayWriter {
 
     /// Stores a window in place of what was stored of it.
     pub fn put(&mut self, part: &StoredWindow, resolution: Resolution) -> Result<(), StoreError> {
+        self.put_as(part, width(resolution))
+    }
+
+    fn put_as(&mut self, part: &StoredWindow, width: i64) -> Result<(), StoreError> {
         let path = &self.file.path;
         let blob = encode(part, &mut self.dictionary, LEVEL)
             .map_err(|source| StoreError::Unstorable { path: path.clone(), source })?;
         let put = || {
             let sql = "INSERT OR REPLACE INTO windows (width, start, data) VALUES (?, ?, ?)";
             let mut insert = self.file.connection.prepare_cached(sql)?;
-            insert.execute(params![width(resolution), seconds(part.window.window.start), blob])
+            insert.execute(params![width, seconds(part.window.window.start), blob])
         };
         put().map_err(StoreError::of_sql(path))?;
         Ok(())
@@ -147,6 +151,16 @@ impl DayWriter {
             let mut delete =
                 self.file.connection.prepare_cached("DELETE FROM windows WHERE width = ? AND start = ?")?;
             delete.execute(params![width(slot.resolution), seconds(slot.start)])
+        };
+        remove().map_err(StoreError::of_sql(&self.file.path))?;
+        Ok(())
+    }
+
+    /// Removes the window of the whole day, because there will be more of it.
+    pub fn reopen_day(&self) -> Result<(), StoreError> {
+        let remove = || {
+            let mut delete = self.file.connection.prepare_cached("DELETE FROM windows WHERE width = ?")?;
+            delete.execute([DAY_WIDTH])
         };
         remove().map_err(StoreError::of_sql(&self.file.path))?;
         Ok(())
@@ -243,10 +257,11 @@ impl DayWriter {
         Ok(())
     }
 
-    /// Stores the minutes and hours that end by `until` and are not stored though their parts are.
+    /// Stores the minutes and hours that end by `until` and are not stored though their parts are, and then the day.
     pub fn complete(&mut self, until: Timestamp) -> Result<(), StoreError> {
+        let day = self.day.span();
         for resolution in [Resolution::Minute, Resolution::Hour] {
-            let index = self.file.index(self.day.span())?;
+            let index = self.file.index(day)?;
             let unmade: Vec<_> =
                 index.unmade(resolution).into_iter().filter(|slot| slot.span().to <= until).collect();
             if unmade.is_empty() {
@@ -261,7 +276,19 @@ impl DayWriter {
                 Ok(())
             })?;
         }
-        Ok(())
+        if until < day.to || self.has_day()? {
+            return Ok(());
+        }
+        match self.file.load_all(day)? {
+            Some(whole) => self.transaction(|writer| writer.put_as(&whole, DAY_WIDTH)),
+            None => Ok(()),
+        }
+    }
+
+    fn has_day(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM windows WHERE width = ?)";
+        let exists = self.file.connection.query_row(sql, [DAY_WIDTH], |row| row.get(0));
+        exists.map_err(StoreError::of_sql(&self.file.path))
     }
 
     /// Removes the windows of this resolution that end by `until`, and gives their room back. Returns whether there

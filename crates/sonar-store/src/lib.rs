@@ -2,7 +2,8 @@
 //!
 //! [`SqliteHistory`] keeps what [`sonar_core::HistoryStore`] describes in a folder, one SQLite file for each day in UTC
 //! (`2026-11-21.db`). A file has windows of all three resolutions, the events of its day, and tables of the texts that
-//! windows name by number, so that the text of a shape is there once. No value of a query is stored.
+//! windows name by number, so that the text of a shape is there once. When a day is over, its file also has one window of
+//! the whole day, for views of many days. No value of a query is stored.
 //!
 //! - Writing: `day_writer` writes one file, `writer` decides what to write, `retention` and `space` what to remove.
 //! - Reading: `day_file` reads one file, `plan` decides which windows hold what is asked for, `reader` joins the days.

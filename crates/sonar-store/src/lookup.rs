@@ -151,8 +151,7 @@ impl NumberLookup for FileLookup<'_> {
 
     fn series(&self, number: u32) -> Option<Arc<SeriesKey>> {
         const SQL: &str = "SELECT subject, server, name, metric FROM series WHERE number = ?";
-        let found = self.find(&self.series, number, (SQL, |row| series_key(row).map(Arc::new)));
-        found
+        self.find(&self.series, number, (SQL, |row| series_key(row).map(Arc::new)))
     }
 
     fn layout(&self, number: u32) -> Option<Arc<Layout>> {

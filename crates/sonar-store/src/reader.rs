@@ -33,17 +33,18 @@ impl StoreReader {
         days(&self.dir)
     }
 
-    /// Passes the file of each day that overlaps a span to `read`, which reads what it can. Damage is noted, and the next
+    /// Passes the file of each day that overlaps a span, and the span of the day, to `read`, which reads what it can. Damage is noted, and the next
     /// file follows.
     fn each(
         &self,
         span: Span,
-        mut read: impl FnMut(&DayFile) -> Result<(), StoreError>,
+        mut read: impl FnMut(&DayFile, Span) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let overlaps = |day: &UtcDay| day.span().from < span.to && span.from < day.span().to;
         for day in self.days()?.into_iter().filter(overlaps) {
             let path = day.path(&self.dir);
-            let result = DayFile::open(&path).and_then(|file| file.as_ref().map_or(Ok(()), &mut read));
+            let result =
+                DayFile::open(&path).and_then(|file| file.map_or(Ok(()), |file| read(&file, day.span())));
             match result {
                 Err(StoreError::Damaged { why, .. }) => {
                     if self.damaged.borrow_mut().insert(day) {
@@ -61,8 +62,15 @@ impl StoreReader {
     pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>, StoreError> {
         let interner = Interner::default();
         let mut all: Option<StoredWindow> = None;
-        self.each(span, |file| {
+        self.each(span, |file, day| {
             let lookup = FileLookup::new(&file.connection, &interner);
+            if span.from <= day.from
+                && day.to <= span.to
+                && let Some((span, blob)) = file.whole_day()?
+            {
+                let all = all.get_or_insert_with(|| StoredWindow::spanning(span));
+                return file.decode_into((span, &blob), &lookup, all);
+            }
             let mut result = Ok(());
             for slot in file.index(span)?.cover(span) {
                 let all = all.get_or_insert_with(|| StoredWindow::spanning(slot.span()));
@@ -81,7 +89,7 @@ impl StoreReader {
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), StoreError> {
         let interner = Interner::default();
-        self.each(span, |file| {
+        self.each(span, |file, _| {
             let lookup = FileLookup::new(&file.connection, &interner);
             let mut result = Ok(());
             for (slot, parts) in file.index(span)?.windows(span, resolution) {
@@ -103,7 +111,7 @@ impl StoreReader {
     /// See [`sonar_core::HistoryStore::events`].
     pub fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
         let mut events = Vec::new();
-        self.each(span, |file| {
+        self.each(span, |file, _| {
             events.append(&mut file.events(span)?);
             Ok(())
         })?;
@@ -122,7 +130,7 @@ impl StoreReader {
     fn first_extent<'a>(&self, days: impl Iterator<Item = &'a UtcDay>) -> Result<Option<Span>, StoreError> {
         for day in days {
             let mut extent = None;
-            self.each(day.span(), |file| {
+            self.each(day.span(), |file, _| {
                 extent = file.extent()?;
                 Ok(())
             })?;

@@ -172,7 +172,7 @@ impl StoreWriter {
                 growing.merge(&increment);
             }
         }
-        self.look_after(day);
+        self.look_after(start);
         Ok(())
     }
 
@@ -219,14 +219,30 @@ impl StoreWriter {
         result
     }
 
-    /// Removes what is too old when a day begins, and what is too much from time to time.
-    fn look_after(&mut self, day: UtcDay) {
+    /// When a day has ended, and windows of it hardly come any more, completes it and removes what is too old; from
+    /// time to time removes what is too much.
+    fn look_after(&mut self, start: Timestamp) {
         self.unchecked += 1;
+        let day = UtcDay::of(Timestamp::from_unix_ns(start.unix_ns().saturating_sub(LATE_NS)));
         if self.last_day.replace(day) != Some(day) {
+            // What cannot be done now is done the next time.
+            let _ = self.complete_days();
             self.remove_old();
         } else if self.unchecked >= WINDOWS_PER_CHECK {
             self.remove_too_much();
         }
+    }
+
+    /// Makes the windows of the days that have ended.
+    fn complete_days(&mut self) -> Result<(), StoreError> {
+        self.file = None;
+        let keep_from = self.keep_from();
+        for day in days(&self.dir)?.into_iter().rev().take(MAY_BE_INCOMPLETE) {
+            if day.span().to <= keep_from {
+                DayWriter::open(&self.dir, day, self.settings.durable)?.complete(keep_from)?;
+            }
+        }
+        Ok(())
     }
 
     /// The hours from here on may grow.
@@ -238,7 +254,6 @@ impl StoreWriter {
 
     fn remove_old(&mut self) {
         self.file = None;
-        // What cannot be removed now is removed the next time.
         let _ = retention::remove_old(&self.dir, &self.settings, self.keep_from());
         self.remove_too_much();
     }
@@ -281,6 +296,7 @@ fn add(
     if is_kept(Resolution::TenSeconds) {
         file.put(&whole, Resolution::TenSeconds)?;
     }
+    file.reopen_day()?;
     for (at, resolution) in MADE.into_iter().enumerate() {
         let Some(window) = &mut made[at] else { continue };
         window.merge(&increment);

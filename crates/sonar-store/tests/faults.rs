@@ -1,4 +1,5 @@
 //! What goes wrong on real machines: processes are killed, power fails, disks fill up, clocks jump.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -95,7 +96,12 @@ fn a_torn_file_is_set_aside_and_the_rest_stays_readable() {
     let mut random = Random(7);
     let starts: Vec<u64> = (DAY + 86_000..DAY + 86_900).step_by(10).collect();
     for start in &starts {
-        writer.append(&window(*start, 10, &mut random), &[]).unwrap();
+        if *start == DAY + 86_400 + 300 {
+            // What was written before this is in the database, and what follows in its log.
+            drop(writer);
+            writer = create(original.path());
+        }
+        writer.append(&window(*start, 4, &mut random), &[]).unwrap();
     }
     let expected: Vec<_> = {
         let mut windows = Vec::new();
@@ -107,7 +113,7 @@ fn a_torn_file_is_set_aside_and_the_rest_stays_readable() {
     };
     let yesterday = expected.iter().filter(|window| window.starts_before(DAY + 86_400)).count();
     let (mut damaged, mut kept) = (0, 0);
-    for round in 0..40 {
+    for round in 0..30 {
         let dir = tempfile::tempdir().unwrap();
         copy(original.path(), dir.path());
         let name = ["2026-11-22.db", "2026-11-22.db-wal"][random.below(2) as usize];
@@ -162,8 +168,8 @@ fn a_torn_file_is_set_aside_and_the_rest_stays_readable() {
         let mut again = create(dir.path());
         assert_eq!(again.notices(), [], "round {round}: what is left is whole");
     }
-    assert!(damaged > 8, "{damaged} of 40");
-    assert!(kept > 40 * 10, "{kept}: whole windows of damaged files are kept");
+    assert!(damaged > 5, "{damaged} of 30");
+    assert!(kept > 30 * 10, "{kept}: whole windows of damaged files are kept");
 }
 
 #[test]

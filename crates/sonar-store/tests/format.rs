@@ -1,4 +1,5 @@
 //! A window as bytes: what is written is read, and no bytes do harm.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

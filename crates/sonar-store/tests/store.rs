@@ -1,4 +1,5 @@
 //! What is stored is what is read, at every level.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -203,4 +204,50 @@ fn two_days_are_two_files() {
     assert_eq!(files(&store), ["2026-11-21.db", "2026-11-22.db"]);
     assert_eq!(calls(&store.read(span(DAY + 86_000, DAY + 87_000)).unwrap().unwrap()), 100);
     assert_eq!(calls_by_level(&store, span(DAY, DAY + 90_000)), [100; 3]);
+}
+
+#[test]
+fn a_day_that_is_over_is_read_in_one_piece_and_late_windows_join_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(4);
+    let mut store = store(&dir);
+    let mut total = 0;
+    let mut append = |store: &mut SqliteHistory, start: u64| {
+        let window = window(start, 5, &mut random);
+        total += calls(&window);
+        store.append(&window, &[]).unwrap();
+        total
+    };
+    for start in (DAY + 36_000..DAY + 43_200).step_by(600).chain([DAY + 86_400 + 3_600]) {
+        append(&mut store, start);
+    }
+    let pieces = || {
+        let file = rusqlite::Connection::open(dir.path().join("2026-11-21.db")).unwrap();
+        file.query_row("SELECT COUNT(*) FROM windows WHERE width = 86400", (), |row| row.get::<_, u32>(0))
+            .unwrap()
+    };
+    assert_eq!(pieces(), 1);
+    let parts = |store: &SqliteHistory| {
+        let mut all: Option<HistoryWindow> = None;
+        let mut add = |window: HistoryWindow| match &mut all {
+            Some(all) => all.merge(&window),
+            None => all = Some(window),
+        };
+        store.windows(span(DAY, DAY + 86_400), Resolution::Hour, &mut add).unwrap();
+        all.unwrap()
+    };
+    let day = |store: &SqliteHistory| store.read(span(DAY, DAY + 86_400)).unwrap().unwrap();
+    let (mut whole, mut hours) = (comparable(&day(&store)), comparable(&parts(&store)));
+    assert_eq!(whole.observed_ns, hours.observed_ns);
+    (whole.in_flight, hours.in_flight) = Default::default();
+    assert_eq!(whole, hours, "also the span: from the first hour to the last");
+    // Late, and before what was there.
+    let late = append(&mut store, DAY + 7_200);
+    assert_eq!(pieces(), 0);
+    assert_eq!(calls(&store.read(span(DAY, DAY + 2 * 86_400)).unwrap().unwrap()), late);
+    assert_eq!(day(&store).window.start, at(DAY + 7_200));
+    drop(store);
+    let store = SqliteHistory::create(dir.path(), settings()).unwrap();
+    assert_eq!(pieces(), 1);
+    assert_eq!(calls(&store.read(span(DAY, DAY + 2 * 86_400)).unwrap().unwrap()), late);
 }

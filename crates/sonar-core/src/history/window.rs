@@ -101,23 +101,28 @@ impl HistoryWindow {
     fn add(&mut self, other: &Self) {
         self.reading.add(&other.reading);
         self.series_left_out += other.series_left_out;
-        // Both are sorted, and usually have the same keys: no key is searched for.
+        self.merge_series(other.series.iter());
+    }
+
+    /// Adds values to series, which are sorted by their keys.
+    pub fn merge_series<'a>(&mut self, others: impl Iterator<Item = (&'a SeriesKey, &'a SeriesValue)>) {
+        // Comparing keys costs most: usually both have the same ones, and none is searched for.
         let mut known = self.series.iter_mut().peekable();
         let mut unknown = Vec::new();
-        for (key, value) in &other.series {
+        for (key, value) in others {
             while known.next_if(|(mine, _)| *mine < key).is_some() {}
             match known.next_if(|(mine, _)| *mine == key) {
                 Some((_, mine)) => mine.merge(value),
-                None => unknown.push((key, value)),
+                None => unknown.push((key.clone(), *value)),
             }
         }
-        unknown.into_iter().for_each(|(key, value)| self.merge_series(key, value));
-    }
-
-    /// Adds values to one series.
-    pub fn merge_series(&mut self, key: &SeriesKey, value: &SeriesValue) {
-        if let Some(known) = self.series_mut(key) {
-            known.merge(value);
+        let room = Self::MAX_SERIES.saturating_sub(self.series.len());
+        self.series_left_out += unknown.len().saturating_sub(room) as u64;
+        unknown.truncate(room);
+        if self.series.is_empty() {
+            self.series = unknown.into_iter().collect();
+        } else {
+            self.series.extend(unknown);
         }
     }
 }

@@ -92,7 +92,19 @@ impl<'a> BlobReader<'a> {
         Ok(*taken)
     }
 
+    #[inline]
     pub fn varint(&mut self) -> Read<u64> {
+        match self.0 {
+            // Most are small.
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Read<u64> {
         let mut value = 0u64;
         for (at, byte) in self.0.iter().enumerate() {
             let bits = u64::from(byte & 0x7f);

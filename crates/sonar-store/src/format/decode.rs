@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sonar_core::command_types::TypeCounts;
 use sonar_core::execution::ServerSums;
 use sonar_core::figures::{PlanUse, Share};
-use sonar_core::history::{HistoryWindow, SeriesValue, Span};
+use sonar_core::history::{HistoryWindow, SeriesKey, SeriesValue, Span};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Observed, UnfinishedOperations};
 use sonar_core::table::{MAX_OTHER_ROWS, MAX_ROWS};
@@ -419,12 +419,16 @@ impl Decoder<'_> {
 
     fn series(&mut self, into: &mut StoredWindow) -> Decoded<()> {
         let mut value = SeriesValue::default();
-        for _ in 0..self.main.len()? {
+        let len = self.main.len()?;
+        let mut all: Vec<(Arc<SeriesKey>, SeriesValue)> =
+            Vec::with_capacity(len.min(HistoryWindow::MAX_SERIES));
+        for _ in 0..len {
             let number = self.number()?;
             let key = self.lookup.series(number).ok_or(BlobError::Missing("a series"))?;
             value = self.value(&value)?;
-            into.window.merge_series(&key, &value);
+            all.push((key, value));
         }
+        into.window.merge_series(all.iter().map(|(key, value)| (&**key, value)));
         Ok(())
     }
 

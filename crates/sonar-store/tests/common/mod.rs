@@ -1,4 +1,5 @@
 //! What the tests share: windows of all kinds, and comparing them.
+#![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::sync::Arc;
@@ -56,8 +57,12 @@ pub fn shape(number: u64) -> Arc<ShapeInfo> {
         collection: format!("c{}", number % 7).into(),
         typed: format!("{{filter: {{field{number}: ?string}}}}").into(),
         plain: format!("{{field{number}: ?}}").into(),
-        cut: number % 5 == 0,
-        statements: if number % 4 == 0 { Box::new([ShapeId(1), ShapeId(number)]) } else { Box::default() },
+        cut: number.is_multiple_of(5),
+        statements: if number.is_multiple_of(4) {
+            Box::new([ShapeId(1), ShapeId(number)])
+        } else {
+            Box::default()
+        },
     })
 }
 
@@ -143,7 +148,7 @@ pub fn key(number: u64) -> SeriesKey {
     SeriesKey {
         subject: SeriesSubject::ALL[number as usize % SeriesSubject::ALL.len()],
         server: Endpoint::v4([0, 0, 0, 0], (number % 2) as u16 * 27_017),
-        name: if number % 3 == 0 { "".into() } else { format!("sd{number}").into() },
+        name: if number.is_multiple_of(3) { "".into() } else { format!("sd{number}").into() },
         metric: format!("disk.metric_{number}").into(),
     }
 }
@@ -258,7 +263,7 @@ pub struct Comparable {
     types: sonar_core::CommandTypes,
     coverage: Coverage,
     reading: Reading,
-    in_flight: Vec<String>,
+    pub in_flight: Vec<String>,
     pub observed_ns: [u64; Collector::ALL.len()],
     series: Vec<(SeriesKey, SeriesValue)>,
     series_left_out: u64,
