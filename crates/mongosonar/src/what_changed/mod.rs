@@ -2,12 +2,13 @@
 
 pub mod args;
 
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 
 use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, BASELINE_WINDOWS, ChangeInput, MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, find,
+    ALPHA, BASELINE_WINDOWS, ChangeInput, HistoryChange, MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, find,
     without_repetitions,
 };
 use sonar_core::history::{HistoryWindow, Resolution, Span};
@@ -165,24 +166,30 @@ fn scan(history: &StoredHistory, span: Span) -> Result<Vec<ScanMoment>> {
     if moments.len() > MAX_REFINED {
         return Ok(moments);
     }
-    let refined = moments.into_iter().map(|moment| refine(history, moment, resolution));
-    Ok(without_repetitions(refined.collect::<Result<_>>()?))
+    let mut refined = Vec::new();
+    for moment in moments {
+        refined.extend(refine(history, moment, resolution)?);
+    }
+    refined.sort_by_key(|moment| moment.span.from);
+    Ok(without_repetitions(refined))
 }
 
-/// Compares again from the window on in which the first change of a moment began, so that its figures are not mixed
-/// with those before it.
-fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -> Result<ScanMoment> {
+/// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those
+/// before it.
+fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -> Result<Vec<ScanMoment>> {
     let width = resolution.width_ns();
-    let Some(since) = moment.changes.changes.iter().map(|change| change.since).min() else {
-        return Ok(moment);
-    };
-    let from = since.max(moment.span.from).floor_to(width);
-    if from == moment.span.from {
-        return Ok(moment);
+    let start = |change: &HistoryChange| change.since.max(moment.span.from).floor_to(width);
+    let starts: BTreeSet<Timestamp> = moment.changes.changes.iter().map(start).collect();
+    let mut refined = Vec::new();
+    for from in starts.into_iter().filter(|from| *from > moment.span.from) {
+        let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
+        let window = Span { from, to: from.plus_ns(width) };
+        let (_, mut again) =
+            compare(history, span, baseline(history, from, width), Some((window, resolution)))?;
+        again.changes.changes.retain(|change| window.contains(change.since));
+        refined.push(again);
     }
-    let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
-    let before = baseline(history, from, width);
-    let (_, refined) = compare(history, span, before, Some((span, resolution)))?;
-    // What the shorter time shows too.
-    Ok(if refined.changes.changes.len() >= moment.changes.changes.len() { refined } else { moment })
+    // What costs most there stays; see `without_repetitions`.
+    refined.push(moment);
+    Ok(refined)
 }

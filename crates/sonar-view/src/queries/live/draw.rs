@@ -426,8 +426,6 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
             ("n", "namespace"),
             ("c", "classes"),
             ("t", "span"),
-            ("[ ]", "step through time"),
-            ("N", "now"),
             ("p", "pause"),
         ],
         _ => &[
@@ -439,8 +437,13 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
             ("q", "quit"),
         ],
     };
+    let past: &[(&str, &str)] = match (app.settings.has_past, app.past) {
+        (true, Some(_)) => &[("[ ]", "step"), ("N", "now")],
+        (true, None) => &[("[", "past")],
+        (false, _) => &[],
+    };
     whole(
-        keys.iter().map(|(key, what)| {
+        past.iter().chain(keys).map(|(key, what)| {
             [Span::styled(format!(" {key}"), palette.strong), Span::styled(format!(" {what} "), palette.dim)]
         }),
         columns,
