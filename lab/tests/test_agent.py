@@ -196,6 +196,24 @@ def test_sources_that_die_and_return_are_reported_once(tmp_path):
     assert running.status() is None
 
 
+def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    append(log, slow_query(time.time()))
+    with mongod(tmp_path, port):
+        with agent(tmp_path, described(port, log)) as running:
+            running.wait_for("log", "working", 40)
+            append(log, slow_query(time.time()))
+            time.sleep(3)
+            assert running.stop() == 0
+        append(log, *(slow_query(time.time()) for _ in range(3)))
+        command = [labkit.MONGOSONAR, "agent", "--once", "8s", "--json", "--store", tmp_path / "store"]
+        command += ["--config", tmp_path / "agent.toml"]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60)
+    collectors = {one["name"]: one for one in json.loads(done.stdout)["collectors"]}
+    assert collectors["log"]["operations"] == 3, done
+
+
 def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
     with agent(tmp_path) as running:
         running.wait_for("machine", "working")

@@ -348,3 +348,35 @@ fn the_configuration_is_checked() {
     let missing = program(["agent", "--check-config", "--config", "/nonexistent.toml"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
 }
+
+#[test]
+fn thousands_of_new_shapes_stay_bounded_and_all_are_counted() {
+    const OPERATIONS: u64 = 12_000;
+    let folder = Folder::new("agent-shapes");
+    let line = |number: u64| {
+        let at = format!("2026-05-01T10:00:{:02}.{:03}+00:00", number / 2_000, number % 1_000);
+        format!(
+            r#"{{"t":{{"$date":"{at}"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn1","msg":"Slow query","attr":{{"type":"command","ns":"t.c","command":{{"find":"c","filter":{{"field{number}":1}},"$db":"t"}},"durationMillis":1}}}}
+"#
+        )
+    };
+    let lines: String = (0..OPERATIONS).map(line).collect();
+    let log = folder.file("mongod.log", lines.as_bytes());
+    let store = folder.path("store");
+    let words = ["agent", "--port", "27017", "--store", store.to_str().unwrap(), "--replay"];
+    let output = program(words.iter().chain(&[log.to_str().unwrap()])).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let (all, _) = stored(&store);
+    assert!(all.window.shapes.len() <= 10_064, "{}", all.window.shapes.len());
+    assert_eq!(all.window.totals(&Class::ALL).calls, OPERATIONS);
+    assert!(all.window.coverage.shapes_folded + all.reading.shapes_folded >= OPERATIONS - 10_000);
+}
+
+#[test]
+fn the_status_says_that_no_agent_runs() {
+    let folder = Folder::new("agent-status");
+    let output =
+        program(["agent", "--status", "--store", folder.path("").to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no agent runs"), "{output:?}");
+}

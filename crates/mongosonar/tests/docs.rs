@@ -4,7 +4,7 @@
 //! - `console`: run here, in a folder of its own for each page with `fixtures/` in it. Output that varies is
 //!   written as `…`: within a line for any characters, on a line of its own for any lines.
 //! - `console lab=…` or `sh lab=…`: run by `lab/tests/test_docs.py`, as it needs root, a server or a disk.
-//! - `toml`: a configuration file; it is checked here.
+//! - `toml`: a configuration file; it is checked here. `toml agent` is one of the agent.
 //! - anything else: followed by a comment that says why it is not run, `<!-- Not run by the tests: … -->`.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p mongosonar --test docs` writes the output into the pages.
@@ -68,7 +68,8 @@ fn every_block_is_run_or_says_why_not() {
         for block in blocks(&lines) {
             let after = lines[block.end + 1..].iter().find(|line| !line.trim().is_empty());
             let has_reason = after.is_some_and(|line| line.starts_with(REASON));
-            let is_run = matches!(block.info.as_str(), "console" | "toml") || is_lab(&block.info);
+            let is_run =
+                matches!(block.info.as_str(), "console" | "toml" | "toml agent") || is_lab(&block.info);
             if is_run == has_reason {
                 let what =
                     if is_run { "is run and says that it is not" } else { "is not run and does not say why" };
@@ -159,9 +160,10 @@ fn the_examples_print_what_the_pages_show() {
         let (mut page_now, mut copied) = (String::new(), 0);
         for block in blocks(&lines) {
             let within = &lines[block.first..block.end];
-            if block.info == "toml" {
+            if let "toml" | "toml agent" = block.info.as_str() {
                 let config = folder.file("config.toml", within.join("\n").as_bytes());
-                let done = support::run(&format!("completions bash --config {}", config.display()));
+                let check = if block.info == "toml" { "completions bash" } else { "agent --check-config" };
+                let done = support::run(&format!("{check} --config {}", config.display()));
                 assert!(done.status.success(), "{}: {}: {done:?}", page.display(), block.first);
             }
             if block.info != "console" {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use sonar_core::{Coverage, Operation, Outcome, Record, Role};
 use sonar_decode::{Settings, Sink};
 
-use super::collect::Collector;
+use super::collect::OperationCollector;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink};
 use crate::input;
 use crate::queries::packets::CaptureEnd;
@@ -16,7 +16,7 @@ use crate::queries::packets::CaptureEnd;
 /// What was read of captures.
 pub struct Captured {
     /// The operations that were served.
-    pub collect: Collector,
+    pub collect: OperationCollector,
     /// What was captured, and what was lost.
     pub coverage: Coverage,
     /// A file is cut or damaged; everything before that is included.
@@ -26,7 +26,7 @@ pub struct Captured {
 }
 
 /// Takes operations that were served, and counts the others.
-struct Served(Collector);
+struct Served(OperationCollector);
 
 impl Sink for Served {
     fn operation(&mut self, op: &Operation<'_>) {
@@ -48,7 +48,7 @@ impl CaptureSink for Served {}
 pub fn read(
     files: &[PathBuf],
     logs: &[PathBuf],
-    collect: Collector,
+    collect: OperationCollector,
     stop: &Arc<AtomicBool>,
 ) -> Result<Captured> {
     let mut captured =

@@ -19,7 +19,7 @@ use crate::values::ClassArg;
 use crate::when::bound_in_zone;
 
 /// Collects the operations that the arguments select.
-pub struct Collector {
+pub struct OperationCollector {
     /// Their digest.
     pub digest: Digest,
     source: Source,
@@ -32,7 +32,7 @@ pub struct Collector {
     pub hidden: Hidden,
 }
 
-impl Collector {
+impl OperationCollector {
     /// A collector of operations of these classes from `source`.
     pub fn new(source: Source, settings: DigestSettings, classes: ClassSet) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
@@ -96,7 +96,7 @@ impl Collector {
     }
 }
 
-impl EntrySink for Collector {
+impl EntrySink for OperationCollector {
     #[inline]
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         self.record(&Record::server(self.source, op, execution).read_as(identity, entries));

@@ -15,7 +15,7 @@ use sonar_view::queries::ClassSet;
 
 use super::args::CompareArgs;
 use super::captures::{self, Captured};
-use super::collect::{Collector, SourceDigest, TimeRange};
+use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
@@ -178,7 +178,7 @@ pub fn load(
             });
         }
         FileContent::Capture => {
-            let collect = Collector::new(Source::Wire, settings, classes);
+            let collect = OperationCollector::new(Source::Wire, settings, classes);
             let Captured { collect, damaged, stopped, .. } = captures::read(&files, &[], collect, stop)?;
             refuse_stopped(&stopped)?;
             let (digest, source) = (collect.digest, Source::Wire);
@@ -194,13 +194,13 @@ pub fn load(
             });
         }
         FileContent::ProfileBson | FileContent::ProfileText => (
-            profiles::read(&files, Collector::new(Source::Profile, settings, classes), stop)?,
+            profiles::read(&files, OperationCollector::new(Source::Profile, settings, classes), stop)?,
             Source::Profile,
         ),
         _ => (
             log_files::read(
                 &files,
-                Collector::new(Source::Log, settings, classes),
+                OperationCollector::new(Source::Log, settings, classes),
                 &TimeRange::default(),
                 stop,
             )?,

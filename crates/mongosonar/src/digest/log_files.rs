@@ -13,7 +13,7 @@ use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::Zone;
 
-use super::collect::{Collector, SourceDigest, TimeRange};
+use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
 use crate::content::{self, FileContent, Peeked};
@@ -31,7 +31,7 @@ pub trait LogSink: EntrySink {
     fn end(&mut self, _log: &mut LogReader) {}
 }
 
-impl LogSink for Collector {}
+impl LogSink for OperationCollector {}
 
 /// Logs that have been read.
 pub struct LogsRead<S> {
@@ -127,14 +127,14 @@ struct LogFile {
 /// A file cannot be opened, or holds something else.
 pub fn read(
     files: &[PathBuf],
-    collect: Collector,
+    collect: OperationCollector,
     span: &TimeRange,
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceDigest> {
     Ok(digest(read_into(files, (span.from, span.to), stop, collect)?, span))
 }
 
-fn digest(read: LogsRead<Collector>, span: &TimeRange) -> SourceDigest {
+fn digest(read: LogsRead<OperationCollector>, span: &TimeRange) -> SourceDigest {
     let LogsRead { sink, reading, notices, damaged, stopped, covers } = read;
     let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&notices.offsets));
     SourceDigest { notices: Some(notices), damaged, stopped, covers, ..sink.gathered(reading, zone) }
@@ -295,7 +295,7 @@ mod tests {
     /// The JSON report of a log, all of it.
     fn report(log: &[u8], division: Division) -> String {
         let settings = DigestSettings { by: GroupBy::Shape, points: true };
-        let collect = Collector::new(Source::Log, settings, ClassSet::ALL);
+        let collect = OperationCollector::new(Source::Log, settings, ClassSet::ALL);
         let (stop, span) = (Arc::new(AtomicBool::new(false)), TimeRange::default());
         let mut reading = LogsReading { division, ..LogsReading::new(collect, (span.from, span.to), &stop) };
         reading.lines(log, "a test");

@@ -17,7 +17,7 @@ use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 
 pub use self::args::{CompareArgs, DigestArgs, JoinedReportArgs, LogsCommand, ZoneArgs};
-pub use self::collect::Collector;
+pub use self::collect::OperationCollector;
 use self::collect::TimeRange;
 pub use self::compare::{LoadedDigest, load, run as compare};
 pub use self::report::run as report;
@@ -35,8 +35,12 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
     }
     input::refuse_repeated(&args.files)?;
     let stop = stop::flag()?;
-    let mut read =
-        log_files::read(&args.files, Collector::of(args, Source::Log), &TimeRange::of(args)?, &stop)?;
+    let mut read = log_files::read(
+        &args.files,
+        OperationCollector::of(args, Source::Log),
+        &TimeRange::of(args)?,
+        &stop,
+    )?;
     read.refuse_nothing(&args.files)?;
     show::show(args, &mut read, ShownDigest::only(Source::Log))
 }
@@ -46,7 +50,7 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
     input::refuse_repeated(&args.files)?;
     let stop = stop::flag()?;
     let zone = args.zone.asked().unwrap_or_default();
-    let collect = Collector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
+    let collect = OperationCollector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
     let mut read = profiles::read(&args.files, collect, &stop)?;
     read.zone = zone;
     read.refuse_nothing(&args.files)?;
@@ -57,10 +61,10 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
 pub fn profiles_of(
     args: &DigestArgs,
     server: &Server,
-    feed: impl FnOnce(&mut Profile, &mut Collector) -> Result<()>,
+    feed: impl FnOnce(&mut Profile, &mut OperationCollector) -> Result<()>,
 ) -> Result<u8> {
     let zone = args.zone.asked().unwrap_or_default();
-    let mut collect = Collector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
+    let mut collect = OperationCollector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
     let ignores_rate_limit = server.info().ignores_rate_limit();
     let mut profile = if ignores_rate_limit { Profile::without_rate_limit() } else { Profile::default() };
     feed(&mut profile, &mut collect)?;

@@ -11,7 +11,7 @@ use sonar_decode::profile::{self, Profile};
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::kit::Zone;
 
-use super::collect::{Collector, SourceDigest};
+use super::collect::{OperationCollector, SourceDigest};
 use crate::content::{self, FileContent, Peeked};
 use crate::input;
 
@@ -29,7 +29,11 @@ enum EarlyDocument {
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
-pub fn read(files: &[PathBuf], mut collect: Collector, stop: &Arc<AtomicBool>) -> Result<SourceDigest> {
+pub fn read(
+    files: &[PathBuf],
+    mut collect: OperationCollector,
+    stop: &Arc<AtomicBool>,
+) -> Result<SourceDigest> {
     let mut profile = Profile::default();
     let (mut bytes, mut damaged, mut stopped) = (0, 0, Vec::new());
     for path in files {
@@ -61,7 +65,7 @@ pub fn read(files: &[PathBuf], mut collect: Collector, stop: &Arc<AtomicBool>) -
 fn printed(
     mut input: impl Read,
     profile: &mut Profile,
-    sink: &mut Collector,
+    sink: &mut OperationCollector,
     stop: &Arc<AtomicBool>,
 ) -> (u64, Option<EarlyDocument>) {
     let (mut buffer, mut bytes, mut documents) = (vec![0u8; BLOCK], 0u64, Documents::default());
@@ -98,7 +102,7 @@ fn printed(
 fn documents(
     mut input: impl Read,
     profile: &mut Profile,
-    sink: &mut Collector,
+    sink: &mut OperationCollector,
     stop: &Arc<AtomicBool>,
 ) -> (u64, Option<EarlyDocument>) {
     let mut buffer = vec![0u8; 1 << 20];

@@ -11,7 +11,7 @@ use sonar_view::logs::SourceSummary;
 
 use super::args::DigestArgs;
 use super::captures::Captured;
-use super::collect::{Collector, SourceDigest, TimeRange};
+use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::show::{ShownDigest, show};
 use super::{captures, log_files, profiles};
 use crate::content::{self, FileContent};
@@ -94,14 +94,14 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let read_logs = if inputs.logs.is_empty() {
         None
     } else {
-        let read = log_files::read(&inputs.logs, Collector::of(args, Source::Log), &span, &stop)?;
+        let read = log_files::read(&inputs.logs, OperationCollector::of(args, Source::Log), &span, &stop)?;
         read.refuse_nothing(&inputs.logs)?;
         zone.get_or_insert_with(|| read.zone.clone());
         Some(read)
     };
     let covers = read_logs.as_ref().and_then(|read| read.covers);
     let zone = zone.unwrap_or_else(Zone::utc);
-    let within = |source| Collector::of(args, source).within(&span, &zone);
+    let within = |source| OperationCollector::of(args, source).within(&span, &zone);
     if !inputs.captures.is_empty() {
         let read = captures::read(&inputs.captures, &inputs.logs, within(Source::Wire), &stop)?;
         let Captured { collect, coverage, damaged, stopped } = read;

@@ -23,7 +23,7 @@ use super::finder::PathFinder;
 use super::names::FileNames;
 use super::paths::Paths;
 use super::process::{self, TracedProcesses};
-use super::totals::{FileTotals, NewFile, TotalsTable};
+use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
 use crate::exit::{OK, usage};
 use crate::screen;
 use crate::stop::{self, JobState, StopBehavior};
@@ -126,7 +126,7 @@ impl LiveTable<'_> {
     fn event(&mut self, event: KernelEvent<'_>, tracer: &Tracer, places: &mut PathFinder) {
         match event {
             KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let new = NewFile { file, key, opened: (process, fd), name, pseudo };
+                let new = FirstSeenFile { file, key, opened: (process, fd), name, pseudo };
                 self.look.files.add(tracer, places, &new);
             }
             KernelEvent::Process { process, change } => {

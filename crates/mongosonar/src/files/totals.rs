@@ -27,7 +27,7 @@ struct KnownFile {
 }
 
 /// A file that the kernel has seen for the first time.
-pub struct NewFile<'a> {
+pub struct FirstSeenFile<'a> {
     /// Its number in the kernel's table.
     pub file: u32,
     /// Identifies it.
@@ -54,8 +54,8 @@ impl Default for TotalsTable {
 
 impl TotalsTable {
     /// Takes a file that was not seen before.
-    pub fn add(&mut self, tracer: &Tracer, places: &mut PathFinder, new: &NewFile<'_>) {
-        let NewFile { file, key, opened: (process, fd), name, pseudo } = *new;
+    pub fn add(&mut self, tracer: &Tracer, places: &mut PathFinder, new: &FirstSeenFile<'_>) {
+        let FirstSeenFile { file, key, opened: (process, fd), name, pseudo } = *new;
         let FoundFile { path, wanted, .. } = match pseudo {
             Some(folders) => places.of_pseudo(key, folders, name),
             None => places.of(key, process, fd, name),

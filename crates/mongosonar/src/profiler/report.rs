@@ -11,7 +11,7 @@ use sonar_view::kit::{Nanos, escape};
 
 use super::args::{Databases, ReportArgs};
 use super::tail::message;
-use crate::digest::{self, Collector};
+use crate::digest::{self, OperationCollector};
 use crate::exit::usage;
 use crate::stop::{self, StopBehavior};
 
@@ -74,7 +74,7 @@ fn follow(
     tail: &mut Tail<'_>,
     goes_on: impl Fn() -> bool,
     profile: &mut Profile,
-    collect: &mut Collector,
+    collect: &mut OperationCollector,
 ) -> Result<()> {
     while goes_on() {
         match tail.next(LOOK) {

@@ -66,6 +66,8 @@ impl CollectorStatus {
 pub struct WatchedServer {
     /// Its program.
     pub name: String,
+    /// Its version, if its `diagnostic.data` states it.
+    pub version: Option<String>,
     /// Its process.
     pub pid: u32,
     /// Its port.
@@ -183,11 +185,17 @@ impl AgentStatus {
             writeln!(out, "no mongod or mongos runs here")?;
         }
         for server in &self.servers {
-            let WatchedServer { name, pid, port, log, diagnostic_data } = server;
+            let WatchedServer { name, version, pid, port, log, diagnostic_data } = server;
             let known =
                 |path: &Option<String>| path.as_deref().map_or("not known", |_| "followed").to_owned();
             let (log, data) = (known(log), known(diagnostic_data));
-            writeln!(out, "{} {pid} on port {port}: log {log}, diagnostic.data {data}", escape(name))?;
+            let version =
+                version.as_deref().map_or_else(String::new, |version| format!(" {}", escape(version)));
+            let name = escape(name);
+            writeln!(
+                out,
+                "{name}{version} (process {pid}) on port {port}: log {log}, diagnostic.data {data}"
+            )?;
         }
         Ok(())
     }

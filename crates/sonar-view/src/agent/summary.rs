@@ -124,9 +124,9 @@ impl AgentSummary {
         for CollectorSummary { name, observed_ns, operations } in &self.collectors {
             let operations = match operations {
                 Some(count) if *name == Collector::Log.name() => {
-                    format!(", {} slow operations", Grouped(*count))
+                    format!(", {}", plural(*count, "slow operation"))
                 }
-                Some(count) => format!(", {} operations", Grouped(*count)),
+                Some(count) => format!(", {}", plural(*count, "operation")),
                 None => String::new(),
             };
             let whole_seconds = observed_ns / NS_PER_S * NS_PER_S;

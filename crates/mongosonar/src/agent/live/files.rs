@@ -18,7 +18,7 @@ use crate::agent::servers::local;
 use crate::files::finder::PathFinder;
 use crate::files::paths::Paths;
 use crate::files::process::{self, TracedProcesses};
-use crate::files::totals::{NewFile, TotalsTable};
+use crate::files::totals::{FirstSeenFile, TotalsTable};
 use crate::privileges;
 use crate::queries::live::now;
 
@@ -112,7 +112,7 @@ impl FileTracing<'_> {
     fn event(&mut self, tracer: &Tracer, event: KernelEvent<'_>) {
         match event {
             KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let new = NewFile { file, key, opened: (process, fd), name, pseudo };
+                let new = FirstSeenFile { file, key, opened: (process, fd), name, pseudo };
                 self.files.add(tracer, &mut self.search.places, &new);
             }
             KernelEvent::Process { process, change } => {

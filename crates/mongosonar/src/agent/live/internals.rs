@@ -55,6 +55,9 @@ pub fn run(task: &FollowTask) {
                 problem = Some(unreadable(&one.server, &error));
             }
             lost += one.follower.counts().damaged;
+            if let Some(version) = one.follower.server().and_then(|server| server.version.as_deref()) {
+                task.servers.set_version(one.server.port, version);
+            }
             if time.since(one.last) > SILENCE_NS {
                 problem.get_or_insert_with(|| silent(&one.server));
             }

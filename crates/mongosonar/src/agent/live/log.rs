@@ -1,6 +1,7 @@
 //! The logs of servers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,18 +11,24 @@ use std::time::Duration;
 use sonar_core::history::{ApplicationWatch, Collector};
 use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Record, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
-use sonar_decode::log::{LogReader, LogSettings};
+use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::board::{CollectorBoard, CollectorProblem};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
+use super::positions::LogPositions;
 use super::watched::WatchedServers;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
-use crate::follow::{FileFollower, FollowNotice, FollowStart, LineSink};
+use crate::follow::{FileFollower, FollowNotice, FollowStart, FollowedPlace, LineSink};
 use crate::queries::live::now;
 
 /// How often logs are looked at.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// A server that is found later than so many nanoseconds after the agent's start has appeared since.
+const APPEARED_NS: u64 = 15_000_000_000;
+/// The most bytes of a log that are read from its beginning.
+const MAX_FROM_BEGINNING: u64 = 16 << 20;
 
 /// What a thread that follows the files of servers shares with the others.
 pub struct FollowTask {
@@ -33,6 +40,10 @@ pub struct FollowTask {
     pub inspector: Arc<Inspector>,
     /// Where it reports how it is.
     pub board: Arc<CollectorBoard>,
+    /// How far logs have been read.
+    pub positions: Arc<LogPositions>,
+    /// When the agent started: what a log has of before is not read.
+    pub begun: Timestamp,
     /// Ends it.
     pub stop: Arc<AtomicBool>,
 }
@@ -67,22 +78,29 @@ pub fn run(task: &FollowTask) {
     loop {
         let goes_on = task.wait(EVERY);
         let servers = task.servers.all();
-        logs.retain(|port, log| {
-            servers.iter().any(|server| server.port == *port && server.log == log.server.log)
-        });
+        let is_current = |log: &FollowedLog| {
+            servers.iter().any(|one| one.port == log.server.port && one.log == log.server.log)
+        };
+        let gone: Vec<u16> = logs.iter().filter(|(_, log)| !is_current(log)).map(|(port, _)| *port).collect();
+        for mut log in gone.iter().filter_map(|port| logs.remove(port)) {
+            log.finish(&mut windows, now());
+        }
         let mut problem = None;
         for server in servers.iter().filter(|server| server.log.is_some()) {
-            if !logs.contains_key(&server.port) {
-                match FollowedLog::open(server, &task.inspector) {
-                    Ok(log) => drop(logs.insert(server.port, log)),
+            if let Entry::Vacant(place) = logs.entry(server.port) {
+                match FollowedLog::open(server, task) {
+                    Ok(log) => drop(place.insert(log)),
                     Err(error) => problem = Some(unreadable(server, &error)),
                 }
             }
         }
         let time = now();
-        for log in logs.values_mut() {
+        for (port, log) in &mut logs {
             if let Err(error) = log.poll(&mut windows, time) {
                 problem = Some(unreadable(&log.server, &error));
+            }
+            if let Some(position) = log.follower.position() {
+                task.positions.set(*port, position);
             }
         }
         let report = match problem {
@@ -106,7 +124,7 @@ pub fn run(task: &FollowTask) {
         }
     }
     for log in logs.values_mut() {
-        log.finish(&mut windows, now());
+        log.end(&mut windows, now());
     }
     windows.finish();
 }
@@ -121,11 +139,21 @@ fn unreadable(server: &FoundServer, error: &io::Error) -> CollectorProblem {
 }
 
 impl FollowedLog {
-    fn open(server: &FoundServer, inspector: &Arc<Inspector>) -> io::Result<Self> {
-        let place = InspectedLog::new(server.log.clone().unwrap_or_default(), inspector.clone());
-        let follower = FileFollower::new(place, None, FollowStart::End)?;
+    /// Begins where the log was read to before; at its beginning if it is that of a server that has just appeared, as
+    /// its start is in it; else at its end.
+    fn open(server: &FoundServer, task: &FollowTask) -> io::Result<Self> {
+        let mut place = InspectedLog::new(server.log.clone().unwrap_or_default(), task.inspector.clone());
+        let file = place.open()?;
+        let has_appeared = now().since(task.begun) > APPEARED_NS;
+        let start = match task.positions.of(server.port) {
+            Some(position) => FollowStart::At(position),
+            None if has_appeared && file.metadata()?.len() <= MAX_FROM_BEGINNING => FollowStart::Beginning,
+            None => FollowStart::End,
+        };
+        let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun)) } else { None };
+        let follower = FileFollower::new(place, Some(file), start)?;
         let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-        let mut reader = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
+        let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
         reader.collect_events(local(server.port), ApplicationWatch::default());
         Ok(Self { server: server.clone(), follower, reader, counted: Reading::default() })
     }
@@ -139,7 +167,16 @@ impl FollowedLog {
         Ok(())
     }
 
+    /// The server has ended, or writes another log.
     fn finish(&mut self, windows: &mut WindowCutter, time: Timestamp) {
+        let cutter = OperationsOfLog { windows, server: local(self.server.port) };
+        let mut sink = LogLines { reader: &mut self.reader, cutter };
+        self.follower.finish(&mut sink);
+        self.end(windows, time);
+    }
+
+    /// The agent ends; the rest of the last line is read by the next one.
+    fn end(&mut self, windows: &mut WindowCutter, time: Timestamp) {
         let mut cutter = OperationsOfLog { windows, server: local(self.server.port) };
         self.reader.finish(&mut cutter);
         self.count(windows, time);

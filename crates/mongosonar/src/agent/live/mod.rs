@@ -10,6 +10,7 @@ mod inspector;
 mod internals;
 mod log;
 mod machine;
+mod positions;
 mod queries;
 mod status_file;
 mod watched;
@@ -37,6 +38,7 @@ use self::files::{FileSearch, FilesTask};
 use self::inspector::{FoundServer, Inspector};
 use self::log::FollowTask;
 use self::machine::MachineTask;
+use self::positions::LogPositions;
 use self::queries::{OpenCapture, QueriesCollector};
 use self::watched::WatchedServers;
 use super::assembler::Assembler;
@@ -110,6 +112,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
             ..Default::default()
         },
         watched: Arc::new(WatchedServers::default()),
+        positions: Arc::new(LogPositions::load(plan.folder)),
         queries: None,
         threads: BTreeMap::new(),
         notices: Vec::new(),
@@ -163,6 +166,7 @@ struct LiveAgent<'a> {
     board: Arc<CollectorBoard>,
     inspector: Arc<Inspector>,
     watched: Arc<WatchedServers>,
+    positions: Arc<LogPositions>,
     /// Also those that have ended.
     servers: LocalServers,
     queries: Option<QueriesCollector>,
@@ -254,6 +258,8 @@ impl LiveAgent<'_> {
             servers: self.watched.clone(),
             inspector: self.inspector.clone(),
             board: self.board.clone(),
+            positions: self.positions.clone(),
+            begun: self.begun,
             stop: stop.clone(),
         };
         let confined = self.plan.confined;
@@ -540,6 +546,7 @@ impl LiveAgent<'_> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let server = |server: &FoundServer| WatchedServer {
             name: server.name.clone(),
+            version: self.watched.version(server.port),
             pid: server.pid,
             port: server.port,
             log: path(&server.log),
@@ -563,7 +570,8 @@ impl LiveAgent<'_> {
             collectors,
             servers: self.watched.all().iter().map(server).collect(),
         };
-        if let Err(error) = status_file::write(self.plan.folder, &status) {
+        let written = status_file::write(self.plan.folder, &status);
+        if let Err(error) = written.and_then(|()| self.positions.save(self.plan.folder)) {
             let text = format!("the status cannot be written: {error}");
             if self.notices.last() != Some(&text) {
                 eprintln!("mongosonar: {text}");
@@ -591,6 +599,8 @@ impl LiveAgent<'_> {
         for notice in self.assembler.notices() {
             self.notice(&notice, now());
         }
+        // Without them the next run begins at the ends of the logs.
+        let _ = self.positions.save(self.plan.folder);
         status_file::remove(self.plan.folder);
         let mut summary = self.assembler.summary().clone();
         let failed = self.board.all().into_iter().filter(|one| one.state == CollectorState::Failed);

@@ -1,5 +1,6 @@
 //! The servers that run on this host now, as all threads see them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::inspector::FoundServer;
@@ -7,17 +8,21 @@ use crate::agent::servers::LocalServers;
 
 /// The servers that were found last.
 #[derive(Debug, Default)]
-pub struct WatchedServers(Mutex<Arc<Vec<FoundServer>>>);
+pub struct WatchedServers {
+    found: Mutex<Arc<Vec<FoundServer>>>,
+    /// Their versions by port, where they are known.
+    versions: Mutex<BTreeMap<u16, String>>,
+}
 
 impl WatchedServers {
     /// All of them, by port.
     pub fn all(&self) -> Arc<Vec<FoundServer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces them; gives those that have started and those that have ended since.
     pub fn set(&self, found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let key = |server: &FoundServer| (server.pid, server.started, server.port);
         let without = |all: &[FoundServer], others: &[FoundServer]| -> Vec<FoundServer> {
             let is_new = |one: &&FoundServer| !others.iter().any(|other| key(other) == key(one));
@@ -37,6 +42,19 @@ impl WatchedServers {
             server.dbpath.as_ref().is_some_and(|dbpath| std::path::Path::new(path).starts_with(dbpath))
         };
         all.iter().filter(has).max_by_key(|server| folder(server)).map(|server| server.port)
+    }
+
+    /// Notes the version of a server.
+    pub fn set_version(&self, port: u16, version: &str) {
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        if versions.get(&port).map(String::as_str) != Some(version) {
+            versions.insert(port, version.to_owned());
+        }
+    }
+
+    /// The version of a server, if it is known.
+    pub fn version(&self, port: u16) -> Option<String> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(&port).cloned()
     }
 
     /// Adds them to the servers that ran before: a connection to one that has ended is still named as before.

@@ -9,8 +9,8 @@ use sonar_core::history::Collector;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::io_file::RecordingBlock;
 
-use super::SourceEnd;
 use super::inputs::ReplayInputs;
+use super::source_end::SourceEnd;
 use crate::agent::file_work::{FileWork, add_work};
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;

@@ -125,7 +125,7 @@ fn port_in(line: &[u8]) -> Option<u16> {
     if !LINES.iter().any(|text| memmem::find(line, text).is_some()) && !is_rotation() {
         return None;
     }
-    let after = |field: &&[u8]| Some(line.get(memmem::find(line, field)? + field.len()..)?);
+    let after = |field: &&[u8]| line.get(memmem::find(line, field)? + field.len()..);
     let digits = FIELDS.iter().find_map(after)?.trim_ascii_start();
     let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()

@@ -8,7 +8,7 @@ use anyhow::Result;
 use sonar_core::internals::{Metric, SampleSequence, ServerSample};
 use sonar_decode::ftdc::{ChunkError, SampleReader, describe};
 
-use super::SourceEnd;
+use super::source_end::SourceEnd;
 use crate::agent::figures::SampleCutter;
 use crate::agent::parts::WindowCutter;
 use crate::ftdc::input::{self, ChunkSink, Repetitions};

@@ -10,7 +10,7 @@ use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Record, Sour
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::{LogReader, ParsedLine};
 
-use super::SourceEnd;
+use super::source_end::SourceEnd;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::digest::log_files::{self, LogSink, LogsRead};

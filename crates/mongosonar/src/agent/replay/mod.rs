@@ -8,6 +8,7 @@ mod accesses;
 mod inputs;
 mod internals;
 mod logs;
+mod source_end;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use sonar_view::agent::AgentSummary;
 use sonar_view::kit::Zone;
 
 use self::inputs::ReplayInputs;
+use self::source_end::SourceEnd;
 use super::assembler::Assembler;
 use super::parts::{WIDTH_NS, WindowCutter, WindowPart};
 use crate::exit::{self, OK, TRUNCATED};
@@ -33,25 +35,6 @@ use crate::{progress, stop};
 const AHEAD: usize = 4;
 /// Later than every window.
 const NEVER: Timestamp = Timestamp::from_unix_ns(u64::MAX);
-
-/// How the reading of a source ended.
-#[derive(Debug, Default)]
-pub struct SourceEnd {
-    /// Files that are cut or damaged, in words.
-    pub damaged: Vec<String>,
-    /// A file is cut or damaged, and a message has said so.
-    pub is_cut: bool,
-    /// Files that were not read to their end because the command was stopped.
-    pub stopped: Vec<String>,
-}
-
-impl SourceEnd {
-    fn add(&mut self, other: Self) {
-        self.damaged.extend(other.damaged);
-        self.is_cut |= other.is_cut;
-        self.stopped.extend(other.stopped);
-    }
-}
 
 /// What is replayed, and where to.
 pub struct ReplayPlan<'a> {
@@ -128,6 +111,8 @@ struct SourceMerge<'a, S> {
     folder: &'a Path,
 }
 
+/// Reads a source into windows.
+type SourceReader<'env> = Box<dyn FnOnce(&mut WindowCutter) -> Result<SourceEnd> + Send + 'env>;
 type SourceHandle<'scope> = ScopedJoinHandle<'scope, Result<SourceEnd>>;
 
 impl<S: HistoryStore> SourceMerge<'_, S> {
@@ -139,20 +124,19 @@ impl<S: HistoryStore> SourceMerge<'_, S> {
         stop: &'env Arc<AtomicBool>,
     ) -> Result<Vec<SourceHandle<'scope>>> {
         let mut handles = Vec::new();
-        let mut source =
-            |name: &str, read: Box<dyn FnOnce(&mut WindowCutter) -> Result<SourceEnd> + Send + 'env>| {
-                let (to, from) = sync_channel(AHEAD);
-                self.sources.push(ReplaySource { from, reached: Timestamp::default() });
-                let builder = std::thread::Builder::new().name(name.to_owned());
-                let run = move || {
-                    let mut windows = WindowCutter::new(to);
-                    let end = read(&mut windows);
-                    windows.finish();
-                    end
-                };
-                handles.push(builder.spawn_scoped(scope, run).context("cannot start a thread")?);
-                Ok::<_, anyhow::Error>(())
+        let mut source = |name: &str, read: SourceReader<'env>| {
+            let (to, from) = sync_channel(AHEAD);
+            self.sources.push(ReplaySource { from, reached: Timestamp::default() });
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            let run = move || {
+                let mut windows = WindowCutter::new(to);
+                let end = read(&mut windows);
+                windows.finish();
+                end
             };
+            handles.push(builder.spawn_scoped(scope, run).context("cannot start a thread")?);
+            Ok::<_, anyhow::Error>(())
+        };
         if !inputs.captures.is_empty() {
             let logs: Vec<PathBuf> = inputs.logs.values().flatten().cloned().collect();
             source(

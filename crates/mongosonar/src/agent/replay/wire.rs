@@ -10,7 +10,7 @@ use sonar_core::history::Collector;
 use sonar_core::{Coverage, InFlightOperations, Operation, Outcome, Timestamp};
 use sonar_decode::{Settings, Sink};
 
-use super::SourceEnd;
+use super::source_end::SourceEnd;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};

@@ -1,0 +1,84 @@
+//! How far logs have been read, kept from one run of the agent to the next: what a server writes in between is not lost.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::follow::{FileIdentity, FollowPosition};
+
+const NAME: &str = "positions.json";
+/// The most logs.
+const MAX_LOGS: usize = 1_024;
+
+/// The position in the log of each server, by its port.
+#[derive(Debug, Default)]
+pub struct LogPositions(Mutex<BTreeMap<u16, FollowPosition>>);
+
+/// A position in the file: port, device and number of the log, bytes before the position.
+type SavedPosition = (u16, u64, u64, u64);
+
+impl LogPositions {
+    /// Those of the last run; none if there was none, or they cannot be read.
+    pub fn load(folder: &Path) -> Self {
+        let text = fs::read_to_string(folder.join(NAME)).unwrap_or_default();
+        let saved: Vec<SavedPosition> = serde_json::from_str(&text).unwrap_or_default();
+        let position = |(port, device, inode, offset)| {
+            (port, FollowPosition { identity: FileIdentity { device, inode }, offset })
+        };
+        Self(Mutex::new(saved.into_iter().take(MAX_LOGS).map(position).collect()))
+    }
+
+    /// The position in the log of this server.
+    pub fn of(&self, port: u16) -> Option<FollowPosition> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&port).cloned()
+    }
+
+    /// Notes a position.
+    pub fn set(&self, port: u16, position: FollowPosition) {
+        let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if positions.len() < MAX_LOGS || positions.contains_key(&port) {
+            positions.insert(port, position);
+        }
+    }
+
+    /// Writes them for the next run.
+    ///
+    /// # Errors
+    /// The file cannot be written: the disk is full.
+    pub fn save(&self, folder: &Path) -> io::Result<()> {
+        let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved: Vec<SavedPosition> = positions
+            .iter()
+            .map(|(port, at)| (*port, at.identity.device, at.identity.inode, at.offset))
+            .collect();
+        drop(positions);
+        let new = folder.join("positions.json.new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(&saved)?)?;
+        fs::rename(new, folder.join(NAME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_there_in_the_next_run() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-positions-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let position =
+            FollowPosition { identity: FileIdentity { device: 1, inode: u64::MAX }, offset: 1 << 40 };
+        let positions = LogPositions::load(&folder);
+        assert_eq!(positions.of(5), None);
+        positions.set(5, position.clone());
+        positions.save(&folder).unwrap();
+        assert_eq!(LogPositions::load(&folder).of(5), Some(position));
+        fs::write(folder.join(NAME), "[[").unwrap();
+        assert_eq!(LogPositions::load(&folder).of(5), None, "damaged");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
