@@ -1,5 +1,7 @@
 //! The figures of a server's own samples as series, and what happened between them as events.
 
+use std::cell::RefCell;
+
 use sonar_core::history::metrics::SeriesMetric;
 use sonar_core::history::{Collector, Event, EventKind, SeriesKey};
 use sonar_core::internals::{FIGURES, Incident, IncidentKind, SampleSequence, ServerSample};
@@ -31,11 +33,13 @@ impl<'a> SampleCutter<'a> {
     /// Adds the next sample.
     pub fn add(&mut self, sequence: &mut SampleSequence, sample: &ServerSample) {
         let Self { windows, server, keys } = self;
-        let mut incidents = Vec::new();
+        // What happened comes before the step, and belongs to an earlier window than that where there is a gap.
+        let windows = RefCell::new(&mut **windows);
         sequence.add(
             sample,
-            |incident| incidents.push(incident),
+            |incident| windows.borrow_mut().event(event(*server, &incident)),
             |step, length_ms| {
+                let mut windows = windows.borrow_mut();
                 let now = timestamp(step.now.time_ms());
                 let speaks_for = if length_ms > 0 { length_ms } else { FIRST_MS };
                 windows.observe(Collector::Internals, timestamp(step.now.time_ms() - length_ms), now);
@@ -48,9 +52,6 @@ impl<'a> SampleCutter<'a> {
                 windows.advance(now);
             },
         );
-        for incident in incidents {
-            self.windows.event(event(*server, &incident));
-        }
     }
 }
 
