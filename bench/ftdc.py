@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """diagnostic.data from the page cache to the report, on one processor: 100 MB of files, more than a server writes in a
-day; beside pymongoftdc, a decoder in Python, which gets one metric of every sample of a part of them."""
+day; beside pymongoftdc, a decoder in Python, which gets one metric of every sample of a part of them. And what following
+a running server costs, whose samples are written as it wrote them."""
 
 import datetime
+import re
 import struct
+import subprocess
+import sys
 import zlib
 
 from lib.kit import (
@@ -77,8 +81,20 @@ def make(work):
     return size / 1e6
 
 
+def following():
+    """Processor time of following a server that writes a sample each second, in per cent of a processor."""
+    command = ["cargo", "test", "--quiet", "--release", "--locked", "-p", "mongosonar", "--bin", "mongosonar"]
+    command += ["cost_of_following", "--", "--ignored", "--nocapture"]
+    tested = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    share = re.search(r"([0-9.]+) % of a processor", tested.stdout)
+    if tested.returncode != 0 or share is None:
+        sys.exit(f"{' '.join(command)} failed: {tested.stderr[-400:]}")
+    return float(share[1])
+
+
 def bench():
     cpu = last_processor()
+    figure("following a running server, polled each second", following(), "% of a processor", limit=0.1)
     with folder() as work:
         size = make(work)
         files = sorted(work.glob("metrics.*"))
