@@ -77,7 +77,7 @@ fn more(follower: &mut FileFollower<FollowedPath>) -> Vec<String> {
 }
 
 #[test]
-fn it_begins_where_it_is_told_to() {
+fn it_begins_where_it_should() {
     let folder = TempFolder::new("start");
     let log = folder.log();
     append(&log, "one\ntwo\nthr");

@@ -9,7 +9,7 @@ use super::events::LineEvent;
 
 /// The most events that wait to be taken.
 const MAX_EVENTS: usize = 2_000;
-/// How many of the last events an equal one is looked for in.
+/// An equal event is searched for among so many of the last ones.
 const RECENT: usize = 64;
 /// Equal events of one span of this width are one, with a count.
 const WIDTH_NS: u64 = 10 * NS_PER_S;
@@ -114,7 +114,7 @@ impl EventLog {
         self.push(Event::new(at, kind, self.server, (&message.component, &message.text)));
     }
 
-    /// A line says that something happened; `thread` distinguishes the threads of servers.
+    /// A line says that something happened.
     pub fn line(&mut self, at: Timestamp, event: &LineEvent) {
         let mut event = event.clone();
         match event.kind {
