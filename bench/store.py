@@ -29,7 +29,9 @@ def bench():
         figure("24 hours, by minute", read["day_by_minute"], "ms")
         figure("30 days, all rows", read["month"], "ms", limit=500)
         figure("30 days, by hour", read["month_by_hour"], "ms")
-        note("Processor time, medians of seven; each opens the files anew. \"By hour\" and \"by minute\" are the rows of each.")
+        note(
+            'Processor time, medians of seven; each opens the files anew. "By hour" and "by minute" are the rows of each.'
+        )
 
 
 build("-p", "sonar-store", "--example", "store_bench")

@@ -45,7 +45,9 @@ def name(package):
 
 def linked(target):
     """The packages of others that are linked into the binary, by name: no build scripts, no macros."""
-    tree = cargo("tree", "--package", "mongosonar", "--edges", "normal,no-proc-macro", "--prefix", "none", "--target", target)
+    tree = cargo(
+        "tree", "--package", "mongosonar", "--edges", "normal,no-proc-macro", "--prefix", "none", "--target", target
+    )
     # name vVERSION, and for ours the path
     ids = {tuple(line.split()[:2]) for line in tree.splitlines() if "(/" not in line}
     known = json.loads(cargo("metadata", "--format-version", "1", "--filter-platform", target))["packages"]

@@ -29,8 +29,8 @@ exec unshare --cgroup --ipc --mount --net --pid --uts --fork --kill-child sh -eu
     done
     ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
-    touch "$root/dev/console"
-    mount --bind /dev/null "$root/dev/console"
+    # A node of its own: systemd changes the rights of its console.
+    mknod -m 600 "$root/dev/console" c 1 3
     cd "$root"
     pivot_root . mnt
     umount -l /mnt

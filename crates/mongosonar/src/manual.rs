@@ -254,7 +254,8 @@ mod tests {
     #[test]
     fn a_flag_means_the_same_in_every_command() {
         use std::collections::BTreeMap;
-        // mongoperf's r and w are its own, --filter is MongoDB's word for a query in `profiler set`.
+        // mongoperf's r and w are its own, --filter is MongoDB's word for a query in `profiler set`. `queries --replay`
+        // shows at the recorded speed what --read names, `agent --replay` names what it reads.
         let own = ["r", "w"];
         let mut shorts: BTreeMap<char, (String, String)> = BTreeMap::new();
         let mut values: BTreeMap<String, (String, String)> = BTreeMap::new();
@@ -270,7 +271,7 @@ mod tests {
                     true => format!("{:?}", arg.get_value_names().unwrap_or_default()),
                     false => "nothing".to_owned(),
                 };
-                if long == "filter" {
+                if ["filter", "replay"].contains(&long.as_str()) {
                     continue;
                 }
                 let (first, at) = values.entry(long.clone()).or_insert((takes.clone(), place.clone()));

@@ -12,9 +12,9 @@ use crate::when::{Against, When, parse_against, parse_time};
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  mongosonar what-changed                                     moments of change in the last hour
-  mongosonar what-changed --at 14:05                          what began then
-  mongosonar what-changed --from 'yesterday 14:00' --to 18:00 moments of change in these hours
+  mongosonar what-changed                                      moments of change in the last hour
+  mongosonar what-changed --at 14:05                           what began then
+  mongosonar what-changed --from 'yesterday 14:00' --to 18:00  moments of change in these hours
   mongosonar what-changed --from 14:00 --to 15:00 --against yesterday
   mongosonar what-changed --at 14:05 --html incident.html
   mongosonar what-changed --from -10m > /dev/null || echo something changed";
