@@ -34,6 +34,6 @@ describe("the history", () => {
 
   it("says who did not observe", () => {
     const gaps = [{ what: "agent", start_ns: 1_700_000_000e9, end_ns: 1_700_000_060e9 }];
-    expect(gapWords(gaps, utc())).toEqual(["Not observed by the agent: 2023-11-14 22:13:20 to 2023-11-14 22:14:20"]);
+    expect(gapWords(gaps, utc())).toEqual(["Not observed (agent): 2023-11-14 22:13:20 to 2023-11-14 22:14:20"]);
   });
 });

@@ -32,7 +32,7 @@ function Statement({ change, clock, effect }: { change: Change; clock: Clock; ef
 export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
   gaps.map(
     ({ what, start_ns, end_ns }) =>
-      `Not observed by the ${what}: ${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`,
+      `Not observed (${what}): ${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`,
   );
 
 /** All moments of change. */

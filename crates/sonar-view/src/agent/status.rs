@@ -233,7 +233,7 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         for line in [
             "agent 1.0 runs as process 7 since 2026-11-21T21:20:00Z, 2.00% of a core, 40.0MB",
-            "queries    working  2026-11-21T21:20:01Z 3s ago        1,234   1.00%",
+            "queries    working  2026-11-21T21:20:01Z 3.00s ago     1,234   1.00%",
             "files      failed   2026-11-21T21:20:00Z -                 0   0.00%",
             "no mongod or mongos runs here",
         ] {

@@ -173,8 +173,8 @@ mod tests {
         summary.text(&mut text).unwrap();
         let expected = "\
 stored 2 windows of 10 s from 2026-11-21T21:23:10Z to 2026-11-21T21:23:30Z in /tmp/history
-  log        observed 16s, 0 slow operations
-  machine    observed 8s
+  log        observed 16.0s, 0 slow operations
+  machine    observed 8.00s
   series     0 values
   events     0
 LOST: 1,234 values of series were left out: too many series

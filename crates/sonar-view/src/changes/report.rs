@@ -67,15 +67,11 @@ impl GapJson {
         let at = Timestamp::from_unix_ns;
         let (from, to) = (at(self.span.start_ns), at(self.span.end_ns));
         let clock = |at| sentence::clock(zone, at, whole);
-        let part =
-            if self.observed > 0.0 { format!(" but {}", Percent(self.observed)) } else { String::new() };
-        format!(
-            "Not observed by the {}{part}: {} to {} ({})",
-            self.what,
-            clock(from),
-            clock(to),
-            Nanos(to.since(from))
-        )
+        let when = format!("{} to {} ({})", clock(from), clock(to), Nanos(to.since(from)));
+        match self.observed {
+            0.0 => format!("Not observed ({}): {when}", self.what),
+            share => format!("Only {} observed ({}): {when}", Percent(share), self.what),
+        }
     }
 }
 
