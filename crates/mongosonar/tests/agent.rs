@@ -293,7 +293,7 @@ fn wrong_input_is_answered_with_what_is_accepted() {
     let folder = Folder::new("agent-wrong");
     let store = folder.path("store").to_str().unwrap().to_owned();
     for (words, code, parts) in [
-        (vec!["--replay", "/nonexistent"], 1, ["cannot open /nonexistent", ""]),
+        (vec!["--replay", "/no/such/file"], 1, ["cannot open /no/such/file", ""]),
         (vec!["--replay", "fixtures/README.md"], 1, ["captures, logs, diagnostic.data", "io record"]),
         (vec!["--once", "-1s"], 2, ["not a duration", "10s"]),
         (vec!["--once", "1s", "--replay", "x"], 2, ["cannot be used with", ""]),
