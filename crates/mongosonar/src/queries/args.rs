@@ -101,7 +101,7 @@ pub struct QueriesArgs {
     /// Show the history that an agent keeps, as it was at this time, instead of the network: 14:05, "yesterday 14:00", 2026-05-01T10:00:00Z, -2h
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = NOT_IN_THE_PAST, conflicts_with_all = ["from", "to", "interval"], help_heading = "What to capture")]
     pub at: Option<When>,
-    /// The same from this time on; on a terminal the live view, which steps with [ and ]
+    /// The same from this time on; on a terminal the live view, where the bracket keys step through time
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = NOT_IN_THE_PAST, help_heading = "What to capture")]
     pub from: Option<When>,
     /// The same before this time
