@@ -25,10 +25,10 @@ def bench():
         figure("one window of 10 s added, with its minute and hour", filled["seconds"] / filled["windows"] * 1e3, "ms")
         read = values([EXAMPLES / "store_bench", "read", store])
         figure("24 hours, all rows", read["day"], "ms", limit=100)
-        figure("24 hours, by hour", read["day_by_hour"], "ms")
-        figure("24 hours, by minute", read["day_by_minute"], "ms")
+        figure("24 hours, by hour", read["day_by_hour"], "ms", limit=100)
+        figure("24 hours, by minute", read["day_by_minute"], "ms", limit=100)
         figure("30 days, all rows", read["month"], "ms", limit=500)
-        figure("30 days, by hour", read["month_by_hour"], "ms")
+        figure("30 days, by hour", read["month_by_hour"], "ms", limit=500)
         note(
             'Processor time, medians of seven; each opens the files anew. "By hour" and "by minute" are the rows of each.'
         )
