@@ -63,7 +63,7 @@ pub(crate) fn remove_too_much(
 ) -> Result<(), StoreError> {
     let target = settings.max_bytes - settings.max_bytes / SPARE;
     let is_small = || total_bytes(dir).map(|total| total <= target);
-    // What could be read of them is kept.
+    // Damaged files go first: everything readable in them was copied when they were set aside.
     for path in damaged(dir)? {
         if is_small()? {
             return Ok(());

@@ -153,7 +153,7 @@ pub fn key(number: u64) -> SeriesKey {
     }
 }
 
-/// Adds everything that is no operation. Values are such that sums of floating-point numbers are exact.
+/// Adds everything except operations. All values are multiples of 1/64, so floating-point sums are exact.
 pub fn fill(window: &mut HistoryWindow, random: &mut Random) {
     let start = window.window.start;
     for _ in 0..random.below(20) {
