@@ -143,7 +143,7 @@ fn figures(window: &HistoryWindow) -> Vec<SeriesFigureJson> {
     for (key, value) in &window.series {
         let group = match key.subject {
             SeriesSubject::Server => "internals",
-            SeriesSubject::File | SeriesSubject::ThreadRole | SeriesSubject::Agent => continue,
+            SeriesSubject::File | SeriesSubject::ThreadRole => continue,
             _ => "machine",
         };
         let Some(mean) = value.mean() else { continue };

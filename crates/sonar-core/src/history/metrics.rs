@@ -175,11 +175,6 @@ metrics! {
         FILE_WRITTEN_BYTES: "file.written_bytes_per_second", BytesPerSecond, "bytes written to the file";
         FILE_WRITE_TIME: "file.write_ms", Milliseconds, "mean time of a write to the file";
     }
-    Agent {
-        AGENT_CPU: "agent.cpu_percent", Percent, "processor time of the agent or a collector, 100 is one processor";
-        AGENT_MEMORY: "agent.memory_bytes", Bytes, "memory of the agent (resident)";
-        AGENT_LOST: "agent.lost_per_second", PerSecond, "packets, lines, samples or records that a collector lost";
-    }
 }
 
 #[cfg(test)]

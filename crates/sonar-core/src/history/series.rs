@@ -25,13 +25,11 @@ pub enum SeriesSubject {
     Index,
     /// A file of a server.
     File,
-    /// The agent itself: its collectors.
-    Agent,
 }
 
 impl SeriesSubject {
     /// All subjects, in display order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Machine,
         Self::Server,
         Self::Process,
@@ -42,7 +40,6 @@ impl SeriesSubject {
         Self::Collection,
         Self::Index,
         Self::File,
-        Self::Agent,
     ];
 
     /// The stable name in output.
@@ -58,7 +55,6 @@ impl SeriesSubject {
             Self::Collection => "collection",
             Self::Index => "index",
             Self::File => "file",
-            Self::Agent => "agent",
         }
     }
 
