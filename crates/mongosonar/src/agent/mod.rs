@@ -5,6 +5,7 @@ mod assembler;
 mod figures;
 mod file_work;
 mod live;
+mod log_operations;
 mod notify;
 mod parts;
 mod replay;

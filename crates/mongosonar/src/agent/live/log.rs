@@ -9,14 +9,15 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use sonar_core::history::{ApplicationWatch, Collector};
-use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Record, Source, Timestamp};
-use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_core::{Reading, Timestamp};
+use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::board::{CollectorBoard, CollectorProblem};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
 use super::watched::WatchedServers;
+use crate::agent::log_operations::LogOperations;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
 use crate::follow::{FileFollower, FollowNotice, FollowStart, FollowedPlace, LineSink};
@@ -68,13 +69,15 @@ struct FollowedLog {
     follower: FileFollower<InspectedLog>,
     reader: LogReader,
     counted: Reading,
+    /// Lines that could not be read and have not been reported.
+    lost: u64,
 }
 
 /// Follows the logs of all servers until it is to stop.
 pub fn run(task: &FollowTask) {
     let mut logs: BTreeMap<u16, FollowedLog> = BTreeMap::new();
     let mut windows = WindowCutter::new(task.to.clone());
-    let mut last = now();
+    let (mut last, mut lost) = (now(), 0);
     loop {
         let goes_on = task.wait(EVERY);
         let servers = task.servers.all();
@@ -99,10 +102,12 @@ pub fn run(task: &FollowTask) {
             if let Err(error) = log.poll(&mut windows, time) {
                 problem = Some(unreadable(&log.server, &error));
             }
+            lost += std::mem::take(&mut log.lost);
             if let Some(position) = log.follower.position() {
                 task.positions.set(*port, position);
             }
         }
+        task.board.lost(Collector::Log, lost);
         let report = match problem {
             Some(problem) => task.board.failed(Collector::Log, time, &problem),
             None if logs.is_empty() => {
@@ -155,13 +160,13 @@ impl FollowedLog {
         let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
         reader.collect_events(local(server.port), ApplicationWatch::default());
-        Ok(Self { server: server.clone(), follower, reader, counted: Reading::default() })
+        Ok(Self { server: server.clone(), follower, reader, counted: Reading::default(), lost: 0 })
     }
 
     /// Reads what was written since the last call.
     fn poll(&mut self, windows: &mut WindowCutter, time: Timestamp) -> io::Result<()> {
         let server = local(self.server.port);
-        let mut sink = LogLines { reader: &mut self.reader, cutter: OperationsOfLog { windows, server } };
+        let mut sink = LogLines { reader: &mut self.reader, cutter: LogOperations { windows, server } };
         while self.follower.poll(&mut sink)? {}
         self.count(windows, time);
         Ok(())
@@ -169,7 +174,7 @@ impl FollowedLog {
 
     /// The server has ended, or writes another log.
     fn finish(&mut self, windows: &mut WindowCutter, time: Timestamp) {
-        let cutter = OperationsOfLog { windows, server: local(self.server.port) };
+        let cutter = LogOperations { windows, server: local(self.server.port) };
         let mut sink = LogLines { reader: &mut self.reader, cutter };
         self.follower.finish(&mut sink);
         self.end(windows, time);
@@ -177,7 +182,7 @@ impl FollowedLog {
 
     /// The agent ends; the rest of the last line is read by the next one.
     fn end(&mut self, windows: &mut WindowCutter, time: Timestamp) {
-        let mut cutter = OperationsOfLog { windows, server: local(self.server.port) };
+        let mut cutter = LogOperations { windows, server: local(self.server.port) };
         self.reader.finish(&mut cutter);
         self.count(windows, time);
     }
@@ -185,7 +190,9 @@ impl FollowedLog {
     fn count(&mut self, windows: &mut WindowCutter, time: Timestamp) {
         let reading = self.reader.reading();
         let part = windows.at(time);
-        part.window.reading.add(&reading.since(&self.counted));
+        let news = reading.since(&self.counted);
+        part.window.reading.add(&news);
+        self.lost += news.lines_too_long + news.lines_malformed + news.lines_unfinished;
         self.counted = reading;
         let (events, left_out) = self.reader.take_events();
         part.events_left_out += left_out;
@@ -196,7 +203,7 @@ impl FollowedLog {
 /// Reads the lines of a followed log.
 struct LogLines<'a, 'b> {
     reader: &'a mut LogReader,
-    cutter: OperationsOfLog<'b>,
+    cutter: LogOperations<'b>,
 }
 
 impl LineSink for LogLines<'_, '_> {
@@ -219,19 +226,5 @@ impl LineSink for LogLines<'_, '_> {
             self.reader.reading_mut().lines_unfinished += 1;
             self.reader.reading_mut().lines += 1;
         }
-    }
-}
-
-/// Sorts the operations of a server's log into windows by the time of their end.
-struct OperationsOfLog<'a> {
-    windows: &'a mut WindowCutter,
-    server: Endpoint,
-}
-
-impl EntrySink for OperationsOfLog<'_> {
-    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
-        let op = Operation { server: self.server, ..*op };
-        let record = Record::server(Source::Log, &op, execution).read_as(identity, entries);
-        self.windows.at(op.end).window.window.record_server(&record);
     }
 }

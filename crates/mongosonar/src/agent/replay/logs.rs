@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use sonar_core::history::{ApplicationWatch, Collector};
-use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Record, Source, Timestamp};
+use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Timestamp};
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::{LogReader, ParsedLine};
 
 use super::source_end::SourceEnd;
+use crate::agent::log_operations::LogOperations;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::digest::log_files::{self, LogSink, LogsRead};
@@ -28,15 +29,17 @@ struct LogCutter<'a> {
 impl LogCutter<'_> {
     fn take_events(&mut self, log: &mut LogReader) {
         let (events, left_out) = log.take_events();
-        if left_out > 0 {
-            self.windows.at(self.last.unwrap_or_default()).events_left_out += left_out;
+        // Every event comes from a line with a time.
+        if let Some(last) = self.last.filter(|_| left_out > 0) {
+            self.windows.at(last).events_left_out += left_out;
         }
         events.into_iter().for_each(|event| self.windows.event(event));
     }
 
     fn count(&mut self, reading: &Reading) {
-        let at = self.last.unwrap_or_default();
-        self.windows.at(at).window.reading.add(&reading.since(&self.counted));
+        // A log without any time has no window to count in.
+        let Some(last) = self.last else { return };
+        self.windows.at(last).window.reading.add(&reading.since(&self.counted));
         self.counted = *reading;
     }
 }
@@ -44,9 +47,8 @@ impl LogCutter<'_> {
 impl EntrySink for LogCutter<'_> {
     #[inline]
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
-        let op = Operation { server: self.server, ..*op };
-        let record = Record::server(Source::Log, &op, execution).read_as(identity, entries);
-        self.windows.at(op.end).window.window.record_server(&record);
+        let mut operations = LogOperations { windows: self.windows, server: self.server };
+        operations.operation(op, identity, execution, entries);
     }
 }
 
