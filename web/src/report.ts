@@ -506,6 +506,8 @@ export interface Change {
 /** A time that was not observed. */
 export interface Gap {
   what: string;
+  /** The share that was observed nevertheless, 0 to 1. */
+  observed: number;
   start_ns: number;
   end_ns: number;
 }

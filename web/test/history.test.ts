@@ -33,7 +33,14 @@ describe("the history", () => {
   });
 
   it("says who did not observe", () => {
-    const gaps = [{ what: "agent", start_ns: 1_700_000_000e9, end_ns: 1_700_000_060e9 }];
-    expect(gapWords(gaps, utc())).toEqual(["Not observed (agent): 2023-11-14 22:13:20 to 2023-11-14 22:14:20"]);
+    const span = { start_ns: 1_700_000_000e9, end_ns: 1_700_000_060e9 };
+    const gaps = [
+      { what: "agent", ...span, observed: 0 },
+      { what: "queries", ...span, observed: 0.81 },
+    ];
+    expect(gapWords(gaps, utc())).toEqual([
+      "Not observed (agent): 2023-11-14 22:13:20 to 2023-11-14 22:14:20",
+      "Only 81% observed (queries): 2023-11-14 22:13:20 to 2023-11-14 22:14:20",
+    ]);
   });
 });

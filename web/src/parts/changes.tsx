@@ -30,10 +30,10 @@ function Statement({ change, clock, effect }: { change: Change; clock: Clock; ef
 
 /** Times that were not observed, in words. */
 export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
-  gaps.map(
-    ({ what, start_ns, end_ns }) =>
-      `Not observed (${what}): ${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`,
-  );
+  gaps.map(({ what, start_ns, end_ns, observed }) => {
+    const share = observed > 0 ? `Only ${Math.round(100 * observed)}% observed` : "Not observed";
+    return `${share} (${what}): ${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`;
+  });
 
 /** All moments of change. */
 export function ChangesView({ report, clock }: { report: Changes; clock: Clock }) {

@@ -127,7 +127,7 @@ fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)
     let zone = history::zone(&args.zone);
     let span = when::parse_span(text).map_err(|why| usage!("{why}"))?.in_zone(&zone)?;
     let history = StoredHistory::open(&args.store)?;
-    for note in history::gap_notes(&history.gaps(span)?, &zone) {
+    for note in history::gap_notes(&history.gaps(span)?, &zone, span) {
         eprintln!("mongosonar: {text}: {note}");
     }
     let HistoryDigest { digest, source, is_whole } = history.digest(span, by, classes)?;

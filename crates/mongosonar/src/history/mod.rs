@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, Resolution, Span};
 use sonar_core::{HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
-use sonar_view::kit::{Nanos, Percent, Zone};
+use sonar_view::changes::GapJson;
+use sonar_view::kit::Zone;
 
 pub use self::args::StoreArgs;
 pub use self::digest::HistoryDigest;
@@ -153,21 +154,9 @@ pub fn whole_windows(span: Span, resolution: Resolution) -> Span {
     Span { from: span.from.floor_to(width), to: if to < span.to { to.plus_ns(width) } else { to } }
 }
 
-/// What was not observed, in words.
-pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone) -> Vec<String> {
-    let note = |gap: &HistoryGap| {
-        let what = gap.collector.map_or_else(
-            || "the agent did not observe".to_owned(),
-            |collector| format!("the collector {} did not observe", collector.name()),
-        );
-        let (from, to) = (zone.show_seconds(gap.span.from), zone.show_seconds(gap.span.to));
-        let part = if gap.observed > 0.0 {
-            format!(" more than {} of", Percent(gap.observed))
-        } else {
-            String::new()
-        };
-        format!("GAP: {what}{part} {from} to {to} ({}).", Nanos(gap.span.length_ns()))
-    };
+/// What was not observed within `span`, in words.
+pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone, span: Span) -> Vec<String> {
+    let note = |gap: &HistoryGap| format!("GAP: {}", GapJson::from(gap).words(zone, span));
     let mut notes: Vec<String> = gaps.iter().take(MAX_GAPS).map(note).collect();
     if gaps.len() > MAX_GAPS {
         notes.push(format!("GAP: and {} more.", gaps.len() - MAX_GAPS));

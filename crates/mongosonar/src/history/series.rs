@@ -62,7 +62,7 @@ impl PastArgs {
             table.json(&mut out)?;
         } else {
             let mut out = Fitting::new(&mut out, screen::width());
-            out.sentences(gap_notes(&history.gaps(span)?, &zone))?;
+            out.sentences(gap_notes(&history.gaps(span)?, &zone, span))?;
             table.text(&mut out, what.1, (&zone, span), limit.unwrap_or(ROWS))?;
             out.flush()?;
         }

@@ -28,7 +28,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         return Ok(OK);
     }
     let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
-    for note in gap_notes(&history.gaps(span)?, &selection.zone) {
+    for note in gap_notes(&history.gaps(span)?, &selection.zone, span) {
         output.note(note);
     }
     if let Some(interval) = args.interval {
