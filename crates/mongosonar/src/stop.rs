@@ -278,10 +278,13 @@ impl JobState {
     /// # Errors
     /// The terminal has gone.
     pub fn suspend(&self, screen: &mut Screen) -> std::io::Result<()> {
-        let suspended = screen.suspend(sonar_sys::terminal::stop_group);
-        self.stopped.store(false, Ordering::Relaxed);
-        self.continued.store(false, Ordering::Relaxed);
-        suspended
+        // The flags are cleared around the stop itself: a Ctrl-Z that comes once the screen is back is a new one.
+        screen.suspend(|| {
+            self.stopped.store(false, Ordering::Relaxed);
+            let stopped = sonar_sys::terminal::stop_group();
+            self.continued.store(false, Ordering::Relaxed);
+            stopped
+        })
     }
 
     /// Does what signals have asked for since the last call; returns whether the screen has to be drawn again.
