@@ -1,8 +1,11 @@
 """Fixtures. A test that cannot run here is skipped with the reason."""
 
 import os
+import pathlib
 import shutil
+import signal
 import sys
+import tempfile
 
 import pytest
 
@@ -16,17 +19,36 @@ import vm
 os.unsetenv("COLUMNS")
 
 
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and so would all programs under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root (packet sockets, network namespaces)")
+    config.addinivalue_line("markers", "alone: runs beside no other test, because it measures time")
     config.addinivalue_line(
-        "markers", "alone: runs beside no other test: it looks at the whole machine, or measures time"
+        "markers", "servers: sees every mongod of this machine, or runs one; beside no other test that does"
     )
     config.addinivalue_line("markers", "vm: needs a virtual machine (QEMU and a stock kernel)")
 
 
+# What takes longest, so it begins first. The tests of one group run one after another.
+LONGEST = ["test_disk_vm", "servers", "test_io", "test_reorder", "test_profiler"]
+
+
+def group_of(item):
+    """Tests of a file share fixtures, so they form a group, as do those that see each other's servers."""
+    return "servers" if item.get_closest_marker("servers") else item.path.stem
+
+
+# Before pytest-xdist reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(group_of(item), len(order)))
     without = vm.missing()
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
         if item.get_closest_marker("vm") and without:
             item.add_marker(pytest.mark.skip(reason=f"no virtual machine: {without}"))
         if item.get_closest_marker("root") and os.geteuid() != 0:
@@ -62,3 +84,15 @@ def tshark():
     if not shutil.which("tshark"):
         pytest.skip("tshark is not installed")
     return "tshark"
+
+
+@pytest.fixture
+def folder():
+    """A folder on a file system with direct I/O; a test's own temporary folder may be in memory."""
+    base = labkit.LAB.parent / "target"
+    base.mkdir(exist_ok=True)
+    path = pathlib.Path(tempfile.mkdtemp(prefix="disk-test-", dir=base))
+    yield path
+    left = list(path.iterdir())
+    shutil.rmtree(path)
+    assert not left, f"left behind: {left}"

@@ -19,7 +19,7 @@ from test_privileges import DAC_READ_SEARCH, SYS_PTRACE, children, tasks
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.servers]
 
 
 @dataclasses.dataclass
@@ -44,6 +44,12 @@ class Agent:
 
     def wait_for(self, name, state, seconds=30):
         labkit.wait_until(lambda: self.collector(name)["state"] == state, f"{name} {state}", seconds)
+
+    def wait_until_read(self):
+        """Waits until it has read what stands in the logs now."""
+        now = time.time_ns()
+        read = lambda: (self.collector("log").get("last_data_ns") or 0) > now
+        labkit.wait_until(read, "the log", 30)
 
     def stop(self, number=signal.SIGTERM):
         self.child.send_signal(number)
@@ -130,15 +136,16 @@ def test_packets_and_a_rotated_log_become_windows(tmp_path):
         child = subprocess.Popen(
             [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        labkit.wait_until((store / "agent.json").exists, "the status", 30)
-        time.sleep(2)
+        running = Agent(child, store, tmp_path / "agent.err")
+        running.wait_for("log", "working")
+        running.wait_for("queries", "working")
         append(log, *(slow_query(time.time()) for _ in range(10)))
-        time.sleep(2)
+        running.wait_until_read()
         # As logRotate does it: the server keeps the old file open until the new one is there.
         log.rename(tmp_path / "mongod.log.1")
         append(tmp_path / "mongod.log.1", slow_query(time.time()))
         append(log, *(slow_query(time.time()) for _ in range(5)))
-        time.sleep(3)
+        running.wait_until_read()
         # As logrotate does it with copytruncate.
         append(log, slow_query(time.time()))
         shutil.copy(log, tmp_path / "mongod.log.2")
@@ -204,7 +211,7 @@ def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
         with agent(tmp_path, described(port, log)) as running:
             running.wait_for("log", "working", 40)
             append(log, slow_query(time.time()))
-            time.sleep(3)
+            running.wait_until_read()
             assert running.stop() == 0
         append(log, *(slow_query(time.time()) for _ in range(3)))
         command = [labkit.MONGOSONAR, "agent", "--once", "8s", "--json", "--store", tmp_path / "store"]

@@ -124,6 +124,7 @@ def disk(folder):
 
 
 @pytest.mark.root
+@pytest.mark.servers
 @pytest.mark.parametrize(("kind", "where", "text"), list(blocks()))
 def test_an_example_that_needs_the_lab(kind, where, text, tmp_path):
     (tmp_path / "bin").mkdir()

@@ -22,7 +22,11 @@ UNIT = "/usr/lib/systemd/system/mongosonar.service"
 CAPABILITIES = ["CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
-pytestmark = pytest.mark.skipif(not shutil.which("go"), reason="nfpm is built with Go, which is not installed")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("go"), reason="nfpm is built with Go, which is not installed"),
+    # The mongods in its Debian are processes of this machine too.
+    pytest.mark.servers,
+]
 needs_debian = pytest.mark.skipif(bool(debian.missing()), reason=debian.missing() or "-")
 
 
