@@ -48,7 +48,8 @@ step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warn
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 heading "tests of the workspace"
-cargo nextest run --workspace --locked >"$logs/cargo" 2>&1
+# One more than there are processors, as some wait for the disk.
+cargo nextest run --workspace --locked --test-threads $(($(nproc) + 1)) >"$logs/cargo" 2>&1
 code=$?
 grep -E '^ +(SLOW|FAIL|TIMEOUT|Summary)|^error|^ *skipped[:,]' "$logs/cargo" | sort -u
 count() { sed -nE "s/^ *Summary .* ([0-9]+) $1.*/\1/p" "$logs/cargo" | awk '{sum += $1} END {print sum + 0}'; }
@@ -61,16 +62,28 @@ if [ $code -ne 0 ]; then
     [ "$(count failed)" != 0 ] || { failed=$((failed + 1)) && tail -50 "$logs/cargo"; }
 fi
 
-# Builds the static binary and the fuzz targets while the tests of the lab, which mostly wait, leave the processors
-# idle.
+# A test of the lab runs this in a virtual machine. Found before the builds below, which would block cargo.
+SONAR_SYS_TESTS=$(cargo test --workspace --lib --locked --no-run --message-format=json 2>/dev/null |
+    sed -nE 's/.*"executable":"([^"]*\/sonar_sys-[^"]*)".*/\1/p')
+export SONAR_SYS_TESTS
+
+# Builds the static binary and the fuzz targets, and fuzzes, with what the tests of the lab leave of the processors.
+targets=$(sed -nE 's/^name = "(.*)"$/\1/p' fuzz/Cargo.toml | grep -v fuzz)
 spare() { if chrt --idle 0 true 2>/dev/null; then chrt --idle 0 "$@"; else nice -n 19 "$@"; fi; }
 (
     spare scripts/dist-musl.sh dev >"$logs/musl" 2>&1
     echo $? >"$logs/musl.code"
     spare fuzz/run.sh --build >"$logs/fuzz" 2>&1
     echo $? >"$logs/fuzz.code"
+    [ "$(cat "$logs/fuzz.code")" = 0 ] || exit
+    # Its time counts, so it waits for the tests that leave most.
+    until [ -e "$logs/mostly-idle" ]; do sleep 1; done
+    # shellcheck disable=SC2016  # the inner shell expands them
+    for target in $targets; do
+        echo "$target"
+    done | spare xargs -P 2 -I{} sh -c 'fuzz/run.sh "$1" "$2" >"$3/fuzz-$1" 2>&1; echo $? >"$3/fuzz-$1.code"' _ {} "$fuzz_seconds" "$logs"
 ) &
-builds=$!
+beside=$!
 
 wait "$lab"
 if [ "$(cat "$logs/lab.code")" = 0 ]; then
@@ -81,11 +94,17 @@ if [ "$(cat "$logs/lab.code")" = 0 ]; then
         program=$PWD/target/release/mongosonar
         cargo build --release --locked --quiet -p mongosonar || failed=$((failed + 1))
     fi
-    make --no-print-directory -C lab test MONGOSONAR="$program" 2>&1 | tee "$logs/pytest"
-    code=${PIPESTATUS[0]}
-    wait "$builds"
-    make --no-print-directory -C lab test-binary MONGOSONAR="$program" 2>&1 | tee -a "$logs/pytest"
-    [ "${PIPESTATUS[0]}" = 0 ] || code=1
+    code=0
+    # run_lab TARGET: runs tests of it.
+    run_lab() {
+        make --no-print-directory -C lab "$1" MONGOSONAR="$program" 2>&1 | tee -a "$logs/pytest"
+        [ "${PIPESTATUS[0]}" = 0 ] || code=1
+    }
+    run_lab test-beside
+    touch "$logs/mostly-idle"
+    run_lab test-alone
+    wait "$beside"
+    run_lab test-binary
     of() { grep -E ' in [0-9.]+s' "$logs/pytest" | sed -nE "s/.*\b([0-9]+) $1.*/\1/p" | awk '{sum += $1} END {print sum + 0}'; }
     wrong=$(($(of failed) + $(of error)))
     passed=$((passed + $(of passed))) failed=$((failed + wrong)) skipped=$((skipped + $(of skipped)))
@@ -96,7 +115,8 @@ else
     failed=$((failed + 1))
 fi
 
-wait "$builds"
+touch "$logs/mostly-idle"
+wait "$beside"
 heading "a static binary with musl"
 case $(cat "$logs/musl.code") in
 0) passed=$((passed + 1)) ;;
@@ -112,13 +132,8 @@ case $(cat "$logs/musl.code") in
 esac
 
 heading "fuzz targets, $fuzz_seconds s each"
-targets=$(sed -nE 's/^name = "(.*)"$/\1/p' fuzz/Cargo.toml | grep -v fuzz)
 if [ "$(cat "$logs/fuzz.code")" = 0 ]; then
     passed=$((passed + 1))
-    # shellcheck disable=SC2016  # the inner shell expands them
-    for target in $targets; do
-        echo "$target"
-    done | xargs -P 2 -I{} sh -c 'fuzz/run.sh "$1" "$2" >"$3/fuzz-$1" 2>&1; echo $? >"$3/fuzz-$1.code"' _ {} "$fuzz_seconds" "$logs"
     for target in $targets; do
         if [ "$(cat "$logs/fuzz-$target.code")" = 0 ]; then
             echo "fuzz $target: $(grep -E '^Done|DONE' "$logs/fuzz-$target" | tail -1)"
