@@ -294,8 +294,8 @@ def test_a_full_disk_is_reported_and_ends_only_the_writing(view, served_v4, tmp_
                 child = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
                 labkit.wait_until(lambda: labkit.packet_sockets(child.pid), "a packet socket")
                 labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-                labkit.wait_until(lambda: os.statvfs(disk).f_bavail == 0, "a full disk")
-                time.sleep(1)
+                labkit.wait_until(lambda: kept.stat().st_size > 64 << 10, "packets on the disk")
+                labkit.settle(kept)
                 assert child.poll() is None
                 child.terminate()
                 output = child.communicate(timeout=20)[1]
