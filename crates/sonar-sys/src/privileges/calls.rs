@@ -39,7 +39,7 @@ const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 /// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither needs a descriptor for writing.
 const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820];
 
-/// Calls that the libc crate does not know on both architectures; their numbers are the same there.
+/// Calls that the libc crate does not know everywhere. The numbers of new ones are the same on both architectures.
 mod new {
     use libc::c_long;
 
@@ -48,6 +48,7 @@ mod new {
     pub const REMOVEXATTRAT: c_long = 466;
     pub const OPEN_TREE_ATTR: c_long = 467;
     pub const FILE_SETATTR: c_long = 469;
+    pub const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 }
 
 /// The calls of eBPF that use maps: look up, update, delete, next key, and the same in batches; and the kind of a
@@ -75,7 +76,7 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_finit_module, NEVER),
     (libc::SYS_delete_module, NEVER),
     (libc::SYS_kexec_load, NEVER),
-    (libc::SYS_kexec_file_load, NEVER),
+    (new::KEXEC_FILE_LOAD, NEVER),
     (libc::SYS_mount, NEVER),
     (libc::SYS_umount2, NEVER),
     (libc::SYS_move_mount, NEVER),
