@@ -1,5 +1,6 @@
 """The program as a file: what it needs on the machine that it is copied to."""
 
+import json
 import os
 import platform
 import re
@@ -12,6 +13,8 @@ import pytest
 import labkit
 
 CAPTURE = labkit.LAB.parent / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
+# What containers call an architecture.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # The libraries of glibc itself.
 LIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
@@ -32,8 +35,8 @@ def static():
     return max(built, key=os.path.getmtime)
 
 
-def run(*words):
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
+def run(*words, **options):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60, **options)
 
 
 def test_the_static_binary_needs_nothing_to_run(static, tmp_path):
@@ -81,3 +84,81 @@ def test_the_static_binary_works_without_its_privileges(static, served_v4, tmp_p
     assert done.returncode == 0 and int(counted[1]) > 0, done
     report = run(static, "io", "report", recording, "--json")
     assert report.returncode == 0 and "/etc/hostname" in report.stdout, report
+
+
+@pytest.fixture(scope="module")
+def in_container(static, tmp_path_factory):
+    """Runs the program in a container of its image: options of `buildah run`, then the words of the command."""
+    if not shutil.which("buildah"):
+        pytest.skip("buildah is not installed")
+    folder = tmp_path_factory.mktemp("image")
+    shutil.copy(labkit.LAB.parent / "packaging/Containerfile", folder)
+    program = folder / f"linux-{ARCHITECTURES[platform.machine()]}/mongosonar"
+    for path in (program, folder / "licences/copyright"):
+        path.parent.mkdir()
+    shutil.copy(labkit.LAB.parent / "packaging/copyright", folder / "licences")
+    subprocess.run(["strip", "-g", "-o", program, static], check=True)
+    buildah = ["buildah", "--root", folder / "storage", "--runroot", folder / "run", "--storage-driver", "vfs"]
+    # It needs no daemon, and no control group of its own.
+    alone = ["--isolation", "chroot"]
+    made = run(*buildah, "build", *alone, "--quiet", "--tag", "mongosonar", folder)
+    assert made.returncode == 0, made.stderr
+    name = run(*buildah, "from", "mongosonar").stdout.strip()
+    yield lambda options, words, **more: run(
+        *buildah, "run", *alone, *options, name, "--", "/usr/bin/mongosonar", *words, **more
+    )
+    run(*buildah, "rm", name)
+
+
+# Those that docs/install.md gives to the container.
+CAPABILITIES = ["NET_RAW", "BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH"]
+
+
+@pytest.mark.root
+def test_a_container_of_the_image_reads_a_capture(in_container):
+    words = ["queries", "--read", "-", "--json"]
+    with open(CAPTURE, "rb") as capture:
+        read = in_container([], words, stdin=capture)
+    expected = run(labkit.MONGOSONAR, "queries", "--read", CAPTURE, "--json")
+    assert read.returncode == expected.returncode == 0, read
+    assert read.stdout == expected.stdout
+
+
+@pytest.mark.root
+def test_the_doctor_in_a_container_names_the_options_that_are_missing(in_container):
+    def found(capabilities):
+        added = [f"--cap-add=CAP_{name}" for name in capabilities]
+        dropped = [f"--cap-drop=CAP_{name}" for name in CAPABILITIES if name not in capabilities]
+        lines = json.loads(in_container([*added, *dropped], ["doctor", "--json"]).stdout)
+        return {line["name"]: line for line in lines}
+
+    without = found([])
+    assert without["packet-socket"]["remedy"] == "docker run --cap-add NET_RAW …"
+    assert without["ebpf"]["remedy"] == "docker run --cap-add BPF --cap-add PERFMON …"
+    assert found(["NET_RAW", "BPF"])["ebpf"]["remedy"] == "docker run --cap-add PERFMON …"
+    complete = found(CAPABILITIES)
+    assert complete["packet-socket"]["verdict"] == "ok", complete
+    # The profile of an older engine forbids bpf also to those who have the capability.
+    assert complete["ebpf"]["remedy"] in (None, "docker run --security-opt seccomp=unconfined …"), complete["ebpf"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the other architecture is emulated on x86-64 only")
+def test_the_program_for_aarch64_runs():
+    """Emulated, system call by system call: packets and eBPF are beyond that."""
+    emulator = shutil.which("qemu-aarch64-static")
+    folder = labkit.LAB.parent / "target/aarch64-unknown-linux-musl"
+    built = [path for profile in ("debug", "release") if (path := folder / profile / "mongosonar").exists()]
+    if not emulator or not built:
+        pytest.skip("no qemu-aarch64-static, or no program: scripts/dist-musl.sh dev aarch64 builds it")
+    program = max(built, key=os.path.getmtime)
+    headers = run("readelf", "-hlW", program).stdout
+    assert "AArch64" in headers and "INTERP" not in headers, headers
+    version = run(emulator, program, "--version")
+    assert version.returncode == 0 and version.stdout == run(labkit.MONGOSONAR, "--version").stdout, version
+    read, expected = (
+        run(*start, "queries", "--read", CAPTURE, "--json") for start in ([emulator, program], [labkit.MONGOSONAR])
+    )
+    assert read.returncode == expected.returncode == 0, read
+    assert read.stdout == expected.stdout
+    doctor = json.loads(run(emulator, program, "doctor", "--json").stdout)
+    assert {line["verdict"] for line in doctor if line["name"] in ("kernel", "configuration")} == {"ok"}, doctor

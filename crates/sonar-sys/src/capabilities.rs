@@ -21,6 +21,40 @@ fn grant_line_for(program: &Path) -> String {
     format!("sudo setcap {GRANTED} {}", shell_quoted(&program.to_string_lossy()))
 }
 
+/// What lets this process load eBPF programs: a command, or the options of a container. For before it has dropped its
+/// privileges.
+pub fn tracing_remedy() -> String {
+    remedy_here(&[("BPF", CAP_BPF), ("PERFMON", CAP_PERFMON)])
+}
+
+/// The same for the open files and ports of other users' processes.
+pub fn inspection_remedy() -> String {
+    remedy_here(&[("SYS_PTRACE", CAP_SYS_PTRACE), ("DAC_READ_SEARCH", CAP_DAC_READ_SEARCH)])
+}
+
+fn remedy_here(needed: &[(&str, u32)]) -> String {
+    remedy(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), needed)
+        .unwrap_or_else(grant_line)
+}
+
+/// The options of a container that has all of `needed`, for the process with this `/proc/PID/status`; `None` if it is
+/// not a container that is in the way.
+fn remedy(status: &str, needed: &[(&str, u32)]) -> Option<String> {
+    let bounded: Vec<String> = needed
+        .iter()
+        .filter(|(_, capability)| obstacle(status, *capability) == CapabilityObstacle::Bounded)
+        .map(|(name, _)| format!(" --cap-add {name}"))
+        .collect();
+    if !bounded.is_empty() {
+        return Some(format!("docker run{} …", bounded.concat()));
+    }
+    let held =
+        needed.iter().all(|(_, number)| obstacle(status, *number) == CapabilityObstacle::ForeignNetwork);
+    let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
+    // Profiles of older engines allow bpf only to those that may do everything (CAP_SYS_ADMIN).
+    (held && filtered).then(|| "docker run --security-opt seccomp=unconfined …".to_owned())
+}
+
 /// Why nothing can be captured.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
@@ -117,8 +151,12 @@ pub(crate) fn classify(error: io::Error, proc_root: &Path) -> CaptureError {
     }
 }
 
-/// From `linux/capability.h`.
+// From `linux/capability.h`.
+const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_PTRACE: u32 = 19;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
 
 /// Why a capability is missing, from the capability sets of a `/proc/PID/status`.
 fn obstacle(status: &str, capability: u32) -> CapabilityObstacle {
@@ -161,6 +199,23 @@ mod tests {
         assert_eq!(obstacle(&status(without, without), CAP_NET_RAW), CapabilityObstacle::Bounded);
         assert_eq!(obstacle(&status(all, all), CAP_NET_RAW), CapabilityObstacle::ForeignNetwork);
         assert_eq!(obstacle("", CAP_NET_RAW), CapabilityObstacle::NotGranted);
+    }
+
+    #[test]
+    fn in_a_container_the_remedy_names_its_options() {
+        let needed = [("BPF", CAP_BPF), ("PERFMON", CAP_PERFMON)];
+        let all = 0x1ff_ffff_ffff;
+        let (perfmon, both) = (1 << CAP_PERFMON, 1 << CAP_PERFMON | 1 << CAP_BPF);
+        let of = |effective, bounding, seccomp: &str| {
+            remedy(&format!("{}Seccomp:\t{seccomp}\n", status(effective, bounding)), &needed)
+        };
+        assert_eq!(of(0, 0, "2").unwrap(), "docker run --cap-add BPF --cap-add PERFMON …");
+        assert_eq!(of(perfmon, perfmon, "2").unwrap(), "docker run --cap-add BPF …");
+        assert_eq!(of(both, both, "2").unwrap(), "docker run --security-opt seccomp=unconfined …");
+        // No container: another user, or a kernel that forbids it to everybody.
+        assert_eq!(of(0, all, "0"), None);
+        assert_eq!(of(all, all, "0"), None);
+        assert_eq!(remedy("", &needed), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sonar_sys::Host;
-use sonar_sys::capabilities::grant_line;
+use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
 use sonar_sys::ebpf::{Trace, TraceError, TraceMode, Tracer};
 use sonar_sys::host::listeners::Listener;
@@ -78,7 +78,7 @@ pub fn tracing() -> DoctorLine {
     match Tracer::start(&trace) {
         Ok(tracer) => line.ok(format!("accesses to files can be traced, by {}", tracer.way())),
         Err(TraceError::Permission(why)) => {
-            line.problem(format!("no permission to load eBPF programs: {why}"), grant_line())
+            line.problem(format!("no permission to load eBPF programs: {why}"), tracing_remedy())
         }
         Err(error) => DoctorLine { verdict: "problem", found: error.to_string(), ..line },
     }
@@ -98,7 +98,7 @@ fn processes(servers: &[Process]) -> DoctorLine {
         _ => {
             let found =
                 format!("what process {} has open cannot be seen: ports and paths", hidden.join(", "));
-            line.warning(found, grant_line())
+            line.warning(found, inspection_remedy())
         }
     }
 }
