@@ -138,6 +138,18 @@ impl<K, V: Default, const CAP: usize> Default for Breakdown<K, V, CAP> {
 }
 
 impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
+    /// Rebuilds a breakdown from saved entries, each of another key.
+    pub fn from_parts(mut entries: Vec<(K, V)>, mut other: V) -> Self
+    where
+        K: Ord,
+    {
+        if entries.len() > CAP {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            entries.drain(CAP..).for_each(|(_, value)| other += value);
+        }
+        Self { entries, other }
+    }
+
     /// Adds `value` to the value of `key`; `own` makes an owned key if it is new.
     #[inline]
     pub fn add<Q: Ord + ?Sized>(&mut self, key: &Q, value: V, own: impl FnOnce() -> K)

@@ -198,25 +198,32 @@ impl Histogram {
     }
 
     /// Rebuilds a histogram from saved values: the count of zero durations, the other [`buckets`](Self::buckets), the
-    /// sum, and the shortest and longest duration. `None` if they contradict each other or an index is out of range.
+    /// sum, and the shortest and longest duration. `None` if they contradict each other or the index of one that is not
+    /// empty is out of range.
     pub fn from_parts(
         zero: u64,
         buckets: &[(i32, u64)],
         sum_ns: u128,
         (min_ns, max_ns): (u64, u64),
     ) -> Option<Self> {
-        if buckets.iter().any(|(index, _)| !(MIN_INDEX..=MAX_INDEX).contains(index)) {
-            return None;
-        }
         let mut histogram = Self { zero, count: zero, ..Self::default() };
-        let used =
-            || buckets.iter().filter(|(_, count)| *count > 0).map(|(index, _)| (index - MIN_INDEX) as usize);
-        if let (Some(first), Some(last)) = (used().min(), used().max()) {
-            (histogram.counts, histogram.first_slot) = (vec![0; last - first + 1], first);
-        }
-        for &(index, count) in buckets.iter().filter(|(_, count)| *count > 0) {
+        // Few passes: most of the time of reading a history is spent here.
+        let (mut first, mut last) = (i32::MAX, i32::MIN);
+        for &(index, count) in buckets {
+            if count > 0 {
+                (first, last) = (first.min(index), last.max(index));
+            }
             histogram.count = histogram.count.checked_add(count)?;
-            histogram.counts[(index - MIN_INDEX) as usize - histogram.first_slot] += count;
+        }
+        if first <= last {
+            if first < MIN_INDEX || last > MAX_INDEX {
+                return None;
+            }
+            (histogram.counts, histogram.first_slot) =
+                (vec![0; (last - first + 1) as usize], (first - MIN_INDEX) as usize);
+            for &(index, count) in buckets.iter().filter(|(_, count)| *count > 0) {
+                histogram.counts[(index - first) as usize] += count;
+            }
         }
         if histogram.count > 0 {
             if min_ns > max_ns || u128::from(min_ns) > sum_ns {
@@ -227,6 +234,7 @@ impl Histogram {
         Some(histogram)
     }
 
+    /// Adds to a bucket that there may be no room for yet.
     #[cold]
     fn add_outside(&mut self, slot: usize, count: u64) {
         if self.counts.is_empty() {
@@ -238,8 +246,11 @@ impl Histogram {
             self.first_slot = slot;
             self.counts[0] = count;
         } else {
-            self.counts.resize(slot - self.first_slot + 1, 0);
-            self.counts[slot - self.first_slot] += count;
+            let at = slot - self.first_slot;
+            if at >= self.counts.len() {
+                self.counts.resize(at + 1, 0);
+            }
+            self.counts[at] += count;
         }
     }
 
@@ -253,13 +264,21 @@ impl Histogram {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
         self.zero += other.zero;
-        for (offset, &count) in other.counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
-            let slot = other.first_slot + offset;
-            match self.counts.get_mut(slot.wrapping_sub(self.first_slot)) {
-                Some(mine) => *mine += count,
-                None => self.add_outside(slot, count),
-            }
+        let used = |count: &u64| *count > 0;
+        let (Some(first), Some(last)) =
+            (other.counts.iter().position(used), other.counts.iter().rposition(used))
+        else {
+            return;
+        };
+        // Makes room once.
+        for end in [first, last] {
+            self.add_outside(other.first_slot + end, 0);
         }
+        let start = other.first_slot + first - self.first_slot;
+        self.counts[start..]
+            .iter_mut()
+            .zip(&other.counts[first..=last])
+            .for_each(|(mine, count)| *mine += count);
     }
 
     /// The number of durations.

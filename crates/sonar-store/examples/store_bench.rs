@@ -1,7 +1,8 @@
 //! What `bench/store.py` measures: fills a store with 30 days of 200 shapes, 50 of them active per window, and reads it.
 //!
 //! - `store_bench fill DIR`: prints the number of windows and the seconds of processor time it took.
-//! - `store_bench read DIR`: prints the median processor time of each view, in milliseconds.
+//! - `store_bench read DIR`: prints the median time of each view in milliseconds, and under `NAME_processors` the
+//!   processor time of all threads.
 //!
 //! Before the last two days, for which windows of 10 s are kept, each minute is added as one window: its minute and its
 //! hour are the same as those of six.
@@ -9,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use sonar_core::history::{
@@ -215,14 +217,22 @@ fn read(dir: &Path) {
     let merged = |span| store.read(span).expect("readable").map_or(0, |window| window.window.shapes.len());
     let each = |span, resolution| {
         let mut rows = 0;
-        store.windows(span, resolution, &mut |window| rows += window.window.shapes.len()).expect("readable");
+        store
+            .operations(span, resolution, &mut |window| rows += window.window.shapes.len())
+            .expect("readable");
         rows
+    };
+    let observed = |span, resolution| {
+        let mut windows = 0;
+        store.observed(span, resolution, &mut |_| windows += 1).expect("readable");
+        windows
     };
     measure("day", || merged(day));
     measure("month", || merged(month));
     measure("day_by_hour", || each(day, Resolution::Hour));
     measure("day_by_minute", || each(day, Resolution::Minute));
     measure("month_by_hour", || each(month, Resolution::Hour));
+    measure("month_observed", || observed(month, Resolution::Hour));
 }
 
 /// Processor time of this process.
@@ -232,15 +242,17 @@ fn processor_seconds() -> f64 {
 }
 
 fn measure(name: &str, view: impl Fn() -> usize) {
-    let mut times: Vec<f64> = (0..7)
+    let (mut times, mut processors): (Vec<f64>, Vec<f64>) = (0..7)
         .map(|_| {
-            let began = processor_seconds();
+            let (began, used) = (Instant::now(), processor_seconds());
             assert!(view() > 0, "{name} has no rows");
-            (processor_seconds() - began) * 1e3
+            (began.elapsed().as_secs_f64() * 1e3, (processor_seconds() - used) * 1e3)
         })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    println!("{name} {}", times[times.len() / 2]);
+        .unzip();
+    for (name, values) in [(name.to_owned(), &mut times), (format!("{name}_processors"), &mut processors)] {
+        values.sort_by(f64::total_cmp);
+        println!("{name} {}", values[values.len() / 2]);
+    }
 }
 
 fn main() {

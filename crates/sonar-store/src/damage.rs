@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use sonar_core::Timestamp;
-use sonar_core::history::Resolution;
+use sonar_core::history::{Resolution, WindowContent};
 
 use crate::StoreError;
 use crate::day_file::{DayFile, beside, width};
 use crate::day_writer::DayWriter;
 use crate::format::decode;
-use crate::lookup::{FileLookup, Interner};
+use crate::lookup::{FileLookup, FoundNumbers, Interner};
 use crate::plan::Slot;
 use crate::schema::{NUMBERED, configure};
 use crate::stored_window::StoredWindow;
@@ -104,9 +104,9 @@ fn copy_windows(old: &DayFile, fresh: &DayWriter) {
 }
 
 fn copy_windows_in(old: &DayFile, fresh: &DayWriter, direction: &str) -> rusqlite::Result<()> {
-    let interner = Interner::default();
+    let (interner, found) = <(Interner, FoundNumbers)>::default();
     let fresh = &fresh.file.connection;
-    let lookup = FileLookup::new(fresh, &interner);
+    let lookup = FileLookup::new(fresh, &interner, &found);
     let sql = format!("SELECT width, start, data FROM windows NOT INDEXED ORDER BY rowid {direction}");
     let mut query = old.connection.prepare(&sql)?;
     let mut insert = fresh.prepare("INSERT OR IGNORE INTO windows (width, start, data) VALUES (?, ?, ?)")?;
@@ -118,7 +118,7 @@ fn copy_windows_in(old: &DayFile, fresh: &DayWriter, direction: &str) -> rusqlit
         };
         let slot = Slot::of(Timestamp::from_unix(start, 0), resolution);
         let mut part = StoredWindow::spanning(slot.span());
-        if decode(&data, slot.span(), &lookup, &mut part).is_ok() {
+        if decode(&data, (slot.span(), WindowContent::Everything), &lookup, &mut part).is_ok() {
             insert.execute(params![seconds, start as i64, data])?;
         }
     }

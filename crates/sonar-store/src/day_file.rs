@@ -5,13 +5,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
-use sonar_core::history::{Event, EventKind, Resolution, Span};
+use sonar_core::history::{Event, EventKind, Resolution, Span, WindowContent};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
 
 use crate::StoreError;
-use crate::format::{BlobError, decode};
-use crate::lookup::{FileLookup, Interner, endpoint};
+use crate::format::{BlobError, ObservedNs, decode, decode_observed};
+use crate::lookup::{FileLookup, FoundNumbers, Interner, endpoint};
 use crate::plan::{Slot, WindowIndex};
 use crate::schema;
 use crate::stored_window::StoredWindow;
@@ -81,13 +81,19 @@ impl DayFile {
     /// Adds a stored window to `into`; false if it is not stored.
     pub fn read_into(
         &self,
-        slot: Slot,
+        (slot, content): (Slot, WindowContent),
         lookup: &FileLookup<'_>,
         into: &mut StoredWindow,
     ) -> Result<bool, StoreError> {
         let Some(blob) = self.blob(slot)? else { return Ok(false) };
-        self.decode_into((slot.span(), &blob), lookup, into)?;
+        self.decode_into((slot.span(), &blob), content, lookup, into)?;
         Ok(true)
+    }
+
+    /// How long each collector observed a stored window; `None` if it is not stored.
+    pub fn observed(&self, slot: Slot, lookup: &FileLookup<'_>) -> Result<Option<ObservedNs>, StoreError> {
+        let decoded = self.blob(slot)?.map(|blob| decode_observed(&blob, lookup)).transpose();
+        decoded.map_err(|why| self.undecodable(why, lookup))
     }
 
     /// The window of the whole day and its span, if it is stored.
@@ -110,10 +116,11 @@ impl DayFile {
     pub fn decode_into(
         &self,
         (span, blob): (Span, &[u8]),
+        content: WindowContent,
         lookup: &FileLookup<'_>,
         into: &mut StoredWindow,
     ) -> Result<(), StoreError> {
-        decode(blob, span, lookup, into).map_err(|why| self.undecodable(why, lookup))
+        decode(blob, (span, content), lookup, into).map_err(|why| self.undecodable(why, lookup))
     }
 
     fn undecodable(&self, why: BlobError, lookup: &FileLookup<'_>) -> StoreError {
@@ -137,12 +144,12 @@ impl DayFile {
     }
 
     fn merged(&self, span: Span, parts: &[Slot]) -> Result<Option<StoredWindow>, StoreError> {
-        let interner = Interner::default();
-        let lookup = FileLookup::new(&self.connection, &interner);
+        let (interner, found) = <(Interner, FoundNumbers)>::default();
+        let lookup = FileLookup::new(&self.connection, &interner, &found);
         let mut merged = StoredWindow::spanning(span);
         let mut any = false;
         for part in parts {
-            any |= self.read_into(*part, &lookup, &mut merged)?;
+            any |= self.read_into((*part, WindowContent::Everything), &lookup, &mut merged)?;
         }
         Ok(any.then_some(merged))
     }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use sonar_core::history::{Event, HistoryStore, HistoryWindow, Resolution, Span, StoreNotice};
+use sonar_core::history::{
+    Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, Span, StoreNotice, WindowContent,
+};
 
 use crate::reader::StoreReader;
 use crate::writer::StoreWriter;
@@ -75,7 +77,25 @@ impl HistoryStore for SqliteHistory {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), StoreError> {
-        self.reader.windows(span, resolution, visit)
+        self.reader.windows((span, WindowContent::Everything), resolution, visit)
+    }
+
+    fn operations(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), StoreError> {
+        self.reader.windows((span, WindowContent::Operations), resolution, visit)
+    }
+
+    fn observed(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(ObservedSpan),
+    ) -> Result<(), StoreError> {
+        self.reader.observed(span, resolution, visit)
     }
 
     fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {

@@ -6,7 +6,8 @@
 //! the whole day, for views of many days. No value of a query is stored.
 //!
 //! - Writing: `day_writer` writes one file, `writer` decides what to write, `retention` and `space` what to remove.
-//! - Reading: `day_file` reads one file, `plan` decides which windows hold what is asked for, `reader` joins the days.
+//! - Reading: `day_file` reads one file, `plan` decides which windows hold what is asked for, `reader` joins the days,
+//!   with the threads of `in_order`.
 //! - A window is one blob: [`mod@format`] has its layout.
 //! - Faults: `damage` sets files aside, `lock` lets one writer in, `schema` upgrades older files.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod dictionary;
 mod error;
 pub mod format;
 mod history;
+mod in_order;
 mod lock;
 mod lookup;
 mod plan;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use sonar_core::history::{SeriesKey, SeriesSubject};
@@ -14,25 +14,22 @@ use crate::format::{Layout, NumberLookup};
 /// Larger numbers do not occur.
 const MAX_NUMBER: u32 = 1 << 20;
 
-/// Shapes and applications of several files, each once in memory.
+/// Shapes and applications of several files, each once in memory, for several threads.
 #[derive(Default, Debug)]
 pub(crate) struct Interner {
-    shapes: RefCell<HashMap<ShapeId, Arc<ShapeInfo>>>,
-    applications: RefCell<HashSet<Arc<Application>>>,
+    /// Also by whether their text is cut: which of two texts a window gets must not depend on who was first.
+    shapes: Mutex<HashMap<(ShapeId, bool), Arc<ShapeInfo>>>,
+    applications: Mutex<HashSet<Arc<Application>>>,
 }
 
 impl Interner {
     fn shape(&self, shape: ShapeInfo) -> Arc<ShapeInfo> {
-        let mut shapes = self.shapes.borrow_mut();
-        let known = shapes.entry(shape.id).or_insert_with(|| Arc::new(shape.clone()));
-        if known.cut && !shape.cut {
-            *known = Arc::new(shape);
-        }
-        known.clone()
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        shapes.entry((shape.id, shape.cut)).or_insert_with(|| Arc::new(shape)).clone()
     }
 
     fn application(&self, application: Application) -> Arc<Application> {
-        let mut applications = self.applications.borrow_mut();
+        let mut applications = self.applications.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = applications.get(&application) {
             return known.clone();
         }
@@ -45,32 +42,28 @@ impl Interner {
 /// What was found by its number.
 type Found<T> = RefCell<Vec<Option<T>>>;
 
-/// The numbers of one file.
-pub(crate) struct FileLookup<'a> {
-    connection: &'a Connection,
-    interner: &'a Interner,
+/// What was found in one file by its number, so that each is read once.
+#[derive(Default)]
+pub(crate) struct FoundNumbers {
     shapes: Found<Arc<ShapeInfo>>,
     orders: Found<ShapeId>,
     applications: Found<Arc<Application>>,
     texts: Found<Arc<str>>,
     series: Found<Arc<SeriesKey>>,
     layouts: Found<Arc<Layout>>,
+}
+
+/// The numbers of one file.
+pub(crate) struct FileLookup<'a> {
+    connection: &'a Connection,
+    interner: &'a Interner,
+    found: &'a FoundNumbers,
     failure: RefCell<Option<rusqlite::Error>>,
 }
 
 impl<'a> FileLookup<'a> {
-    pub fn new(connection: &'a Connection, interner: &'a Interner) -> Self {
-        Self {
-            connection,
-            interner,
-            shapes: RefCell::default(),
-            orders: RefCell::default(),
-            applications: RefCell::default(),
-            texts: RefCell::default(),
-            series: RefCell::default(),
-            layouts: RefCell::default(),
-            failure: RefCell::default(),
-        }
+    pub fn new(connection: &'a Connection, interner: &'a Interner, found: &'a FoundNumbers) -> Self {
+        Self { connection, interner, found, failure: RefCell::default() }
     }
 
     /// The first error of SQLite, because of which something was not found.
@@ -110,7 +103,7 @@ impl NumberLookup for FileLookup<'_> {
             "SELECT id, command, database, collection, typed, plain, cut, statements FROM shapes
             WHERE number = ?";
         self.find(
-            &self.shapes,
+            &self.found.shapes,
             number,
             (SQL, |row| {
                 let statements: Vec<u8> = row.get(7)?;
@@ -135,29 +128,33 @@ impl NumberLookup for FileLookup<'_> {
 
     fn order(&self, number: u32) -> Option<ShapeId> {
         const SQL: &str = "SELECT id FROM orders WHERE number = ?";
-        self.find(&self.orders, number, (SQL, |row| Ok(ShapeId(row.get::<_, i64>(0)? as u64))))
+        self.find(&self.found.orders, number, (SQL, |row| Ok(ShapeId(row.get::<_, i64>(0)? as u64))))
     }
 
     fn application(&self, number: u32) -> Option<Arc<Application>> {
         const SQL: &str =
             "SELECT name, driver, driver_version, joined_late FROM applications WHERE number = ?";
-        self.find(&self.applications, number, (SQL, |row| Ok(self.interner.application(application(row)?))))
+        self.find(
+            &self.found.applications,
+            number,
+            (SQL, |row| Ok(self.interner.application(application(row)?))),
+        )
     }
 
     fn text(&self, number: u32) -> Option<Arc<str>> {
         const SQL: &str = "SELECT text FROM texts WHERE number = ?";
-        self.find(&self.texts, number, (SQL, |row| row.get(0)))
+        self.find(&self.found.texts, number, (SQL, |row| row.get(0)))
     }
 
     fn series(&self, number: u32) -> Option<Arc<SeriesKey>> {
         const SQL: &str = "SELECT subject, server, name, metric FROM series WHERE number = ?";
-        self.find(&self.series, number, (SQL, |row| series_key(row).map(Arc::new)))
+        self.find(&self.found.series, number, (SQL, |row| series_key(row).map(Arc::new)))
     }
 
     fn layout(&self, number: u32) -> Option<Arc<Layout>> {
         const SQL: &str = "SELECT names FROM layouts WHERE number = ?";
         let read = |row: &Row<'_>| Ok(Arc::new(Layout::parse(&row.get::<_, Box<str>>(0)?)));
-        self.find(&self.layouts, number, (SQL, read))
+        self.find(&self.found.layouts, number, (SQL, read))
     }
 }
 

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sonar_core::history::{Event, HistoryWindow, Resolution, Span, StoreNotice};
+use sonar_core::history::{Event, HistoryWindow, ObservedSpan, Resolution, Span, StoreNotice, WindowContent};
 
 use crate::StoreError;
 use crate::day_file::DayFile;
-use crate::lookup::{FileLookup, Interner};
+use crate::in_order::{Outcome, Worker, in_order, threads};
+use crate::lookup::{FileLookup, FoundNumbers, Interner};
 use crate::stored_window::StoredWindow;
 use crate::utc_day::UtcDay;
 
@@ -33,27 +34,33 @@ impl StoreReader {
         days(&self.dir)
     }
 
-    /// Passes the file of each day that overlaps a span, and the span of the day, to `read`, which reads what it can. Damage is noted, and the next
-    /// file follows.
+    /// The days that have a file and overlap a span, ascending.
+    fn days_within(&self, span: Span) -> Result<Vec<UtcDay>, StoreError> {
+        let overlaps = |day: &UtcDay| day.span().from < span.to && span.from < day.span().to;
+        Ok(self.days()?.into_iter().filter(overlaps).collect())
+    }
+
+    /// Passes the file of each day that overlaps a span, and the span of the day, to `read`, which reads what it can.
+    /// Damage is noted, and the next file follows.
     fn each(
         &self,
         span: Span,
         mut read: impl FnMut(&DayFile, Span) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let overlaps = |day: &UtcDay| day.span().from < span.to && span.from < day.span().to;
-        for day in self.days()?.into_iter().filter(overlaps) {
+        for day in self.days_within(span)? {
+            let file = DayFile::open(&day.path(&self.dir));
+            self.note_damage(day, file.and_then(|file| file.map_or(Ok(()), |file| read(&file, day.span()))))?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the file of a day is damaged, which is no error then.
+    fn note_damage(&self, day: UtcDay, read: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Err(StoreError::Damaged { why, .. }) = read else { return read };
+        if self.damaged.borrow_mut().insert(day) {
             let path = day.path(&self.dir);
-            let result =
-                DayFile::open(&path).and_then(|file| file.map_or(Ok(()), |file| read(&file, day.span())));
-            match result {
-                Err(StoreError::Damaged { why, .. }) => {
-                    if self.damaged.borrow_mut().insert(day) {
-                        let notice = format!("{} is damaged and was read in part: {why}", path.display());
-                        self.notices.borrow_mut().push(StoreNotice::Damaged(notice));
-                    }
-                }
-                other => other?,
-            }
+            let notice = format!("{} is damaged and was read in part: {why}", path.display());
+            self.notices.borrow_mut().push(StoreNotice::Damaged(notice));
         }
         Ok(())
     }
@@ -63,18 +70,20 @@ impl StoreReader {
         let interner = Interner::default();
         let mut all: Option<StoredWindow> = None;
         self.each(span, |file, day| {
-            let lookup = FileLookup::new(&file.connection, &interner);
+            let found = FoundNumbers::default();
+            let lookup = FileLookup::new(&file.connection, &interner, &found);
             if span.from <= day.from
                 && day.to <= span.to
                 && let Some((span, blob)) = file.whole_day()?
             {
                 let all = all.get_or_insert_with(|| StoredWindow::spanning(span));
-                return file.decode_into((span, &blob), &lookup, all);
+                return file.decode_into((span, &blob), WindowContent::Everything, &lookup, all);
             }
             let mut result = Ok(());
             for slot in file.index(span)?.cover(span) {
                 let all = all.get_or_insert_with(|| StoredWindow::spanning(slot.span()));
-                result = result.and(file.read_into(slot, &lookup, all).map(drop));
+                result =
+                    result.and(file.read_into((slot, WindowContent::Everything), &lookup, all).map(drop));
             }
             result
         })?;
@@ -84,25 +93,48 @@ impl StoreReader {
     /// See [`sonar_core::HistoryStore::windows`].
     pub fn windows(
         &self,
-        span: Span,
+        (span, content): (Span, WindowContent),
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), StoreError> {
+        let mut jobs = Vec::new();
+        for day in self.days_within(span)? {
+            let within = Span { from: span.from.max(day.span().from), to: span.to.min(day.span().to) };
+            jobs.extend(split(within, resolution).map(|part| (day, part)));
+        }
+        let (dir, interner) = (&*self.dir, &Interner::default());
+        let reader = || WindowReader { dir, wanted: (resolution, content), interner, open: None };
+        in_order(&jobs, threads(), reader, &mut |(day, _), outcome| match outcome {
+            Outcome::Item(window) => {
+                visit(window);
+                Ok(())
+            }
+            Outcome::Done(read) => self.note_damage(*day, read),
+        })
+    }
+
+    /// See [`sonar_core::HistoryStore::observed`].
+    pub fn observed(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(ObservedSpan),
+    ) -> Result<(), StoreError> {
         let interner = Interner::default();
         self.each(span, |file, _| {
-            let lookup = FileLookup::new(&file.connection, &interner);
+            let found = FoundNumbers::default();
+            let lookup = FileLookup::new(&file.connection, &interner, &found);
             let mut result = Ok(());
             for (slot, parts) in file.index(span)?.windows(span, resolution) {
-                let mut window = StoredWindow::spanning(slot.span());
-                let mut any = false;
+                let mut sum: Option<ObservedSpan> = None;
                 for part in parts {
-                    let read = file.read_into(part, &lookup, &mut window);
-                    any |= matches!(read, Ok(true));
-                    result = result.and(read.map(drop));
+                    match file.observed(part, &lookup) {
+                        Ok(None) => {}
+                        Ok(Some(ns)) => sum.get_or_insert(ObservedSpan::nothing(slot.span())).add(&ns),
+                        Err(error) => result = result.and(Err(error)),
+                    }
                 }
-                if any {
-                    visit(window.window);
-                }
+                sum.into_iter().for_each(&mut *visit);
             }
             result
         })
@@ -139,6 +171,66 @@ impl StoreReader {
             }
         }
         Ok(None)
+    }
+}
+
+/// Splits a span of one day into what a thread reads at once: no window of this resolution, and none of the coarser
+/// ones that take its place, lies in two of them.
+fn split(span: Span, resolution: Resolution) -> impl Iterator<Item = Span> {
+    let hour = Resolution::Hour.width_ns();
+    let is_whole = resolution == Resolution::Hour;
+    let mut from = span.from;
+    std::iter::from_fn(move || {
+        let next = from.floor_to(hour).plus_ns(hour);
+        let to = if is_whole { span.to } else { next.min(span.to) };
+        let part = (from < to).then_some(Span { from, to })?;
+        from = to;
+        Some(part)
+    })
+}
+
+/// Reads the windows of one resolution. It keeps the file of a day open as long as it reads windows of that day.
+struct WindowReader<'a> {
+    dir: &'a Path,
+    wanted: (Resolution, WindowContent),
+    interner: &'a Interner,
+    open: Option<OpenDay>,
+}
+
+struct OpenDay {
+    day: UtcDay,
+    file: DayFile,
+    found: FoundNumbers,
+}
+
+impl Worker<(UtcDay, Span), HistoryWindow, StoreError> for WindowReader<'_> {
+    fn work(
+        &mut self,
+        (day, span): &(UtcDay, Span),
+        yielded: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), StoreError> {
+        self.open.take_if(|open| open.day != *day);
+        if self.open.is_none() {
+            let file = DayFile::open(&day.path(self.dir))?;
+            self.open = file.map(|file| OpenDay { day: *day, file, found: FoundNumbers::default() });
+        }
+        let Some(OpenDay { file, found, .. }) = &self.open else { return Ok(()) };
+        let lookup = FileLookup::new(&file.connection, self.interner, found);
+        let mut result = Ok(());
+        let (resolution, content) = self.wanted;
+        for (slot, parts) in file.index(*span)?.windows(*span, resolution) {
+            let mut window = StoredWindow::spanning(slot.span());
+            let mut any = false;
+            for part in parts {
+                let read = file.read_into((part, content), &lookup, &mut window);
+                any |= matches!(read, Ok(true));
+                result = result.and(read.map(drop));
+            }
+            if any {
+                yielded(window.window);
+            }
+        }
+        result
     }
 }
 

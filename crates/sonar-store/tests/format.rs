@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::*;
 use proptest::prelude::*;
-use sonar_core::history::{HistoryWindow, Resolution, SeriesKey};
+use sonar_core::history::{HistoryWindow, Resolution, SeriesKey, WindowContent};
 use sonar_core::operation::Application;
 use sonar_core::{ShapeId, ShapeInfo};
 use sonar_store::StoredWindow;
@@ -101,7 +101,7 @@ fn written(window: &HistoryWindow, memory: &mut Memory) -> Vec<u8> {
 fn read(blob: &[u8], memory: &Memory) -> Result<HistoryWindow, BlobError> {
     let span = span(DAY, DAY + 10);
     let mut window = StoredWindow::spanning(span);
-    decode(blob, span, memory, &mut window).map(|()| window.window)
+    decode(blob, (span, WindowContent::Everything), memory, &mut window).map(|()| window.window)
 }
 
 proptest! {

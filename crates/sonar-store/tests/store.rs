@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use common::*;
 use proptest::prelude::*;
 use sonar_core::Endpoint;
-use sonar_core::history::{Event, EventKind, HistoryStore, HistoryWindow, Resolution};
+use sonar_core::history::{Event, EventKind, HistoryStore, HistoryWindow, ObservedSpan, Resolution, Span};
 use sonar_store::{SqliteHistory, StoreError, StoreSettings};
 
 fn settings() -> StoreSettings {
@@ -250,4 +250,41 @@ fn a_day_that_is_over_is_read_in_one_piece_and_late_windows_join_it() {
     let store = SqliteHistory::create(dir.path(), settings()).unwrap();
     assert_eq!(pieces(), 1);
     assert_eq!(calls(&store.read(span(DAY, DAY + 2 * 86_400)).unwrap().unwrap()), late);
+}
+
+#[test]
+fn many_windows_at_once_are_those_that_are_read_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random(11);
+    let mut writer = store(&dir);
+    // Three days, the windows of 10 s of which are kept for the last one only.
+    for start in (DAY + 79_200..DAY + 2 * 86_400 + 7_200).step_by(1_490) {
+        for start in [start, start + 10, start + 60] {
+            writer.append(&window(start, 6, &mut random), &[]).unwrap();
+        }
+    }
+    drop(writer);
+    let settings = StoreSettings { days: [1, 30, 400], ..settings() };
+    let store = SqliteHistory::create(dir.path(), settings).unwrap();
+    // Neither end is that of a window.
+    let all = span(DAY + 80_003, DAY + 2 * 86_400 + 6_001);
+    for resolution in Resolution::ALL {
+        let (mut at_once, mut one_by_one, mut observed) = (Vec::new(), Vec::new(), Vec::new());
+        store.windows(all, resolution, &mut |window| at_once.push(window)).unwrap();
+        store.observed(all, resolution, &mut |window| observed.push(window)).unwrap();
+        for window in &at_once {
+            let one = Span { from: window.window.start, to: window.window.end };
+            store.windows(one, resolution, &mut |window| one_by_one.push(comparable(&window))).unwrap();
+        }
+        assert!(at_once.is_sorted_by_key(|window| window.window.start) && at_once.len() > 20);
+        let expected: Vec<_> = at_once.iter().map(ObservedSpan::of).collect();
+        assert_eq!(observed, expected, "{resolution:?}");
+        assert_eq!(at_once.iter().map(comparable).collect::<Vec<_>>(), one_by_one, "{resolution:?}");
+        let mut operations = Vec::new();
+        store.operations(all, resolution, &mut |window| operations.push(comparable(&window))).unwrap();
+        for window in &mut at_once {
+            (window.series, window.series_left_out) = Default::default();
+        }
+        assert_eq!(operations, at_once.iter().map(comparable).collect::<Vec<_>>(), "{resolution:?}");
+    }
 }

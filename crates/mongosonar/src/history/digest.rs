@@ -34,7 +34,7 @@ impl StoredHistory {
         }
         let mut digest = Digest::new(DigestSettings { by, points: false });
         let (mut folded, mut count) = (0, 0);
-        self.visit(span, resolution(span), &mut |window| {
+        self.operations(span, resolution(span), &mut |window| {
             count += 1;
             folded += window.window.coverage.shapes_folded;
             add(&window, classes, &mut digest);

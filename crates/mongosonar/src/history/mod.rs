@@ -6,7 +6,7 @@ mod series;
 mod steps;
 
 use anyhow::{Context, Result, bail};
-use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, Resolution, Span};
+use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, ObservedSpan, Resolution, Span};
 use sonar_core::{HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
 use sonar_view::changes::GapJson;
@@ -105,6 +105,24 @@ impl StoredHistory {
         self.store.windows(span, resolution, &mut observed).with_context(|| self.cannot_read())
     }
 
+    /// Hands out the same windows without their series.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn operations(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<()> {
+        let mut observed = |window: HistoryWindow| {
+            if window.is_observed() {
+                visit(window);
+            }
+        };
+        self.store.operations(span, resolution, &mut observed).with_context(|| self.cannot_read())
+    }
+
     /// Everything within a span; `None` if nothing is stored there.
     ///
     /// # Errors
@@ -127,7 +145,12 @@ impl StoredHistory {
     /// The history cannot be read.
     pub fn gaps(&self, span: Span) -> Result<Vec<HistoryGap>> {
         let mut finder = GapFinder::new(span);
-        self.visit(span, resolution(span), &mut |window| finder.add(&window))?;
+        let mut observed = |window: ObservedSpan| {
+            if window.is_observed() {
+                finder.add(&window);
+            }
+        };
+        self.store.observed(span, resolution(span), &mut observed).with_context(|| self.cannot_read())?;
         Ok(finder.finish())
     }
 

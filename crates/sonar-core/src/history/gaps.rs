@@ -1,6 +1,6 @@
 //! Times of a span in which nothing, or not everything, was observed.
 
-use super::{Collector, HistoryWindow, Span};
+use super::{Collector, ObservedSpan, Span};
 use crate::Timestamp;
 
 /// A time that was not observed, or only in part.
@@ -35,10 +35,10 @@ impl GapFinder {
     }
 
     /// Adds a window.
-    pub fn add(&mut self, window: &HistoryWindow) {
-        let length = window.window.length_ns() as f64;
-        let shares = Collector::ALL.map(|one| window.observed_ns(one) as f64 / length);
-        self.windows.push((Span { from: window.window.start, to: window.window.end }, shares));
+    pub fn add(&mut self, window: &ObservedSpan) {
+        let length = window.span.length_ns() as f64;
+        let shares = window.observed_ns.map(|ns| ns as f64 / length);
+        self.windows.push((window.span, shares));
     }
 
     /// The gaps by time: of all collectors, and of each one that observed something in the span.
@@ -104,7 +104,7 @@ fn is_covered(gap: &HistoryGap, gaps: &[HistoryGap]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Resolution;
+    use crate::history::{HistoryWindow, Resolution};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_unix(seconds, 0)
@@ -118,7 +118,7 @@ mod tests {
 
     fn gaps(windows: &[HistoryWindow]) -> Vec<(u64, u64, Option<Collector>)> {
         let mut finder = GapFinder::new(Span { from: at(100), to: at(150) });
-        windows.iter().for_each(|window| finder.add(window));
+        windows.iter().for_each(|window| finder.add(&ObservedSpan::of(window)));
         let second = |at: Timestamp| at.unix_ns() / 1_000_000_000;
         finder
             .finish()
@@ -143,7 +143,7 @@ mod tests {
         let mut hour = HistoryWindow::new(at(3_600), Resolution::Hour);
         hour.observe(Collector::Queries, 3_600_000_000_000 * 3 / 4);
         let mut finder = GapFinder::new(Span { from: at(3_600), to: at(7_200) });
-        finder.add(&hour);
+        finder.add(&ObservedSpan::of(&hour));
         let gaps = finder.finish();
         assert_eq!((gaps.len(), gaps[0].collector, gaps[0].observed), (1, None, 0.75));
     }

@@ -1,6 +1,6 @@
 //! What a store of history can do.
 
-use super::{Event, HistoryWindow, Resolution};
+use super::{Collector, Event, HistoryWindow, Resolution};
 use crate::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
@@ -21,6 +21,50 @@ impl Span {
     /// Whether `at` lies in it.
     pub fn contains(self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
+    }
+}
+
+/// What of windows is read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum WindowContent {
+    /// All of it.
+    Everything,
+    /// All but the series: these are empty.
+    Operations,
+}
+
+/// How long each collector observed a window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ObservedSpan {
+    /// The window.
+    pub span: Span,
+    /// In nanoseconds, in the order of [`Collector::ALL`].
+    pub observed_ns: [u64; Collector::ALL.len()],
+}
+
+impl ObservedSpan {
+    /// A window that nobody observed.
+    pub const fn nothing(span: Span) -> Self {
+        Self { span, observed_ns: [0; Collector::ALL.len()] }
+    }
+
+    /// That of this window.
+    pub fn of(history: &HistoryWindow) -> Self {
+        let span = Span { from: history.window.start, to: history.window.end };
+        Self { span, observed_ns: history.observed_ns }
+    }
+
+    /// Adds a part of the window: no collector observed longer than the window lasted.
+    pub fn add(&mut self, observed_ns: &[u64; Collector::ALL.len()]) {
+        let most = self.span.length_ns();
+        for (mine, ns) in self.observed_ns.iter_mut().zip(observed_ns) {
+            *mine = mine.saturating_add(*ns).min(most);
+        }
+    }
+
+    /// Whether any collector observed anything.
+    pub fn is_observed(&self) -> bool {
+        self.observed_ns.iter().any(|ns| *ns > 0)
     }
 }
 
@@ -60,13 +104,39 @@ pub trait HistoryStore {
     /// The windows of this resolution that overlap a span, by time; where there are none any more, coarser ones.
     ///
     /// # Errors
-    /// The store cannot be read, or `visit` fails.
+    /// The store cannot be read.
     fn windows(
         &self,
         span: Span,
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), Self::Error>;
+
+    /// The same windows without their series, which takes less time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn operations(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), Self::Error> {
+        self.windows(span, resolution, visit)
+    }
+
+    /// How long each collector observed each of the same windows, without reading what is in them.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn observed(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(ObservedSpan),
+    ) -> Result<(), Self::Error> {
+        self.windows(span, resolution, &mut |window| visit(ObservedSpan::of(&window)))
+    }
 
     /// The events within a span, by time.
     ///

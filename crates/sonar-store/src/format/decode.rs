@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use sonar_core::command_types::TypeCounts;
 use sonar_core::execution::ServerSums;
-use sonar_core::figures::{PlanUse, Share};
-use sonar_core::history::{HistoryWindow, SeriesKey, SeriesValue, Span};
+use sonar_core::figures::{Apps, Clients, PlanUse, Share};
+use sonar_core::history::{Collector, HistoryWindow, SeriesKey, SeriesValue, Span, WindowContent};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Observed, UnfinishedOperations};
 use sonar_core::table::{MAX_OTHER_ROWS, MAX_ROWS};
@@ -25,18 +25,31 @@ use crate::stored_window::StoredWindow;
 
 type Decoded<T> = Result<T, BlobError>;
 
-/// Reads the blob of a window of this span and adds it to `into`, whose span grows to include it.
+/// Reads the blob of a window of this span and adds it to `into`, whose span grows to include it: all of it, or all
+/// but the series.
 ///
 /// # Errors
 /// The blob is damaged, of a newer version, or names something that is missing. `into` may then have a part of it.
-pub fn decode(blob: &[u8], span: Span, lookup: &dyn NumberLookup, into: &mut StoredWindow) -> Decoded<()> {
+pub fn decode(
+    blob: &[u8],
+    (span, content): (Span, WindowContent),
+    lookup: &dyn NumberLookup,
+    into: &mut StoredWindow,
+) -> Decoded<()> {
     let body = unpack(blob)?;
-    let mut sections = BlobReader(&body);
-    let addresses = addresses(sections.section()?)?;
-    let (gaps, counts) = (sections.section()?, sections.section()?);
-    let main = sections.section()?;
-    let decoder = Decoder { main, gaps, counts, addresses, start: span.from, lookup, buckets: Vec::new() };
-    decoder.window(span, into)
+    Decoder::of(&body, span.from, lookup)?.window((span, content), into)
+}
+
+/// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
+pub type ObservedNs = [u64; Collector::ALL.len()];
+
+/// Reads of the blob of a window only how long each collector observed.
+///
+/// # Errors
+/// The blob is damaged, of a newer version, or names something that is missing.
+pub fn decode_observed(blob: &[u8], lookup: &dyn NumberLookup) -> Decoded<ObservedNs> {
+    let body = unpack(blob)?;
+    Ok(Decoder::of(&body, Timestamp::default(), lookup)?.head()?.observed_ns)
 }
 
 fn unpack(blob: &[u8]) -> Decoded<Vec<u8>> {
@@ -79,27 +92,55 @@ struct Decoder<'a> {
     buckets: Vec<(i32, u64)>,
 }
 
-impl Decoder<'_> {
-    fn window(mut self, span: Span, into: &mut StoredWindow) -> Decoded<()> {
+/// What a blob begins with.
+struct Head {
+    layout: Arc<Layout>,
+    by: GroupBy,
+    sample: u32,
+    in_flight_at: Timestamp,
+    observed_ns: ObservedNs,
+}
+
+impl<'a> Decoder<'a> {
+    fn of(body: &'a [u8], start: Timestamp, lookup: &'a dyn NumberLookup) -> Decoded<Self> {
+        let mut sections = BlobReader(body);
+        let addresses = addresses(sections.section()?)?;
+        let (gaps, counts) = (sections.section()?, sections.section()?);
+        let main = sections.section()?;
+        Ok(Self { main, gaps, counts, addresses, start, lookup, buckets: Vec::new() })
+    }
+
+    fn head(&mut self) -> Decoded<Head> {
         let number = self.number()?;
         let layout = self.lookup.layout(number).ok_or(BlobError::Missing("the layout"))?;
         let flags = self.main.byte()?;
-        let is_new = into.window.window.shapes.is_empty();
-        let HistoryWindow { window, .. } = &mut into.window;
-        if is_new && flags & 1 != 0 {
-            window.shapes = Table::of_window(GroupBy::Order);
-        }
-        (window.start, window.end) = (window.start.min(span.from), window.end.max(span.to));
         let sample = u32::try_from(self.main.varint()?).map_err(|_| BlobError::Impossible("the sample"))?;
-        window.sample = window.sample.max(sample);
-        let mut snapshot = StoredWindow::spanning(span);
-        snapshot.in_flight_at = if flags & 2 != 0 { self.time()? } else { Timestamp::default() };
+        let in_flight_at = if flags & 2 != 0 { self.time()? } else { Timestamp::default() };
+        let mut observed_ns = ObservedNs::default();
         for position in &layout.collectors {
             let ns = self.main.varint()?;
-            if let Some(mine) = position.and_then(|at| into.window.observed_ns.get_mut(at)) {
-                *mine = mine.saturating_add(ns);
+            if let Some(mine) = position.and_then(|at| observed_ns.get_mut(at)) {
+                *mine = ns;
             }
         }
+        let by = if flags & 1 != 0 { GroupBy::Order } else { GroupBy::Shape };
+        Ok(Head { layout, by, sample, in_flight_at, observed_ns })
+    }
+
+    fn window(mut self, (span, content): (Span, WindowContent), into: &mut StoredWindow) -> Decoded<()> {
+        let Head { layout, by, sample, in_flight_at, observed_ns } = self.head()?;
+        let HistoryWindow { window, .. } = &mut into.window;
+        if window.shapes.is_empty() && by == GroupBy::Order {
+            window.shapes = Table::of_window(by);
+        }
+        (window.start, window.end) = (window.start.min(span.from), window.end.max(span.to));
+        window.sample = window.sample.max(sample);
+        let mut snapshot = StoredWindow { in_flight_at, ..StoredWindow::spanning(span) };
+        into.window
+            .observed_ns
+            .iter_mut()
+            .zip(observed_ns)
+            .for_each(|(mine, ns)| *mine = mine.saturating_add(ns));
         into.cap_observed();
         let coverage = self.counters::<{ Coverage::COUNT }>(&layout.coverage)?;
         into.window.window.coverage.add(&Coverage::from_values(coverage));
@@ -116,6 +157,9 @@ impl Decoder<'_> {
             snapshot.window.window.in_flight.push(one);
         }
         into.take_in_flight(&snapshot);
+        if content == WindowContent::Operations {
+            return Ok(());
+        }
         self.series(into)?;
         into.window.series_left_out = into.window.series_left_out.saturating_add(self.main.count()?);
         if [&self.main, &self.gaps, &self.counts].iter().all(|rest| rest.0.is_empty()) {
@@ -261,8 +305,7 @@ impl Decoder<'_> {
     }
 
     fn observed(&mut self, layout: &Layout) -> Decoded<Observed> {
-        let mut observed = Observed { figures: self.figures(layout)?, ..Observed::default() };
-        let figures = &observed.figures;
+        let figures = self.figures(layout)?;
         let latency_ns = u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX);
         let all = Share { calls: figures.calls, failed: figures.failed, latency_ns };
         let lookup = self.lookup;
@@ -271,14 +314,11 @@ impl Decoder<'_> {
             lookup.application(number).ok_or(BlobError::Missing("an application"))
         };
         let (apps, other) = self.shares(all, application)?;
-        apps.iter().for_each(|(app, share)| observed.apps.add_shared(app, *share));
-        observed.apps.other = other;
+        let apps = Apps::from_parts(apps, other);
         let (clients, other) = self.shares(all, Self::address)?;
-        clients.iter().for_each(|(ip, share)| observed.clients.add(ip, *share, || *ip));
-        observed.clients.other = other;
-        observed.in_flight =
-            UnfinishedOperations { count: self.main.count()?, oldest_ns: self.main.varint()? };
-        Ok(observed)
+        let clients = Clients::from_parts(clients, other);
+        let in_flight = UnfinishedOperations { count: self.main.count()?, oldest_ns: self.main.varint()? };
+        Ok(Observed { figures, apps, clients, in_flight })
     }
 
     fn figures(&mut self, layout: &Layout) -> Decoded<Figures> {
@@ -324,16 +364,19 @@ impl Decoder<'_> {
         let shortest = self.main.varint()?;
         let longest = shortest.saturating_add(self.main.varint()?);
         self.buckets.clear();
+        // Copies stay in registers: most of a blob is read here.
+        let (mut gaps, mut counts) = (BlobReader(self.gaps.0), BlobReader(self.counts.0));
         let mut index = 0i64;
         for at in 0..buckets {
             index = if at == 0 {
-                self.gaps.zigzag()?
+                gaps.zigzag()?
             } else {
-                index.saturating_add_unsigned(self.gaps.varint()?).saturating_add(1)
+                index.saturating_add_unsigned(gaps.varint()?).saturating_add(1)
             };
             let place = i32::try_from(index).map_err(|_| BlobError::Impossible("a bucket"))?;
-            self.buckets.push((place, self.counts.count()? + 1));
+            self.buckets.push((place, counts.count()? + 1));
         }
+        (self.gaps, self.counts) = (gaps, counts);
         Histogram::from_parts(zero, &self.buckets, sum_ns, (shortest, longest))
             .filter(|histogram| histogram.count() <= MAX_COUNT)
             .ok_or(BlobError::Impossible("a histogram"))

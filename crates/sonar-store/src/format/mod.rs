@@ -56,7 +56,7 @@ mod layout;
 mod numbers;
 
 pub use blob::{BlobError, blob_of};
-pub use decode::decode;
+pub use decode::{ObservedNs, decode, decode_observed};
 pub use encode::encode;
 pub use layout::Layout;
 pub use numbers::{NumberLookup, Numbering};
