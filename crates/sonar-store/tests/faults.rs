@@ -5,8 +5,8 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::*;
@@ -24,12 +24,15 @@ fn create(dir: &Path) -> SqliteHistory {
 
 /// Where the child of [`killed_at_any_moment_it_loses_at_most_the_open_window`] writes.
 const CHILD_STORE: &str = "SONAR_STORE_TEST_CHILD";
+/// Set if each window is to be on the disk before it is confirmed.
+const CHILD_IS_DURABLE: &str = "SONAR_STORE_TEST_DURABLE";
 
 /// Not a test: the process that is killed. It adds windows until then, and prints each when it is stored.
 #[test]
 fn child_that_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_STORE) else { return };
-    let mut store = create(Path::new(&dir));
+    let durable = std::env::var_os(CHILD_IS_DURABLE).is_some();
+    let mut store = SqliteHistory::create(Path::new(&dir), StoreSettings { durable, ..settings() }).unwrap();
     let mut random = Random(std::process::id().into());
     let first = store.extent().unwrap().map_or(0, |extent| (extent.to.unix_ns() / 1_000_000_000 - DAY) / 10);
     for number in first.. {
@@ -40,6 +43,20 @@ fn child_that_is_killed() {
     }
 }
 
+/// The process that adds windows to the store in `dir` until it is killed.
+fn child(dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_that_is_killed", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD_STORE, dir).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+/// The windows that the child had stored when it was killed.
+fn confirmations(child: &mut Child) -> u64 {
+    let output = BufReader::new(child.stdout.take().unwrap());
+    output.lines().map_while(Result::ok).filter(|line| line.ends_with("stored")).count() as u64
+}
+
 #[test]
 fn killed_at_any_moment_it_loses_at_most_the_open_window() {
     let dir = tempfile::tempdir().unwrap();
@@ -47,19 +64,11 @@ fn killed_at_any_moment_it_loses_at_most_the_open_window() {
     let mut random = Random(1);
     let mut confirmed = 0;
     for round in 1..=rounds {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_is_killed", "--nocapture", "--test-threads=1"])
-            .env(CHILD_STORE, dir.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = child(dir.path()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(random.below(400_000)));
         child.kill().unwrap();
         child.wait().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        confirmed +=
-            output.lines().map_while(Result::ok).filter(|line| line.ends_with("stored")).count() as u64;
+        confirmed += confirmations(&mut child);
         let always = span(DAY, DAY + 400 * 86_400);
         // First as a reader finds it, which cannot repair anything.
         let reader = SqliteHistory::open(dir.path()).unwrap();
@@ -195,6 +204,141 @@ fn without_room_nothing_is_written_until_there_is_some() {
     store.append(&small(DAY + 60), &[]).unwrap();
     assert_eq!(store.notices(), [StoreNotice::Recovered(5)]);
     assert_eq!(calls_by_level(&store, span(DAY, DAY + 3_600)), [2; 3]);
+}
+
+/// An ext4 in a file, which is the disk: what the file has is what survives a power failure.
+struct DiskImage {
+    image: PathBuf,
+    mounted: PathBuf,
+}
+
+impl DiskImage {
+    const BYTES: u64 = 48 << 20;
+
+    fn make(image: PathBuf) -> Option<()> {
+        fs::File::create(&image).unwrap().set_len(Self::BYTES).unwrap();
+        // Everything of the file system itself comes first, so that only files are lost with the end of the disk.
+        let mkfs = ["-q", "-F", "-b", "4096", "-J", "size=4", "-E", "packed_meta_blocks=1"];
+        succeeds(Command::new("mkfs.ext4").args(mkfs).arg(&image)).then_some(())
+    }
+
+    /// Mounts it, which plays back the journal of the file system. `None` if that is not possible.
+    fn mount(image: PathBuf) -> Option<Self> {
+        let mounted = image.with_extension("mounted");
+        fs::create_dir_all(&mounted).unwrap();
+        let done = succeeds(Command::new("mount").args(["-o", "loop,noatime"]).args([&image, &mounted]));
+        done.then_some(Self { image, mounted })
+    }
+
+    /// What the disk has now, while programs and the kernel have more to write. Nothing may be written meanwhile.
+    fn snapshot(&self) -> Vec<u8> {
+        let mut before = fs::read(&self.image).unwrap();
+        for _ in 0..20 {
+            let now = fs::read(&self.image).unwrap();
+            if now == before {
+                return now;
+            }
+            before = now;
+        }
+        panic!("the kernel never stops to write");
+    }
+}
+
+impl Drop for DiskImage {
+    fn drop(&mut self) {
+        succeeds(Command::new("umount").arg("-l").arg(&self.mounted));
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// What was written and not yet flushed is lost: the image is copied while the writer stands still. In every second
+/// round the end of the disk is lost too.
+#[test]
+fn after_a_power_failure_at_most_the_open_window_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk");
+    let Some(disk) = DiskImage::make(image.clone()).and_then(|()| DiskImage::mount(image)) else {
+        println!("skipped: only root can mount an image of a file system, with mkfs.ext4 and loop devices");
+        return;
+    };
+    let rounds: u64 =
+        std::env::var("STORE_POWER_FAILURES").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let (store, always) = (disk.mounted.join("store"), span(DAY, DAY + 400 * 86_400));
+    let mut random = Random(5);
+    let (mut confirmed, mut damaged) = (0, 0);
+    for round in 1..=rounds {
+        let mut writer = child(&store).env(CHILD_IS_DURABLE, "1").spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(100_000 + random.below(500_000)));
+        let process = rustix::process::Pid::from_child(&writer);
+        rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+        let mut bytes = disk.snapshot();
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        confirmed += confirmations(&mut writer);
+
+        let is_cut = round % 2 == 0;
+        if is_cut {
+            let places = places(&store);
+            let place = places[random.below(places.len() as u64) as usize];
+            bytes[place * PAGE..].fill(0);
+        }
+        let copy = dir.path().join(format!("copy-{round}"));
+        fs::write(&copy, bytes).unwrap();
+        let Some(survivor) = DiskImage::mount(copy) else {
+            assert!(is_cut, "round {round}: the file system itself is damaged");
+            continue;
+        };
+        let dir = survivor.mounted.join("store");
+        let mut store =
+            SqliteHistory::create(&dir, StoreSettings { min_free_bytes: Some(0), ..settings() }).unwrap();
+        let levels = calls_by_level(&store, always);
+        let whole = levels[0];
+        // What was not noticed when it was opened is noticed when it is read, and set aside with the next window.
+        let next = store.extent().unwrap().map_or(DAY, |extent| extent.to.unix_ns() / 1_000_000_000);
+        store.append(&small(next), &[]).unwrap();
+        let notices = store.notices();
+        let is_damaged = notices.iter().any(|notice| matches!(notice, StoreNotice::Damaged(_)));
+        let aside = fs::read_dir(&dir)
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_str().unwrap().contains(".damaged-"));
+        assert_eq!(aside, is_damaged, "round {round}: {notices:?}");
+        if is_cut {
+            assert!(
+                whole <= confirmed + round,
+                "round {round}: {whole} of {confirmed}: windows were made up"
+            );
+            damaged += u64::from(is_damaged);
+        } else {
+            assert_eq!(notices, [], "round {round}");
+            assert_eq!(levels, [whole; 3], "round {round}: levels disagree");
+            assert!(
+                (confirmed..=confirmed + round).contains(&whole),
+                "round {round}: {whole} of {confirmed} that were on the disk"
+            );
+        }
+        let readable = calls_by_level(&store, always)[0];
+        drop(store);
+        let mut again = create(&dir);
+        assert_eq!((again.notices(), calls_by_level(&again, always)[0]), (vec![], readable), "round {round}");
+    }
+    assert!(confirmed > 0 && damaged > 0, "{confirmed} windows, {damaged} of {rounds} disks damaged");
+    println!("{rounds} failures, {confirmed} windows, {damaged} damaged");
+}
+
+/// Where on their disk the databases of a store lie, in pages.
+fn places(store: &Path) -> Vec<usize> {
+    let databases = fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path());
+    let databases = databases.filter(|path| path.extension().is_some_and(|extension| extension == "db"));
+    let output = Command::new("filefrag").args(["-v", "-b4096"]).args(databases).output().unwrap();
+    // ` 0:  0..  18:  8705..  8723:  19:  last`
+    let extents = std::str::from_utf8(&output.stdout).unwrap().lines().filter_map(|line| {
+        let mut ends = line.split(':').nth(2)?.split("..").map(|end| end.trim().parse::<usize>().ok());
+        Some(ends.next()??..=ends.next()??)
+    });
+    extents.flatten().collect()
 }
 
 /// A file system of sixteen megabytes.
