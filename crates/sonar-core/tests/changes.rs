@@ -135,7 +135,7 @@ fn compare(before: &[Load], after: &[Load], events: &[Event]) -> HistoryChanges 
     let mut noise = Noise(42);
     let old: Vec<_> = (0..30).map(|at| window(at, before, &mut noise)).collect();
     let new: Vec<_> = (30..33).map(|at| window(at, after, &mut noise)).collect();
-    find(&ChangeInput { before: &old, after: &new, events, alpha: ALPHA }, Some(span(&new)))
+    find(&ChangeInput { before: &old, after: &new, later: &[], events, alpha: ALPHA }, Some(span(&new)))
 }
 
 fn event(second: u64, kind: EventKind, subject: &str) -> Event {
@@ -156,7 +156,7 @@ fn a_steady_load_has_no_changes() {
         let all: Vec<_> = (0..40).map(|at| window(at, &[FIND, UPDATE], &mut noise)).collect();
         for cut in [5, 12, 30] {
             let (before, after) = all.split_at(cut);
-            let input = ChangeInput { before, after: &after[..3], events: &[], alpha: ALPHA };
+            let input = ChangeInput { before, after: &after[..3], later: &[], events: &[], alpha: ALPHA };
             let changes = find(&input, None);
             assert!(changes.is_empty(), "seed {seed}, cut {cut}: {changes:#?}");
         }
@@ -224,7 +224,7 @@ fn errors_that_begin_and_end_are_found() {
     let old: Vec<_> =
         (0..30).map(|at| window(at, &loads[..if at < 27 { 2 } else { 3 }], &mut noise)).collect();
     let new: Vec<_> = (30..33).map(|at| window(at, &[FIND, UPDATE], &mut noise)).collect();
-    let found = find(&ChangeInput { before: &old, after: &new, events: &[], alpha: ALPHA }, None);
+    let found = find(&ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA }, None);
     let is_end = |change: &HistoryChange| matches!(&change.what, ChangeKind::Errors(errors) if errors.counts[1].0 == 0);
     assert!(found.changes.iter().any(is_end), "{found:#?}");
 }
@@ -284,7 +284,7 @@ fn a_level_that_leaves_its_range_is_context_and_judged() {
     };
     let found = |windows: &[HistoryWindow]| {
         let (before, after) = windows.split_at(30);
-        find(&ChangeInput { before, after, events: &[], alpha: ALPHA }, None)
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None)
     };
     // Dirty cache: amber from 5.5 %, red from 20 %.
     let high = with_series(&key("cache.dirty"), |at| if at < 30 { 3.0 + (at % 3) as f64 } else { 30.0 });
@@ -298,20 +298,105 @@ fn a_level_that_leaves_its_range_is_context_and_judged() {
     assert!(found(&steady).is_empty());
 }
 
+fn size_of(subject: SeriesSubject, name: &str, metric: &str) -> SeriesKey {
+    SeriesKey { subject, server: SERVER, name: name.into(), metric: metric.into() }
+}
+
+fn size_of_carts() -> SeriesKey {
+    size_of(SeriesSubject::Collection, "shop.carts", "collection.size_bytes")
+}
+
+/// Sizes are measured in some windows only.
+fn measured(windows: &mut [HistoryWindow], key: &SeriesKey, sizes: &[(usize, f64)]) {
+    for (at, size) in sizes {
+        let start = windows[*at].window.start;
+        windows[*at].sample(key, start, (*size, 10.0));
+    }
+}
+
 #[test]
 fn a_collection_that_grew_is_a_change() {
-    let key = SeriesKey {
-        subject: SeriesSubject::Collection,
-        server: SERVER,
-        name: "shop.carts".into(),
-        metric: "collection.size_bytes".into(),
-    };
-    let windows = with_series(&key, |at| if at < 16 { 100e6 } else { 150e6 });
+    let windows = with_series(&size_of_carts(), |at| if at < 16 { 100e6 } else { 150e6 });
     let (before, after) = (&windows[..10], &windows[20..]);
-    let found = find(&ChangeInput { before, after, events: &[], alpha: ALPHA }, None);
+    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
     let [grown] = found.changes.as_slice() else { panic!("{found:#?}") };
-    let ChangeKind::Growth(series) = &grown.what else { panic!() };
-    assert_eq!((series.before, series.after), (100e6, 150e6));
+    let ChangeKind::Growth(growth) = &grown.what else { panic!() };
+    assert_eq!((growth.grown.before, growth.grown.after), (100e6, 150e6));
+    // Steady, shrinking and small collections are none.
+    for sizes in [(100e6, 105e6), (150e6, 100e6), (1e6, 9e6)] {
+        let windows = with_series(&size_of_carts(), |at| if at < 16 { sizes.0 } else { sizes.1 });
+        let (before, after) = (&windows[..10], &windows[20..]);
+        assert!(find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None).is_empty());
+    }
+}
+
+#[test]
+fn a_collection_and_its_indexes_grow_together() {
+    let mut windows: Vec<_> = (0..40).map(|at| window(at, &[FIND, UPDATE], &mut Noise(at))).collect();
+    let (collection, index) = (SeriesSubject::Collection, SeriesSubject::Index);
+    for (key, old, new) in [
+        (size_of_carts(), 100e6, 200e6),
+        (size_of(collection, "shop.carts", "collection.documents"), 1e6, 2e6),
+        (size_of(collection, "shop.carts", "collection.storage_bytes"), 50e6, 51e6),
+        (size_of(collection, "shop.carts", "collection.reusable_bytes"), 20e6, 90e6),
+        (size_of(index, "shop.carts user_1", "index.size_bytes"), 1e6, 3e6),
+        (size_of(index, "shop.orders at_1", "index.size_bytes"), 20e6, 30e6),
+    ] {
+        measured(&mut windows, &key, &[(3, old), (30, new)]);
+    }
+    let (before, rest) = windows.split_at(20);
+    let (after, later) = rest.split_at(3);
+    // It is measured again only after the span.
+    let input = ChangeInput { before, after, later, events: &[], alpha: ALPHA };
+    let found = find(&input, Some(span(after)));
+    let names: Vec<_> = found
+        .changes
+        .iter()
+        .map(|change| match &change.what {
+            ChangeKind::Growth(growth) => (
+                &*growth.grown.key.name,
+                growth.parts.iter().map(|part| (&*part.key.metric, part.after)).collect::<Vec<_>>(),
+            ),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("shop.carts", vec![("collection.documents", 2e6), ("index.size_bytes", 3e6)]),
+            ("shop.orders at_1", vec![]),
+        ]
+    );
+    assert!(find(&ChangeInput { later: &[], ..input }, Some(span(after))).is_empty(), "nothing was measured");
+}
+
+#[test]
+fn a_collection_that_grew_explains_its_slower_queries() {
+    let slow = Load { latency_ns: 10 * MS, ..FIND };
+    let mut noise = Noise(7);
+    let mut windows: Vec<_> = (0..23)
+        .map(|at| window(at, &if at < 20 { [FIND, UPDATE] } else { [slow, UPDATE] }, &mut noise))
+        .collect();
+    measured(&mut windows, &size_of_carts(), &[(3, 100e6), (21, 900e6)]);
+    let (before, after) = windows.split_at(20);
+    let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+    let found = find(&input, Some(span(after)));
+    let [grown] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&grown.what, ChangeKind::Growth(_)), "{grown:#?}");
+    assert_eq!(grown.effects.len(), 1);
+    assert_eq!(ways(&grown.effects[0])[0], ShapeWay::Slower);
+    assert!(grown.cost_ns > 0.0 && grown.cost_ns == grown.effects[0].cost_ns);
+}
+
+#[test]
+fn a_scan_reports_growth_once() {
+    let mut windows: Vec<_> = (0..120).map(|at| window(at, &[FIND, UPDATE], &mut Noise(at))).collect();
+    measured(&mut windows, &size_of_carts(), &[(5, 100e6), (35, 100e6), (65, 200e6), (95, 200e6)]);
+    let mut scan = Scan::new(&[], ALPHA, windows.len());
+    windows.into_iter().for_each(|window| scan.push(window));
+    let moments = scan.finish();
+    let grown = moments.iter().flat_map(|moment| &moment.changes.changes);
+    assert_eq!(grown.filter(|change| matches!(change.what, ChangeKind::Growth(_))).count(), 1, "{moments:#?}");
 }
 
 #[test]
@@ -344,7 +429,7 @@ proptest! {
         let mut noise = Noise(seed);
         let old: Vec<_> = (0..12).map(|at| window(at, &loads(&|_| 1), &mut noise)).collect();
         let new: Vec<_> = (12..15).map(|at| window(at, &loads(&|at| factors[at]), &mut noise)).collect();
-        let found = find(&ChangeInput { before: &old, after: &new, events: &[], alpha: ALPHA }, None);
+        let found = find(&ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA }, None);
         prop_assert_eq!(found.changes.len(), factors.len());
         let costs: Vec<f64> = found.changes.iter().map(|change| change.cost_ns).collect();
         prop_assert!(costs.windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", costs);

@@ -15,6 +15,7 @@ pub mod load;
 mod reach;
 pub mod reorder;
 mod server;
+pub mod status;
 mod stop;
 pub mod tail;
 mod target;

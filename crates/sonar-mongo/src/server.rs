@@ -101,8 +101,13 @@ impl Server {
             .thread_name("mongosonar-net")
             .enable_all()
             .build()?;
-        let (link, info) = runtime.block_on(connect(&target, connections))?;
-        Ok(Self { runtime, link, info })
+        let connection = async { connect(target.options().await?, connections).await };
+        let (link, info) = runtime.block_on(connection)?;
+        Ok(Self::new(runtime, link, info))
+    }
+
+    pub(crate) fn new(runtime: Runtime, link: Link, info: ServerInfo) -> Self {
+        Self { runtime, link, info }
     }
 
     /// Its identity and version.
@@ -226,7 +231,7 @@ impl Link {
 /// There is no such collection.
 const NAMESPACE_NOT_FOUND: i32 = 26;
 /// It is a view.
-const NOT_A_COLLECTION: i32 = 166;
+pub(crate) const NOT_A_COLLECTION: i32 = 166;
 
 /// Fields and directions of an index that can serve any query.
 fn plain_index(index: &Document) -> Option<Vec<(String, i8)>> {
@@ -255,8 +260,7 @@ fn at(address: String) -> SelectionCriteria {
     }))
 }
 
-async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)> {
-    let mut options = target.options().await?;
+pub(crate) async fn connect(mut options: ClientOptions, connections: u32) -> Result<(Link, ServerInfo)> {
     options.app_name.get_or_insert_with(|| "mongosonar".to_owned());
     options.server_selection_timeout.get_or_insert(SELECTION);
     options.connect_timeout.get_or_insert(CONNECT);

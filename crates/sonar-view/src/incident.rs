@@ -142,7 +142,7 @@ fn figures(window: &HistoryWindow) -> Vec<SeriesFigureJson> {
     let mut figures: Vec<SeriesFigureJson> = Vec::new();
     for (key, value) in &window.series {
         let group = match key.subject {
-            SeriesSubject::Server => "internals",
+            SeriesSubject::Server | SeriesSubject::Member => "internals",
             SeriesSubject::File | SeriesSubject::ThreadRole => continue,
             _ => "machine",
         };

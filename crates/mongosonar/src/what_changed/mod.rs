@@ -23,6 +23,8 @@ use crate::{outfile, page, screen};
 
 /// The most moments that are compared again.
 const MAX_REFINED: usize = 20;
+/// An agent measures the size of each collection at least once in this time, in nanoseconds.
+const SIZES_EVERY_NS: u64 = 300 * 1_000_000_000;
 /// The most windows that a scan compares.
 const MAX_SCANNED: u64 = 1_500;
 
@@ -138,7 +140,12 @@ fn compare(
         );
     }
     let events = history.events(Span { from: against.from.min(span.from), to: span.to.max(against.to) })?;
-    let input = ChangeInput { before: &before, after: &after, events: &events, alpha: ALPHA };
+    // What was measured later than that may have grown later.
+    let later = match moment {
+        Some(_) => history.windows(Span { from: span.to, to: span.to.plus_ns(SIZES_EVERY_NS) }, resolution)?,
+        None => Vec::new(),
+    };
+    let input = ChangeInput { before: &before, after: &after, later: &later, events: &events, alpha: ALPHA };
     let changes = find(&input, moment.map(|(focus, _)| focus));
     Ok((span, ScanMoment { span, changes }))
 }

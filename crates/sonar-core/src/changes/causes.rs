@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::change::{ChangeKind, HistoryChange, ShapeChange, ShapeWay};
-use super::commands;
+use super::{commands, growth};
 use super::sides::{ComparedSpan, Sides};
 use crate::history::{Event, EventKind, Span};
 use crate::time::NS_PER_S;
@@ -86,14 +86,14 @@ fn namespace(event: &Event) -> &str {
     event.subject.split(' ').next().unwrap_or_default()
 }
 
-/// Joins causes with their effects.
+/// Joins causes (events, and `others`: applications, collections that grew) with their effects.
 pub(super) fn explain(
     sides: &Sides<'_>,
-    applications: Vec<HistoryChange>,
+    others: Vec<HistoryChange>,
     changes: Vec<HistoryChange>,
 ) -> Vec<HistoryChange> {
     let mut causes = events(sides);
-    causes.extend(applications);
+    causes.extend(others);
     let mut rest = Vec::new();
     for change in changes {
         let explains = |cause: &HistoryChange| strength(cause, &change, sides);
@@ -214,6 +214,11 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         }
         (ChangeKind::Application(app), ChangeKind::Errors(errors)) => {
             (errors.applications.first() == Some(&app.name)).then_some(4)
+        }
+        (ChangeKind::Growth(growth), ChangeKind::Shape(shape)) => {
+            let is_worse = shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Heavier));
+            let is_its = shape.shape.namespace() == growth::namespace(&growth.grown.key);
+            (is_its && is_worse && change.cost_ns > 0.0).then_some(2)
         }
         (ChangeKind::Event(events), ChangeKind::Shape(shape)) => {
             let is_worse = change.cost_ns > 0.0;

@@ -41,7 +41,7 @@ pub enum ChangeKind {
     /// Errors that began, ended or became more frequent.
     Errors(ErrorChange),
     /// A collection or an index that grew.
-    Growth(SeriesChange),
+    Growth(GrowthChange),
     /// Something that the machine or the server measures of itself.
     Series(SeriesChange),
 }
@@ -188,6 +188,15 @@ pub struct ApplicationChange {
     pub calls: u64,
     /// Sum of their latencies in nanoseconds.
     pub time_ns: f64,
+}
+
+/// A collection that grew, with its indexes.
+#[derive(Clone, Debug)]
+pub struct GrowthChange {
+    /// Size of the documents; where that did not grow, of what grew most.
+    pub grown: SeriesChange,
+    /// What else of it grew: documents, its file, its indexes.
+    pub parts: Vec<SeriesChange>,
 }
 
 /// A series whose level changed.

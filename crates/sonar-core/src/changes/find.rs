@@ -2,7 +2,7 @@
 
 use super::change::{HistoryChanges, MAX_CHANGES};
 use super::sides::{ChangeInput, Sides};
-use super::{applications, causes, errors, series, shapes};
+use super::{applications, causes, errors, growth, series, shapes};
 use crate::history::Span;
 
 /// Compares two spans of the history. `focus` is the moment asked for: what began there comes first.
@@ -10,10 +10,10 @@ pub fn find(input: &ChangeInput<'_>, focus: Option<Span>) -> HistoryChanges {
     let sides = Sides::new(input);
     let mut changes = shapes::changes(&sides);
     changes.extend(errors::changes(&sides));
-    let applications = applications::changes(&sides);
-    let (context, grown) = series::changes(&sides);
-    changes.extend(grown);
-    let mut changes = causes::explain(&sides, applications, changes);
+    let mut causes = applications::changes(&sides);
+    causes.extend(growth::changes(&sides, focus.is_some()));
+    let context = series::changes(&sides);
+    let mut changes = causes::explain(&sides, causes, changes);
     causes::rank(&mut changes, focus, &sides);
     let left_out = changes.len().saturating_sub(MAX_CHANGES);
     changes.truncate(MAX_CHANGES);

@@ -11,13 +11,14 @@ mod change;
 mod commands;
 mod errors;
 mod find;
+mod growth;
 mod scan;
 mod series;
 mod shapes;
 mod sides;
 
 pub use change::{
-    ALPHA, ApplicationChange, ChangeKind, ErrorChange, HistoryChange, HistoryChanges, MAX_CHANGES,
+    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrowthChange, HistoryChange, HistoryChanges, MAX_CHANGES,
     SeriesChange, ShapeChange, ShapeFigures, ShapeWay,
 };
 pub use find::find;

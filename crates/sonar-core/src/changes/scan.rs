@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
     fn compare(&mut self) {
         let (before, after) = self.windows.split_at(self.block);
         if before.len() >= MIN_WINDOWS {
-            let input = ChangeInput { before, after, events: self.events, alpha: self.alpha };
+            let input = ChangeInput { before, after, later: &[], events: self.events, alpha: self.alpha };
             let mut changes = find(&input, None);
             let found: HashSet<_> = changes.changes.iter().flat_map(ids).collect();
             changes.changes.retain(|one| !ids(one).iter().all(|id| self.known.contains(id)));
@@ -186,7 +186,8 @@ fn ids_of(what: &ChangeKind, server: Endpoint) -> Vec<ChangeId> {
             shape.ways.iter().map(|way| id(format!("{} {}", shape.shape.id, same(way).name()))).collect()
         }
         ChangeKind::Errors(errors) => vec![id(format!("{} {}", errors.code, errors.namespace))],
-        ChangeKind::Growth(series) | ChangeKind::Series(series) => {
+        ChangeKind::Growth(growth) => vec![id(super::growth::namespace(&growth.grown.key).to_owned())],
+        ChangeKind::Series(series) => {
             vec![id(format!("{} {}", series.key.name, series.key.metric))]
         }
     }

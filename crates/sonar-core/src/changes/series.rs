@@ -1,4 +1,4 @@
-//! What the machine and the server measure of themselves: series whose level changed, and collections that grew.
+//! What the machine and the server measure of themselves: series whose level changed.
 
 use std::collections::BTreeMap;
 
@@ -13,50 +13,30 @@ const MIN_BEFORE: usize = 5;
 const MIN_SHARE: f64 = 0.25;
 /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const DEVIATIONS: f64 = 1.4826;
-/// A collection or an index grew if it is larger by this share.
-const MIN_GROWTH: f64 = 0.1;
-/// A collection or an index that is smaller is not worth a look, in bytes.
-const MIN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// Series by key, a value for each window that has one.
 type WindowValues<'a> = BTreeMap<&'a SeriesKey, [Vec<f64>; 2]>;
 
-/// The series whose level changed, the largest movement first, and the collections and indexes that grew.
-pub(super) fn changes(sides: &Sides<'_>) -> (Vec<HistoryChange>, Vec<HistoryChange>) {
+/// The series whose level changed, the largest movement first.
+pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let mut levels = Vec::new();
     for (key, [before, after]) in values(sides, |subject| {
-        use SeriesSubject::{Device, FileSystem, Interface, Machine, Process, Server, ThreadRole};
-        matches!(subject, Machine | Server | Process | ThreadRole | Device | FileSystem | Interface)
+        use SeriesSubject::{Device, FileSystem, Interface, Machine, Member, Process, Server, ThreadRole};
+        matches!(subject, Machine | Server | Member | Process | ThreadRole | Device | FileSystem | Interface)
     }) {
         levels.extend(level(key, before, after));
     }
     let is_bad = |one: &SeriesChange| one.judged.is_some_and(|(_, [before, after])| after > before);
     levels.sort_by(|a, b| is_bad(b).cmp(&is_bad(a)).then(b.score.total_cmp(&a.score)));
     levels.truncate(MAX_CHANGES);
-    let grown = growth(sides);
-    let change = |what: ChangeKind, server| HistoryChange {
-        server,
+    let change = |one: SeriesChange| HistoryChange {
+        server: one.key.server,
         since: sides.span().from,
         cost_ns: 0.0,
-        what,
+        what: ChangeKind::Series(one),
         effects: Vec::new(),
     };
-    (
-        levels
-            .into_iter()
-            .map(|one| {
-                let server = one.key.server;
-                change(ChangeKind::Series(one), server)
-            })
-            .collect(),
-        grown
-            .into_iter()
-            .map(|one| {
-                let server = one.key.server;
-                change(ChangeKind::Growth(one), server)
-            })
-            .collect(),
-    )
+    levels.into_iter().map(change).collect()
 }
 
 fn values<'a>(sides: &Sides<'a>, wants: impl Fn(SeriesSubject) -> bool) -> WindowValues<'a> {
@@ -128,38 +108,4 @@ fn verdict(figure: &Figure, value: f64) -> FigureVerdict {
         Some(limits) if limits.is_passed(limits.amber, value) => FigureVerdict::Amber,
         _ => FigureVerdict::Ok,
     }
-}
-
-/// Collections and indexes whose size grew.
-fn growth(sides: &Sides<'_>) -> Vec<SeriesChange> {
-    let is_size = |key: &SeriesKey| {
-        matches!(key.subject, SeriesSubject::Collection | SeriesSubject::Index)
-            && key.metric.ends_with("bytes")
-    };
-    let mut grown = Vec::new();
-    let mut sizes: BTreeMap<&SeriesKey, [Option<(f64, f64)>; 2]> = BTreeMap::new();
-    for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
-        for window in sides.windows(side) {
-            for (key, value) in window.series.iter().filter(|(key, _)| is_size(key)) {
-                let known = &mut sizes.entry(key).or_default()[place];
-                *known = Some((known.map_or(value.last, |(first, _)| first), value.last));
-            }
-        }
-    }
-    for (key, [before, after]) in sizes {
-        let (Some((first, last)), Some((_, now))) = (before, after) else { continue };
-        // Shortly before its own span a collection has hardly grown: there the first size counts.
-        let reference = if sides.is_adjacent { first } else { last };
-        if now >= MIN_BYTES && now >= reference * (1.0 + MIN_GROWTH) {
-            grown.push(SeriesChange {
-                key: key.clone(),
-                before: reference,
-                range: (first, last),
-                after: now,
-                score: now / reference.max(1.0),
-                judged: None,
-            });
-        }
-    }
-    grown
 }

@@ -15,6 +15,9 @@ pub struct ChangeInput<'a> {
     pub before: &'a [HistoryWindow],
     /// After.
     pub after: &'a [HistoryWindow],
+    /// Windows that follow [`after`](Self::after), of which only sizes of collections count: those are measured every
+    /// few minutes.
+    pub later: &'a [HistoryWindow],
     /// Events of both, by time.
     pub events: &'a [Event],
     /// Probability of a false alarm, over all tests together.
@@ -66,6 +69,11 @@ impl<'a> Sides<'a> {
             ComparedSpan::Recent => &self.input.before[self.recent..],
             ComparedSpan::After => self.input.after,
         }
+    }
+
+    /// Windows of which only sizes of collections count.
+    pub fn later(&self) -> &'a [HistoryWindow] {
+        self.input.later
     }
 
     pub fn events(&self) -> &'a [Event] {

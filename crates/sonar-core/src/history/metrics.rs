@@ -123,6 +123,10 @@ metrics! {
         FILE_SYSTEM_FREE_BYTES: "file_system.free_bytes", Bytes, "space that users other than root can still use";
         FILE_SYSTEM_INODES_USED: "file_system.inodes_used_percent", Percent, "inodes used";
     }
+    Member {
+        MEMBER_STATE: "member.state", Count, "state in the replica set by number: 1 is primary, 2 secondary";
+        MEMBER_LAG: "member.lag_ms", Milliseconds, "how far what it has applied is behind the primary";
+    }
     Process {
         PROCESS_CPU_USER: "process.cpu_user_percent", Percent, "processor time in user code, 100 is one processor";
         PROCESS_CPU_SYSTEM: "process.cpu_system_percent", Percent,

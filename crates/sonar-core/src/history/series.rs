@@ -9,6 +9,8 @@ pub enum SeriesSubject {
     Machine,
     /// A server: its internals.
     Server,
+    /// A member of a replica set, as the server sees it.
+    Member,
     /// The process of a server, as the kernel sees it.
     Process,
     /// The threads of a server that have one role.
@@ -29,9 +31,10 @@ pub enum SeriesSubject {
 
 impl SeriesSubject {
     /// All subjects, in display order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Machine,
         Self::Server,
+        Self::Member,
         Self::Process,
         Self::ThreadRole,
         Self::Device,
@@ -47,6 +50,7 @@ impl SeriesSubject {
         match self {
             Self::Machine => "machine",
             Self::Server => "server",
+            Self::Member => "member",
             Self::Process => "process",
             Self::ThreadRole => "thread_role",
             Self::Device => "device",

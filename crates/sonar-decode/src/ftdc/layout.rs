@@ -33,8 +33,9 @@ struct LayoutItem<const N: usize> {
 
 /// Where the metrics stand in the columns that were asked for.
 #[derive(Clone, Debug, Default)]
-struct SampleLayout {
-    wanted: Vec<bool>,
+pub(super) struct SampleLayout {
+    /// For each number of the schema whether it has a column.
+    pub wanted: Vec<bool>,
     /// Metric and its column.
     metrics: Vec<(Metric, usize, MetricKind)>,
     disks: Vec<LayoutItem<6>>,
@@ -43,7 +44,7 @@ struct SampleLayout {
 }
 
 impl SampleLayout {
-    fn new(schema: &Schema) -> Self {
+    pub fn new(schema: &Schema) -> Self {
         let known: HashMap<&str, Metric, foldhash::fast::FixedState> = Metric::ALL
             .iter()
             .flat_map(|metric| metric.paths().iter().map(|path| (*path, *metric)))
@@ -79,7 +80,8 @@ impl SampleLayout {
         layout
     }
 
-    fn fill(&self, columns: &[&[i64]], row: usize, sample: &mut ServerSample) {
+    /// Sets a sample to a row of the wanted columns.
+    pub fn fill(&self, columns: &[&[i64]], row: usize, sample: &mut ServerSample) {
         let value = |column: usize| columns.get(column).and_then(|values| values.get(row)).copied();
         for (metric, column, kind) in &self.metrics {
             sample.set(*metric, value(*column).filter(|value| kind.is_known(*value)));

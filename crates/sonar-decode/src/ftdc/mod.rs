@@ -11,6 +11,7 @@ mod elements;
 mod error;
 mod layout;
 mod schema;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -21,3 +22,4 @@ pub use elements::{Element, Elements};
 pub use error::ChunkError;
 pub use layout::{SampleReader, without_role};
 pub use schema::{MetricKind, Schema, SchemaMetric};
+pub use status::StatusReader;

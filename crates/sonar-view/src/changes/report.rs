@@ -220,14 +220,21 @@ fn figures(what: &ChangeKind) -> Value {
                 "applications": errors.applications, "before": count(errors.counts[0]),
                 "after": count(errors.counts[1]) })
         }
-        ChangeKind::Growth(series) | ChangeKind::Series(series) => {
-            let verdicts = series.judged.map(|(_, [before, after])| [before.name(), after.name()]);
-            let (title, unit) = sentence::metric(&series.key);
-            json!({ "subject": series.key.subject.name(), "name": name(&series.key.name), "metric": series.key.metric,
-                "title": title, "unit": unit, "before": series.before, "lowest_before": series.range.0,
-                "highest_before": series.range.1, "after": series.after, "verdicts": verdicts })
+        ChangeKind::Growth(growth) => {
+            let mut figures = series_figures(&growth.grown);
+            figures["parts"] = growth.parts.iter().map(series_figures).collect();
+            figures
         }
+        ChangeKind::Series(series) => series_figures(series),
     }
+}
+
+fn series_figures(series: &SeriesChange) -> Value {
+    let verdicts = series.judged.map(|(_, [before, after])| [before.name(), after.name()]);
+    let (title, unit) = sentence::metric(&series.key);
+    json!({ "subject": series.key.subject.name(), "name": name(&series.key.name), "metric": series.key.metric,
+        "title": title, "unit": unit, "before": series.before, "lowest_before": series.range.0,
+        "highest_before": series.range.1, "after": series.after, "verdicts": verdicts })
 }
 
 fn shape_figures(change: &ShapeChange) -> Value {

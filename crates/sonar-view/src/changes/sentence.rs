@@ -5,8 +5,8 @@ use sonar_core::changes::{
     ApplicationChange, ChangeKind, ErrorChange, HistoryChange, SeriesChange, ShapeChange, ShapeFigures,
     ShapeWay,
 };
-use sonar_core::history::{Event, EventKind, SeriesSubject, Span, metrics};
-use sonar_core::internals::FigureVerdict;
+use sonar_core::history::{Event, EventKind, SeriesKey, SeriesSubject, Span, metrics};
+use sonar_core::internals::{FigureUnit, FigureVerdict};
 
 use crate::ftdc::units;
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
@@ -21,7 +21,7 @@ pub(super) fn sentence(change: &HistoryChange) -> String {
         ChangeKind::Application(app) => application(app),
         ChangeKind::Shape(shape) => shape_sentence(shape),
         ChangeKind::Errors(errors) => errors_sentence(errors),
-        ChangeKind::Growth(series) => growth(series),
+        ChangeKind::Growth(change) => growth(&change.grown),
         ChangeKind::Series(series) => level(series),
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
         }
         ChangeKind::Shape(shape) => shape_evidence(shape),
         ChangeKind::Errors(errors) => errors_evidence(errors),
-        ChangeKind::Growth(_) => Vec::new(),
+        ChangeKind::Growth(change) => change.parts.iter().map(grown_part).collect(),
         ChangeKind::Series(series) => series_evidence(series),
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
         ChangeKind::Shape(shape) => queries(&["--filter", &shape.shape.id.to_string()]),
         ChangeKind::Errors(errors) => queries(&["--filter", &errors.namespace, "--sort", "errors"]),
         ChangeKind::Application(_) => queries(&["--by", "app"]),
-        ChangeKind::Event(_) if !change.effects.is_empty() => queries(&[]),
+        ChangeKind::Growth(_) | ChangeKind::Event(_) if !change.effects.is_empty() => queries(&[]),
         _ => Vec::new(),
     }
 }
@@ -287,18 +287,38 @@ fn errors_evidence(errors: &ErrorChange) -> Vec<String> {
 }
 
 fn growth(series: &SeriesChange) -> String {
-    let what = if series.key.subject == SeriesSubject::Index { "the index" } else { "the collection" };
+    let (what, size) = (grown_thing(series), |value| size(series, value));
     let more = Percent(series.after / series.before.max(1.0) - 1.0);
-    format!(
-        "{what} {} grew by {more}: {} before, {} after",
-        series.key.name,
-        Bytes(series.before),
-        Bytes(series.after)
-    )
+    let (before, after) = (size(series.before), size(series.after));
+    format!("{what} {} grew by {more}: {before} before, {after} after", series.key.name)
+}
+
+fn grown_part(series: &SeriesChange) -> String {
+    let (before, after) = (size(series, series.before), size(series, series.after));
+    match series.key.subject {
+        SeriesSubject::Index => format!("{} {}: {before} -> {after}", grown_thing(series), series.key.name),
+        _ => format!("{}: {before} -> {after}", metric(&SeriesKey { name: "".into(), ..series.key.clone() }).0),
+    }
+}
+
+fn grown_thing(series: &SeriesChange) -> &'static str {
+    match series.key.subject {
+        SeriesSubject::Index => "the index",
+        _ if *series.key.metric == *metrics::COLLECTION_STORAGE.name => "the file of the collection",
+        _ => "the collection",
+    }
+}
+
+/// Bytes, or a number of documents.
+fn size(series: &SeriesChange, value: f64) -> String {
+    match metrics::find(&series.key.metric).map(|metric| metric.unit) {
+        Some(FigureUnit::Count) => Grouped(value as u64).to_string(),
+        _ => Bytes(value).to_string(),
+    }
 }
 
 /// Name and unit of the metric of a series.
-pub(crate) fn metric(series: &sonar_core::history::SeriesKey) -> (String, &'static str) {
+pub(crate) fn metric(series: &SeriesKey) -> (String, &'static str) {
     let found = metrics::find(&series.metric);
     let title = found.map_or(&*series.metric, |metric| metric.meaning);
     let of = if series.name.is_empty() { String::new() } else { format!("{}: ", series.name) };
