@@ -11,7 +11,9 @@ prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. Tests control it by the 
 `{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, with `restart`
 also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
 `{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "log"}` gives the commands received that changed something;
-`{mock: "fill", db: …, documents: [...]}` puts documents into system.profile as the server's own profiler does.
+`{mock: "fill", db: …, documents: [...]}` puts documents into system.profile as the server's own profiler does;
+`{mock: "size", ns: …, stats: {…}}` sets what `$collStats` says of a collection (of each shard, on a mongos);
+`{mock: "forbid", commands: [...]}` is what the user may not do, and `{mock: "asked"}` counts the commands received by name.
 """
 
 import argparse
@@ -142,6 +144,8 @@ class Mongod:
         self.start_settings()
         self.down_until = 0.0
         self.sockets = set()
+        self.begun = time.monotonic()
+        self.sizes, self.forbidden, self.asked = {}, set(), {}
 
     def start_settings(self):
         self.levels, self.filters = {}, {}
@@ -445,7 +449,26 @@ class Mongod:
             for number, ((host, port), client) in enumerate(list(self.clients.items()))
         ]
 
+    def collection_stats(self, db, name):
+        """One document for each shard, with the fields that the pipeline of the caller keeps and some that it drops."""
+        collection = self.databases.get(db, {}).get(name)
+        if collection is None:
+            raise Refused(26, "NamespaceNotFound", f"Collection [{db}.{name}] not found.")
+        stats = {
+            "size": collection.size,
+            "count": len(collection.rows),
+            "storageSize": 4096,
+            "freeStorageSize": 0,
+            "indexSizes": {"_id_": 4096},
+            **self.sizes.get(f"{db}.{name}", {}),
+        }
+        shards = ["s0", "s1"] if self.plays == "mongos" else [None]
+        rows = [{**({"shard": shard} if shard else {}), "storageStats": stats} for shard in shards]
+        return {"cursor": {"firstBatch": rows, "id": bson.Int64(0), "ns": f"{db}.{name}"}}
+
     def do_aggregate(self, db, command):
+        if command["pipeline"] and "$collStats" in command["pipeline"][0]:
+            return self.collection_stats(db, command["aggregate"])
         stage = command["pipeline"][0].get("$currentOp") if command["pipeline"] else None
         if stage is not None:
             if self.plays == "6.0" and not (
@@ -580,6 +603,9 @@ class Mongod:
             "process": "mongod",
             "pid": bson.Int64(os.getpid()),
             "host": socket.gethostname(),
+            "localTime": now(),
+            "uptimeMillis": bson.Int64(int((time.monotonic() - self.begun) * 1000)),
+            "connections": {"current": len(self.clients), "available": 800, "totalCreated": len(self.clients)},
             "extra_info": {
                 "user_time_us": bson.Int64(int(times.user * 1e6)),
                 "system_time_us": bson.Int64(int(times.system * 1e6)),
@@ -596,6 +622,27 @@ class Mongod:
             "opcounters": {"insert": self.inserted},
         }
 
+    def do_replSetGetStatus(self, db, command):
+        if not self.members:
+            raise Refused(76, "NoReplicationEnabled", "not running with --replSet")
+        members = []
+        for number, name in enumerate(self.members):
+            is_self = name == self.me
+            is_primary = is_self == self.primary if len(self.members) <= 2 else is_self and self.primary
+            state = 1 if is_primary else 2
+            members.append(
+                {
+                    "_id": number,
+                    "name": name,
+                    "health": 1.0,
+                    "state": state,
+                    "stateStr": "PRIMARY" if state == 1 else "SECONDARY",
+                    "optimeDate": now() - datetime.timedelta(seconds=0 if state == 1 else 3),
+                    **({"self": True} if is_self else {}),
+                }
+            )
+        return {"set": "rs", "date": now(), "term": bson.Int64(self.term), "members": members}
+
     def do_getCmdLineOpts(self, db, command):
         return {"argv": ["mongod"], "parsed": {}}
 
@@ -608,6 +655,14 @@ class Mongod:
     def do_mock(self, db, command):
         if command["mock"] == "log":
             return {"log": self.log}
+        if command["mock"] == "asked":
+            return {"asked": self.asked}
+        if command["mock"] == "size":
+            self.sizes[command["ns"]] = command["stats"]
+            return {}
+        if command["mock"] == "forbid":
+            self.forbidden = set(command["commands"])
+            return {}
         if command["mock"] == "fill":
             collections = self.databases.setdefault(command["db"], {})
             collection = collections.setdefault(
@@ -640,6 +695,7 @@ class Mongod:
         handler = getattr(self, f"do_{name}", None)
         begun = time.monotonic()
         with self.lock:
+            self.asked[name] = self.asked.get(name, 0) + 1
             if name in CHANGES and self.is_known() and command.get(name) != -1:
                 self.log.append(
                     {
@@ -651,6 +707,8 @@ class Mongod:
             try:
                 if name not in OPEN_TO_ALL and not self.is_known():
                     raise Refused(13, "Unauthorized", f"Command {name} requires authentication")
+                if name in self.forbidden:
+                    raise Refused(13, "Unauthorized", f"not authorized on {db} to execute command {{ {name}: 1 }}")
                 if not handler:
                     raise Refused(59, "CommandNotFound", f"no such command: '{name}'")
                 reply = {**handler(db, command), "ok": 1.0}

@@ -144,6 +144,21 @@ impl PortlessServerArgs {
     }
 }
 
+impl PortlessServerArgs {
+    /// The server that the options name, else the one in the environment; `None` where neither names one.
+    ///
+    /// # Errors
+    /// The password cannot be asked for.
+    pub fn named_or_in_environment(&self) -> Result<Option<Target>> {
+        match self.named(None)? {
+            None if std::env::var_os(VARIABLE).is_some_and(|uri| !uri.is_empty()) => {
+                self.login.complete(default_target()).map(Some)
+            }
+            named => Ok(named),
+        }
+    }
+}
+
 impl LoginArgs {
     /// Whether no option is given.
     fn is_empty(&self) -> bool {

@@ -396,7 +396,11 @@ fn a_scan_reports_growth_once() {
     windows.into_iter().for_each(|window| scan.push(window));
     let moments = scan.finish();
     let grown = moments.iter().flat_map(|moment| &moment.changes.changes);
-    assert_eq!(grown.filter(|change| matches!(change.what, ChangeKind::Growth(_))).count(), 1, "{moments:#?}");
+    assert_eq!(
+        grown.filter(|change| matches!(change.what, ChangeKind::Growth(_))).count(),
+        1,
+        "{moments:#?}"
+    );
 }
 
 #[test]

@@ -163,7 +163,8 @@ fn a_sample_of_server_status_is_one_of_diagnostic_data() {
     let (mut compared, mut members) = (0, 0);
     for sample in &status {
         let at = ftdc.partition_point(|one| one.time_ms() < sample.time_ms());
-        let (Some(before), Some(after)) = (at.checked_sub(1).and_then(|at| ftdc.get(at)), ftdc.get(at + 1)) else {
+        let (Some(before), Some(after)) = (at.checked_sub(1).and_then(|at| ftdc.get(at)), ftdc.get(at + 1))
+        else {
             continue;
         };
         for metric in Metric::ALL.iter().filter(is_of_server) {

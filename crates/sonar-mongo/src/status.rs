@@ -242,7 +242,11 @@ impl Server {
             "cursor": { "batchSize": BATCH },
         };
         match self.bounded(database, command, "read the sizes of collections", ROLE) {
-            Err(error) if error.code().is_some_and(|code| [NAMESPACE_NOT_FOUND, NOT_A_COLLECTION].contains(&code)) => {
+            Err(error)
+                if error
+                    .code()
+                    .is_some_and(|code| [NAMESPACE_NOT_FOUND, NOT_A_COLLECTION].contains(&code)) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -270,7 +274,8 @@ impl Server {
 
 /// The document of which samples are made, as a server writes it to `diagnostic.data`. `time_ms` is when it was taken.
 pub fn sample_document(time_ms: i64, status: &ServerStatusReply, set: Option<&ReplicaSetStatus>) -> Vec<u8> {
-    let mut document = doc! { "start": DateTime::from_millis(time_ms), "serverStatus": status.document.clone() };
+    let mut document =
+        doc! { "start": DateTime::from_millis(time_ms), "serverStatus": status.document.clone() };
     if let Some(set) = set {
         document.insert("replSetGetStatus", set.document.clone());
     }
@@ -341,7 +346,8 @@ mod tests {
     use super::*;
 
     fn reply(shards: &[Document]) -> Document {
-        let shards: Vec<Bson> = shards.iter().map(|stats| doc! { "storageStats": stats.clone() }.into()).collect();
+        let shards: Vec<Bson> =
+            shards.iter().map(|stats| doc! { "storageStats": stats.clone() }.into()).collect();
         doc! { "cursor": { "firstBatch": shards, "id": 0_i64 }, "ok": 1.0 }
     }
 

@@ -80,6 +80,12 @@ impl Target {
         &self.uri
     }
 
+    /// Whether it contains a password.
+    pub fn has_password(&self) -> bool {
+        let (_, authority, _) = parts(&self.uri);
+        self.password.is_some() || authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    }
+
     /// The user whose password is missing: an option or the connection string names one, but neither a password nor a
     /// mechanism without one.
     pub fn user_without_password(&self) -> Option<&str> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::values::{number, parse_duration};
 
 /// Examples for the help.
@@ -13,6 +14,7 @@ Examples:
   sudo mongosonar agent                                  collect until stopped, into /var/lib/mongosonar
   sudo mongosonar agent --once 60s --store /tmp/minute   collect for a minute
   mongosonar agent --replay wire.pcap mongod.log diagnostic.data --store /tmp/incident
+  sudo MONGOSONAR_URI=mongodb://NAME:PASSWORD@localhost mongosonar agent   also serverStatus and sizes of collections
   mongosonar agent --check-config --config agent.toml    check a configuration file
   sudo mongosonar agent --status                         what the running agent does";
 
@@ -23,7 +25,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
     /// Read these captures, logs, files or folders of diagnostic.data and recordings of io record of the same time instead
-    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "What to collect")]
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = SERVER_OPTIONS, help_heading = "What to collect")]
     pub replay: Vec<PathBuf>,
     /// Port of the server whose replayed logs do not state it
     #[arg(long, short, value_name = "PORT", requires = "replay", value_parser = number(1..=u16::MAX, 27_017), help_heading = "What to collect")]
@@ -43,4 +45,10 @@ pub struct AgentArgs {
     /// Keep all privileges after the start
     #[arg(long)]
     pub keep_privileges: bool,
+    /// A server to ask for serverStatus, replSetGetStatus and the sizes of its collections.
+    #[command(
+        flatten,
+        next_help_heading = "A server to ask (serverStatus, replSetGetStatus, sizes of collections)"
+    )]
+    pub server: PortlessServerArgs,
 }

@@ -9,7 +9,6 @@ use sonar_core::{Endpoint, Timestamp};
 use sonar_view::ftdc::incident_words;
 
 use super::parts::WindowCutter;
-use super::servers::local;
 
 /// What the first sample of a process speaks for, in milliseconds: servers take one each second.
 const FIRST_MS: i64 = 1_000;
@@ -18,33 +17,54 @@ const FIRST_MS: i64 = 1_000;
 pub struct SampleCutter<'a> {
     windows: &'a mut WindowCutter,
     server: Endpoint,
+    /// The collector that observed the time of the samples, if the samples say so.
+    observes: Option<Collector>,
+    /// Which events are kept.
+    keeps_event: fn(IncidentKind) -> bool,
+    keeps_figures: bool,
     /// The key of each figure, in the order of [`FIGURES`].
     keys: Vec<SeriesKey>,
 }
 
 impl<'a> SampleCutter<'a> {
-    /// For the server with this port.
-    pub fn new(windows: &'a mut WindowCutter, port: u16) -> Self {
-        let server = local(port);
+    /// For a server. The time that the samples speak for counts as observed by a collector.
+    pub fn new(windows: &'a mut WindowCutter, server: Endpoint, observes: Option<Collector>) -> Self {
         let key = |figure| SeriesMetric::of_figure(figure).key(server, "");
-        Self { windows, server, keys: FIGURES.iter().map(key).collect() }
+        let keys = FIGURES.iter().map(key).collect();
+        Self { windows, server, observes, keeps_event: |_| true, keeps_figures: true, keys }
+    }
+
+    /// Leaves out events that another source has.
+    pub fn keep_events(&mut self, keeps: fn(IncidentKind) -> bool) {
+        self.keeps_event = keeps;
+    }
+
+    /// Leaves out the figures if another source has them.
+    pub fn keep_figures(&mut self, keeps: bool) {
+        self.keeps_figures = keeps;
     }
 
     /// Adds the next sample.
     pub fn add(&mut self, sequence: &mut SampleSequence, sample: &ServerSample) {
-        let Self { windows, server, keys } = self;
+        let Self { windows, server, observes, keeps_event, keeps_figures, keys } = self;
         // What happened comes before the step, and belongs to an earlier window than that where there is a gap.
         let windows = RefCell::new(&mut **windows);
         sequence.add(
             sample,
-            |incident| windows.borrow_mut().event(event(*server, &incident)),
+            |incident| {
+                if keeps_event(incident.kind) {
+                    windows.borrow_mut().event(event(*server, &incident));
+                }
+            },
             |step, length_ms| {
                 let mut windows = windows.borrow_mut();
                 let now = timestamp(step.now.time_ms());
                 let speaks_for = if length_ms > 0 { length_ms } else { FIRST_MS };
-                windows.observe(Collector::Internals, timestamp(step.now.time_ms() - length_ms), now);
+                if let Some(collector) = *observes {
+                    windows.observe(collector, timestamp(step.now.time_ms() - length_ms), now);
+                }
                 let window = &mut windows.at(now).window;
-                for (figure, key) in FIGURES.iter().zip(keys.iter()) {
+                for (figure, key) in FIGURES.iter().zip(keys.iter()).filter(|_| *keeps_figures) {
                     if let Some(value) = (figure.value)(step) {
                         window.sample(key, now, (value, speaks_for as f64 / 1e3));
                     }
@@ -77,6 +97,7 @@ mod tests {
     use sonar_core::internals::Metric;
 
     use super::super::parts::WindowPart;
+    use super::super::servers::local;
     use super::*;
 
     fn sample(ms: i64, queries: i64, cache: i64) -> ServerSample {
@@ -97,7 +118,7 @@ mod tests {
         let (to, from) = sync_channel(100);
         let mut windows = WindowCutter::new(to);
         let mut sequence = SampleSequence::default();
-        let mut cutter = SampleCutter::new(&mut windows, 27_017);
+        let mut cutter = SampleCutter::new(&mut windows, local(27_017), Some(Collector::Internals));
         for (ms, queries, cache) in
             [(100_000, 0, 10), (102_000, 20, 20), (104_000, 60, 40), (124_000, 1_060, 90)]
         {

@@ -1,5 +1,6 @@
 //! `mongosonar agent`: collects all the time, and keeps what it collects.
 
+mod applications;
 mod args;
 mod assembler;
 mod figures;
@@ -47,7 +48,9 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
         return status(folder, args.json);
     }
     let (once, confined) = (args.once, !args.keep_privileges);
-    let summary = live::run(LivePlan { folder, settings, config, once, confined })?;
+    let mut targets = settings.targets();
+    targets.extend(args.server.named_or_in_environment()?);
+    let summary = live::run(LivePlan { folder, settings, targets, config, once, confined })?;
     if once.is_some() {
         show(&summary, args.json)?;
         // What was collected until then is stored.

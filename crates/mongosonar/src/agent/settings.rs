@@ -1,12 +1,14 @@
 //! The configuration file of the agent: `/etc/mongosonar/agent.toml`.
 
 use std::fmt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use sonar_core::history::{Collector, Resolution};
+use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
 use crate::exit::usage;
@@ -18,6 +20,8 @@ pub const PLACE: &str = "/etc/mongosonar/agent.toml";
 pub const STORE: &str = "/var/lib/mongosonar";
 /// The smallest store: with less, a busy day would leave nothing.
 const MIN_STORE_BYTES: u64 = 16_000_000;
+/// The rights of users who are neither the owner of a file nor in its group.
+const OTHERS: u32 = 0o007;
 /// The longest time that windows are kept, in days.
 const MAX_DAYS: u32 = 3_650;
 
@@ -81,6 +85,8 @@ pub struct CollectorTable {
     pub log: bool,
     /// `diagnostic.data` of servers.
     pub internals: bool,
+    /// `serverStatus` and sizes of collections of servers with a URI.
+    pub status: bool,
     /// The machine and its processes.
     pub machine: bool,
     /// Accesses to files, counted in the kernel.
@@ -89,7 +95,7 @@ pub struct CollectorTable {
 
 impl Default for CollectorTable {
     fn default() -> Self {
-        Self { queries: true, log: true, internals: true, machine: true, files: true }
+        Self { queries: true, log: true, internals: true, status: true, machine: true, files: true }
     }
 }
 
@@ -102,7 +108,7 @@ impl CollectorTable {
             Collector::Internals => self.internals,
             Collector::Machine => self.machine,
             Collector::Files => self.files,
-            Collector::Status => false,
+            Collector::Status => self.status,
         }
     }
 }
@@ -135,6 +141,38 @@ pub struct ServerTable {
     pub log: Option<PathBuf>,
     /// The folder of its data, which has `diagnostic.data`.
     pub dbpath: Option<PathBuf>,
+    /// How to ask it for `serverStatus` and the sizes of its collections.
+    pub uri: Option<ServerUri>,
+}
+
+/// A connection string, or `host:port`. It may contain a password, which neither debug output nor messages show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerUri(String);
+
+impl fmt::Debug for ServerUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl ServerUri {
+    /// The server that it names.
+    pub fn target(&self) -> Target {
+        Target::from(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ServerUri {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)
+            .ok()
+            .filter(|text| is_connection_string(text) || is_host_and_port(text));
+        text.map(Self).ok_or_else(|| {
+            D::Error::custom(
+                "this is no connection string: write mongodb://NAME:PASSWORD@HOST:PORT, or HOST:PORT",
+            )
+        })
+    }
 }
 
 /// A value that is written as a text or a number, with its own rules.
@@ -217,7 +255,20 @@ impl AgentSettings {
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
         let settings =
             Self::parse(&text).map_err(|why| usage!("configuration file {}, {why}", path.display()))?;
+        let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
+        if settings.targets().iter().any(Target::has_password) && mode & OTHERS != 0 {
+            return Err(usage!(
+                "configuration file {} has a password and can be read by every user; fix: chmod o= {}",
+                path.display(),
+                path.display()
+            ));
+        }
         Ok((settings, Some(path.to_path_buf())))
+    }
+
+    /// The servers to ask for `serverStatus` and the sizes of their collections.
+    pub fn targets(&self) -> Vec<Target> {
+        self.server.iter().filter_map(|server| server.uri.as_ref()).map(ServerUri::target).collect()
     }
 
     /// Reads the text of a configuration file. The error names line, setting and what is accepted.
@@ -273,7 +324,7 @@ mod tests {
         assert_eq!(settings, AgentSettings::default());
         assert_eq!(settings.store.max_size.0, 2_000_000_000);
         assert_eq!(settings.store.days(), [2, 30, 400]);
-        assert_eq!(Collector::ALL.iter().filter(|one| settings.collectors.runs(**one)).count(), 5);
+        assert_eq!(Collector::ALL.iter().filter(|one| settings.collectors.runs(**one)).count(), 6);
         let sizes = AgentSettings::parse("[store]\nmax-size = \"1GiB\"\n").unwrap();
         assert_eq!(sizes.store.max_size.0, 1 << 30);
     }
@@ -321,5 +372,35 @@ mod tests {
             let why = AgentSettings::parse(text).unwrap_err();
             assert!(parts.iter().all(|part| why.contains(part)), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn a_password_is_for_the_owner_of_the_file_and_in_no_message() {
+        let path = std::env::temp_dir().join(format!("mongosonar-settings-{}.toml", std::process::id()));
+        let load = |text: &str, mode| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            AgentSettings::load(Some(&path))
+                .map(|(settings, _)| settings)
+                .map_err(|error| format!("{error:#}"))
+        };
+        let with = |uri: &str| format!("[[server]]\nport = 27017\nuri = \"{uri}\"\n");
+        let secret = with("mongodb://dba:s3cret@db1");
+        let refused = load(&secret, 0o644).unwrap_err();
+        assert!(refused.contains("chmod o=") && !refused.contains("s3cret"), "{refused}");
+        for mode in [0o600, 0o640] {
+            let settings = load(&secret, mode).unwrap();
+            assert!(!format!("{settings:?}").contains("s3cret"));
+            assert_eq!(settings.targets(), [Target::from("mongodb://dba:s3cret@db1")]);
+        }
+        assert_eq!(load(&with("db1:27017"), 0o644).unwrap().targets().len(), 1);
+        for wrong in
+            [with("http://s3cret"), with("s3cret"), "[[server]]\nport = 1\nuri = [\"s3cret\"]\n".to_owned()]
+        {
+            let refused = load(&wrong, 0o600).unwrap_err();
+            assert!(refused.contains("line 3: server.uri: this is no connection string"), "{refused}");
+            assert!(!refused.contains("s3cret"), "{refused}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 }

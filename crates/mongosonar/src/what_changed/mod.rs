@@ -142,7 +142,9 @@ fn compare(
     let events = history.events(Span { from: against.from.min(span.from), to: span.to.max(against.to) })?;
     // What was measured later than that may have grown later.
     let later = match moment {
-        Some(_) => history.windows(Span { from: span.to, to: span.to.plus_ns(SIZES_EVERY_NS) }, resolution)?,
+        Some(_) => {
+            history.windows(Span { from: span.to, to: span.to.plus_ns(SIZES_EVERY_NS) }, resolution)?
+        }
         None => Vec::new(),
     };
     let input = ChangeInput { before: &before, after: &after, later: &later, events: &events, alpha: ALPHA };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::change::{ChangeKind, HistoryChange, ShapeChange, ShapeWay};
-use super::{commands, growth};
 use super::sides::{ComparedSpan, Sides};
+use super::{commands, growth};
 use crate::history::{Event, EventKind, Span};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};

@@ -40,11 +40,10 @@ pub(super) fn changes(sides: &Sides<'_>, is_moment: bool) -> Vec<HistoryChange> 
 
 /// Sizes by key, before and after.
 fn sizes<'a>(sides: &Sides<'a>) -> BTreeMap<&'a SeriesKey, [FirstAndLast; 2]> {
-    let is_size =
-        |key: &SeriesKey| {
-            matches!(key.subject, SeriesSubject::Collection | SeriesSubject::Index)
-                && *key.metric != *metrics::COLLECTION_REUSABLE.name
-        };
+    let is_size = |key: &SeriesKey| {
+        matches!(key.subject, SeriesSubject::Collection | SeriesSubject::Index)
+            && *key.metric != *metrics::COLLECTION_REUSABLE.name
+    };
     let mut sizes: BTreeMap<&SeriesKey, [FirstAndLast; 2]> = BTreeMap::new();
     let before = sides.windows(ComparedSpan::Before).iter().map(|window| (0, window));
     let after = sides.windows(ComparedSpan::After).iter().chain(sides.later()).map(|window| (1, window));

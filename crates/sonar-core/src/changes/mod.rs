@@ -18,8 +18,8 @@ mod shapes;
 mod sides;
 
 pub use change::{
-    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrowthChange, HistoryChange, HistoryChanges, MAX_CHANGES,
-    SeriesChange, ShapeChange, ShapeFigures, ShapeWay,
+    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrowthChange, HistoryChange, HistoryChanges,
+    MAX_CHANGES, SeriesChange, ShapeChange, ShapeFigures, ShapeWay,
 };
 pub use find::find;
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};

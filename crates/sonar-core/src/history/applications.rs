@@ -28,6 +28,11 @@ impl ApplicationWatch {
         Self { known, learning_until, left_out: 0 }
     }
 
+    /// Learns for a minute even though it knows some: not all that connected before are known.
+    pub fn learning(self) -> Self {
+        Self { learning_until: None, ..self }
+    }
+
     /// An application connected at `at`; returns an event if it had not connected before.
     pub fn connected(&mut self, at: Timestamp, app: &Application, server: Endpoint) -> Option<Event> {
         let label = app.label();
@@ -93,6 +98,14 @@ mod tests {
         let mut watch = ApplicationWatch::default();
         for (second, name, is_new) in [(0, "a", false), (59, "b", false), (60, "c", true), (300, "a", false)]
         {
+            assert_eq!(watch.connected(at(second), &app(name), SERVER).is_some(), is_new, "{name}");
+        }
+    }
+
+    #[test]
+    fn with_some_known_it_can_learn_the_others() {
+        let mut watch = ApplicationWatch::new(["b".into()]).learning();
+        for (second, name, is_new) in [(0, "a", false), (60, "c", true), (70, "b", false), (80, "a", false)] {
             assert_eq!(watch.connected(at(second), &app(name), SERVER).is_some(), is_new, "{name}");
         }
     }

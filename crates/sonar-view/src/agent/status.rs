@@ -52,6 +52,9 @@ pub struct CollectorStatus {
     pub cpu_ns: u64,
     /// Why it fails or waits; what helps.
     pub problem: Option<String>,
+    /// What it collects, where that differs from server to server.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl CollectorStatus {
@@ -179,6 +182,9 @@ impl AgentStatus {
             if let Some(problem) = &one.problem {
                 writeln!(out, "           {}", escape(problem))?;
             }
+            for note in &one.notes {
+                writeln!(out, "           {}", escape(note))?;
+            }
         }
         writeln!(out)?;
         if self.servers.is_empty() {
@@ -213,6 +219,7 @@ mod tests {
         files.state = CollectorState::Failed;
         files.since_ns = Some(start);
         files.problem = Some("no permission; fix: sudo\u{1b}".to_owned());
+        files.notes = vec!["db1: all\u{1b}".to_owned()];
         let mut queries = CollectorStatus::new(Collector::Queries);
         (queries.state, queries.since_ns) = (CollectorState::Working, Some(start + second));
         (queries.last_data_ns, queries.lost, queries.cpu_ns) = (Some(start + 97 * second), 1_234, second);
@@ -235,6 +242,7 @@ mod tests {
             "agent 1.0 runs as process 7 since 2026-11-21T21:20:00Z, 2.00% of a core, 40.0MB",
             "queries    working  2026-11-21T21:20:01Z 3.00s ago     1,234   1.00%",
             "files      failed   2026-11-21T21:20:00Z -                 0   0.00%",
+            "           db1: all\\u{1b}",
             "no mongod or mongos runs here",
         ] {
             assert!(text.lines().any(|found| found.trim_end() == line), "{line}\n{text}");

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sonar_core::Timestamp;
-use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, ShapeChange, ShapeFigures};
+use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, ShapeChange, ShapeFigures};
 use sonar_core::history::{Collector, HistoryGap, Span};
 
 use super::sentence;

@@ -297,7 +297,9 @@ fn grown_part(series: &SeriesChange) -> String {
     let (before, after) = (size(series, series.before), size(series, series.after));
     match series.key.subject {
         SeriesSubject::Index => format!("{} {}: {before} -> {after}", grown_thing(series), series.key.name),
-        _ => format!("{}: {before} -> {after}", metric(&SeriesKey { name: "".into(), ..series.key.clone() }).0),
+        _ => {
+            format!("{}: {before} -> {after}", metric(&SeriesKey { name: "".into(), ..series.key.clone() }).0)
+        }
     }
 }
 

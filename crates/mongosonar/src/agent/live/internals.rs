@@ -14,6 +14,7 @@ use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
 use crate::agent::parts::WindowCutter;
+use crate::agent::servers::local;
 use crate::ftdc::follow::FtdcFollower;
 use crate::queries::live::now;
 
@@ -55,6 +56,9 @@ pub fn run(task: &FollowTask) {
                 problem = Some(unreadable(&one.server, &error));
             }
             lost += one.follower.counts().damaged;
+            if one.follower.counts().samples > 0 {
+                task.servers.set_sampled(one.server.port, one.last);
+            }
             if let Some(version) = one.follower.server().and_then(|server| server.version.as_deref()) {
                 task.servers.set_version(one.server.port, version);
             }
@@ -121,7 +125,7 @@ impl FollowedSamplesOf {
     }
 
     fn poll(&mut self, windows: &mut WindowCutter) -> io::Result<()> {
-        let mut cutter = SampleCutter::new(windows, self.server.port);
+        let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(Collector::Internals));
         let (sequence, last) = (&mut self.sequence, &mut self.last);
         let mut each = |sample: &sonar_core::internals::ServerSample| {
             let ms = u64::try_from(sample.time_ms()).unwrap_or(0);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use sonar_core::history::{ApplicationWatch, Collector};
+use sonar_core::history::Collector;
 use sonar_core::{Reading, Timestamp};
 use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{Bound, LogReader, LogSettings};
@@ -17,6 +17,7 @@ use super::board::{CollectorBoard, CollectorProblem};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
 use super::watched::WatchedServers;
+use crate::agent::applications::KnownApplications;
 use crate::agent::log_operations::LogOperations;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
@@ -45,6 +46,8 @@ pub struct FollowTask {
     pub positions: Arc<LogPositions>,
     /// When the agent started: what a log has of before is not read.
     pub begun: Timestamp,
+    /// Applications that are not new.
+    pub applications: Arc<KnownApplications>,
     /// Ends it.
     pub stop: Arc<AtomicBool>,
 }
@@ -159,7 +162,8 @@ impl FollowedLog {
         let follower = FileFollower::new(place, Some(file), start)?;
         let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
-        reader.collect_events(local(server.port), ApplicationWatch::default());
+        let server_name = local(server.port);
+        reader.collect_events(server_name, task.applications.watch(server_name));
         Ok(Self { server: server.clone(), follower, reader, counted: Reading::default(), lost: 0 })
     }
 

@@ -12,6 +12,7 @@ mod log;
 mod machine;
 mod positions;
 mod queries;
+mod status;
 mod status_file;
 mod watched;
 
@@ -27,6 +28,7 @@ use anyhow::{Context, Result, bail};
 use sonar_core::history::{Collector, Event, EventKind, StoreNotice};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
+use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
 use sonar_sys::Host;
 use sonar_sys::interfaces::local_addresses;
@@ -40,7 +42,9 @@ use self::log::FollowTask;
 use self::machine::MachineTask;
 use self::positions::LogPositions;
 use self::queries::{OpenCapture, QueriesCollector};
+use self::status::{StatusReports, StatusTask};
 use self::watched::WatchedServers;
+use super::applications::KnownApplications;
 use super::assembler::Assembler;
 use super::notify::ServiceManager;
 use super::parts::WindowPart;
@@ -70,6 +74,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 pub struct LivePlan<'a> {
     /// The configuration.
     pub settings: AgentSettings,
+    /// Servers to ask for `serverStatus` and the sizes of their collections.
+    pub targets: Vec<Target>,
     /// The configuration file that was named.
     pub config: Option<&'a Path>,
     /// The folder of the store.
@@ -78,6 +84,14 @@ pub struct LivePlan<'a> {
     pub once: Option<Duration>,
     /// Whether it drops its privileges.
     pub confined: bool,
+}
+
+impl LivePlan<'_> {
+    /// Whether a collector is to run.
+    fn runs(&self, collector: Collector) -> bool {
+        let has_work = collector != Collector::Status || !self.targets.is_empty();
+        has_work && self.settings.collectors.runs(collector)
+    }
 }
 
 /// What `--status` shows; `None` if no agent runs.
@@ -99,11 +113,16 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         .context("cannot listen for signals")?;
     let manager = ServiceManager::from_environment();
     let settings = &plan.settings;
-    let board = Arc::new(CollectorBoard::new(|collector| settings.collectors.runs(collector)));
+    let board = Arc::new(CollectorBoard::new(|collector| plan.runs(collector)));
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let inspector = Arc::new(Inspector::start(&settings.server, plan.confined));
     let search = settings.collectors.files.then(|| FileSearch::new(plan.confined));
     let store = store::open(plan.folder, &settings.store, true)?;
+    // Without them known applications would be new.
+    let applications = Arc::new(KnownApplications::read(&store, now()).unwrap_or_else(|error| {
+        eprintln!("mongosonar: the applications of the history cannot be read: {error}");
+        KnownApplications::default()
+    }));
     let (to, parts) = sync_channel(WAITING);
     let mut agent = LiveAgent {
         assembler: Assembler::new(store, plan.folder),
@@ -121,6 +140,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         stored_until: Timestamp::default(),
         failing: None,
         begun: now(),
+        applications,
         manager,
         board,
         inspector,
@@ -182,6 +202,8 @@ struct LiveAgent<'a> {
     /// Why the store fails, if it does.
     failing: Option<String>,
     begun: Timestamp,
+    /// Those that the history knew at the start.
+    applications: Arc<KnownApplications>,
 }
 
 /// The thread of a collector.
@@ -230,11 +252,31 @@ impl LiveAgent<'_> {
             let handle = machine::start(task)?;
             self.threads.insert(Collector::Machine, CollectorThread { handle, stop });
         }
+        if self.plan.runs(Collector::Status) {
+            self.start_status()?;
+        }
         let collectors = &self.plan.settings.collectors;
         if capture.is_none() && self.threads.is_empty() && !collectors.log && !collectors.internals {
             bail!("no collector works");
         }
         Ok(capture)
+    }
+
+    /// Starts the thread that asks servers: all that start later have no network any more.
+    fn start_status(&mut self) -> Result<()> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = StatusTask {
+            to: self.to.clone(),
+            servers: self.watched.clone(),
+            reports: StatusReports::new(self.board.clone()),
+            addresses: self.servers.addresses.clone(),
+            follows_internals: self.plan.runs(Collector::Internals),
+            follows_logs: self.plan.runs(Collector::Log),
+            stop: stop.clone(),
+        };
+        let handle = status::start(task, self.plan.targets.clone(), self.plan.confined)?;
+        self.threads.insert(Collector::Status, CollectorThread { handle, stop });
+        Ok(())
     }
 
     /// Starts what needs no privileges.
@@ -260,6 +302,7 @@ impl LiveAgent<'_> {
             board: self.board.clone(),
             positions: self.positions.clone(),
             begun: self.begun,
+            applications: self.applications.clone(),
             stop: stop.clone(),
         };
         let confined = self.plan.confined;
@@ -470,6 +513,7 @@ impl LiveAgent<'_> {
             (Collector::Queries, "collectors.queries = true"),
             (Collector::Files, "collectors.files = true"),
             (Collector::Machine, "collectors.machine = true"),
+            (Collector::Status, "collectors.status = true"),
         ] {
             if is_new(collector) {
                 fixed.push(name);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sonar_core::Timestamp;
+
 use super::inspector::FoundServer;
 use crate::agent::servers::LocalServers;
 
@@ -12,6 +14,8 @@ pub struct WatchedServers {
     found: Mutex<Arc<Vec<FoundServer>>>,
     /// Their versions by port, where they are known.
     versions: Mutex<BTreeMap<u16, String>>,
+    /// The time of the last sample of `diagnostic.data` by port.
+    sampled: Mutex<BTreeMap<u16, Timestamp>>,
 }
 
 impl WatchedServers {
@@ -55,6 +59,16 @@ impl WatchedServers {
     /// The version of a server, if it is known.
     pub fn version(&self, port: u16) -> Option<String> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(&port).cloned()
+    }
+
+    /// Notes the time of the last sample of a server's `diagnostic.data`.
+    pub fn set_sampled(&self, port: u16, last: Timestamp) {
+        self.sampled.lock().unwrap_or_else(PoisonError::into_inner).insert(port, last);
+    }
+
+    /// The time of the last sample of a server's `diagnostic.data`; `None` if it has had none.
+    pub fn sampled_until(&self, port: u16) -> Option<Timestamp> {
+        self.sampled.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied()
     }
 
     /// Adds them to the servers that ran before: a connection to one that has ended is still named as before.

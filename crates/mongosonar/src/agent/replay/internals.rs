@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
+use sonar_core::history::Collector;
 use sonar_core::internals::{Metric, SampleSequence, ServerSample};
 use sonar_decode::ftdc::{ChunkError, SampleReader, describe};
 
 use super::source_end::SourceEnd;
 use crate::agent::figures::SampleCutter;
 use crate::agent::parts::WindowCutter;
+use crate::agent::servers::local;
 use crate::ftdc::input::{self, ChunkSink, Repetitions};
 
 /// Reads the samples of a server.
@@ -56,7 +58,7 @@ pub fn read(
         samples: SampleReader::default(),
         repetitions: Repetitions::default(),
         sequence: SampleSequence::default(),
-        cutter: SampleCutter::new(windows, port),
+        cutter: SampleCutter::new(windows, local(port), Some(Collector::Internals)),
     };
     let read = input::read(files, stop, &mut reading)?;
     windows.finish();

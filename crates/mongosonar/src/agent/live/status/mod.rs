@@ -1,0 +1,136 @@
+//! Servers with a URI: `serverStatus`, `replSetGetStatus` and the sizes of their collections.
+//!
+//! The thread starts before the agent drops its privileges, and drops all of its own but the network. Each server has
+//! a thread below it, so that one that does not answer delays no other.
+
+mod members;
+mod report;
+mod server;
+mod sizes;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use sonar_core::history::Collector;
+use sonar_mongo::Target;
+
+use self::report::ServerReport;
+pub use self::report::StatusReports;
+use self::server::AskedServer;
+use super::board::CollectorProblem;
+use super::watched::WatchedServers;
+use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::privileges;
+use crate::queries::live::now;
+
+/// How often a server is asked: once in each window.
+const EVERY: Duration = Duration::from_secs(10);
+/// How long to wait before names are looked up again.
+const NAMES_AGAIN: Duration = Duration::from_secs(30);
+/// How often a thread looks whether it is to stop.
+const NAP: Duration = Duration::from_millis(200);
+
+/// What the threads share with the others.
+pub struct StatusTask {
+    /// Where their windows go.
+    pub to: SyncSender<WindowPart>,
+    /// The servers of this host.
+    pub servers: Arc<WatchedServers>,
+    /// Where they report how they are.
+    pub reports: StatusReports,
+    /// The addresses of this host.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Whether the agent reads `diagnostic.data`.
+    pub follows_internals: bool,
+    /// Whether the agent reads logs.
+    pub follows_logs: bool,
+    /// Ends them.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Starts the thread. It drops its privileges by itself if it is to be `confined`.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start(task: StatusTask, targets: Vec<Target>, confined: bool) -> Result<JoinHandle<()>> {
+    let run = move || {
+        if confined {
+            privileges::give_up_but_network();
+        }
+        std::thread::scope(|scope| {
+            for target in &targets {
+                let task = &task;
+                spawn(scope, move || ask_hosts(task, target));
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name(Collector::Status.name().to_owned())
+        .spawn(run)
+        .context("cannot start a thread")
+}
+
+/// Starts a thread whose processor time counts as that of the collector.
+fn spawn<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, run: impl FnOnce() + Send + 'scope) {
+    let builder = std::thread::Builder::new().name(Collector::Status.name().to_owned());
+    if let Err(error) = builder.spawn_scoped(scope, run) {
+        eprintln!("mongosonar: {}: cannot start a thread: {error}", Collector::Status.name());
+    }
+}
+
+/// Asks all servers that a target names.
+fn ask_hosts(task: &StatusTask, target: &Target) {
+    let hosts = loop {
+        match target.hosts() {
+            Ok(hosts) => break hosts,
+            Err(error) => {
+                let problem = CollectorProblem { what: error.to_string(), fix: None };
+                let report = ServerReport { problems: vec![problem], ..ServerReport::default() };
+                if let Some(event) = task.reports.report("the connection string", now(), report) {
+                    let mut windows = WindowCutter::new(task.to.clone());
+                    windows.event(event);
+                    windows.finish();
+                }
+                if !task.sleep(Instant::now() + NAMES_AGAIN) {
+                    return;
+                }
+            }
+        }
+    };
+    task.reports.forget("the connection string");
+    std::thread::scope(|scope| {
+        for host in &hosts {
+            spawn(scope, move || ask(task, target, host));
+        }
+    });
+}
+
+/// Asks a server until it is to stop.
+fn ask(task: &StatusTask, target: &Target, host: &str) {
+    let mut server = AskedServer::new(task, target, host);
+    let mut next = Instant::now();
+    while server.ask() {
+        // A server that took long is not asked twice in a row.
+        next = (next + EVERY).max(Instant::now());
+        if !task.sleep(next) {
+            break;
+        }
+    }
+    server.finish();
+}
+
+impl StatusTask {
+    /// Sleeps until then; whether to go on.
+    fn sleep(&self, until: Instant) -> bool {
+        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(NAP);
+        }
+        !self.stop.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,161 @@
+"""The agent and a server with a connection string: serverStatus, replSetGetStatus, sizes of collections.
+
+The servers are MOCKS (lab/mock/mongod.py): no server at hand has replSetGetStatus and can be told what sizes to report.
+"""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+from test_agent import agent, free_port
+from test_privileges import tasks
+from test_profiler import mongod
+
+import labkit
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+
+ONLY_STATUS = "[collectors]\nqueries = false\nlog = false\ninternals = false\nmachine = false\nfiles = false\n"
+
+
+def with_uri(uri):
+    return f'{ONLY_STATUS}[[server]]\nport = 27017\nuri = "{uri}"\n'
+
+
+def figures(store):
+    """What is stored, by metric and name."""
+    done = subprocess.run(
+        [labkit.MONGOSONAR, "report", "--from", "-10m", "--json", "--store", str(store)], capture_output=True, text=True
+    )
+    assert done.returncode in (0, 4), done.stderr
+    found = {}
+
+    def search(value):
+        if isinstance(value, dict):
+            if "metric" in value and "subject" in value:
+                found[(value["metric"], value.get("name") or "")] = value
+            for part in value.values():
+                search(part)
+        elif isinstance(value, list):
+            for part in value:
+                search(part)
+
+    search(json.loads(done.stdout))
+    return found
+
+
+def events(store, kind):
+    done = subprocess.run(
+        [labkit.MONGOSONAR, "timeline", "--from", "-10m", "--json", "--store", str(store)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 4), done.stderr
+    return [one for one in json.loads(done.stdout)["events"] if one["kind"] == kind]
+
+
+def test_status_and_sizes_of_a_server_with_a_login_become_series(tmp_path):
+    """A server that asks for a login, of which nothing is in any output or file."""
+    with mongod("6.0", user="dba:s3cret") as mock:
+        mock.command("size", ns="shop.c", stats={"size": 5_000_000, "count": 700, "indexSizes": {"a_1": 123_456}})
+        (tmp_path / "agent.toml").touch(0o600)
+        with agent(tmp_path, with_uri(f"mongodb://dba:s3cret@{mock.address}")) as running:
+            running.wait_for("status", "working", 30)
+            pid = running.child.pid
+            threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(pid).items()}
+            assert int(threads["status"]["CapEff"], 16) == 0 and threads["status"]["Seccomp"].strip() == "2"
+            time.sleep(21)
+            status = running.status()
+            collector = running.collector("status")
+            assert collector["notes"] == [f"{mock.address}: figures from serverStatus, sizes of 2 collections"]
+            asked = mock.command("asked")["asked"]
+            assert 2 <= asked["serverStatus"] <= 5 and asked["aggregate"] == 2, asked
+            assert running.stop() == 0
+        found = figures(running.store)
+        assert found[("collection.size_bytes", "shop.c")]["mean"] == 5_000_000
+        assert found[("index.size_bytes", "shop.c a_1")]["mean"] == 123_456
+        assert any(metric.startswith("connections.") for metric, _ in found), sorted(found)
+        everything = json.dumps(status) + running.err.read_text()
+        assert "s3cret" not in everything
+        for file in running.store.iterdir():
+            assert b"s3cret" not in file.read_bytes(), file
+
+
+def test_a_server_that_goes_and_returns_is_reported_once(tmp_path):
+    with mongod("8.0") as mock, agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
+        running.wait_for("status", "working", 30)
+        mock.down(25.0)
+        running.wait_for("status", "failed", 40)
+        problem = running.collector("status")["problem"]
+        assert problem.startswith(f"{mock.address}: "), problem
+        running.wait_for("status", "working", 90)
+        lines = [line for line in running.err.read_text().splitlines() if "status" in line]
+        assert len(lines) == 2, lines
+        assert running.stop() == 0
+
+
+def test_what_the_user_may_not_do_is_named_and_the_rest_goes_on(tmp_path):
+    with mongod("6.0") as mock:
+        mock.command("forbid", commands=["replSetGetStatus", "aggregate"])
+        with agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
+            running.wait_for("status", "failed", 30)
+            time.sleep(12)
+            problem = running.collector("status")["problem"]
+            assert "not authorized to read replSetGetStatus; grant the role clusterMonitor" in problem
+            assert "not authorized to read the sizes of collections; grant the role clusterMonitor" in problem
+            asked = mock.command("asked")["asked"]
+            assert asked["replSetGetStatus"] == 1 and asked["aggregate"] == 1, "what is refused is not asked all the time"
+            assert asked["serverStatus"] >= 2, "the rest goes on"
+            assert running.stop() == 0
+
+
+def test_each_member_is_asked_itself_and_an_election_is_an_event(tmp_path):
+    ports = sorted(free_port() for _ in range(2))
+    names = [f"127.0.0.1:{port}" for port in ports]
+    with (
+        mongod("6.0", "--port", ports[0], "--members", ",".join(names)) as first,
+        mongod("6.0", "--port", ports[1], "--members", ",".join(names)) as second,
+        agent(tmp_path, with_uri(f"mongodb://{','.join(names)}/?replicaSet=rs")) as running,
+    ):
+        running.wait_for("status", "working", 30)
+        labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked", 20)
+        first.command("primary", **{"is": False}, term=2)
+        second.command("primary", **{"is": True}, term=2)
+        time.sleep(22)
+        assert running.stop() == 0
+    found = figures(running.store)
+    assert {name for metric, name in found if metric == "member.state"} == set(names)
+    assert any(metric == "member.lag_ms" and one["mean"] >= 2_000 for (metric, _), one in found.items())
+    assert any("elected primary in term 2" in one["text"] for one in events(running.store, "election"))
+
+
+def test_a_mongos_gives_the_sizes_of_all_shards(tmp_path):
+    with mongod("mongos") as mock:
+        mock.command("size", ns="shop.c", stats={"size": 1_000, "count": 5, "indexSizes": {"a_1": 10}})
+        with agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
+            running.wait_for("status", "working", 30)
+            time.sleep(3)
+            assert "replSetGetStatus" not in mock.command("asked")["asked"]
+            assert running.stop() == 0
+    assert figures(running.store)[("collection.size_bytes", "shop.c")]["mean"] == 2_000
+
+
+def test_a_password_that_others_can_read_is_refused(tmp_path):
+    file = tmp_path / "agent.toml"
+    file.write_text(with_uri("mongodb://dba:s3cret@127.0.0.1:1"))
+    os.chmod(file, 0o644)
+    command = [labkit.MONGOSONAR, "agent", "--config", str(file), "--check-config"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "chmod o=" in done.stderr and "s3cret" not in done.stderr, done
+    os.chmod(file, 0o600)
+    assert subprocess.run(command, capture_output=True, text=True).returncode == 0
+
+
+def test_the_environment_names_a_server_too(tmp_path):
+    with mongod("6.0") as mock:
+        environment = {"MONGOSONAR_URI": f"mongodb://{mock.address}"}
+        with agent(tmp_path, ONLY_STATUS, environment) as running:
+            running.wait_for("status", "working", 30)
+            assert running.stop() == 0
