@@ -128,7 +128,7 @@ def test_each_member_is_asked_itself_and_an_election_is_an_event(tmp_path):
     found = figures(running.store)
     assert {name for metric, name in found if metric == "member.state"} == set(names)
     assert any(metric == "member.lag_ms" and one["mean"] >= 2_000 for (metric, _), one in found.items())
-    assert any("elected primary in term 2" in one["text"] for one in events(running.store, "election"))
+    assert any("elected primary in term 2" in one["sentence"] for one in events(running.store, "election"))
 
 
 def test_a_mongos_gives_the_sizes_of_all_shards(tmp_path):

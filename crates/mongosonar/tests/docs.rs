@@ -14,6 +14,7 @@
 mod support;
 
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -162,6 +163,8 @@ fn the_examples_print_what_the_pages_show() {
             let within = &lines[block.first..block.end];
             if let "toml" | "toml agent" = block.info.as_str() {
                 let config = folder.file("config.toml", within.join("\n").as_bytes());
+                // It may contain a password.
+                fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
                 let check = if block.info == "toml" { "completions bash" } else { "agent --check-config" };
                 let done = support::run(&format!("{check} --config {}", config.display()));
                 assert!(done.status.success(), "{}: {}: {done:?}", page.display(), block.first);

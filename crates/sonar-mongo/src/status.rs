@@ -99,7 +99,8 @@ pub struct MemberStatus {
 pub struct CollectionList {
     /// Database and collection, by database.
     pub names: Vec<(String, String)>,
-    /// Collections that were left out because there are more than the caller wanted.
+    /// Collections that were left out because there are more than the caller wanted, of the first 10,000 of each
+    /// database.
     pub left_out: u64,
     /// Databases whose collections the user may not see.
     pub refused: u64,
@@ -217,6 +218,7 @@ impl Server {
                 }
                 reply => reply?,
             };
+            self.end_cursor(database, &reply);
             for name in documents(&reply).filter_map(collection_name) {
                 if list.names.len() < most {
                     list.names.push((database.to_owned(), name.to_owned()));
@@ -251,6 +253,16 @@ impl Server {
             }
             Err(error) => Err(error),
             Ok(reply) => Ok(size(&reply)),
+        }
+    }
+
+    /// Ends the cursor of a reply that has more than one batch: more collections than that are not counted.
+    fn end_cursor(&self, database: &str, reply: &Document) {
+        let cursor = reply.get_document("cursor").ok();
+        if let Some(id) = cursor.and_then(|cursor| cursor.get_i64("id").ok()).filter(|id| *id != 0) {
+            let kill = doc! { "killCursors": "$cmd.listCollections", "cursors": [id] };
+            // The server also ends it.
+            let _ = self.bounded(database, kill, "list the collections", ROLE);
         }
     }
 

@@ -47,7 +47,7 @@ pub struct IncidentReport {
 /// A series over the whole span.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeriesFigureJson {
-    /// `internals` or `machine`.
+    /// `internals`, `collections` or `machine`.
     pub group: &'static str,
     /// What it is about: `server`, `machine`, `device` …
     pub subject: &'static str,
@@ -143,6 +143,7 @@ fn figures(window: &HistoryWindow) -> Vec<SeriesFigureJson> {
     for (key, value) in &window.series {
         let group = match key.subject {
             SeriesSubject::Server | SeriesSubject::Member => "internals",
+            SeriesSubject::Collection | SeriesSubject::Index => "collections",
             SeriesSubject::File | SeriesSubject::ThreadRole => continue,
             _ => "machine",
         };

@@ -80,6 +80,13 @@ const figures: Column<SeriesFigure>[] = [
   { name: "highest", value: ({ max }) => max, show: (one) => show(one)(one.max), rank: 2 },
 ];
 
+// Groups of figures, and their headings.
+const groups = {
+  internals: "Internals of the server",
+  collections: "Collections and indexes",
+  machine: "Machine",
+};
+
 export function IncidentPage({ report }: { report: IncidentReport }) {
   const clock = useClock(report);
   const group = (name: string) => report.figures.filter(({ group }) => group === name);
@@ -97,11 +104,11 @@ export function IncidentPage({ report }: { report: IncidentReport }) {
         <h2>Queries</h2>
         <Table name="queries" rows={report.queries.rows} columns={queries} filter={{}} />
       </section>
-      {["internals", "machine"].map(
-        (name) =>
+      {Object.entries(groups).map(
+        ([name, title]) =>
           group(name).length > 0 && (
             <section key={name}>
-              <h2>{name === "internals" ? "Internals of the server" : "Machine"}</h2>
+              <h2>{title}</h2>
               <Table name={name} rows={group(name)} columns={figures} filter={{}} />
             </section>
           ),

@@ -87,7 +87,7 @@ mod tests {
     fn the_collector_works_when_all_servers_do() {
         let board = Arc::new(CollectorBoard::new(|_| true));
         let reports = StatusReports::new(board.clone());
-        let at = |second| Timestamp::from_unix(1_000 + second, 0);
+        let at = |second: u64| Timestamp::from_unix(1_000 + second, 0);
         let good = || ServerReport { has_data: true, note: "figures".to_owned(), ..ServerReport::default() };
         let bad = |what: &str| ServerReport {
             problems: vec![CollectorProblem { what: what.to_owned(), fix: None }],

@@ -218,10 +218,13 @@ impl<'a> AskedServer<'a> {
                 answers.has_data = true;
                 Ok(Some(answer))
             }
-            Err(error) if is_of_request(&error) => {
+            Err(error) if is_of_request(request, &error) => {
                 answers.lost += 1;
                 let problem = CollectorProblem { what: error.to_string(), fix: None };
-                self.failing.insert(request, (problem, at.plus_ns(REFUSED_NS)));
+                // What else fails is tried again in the next window.
+                let is_refused = matches!(error, ServerError::Unauthorized { .. });
+                let wait = if is_refused { REFUSED_NS } else { 1 };
+                self.failing.insert(request, (problem, at.plus_ns(wait)));
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -342,9 +345,13 @@ impl<'a> AskedServer<'a> {
     }
 }
 
-/// Whether only this request fails.
-const fn is_of_request(error: &ServerError) -> bool {
-    matches!(error, ServerError::Unauthorized { .. } | ServerError::Command { .. } | ServerError::Reply(_))
+/// Whether only this request fails. A member that recovers has a status, but shows no collections.
+const fn is_of_request(request: Request, error: &ServerError) -> bool {
+    match error {
+        ServerError::Unauthorized { .. } | ServerError::Command { .. } | ServerError::Reply(_) => true,
+        ServerError::Lost { .. } => matches!(request, Request::List | Request::Sizes),
+        _ => false,
+    }
 }
 
 /// What happened between samples that no other source has: what is missing is a gap of this collector, not of the
