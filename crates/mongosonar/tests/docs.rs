@@ -14,8 +14,8 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::os::unix::fs::PermissionsExt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
