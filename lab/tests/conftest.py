@@ -33,7 +33,7 @@ def pytest_configure(config):
 
 
 # What takes longest, so it begins first. The tests of one group run one after another.
-LONGEST = ["test_disk_vm", "servers", "test_io", "test_reorder", "test_profiler"]
+LONGEST = ["test_disk_vm", "servers", "test_io", "test_reorder"]
 
 
 def group_of(item):

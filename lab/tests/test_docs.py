@@ -20,7 +20,7 @@ import threading
 
 import pymongo
 import pytest
-from test_profiler import mongod
+from profilers import mongod
 
 import labkit
 
