@@ -143,8 +143,8 @@ def test_the_doctor_in_a_container_names_the_options_that_are_missing(in_contain
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the other architecture is emulated on x86-64 only")
-def test_the_program_for_aarch64_runs():
-    """Emulated, system call by system call: packets and eBPF are beyond that."""
+def test_the_program_for_aarch64_runs(tmp_path):
+    """Emulated, system call by system call: a packet ring and eBPF are beyond that."""
     emulator = shutil.which("qemu-aarch64-static")
     folder = labkit.LAB.parent / "target/aarch64-unknown-linux-musl"
     built = [path for profile in ("debug", "release") if (path := folder / profile / "mongosonar").exists()]
@@ -153,6 +153,9 @@ def test_the_program_for_aarch64_runs():
     program = max(built, key=os.path.getmtime)
     headers = run("readelf", "-hlW", program).stdout
     assert "AArch64" in headers and "INTERP" not in headers, headers
+    # The eBPF programs name the registers of that architecture (pt_regs), and none of this one.
+    content = program.read_bytes()
+    assert b"\0syscallno\0" in content and b"\0orig_ax\0" not in content
     version = run(emulator, program, "--version")
     assert version.returncode == 0 and version.stdout == run(labkit.MONGOSONAR, "--version").stdout, version
     read, expected = (
@@ -160,5 +163,11 @@ def test_the_program_for_aarch64_runs():
     )
     assert read.returncode == expected.returncode == 0, read
     assert read.stdout == expected.stdout
+    replay = ["agent", "--replay", CAPTURE, "--json", "--store"]
+    stored, expected = (
+        json.loads(run(*start, *replay, tmp_path / name).stdout)
+        for name, start in (("emulated", [emulator, program]), ("here", [labkit.MONGOSONAR]))
+    )
+    assert stored["windows"] == expected["windows"] > 0 and stored["collectors"] == expected["collectors"]
     doctor = json.loads(run(emulator, program, "doctor", "--json").stdout)
     assert {line["verdict"] for line in doctor if line["name"] in ("kernel", "configuration")} == {"ok"}, doctor
