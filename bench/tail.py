@@ -13,7 +13,7 @@ ROUNDS = rounds(3, 7)
 
 
 def bench():
-    from test_profiler import mongod
+    from profilers import mongod
 
     with mongod("8.0") as mock, folder() as work:
         for first in range(0, COUNT, 5_000):

@@ -9,13 +9,13 @@ import subprocess
 import time
 
 import pytest
+from profilers import mongod
 from test_agent import agent, free_port
 from test_privileges import tasks
-from test_profiler import mongod
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = pytest.mark.root
 
 ONLY_STATUS = "[collectors]\nqueries = false\nlog = false\ninternals = false\nmachine = false\nfiles = false\n"
 
@@ -106,7 +106,9 @@ def test_what_the_user_may_not_do_is_named_and_the_rest_goes_on(tmp_path):
             assert "not authorized to read replSetGetStatus; grant the role clusterMonitor" in problem
             assert "not authorized to read the sizes of collections; grant the role clusterMonitor" in problem
             asked = mock.command("asked")["asked"]
-            assert asked["replSetGetStatus"] == 1 and asked["aggregate"] == 1, "what is refused is not asked all the time"
+            assert asked["replSetGetStatus"] == 1 and asked["aggregate"] == 1, (
+                "what is refused is not asked all the time"
+            )
             assert asked["serverStatus"] >= 2, "the rest goes on"
             assert running.stop() == 0
 
