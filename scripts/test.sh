@@ -3,7 +3,8 @@
 # that is wrong.
 #
 #   scripts/test.sh           the short form of everything
-#   LONG=1 scripts/test.sh    the whole program as a release build, five minutes for each fuzz target
+#   LONG=1 scripts/test.sh    the whole program as a release build, five minutes for each fuzz target, a thousand kills
+#                             of a replay, a hundred power failures, an hour of the agent, a day replayed
 #   FUZZ_SECONDS=N            seconds for each fuzz target
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -47,6 +48,9 @@ step "web app" make --no-print-directory web
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
+if [ -n "${LONG:-}" ]; then
+    export REPLAY_KILLS=${REPLAY_KILLS:-1000} STORE_KILLS=${STORE_KILLS:-300} STORE_POWER_FAILURES=${STORE_POWER_FAILURES:-100}
+fi
 heading "tests of the workspace"
 # One more than there are processors, as some wait for the disk.
 cargo nextest run --workspace --locked --test-threads $(($(nproc) + 1)) >"$logs/cargo" 2>&1
