@@ -29,6 +29,7 @@ from lib.kit import (
     stop,
     wait_until,
 )
+from lib.slow_log import slow_line
 from lib.traffic import PORT, Traffic
 from lib.wire import Sender
 
@@ -36,11 +37,6 @@ TRAFFIC = Traffic(connections=200, shapes=200, applications=16, hosts=32, operat
 RATE = 10_000
 SETTLE = 12  # seconds before measuring: by then a window was stored
 SECONDS = rounds(30, 120)
-LINE = (
-    '{"t":{"$date":"%s"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{"type":"command",'
-    '"ns":"shop.orders1","command":{"find":"orders1","filter":{"tenant":7},"$db":"shop"},"planSummary":"COLLSCAN",'
-    '"keysExamined":0,"docsExamined":900,"nreturned":1,"reslen":120,"protocol":"op_msg","durationMillis":120}}\n'
-)
 
 
 def configuration(work):
@@ -63,9 +59,7 @@ def log_lines(log, seconds):
     """Appends ten slow operations a second."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03}+00:00"
-        log.write(LINE % stamp)
+        log.write(slow_line(time.time()))
         log.flush()
         time.sleep(0.1)
 

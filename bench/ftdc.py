@@ -3,13 +3,11 @@
 day; beside pymongoftdc, a decoder in Python, which gets one metric of every sample of a part of them. And what following
 a running server costs, whose samples are written as it wrote them."""
 
-import datetime
 import re
-import struct
 import subprocess
 import sys
-import zlib
 
+from lib import diagnostic
 from lib.kit import (
     MONGOSONAR,
     ROOT,
@@ -26,7 +24,6 @@ from lib.kit import (
     skipped,
 )
 
-RECORDED = ROOT / "fixtures/ftdc/day/metrics.2026-11-21T21-22-47Z-00000"
 MEGABYTES = 100
 ROUNDS = rounds(3, 9)
 PEER_FILES = 8
@@ -42,43 +39,13 @@ for name in sys.argv[1:]:
 """
 
 
-def documents(data):
-    while data:
-        (length,) = struct.unpack_from("<I", data)
-        yield data[:length]
-        data = data[length:]
-
-
-def later(document, milliseconds):
-    """The document with its samples so much later; one without samples as it is."""
-    at = document.find(b"\x05data\0")
-    if at < 0:
-        return document
-    begin = at + len(b"\x05data\0") + 5
-    (length,) = struct.unpack_from("<I", document, begin - 5)
-    unpacked = bytearray(zlib.decompress(document[begin + 4 : begin + length]))
-    for name in b"\x09start\0", b"\x12uptimeMillis\0":
-        place = unpacked.index(name) + len(name)
-        (value,) = struct.unpack_from("<q", unpacked, place)
-        struct.pack_into("<q", unpacked, place, value + milliseconds)
-    packed = struct.pack("<I", len(unpacked)) + zlib.compress(bytes(unpacked))
-    inner = document[4 : begin - 5] + struct.pack("<IB", len(packed), 0) + packed + b"\0"
-    return struct.pack("<I", len(inner) + 4) + inner
-
-
 def make(work):
-    """Files of one server, one after the other in time; returns their size in MB."""
-    recorded = list(documents(RECORDED.read_bytes()))
-    began = datetime.datetime(2026, 11, 21, 21, 22, 47)
-    size, copy = 0, 0
-    while size < MEGABYTES * 1_000_000:
-        moved = datetime.timedelta(seconds=300 * copy)
-        data = b"".join(later(document, int(moved.total_seconds() * 1000)) for document in recorded)
-        path = work / f"metrics.{began + moved:%Y-%m-%dT%H-%M-%SZ}-00000"
-        path.write_bytes(data)
-        size += len(data)
-        copy += 1
-    return size / 1e6
+    """Files of one server; returns their size in MB."""
+    size = 0
+    for written in diagnostic.copies(work):
+        size += written
+        if size >= MEGABYTES * 1_000_000:
+            return size / 1e6
 
 
 def following():
@@ -98,7 +65,7 @@ def bench():
     with folder() as work:
         size = make(work)
         files = sorted(work.glob("metrics.*"))
-        hours = len(files) * 300 / 3600
+        hours = len(files) * diagnostic.STEP / 3600
         note(f"{size:.0f} MB, {hours:.0f} hours of a 4.4 of some 1,700 metrics; medians of {ROUNDS} runs.")
         report = runs(ROUNDS, [MONGOSONAR, "ftdc", "report", work, "--csv"], cpu=cpu)
         figure("decoded, judged and reported", median([one.cpu for one in report]), "s", limit=5)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes a large capture from a small one: the same packets again and again, with other client ports and times.
 
-    multiply.py IN.pcap[.gz] OUT.pcap COPIES [--largest BYTES] [--ipv6]
+    multiply.py IN.pcap[.gz] OUT.pcap COPIES [--largest BYTES] [--ipv6] [--begin SECOND] [--every SECONDS]
 
 --largest leaves out every connection with a longer frame, so that only small operations remain.
 --ipv6 puts every second copy on IPv6, with addresses of fd00::/96 that contain those of IPv4.
+--begin is the time of the first packet, in seconds since 1970; --every the time from one copy to the next.
 Reads pcap with microseconds, little-endian, Ethernet, as libpcap writes it. Server ports (below 32768)
-stay, client ports move, and each copy begins where the one before ended. Prints what was written as JSON.
+stay, client ports move, and without --every each copy begins where the one before ended. Prints what was written as JSON.
 """
 
 import argparse
@@ -33,6 +34,8 @@ def main():
     parser.add_argument("copies", type=int)
     parser.add_argument("--largest", type=int, default=1 << 20)
     parser.add_argument("--ipv6", action="store_true")
+    parser.add_argument("--begin", type=int)
+    parser.add_argument("--every", type=int)
     args = parser.parse_args()
     all_packets = [(time, frame, tcp_offset(frame)) for time, frame in packets(args.source)]
     all_packets = [packet for packet in all_packets if packet[2]]
@@ -44,7 +47,8 @@ def main():
     kept = [packet for packet in all_packets if frozenset(ports(packet)) not in large]
     moved = [(time, *over_ipv6(frame, tcp)) for time, frame, tcp in kept]
     first, last = kept[0][0], kept[-1][0]
-    span = last - first + 1_000_000
+    span = args.every * 1_000_000 if args.every else last - first + 1_000_000
+    offset = args.begin * 1_000_000 - first if args.begin else 0
     written = {"frames": 0, "ipv6": 0, "bytes": 0}
     with open(args.target, "wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
@@ -56,7 +60,7 @@ def main():
                     if port >= 32768:
                         port = 32768 + (port - 32768 + copy * 97) % 32768
                         struct.pack_into(">H", frame, at, port)
-                time += copy * span
+                time += offset + copy * span
                 out.write(struct.pack("<IIII", time // 1_000_000, time % 1_000_000, len(frame), len(frame)))
                 out.write(frame)
                 written["frames"] += 1

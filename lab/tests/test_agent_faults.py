@@ -151,7 +151,10 @@ def slow_sync(tmp_path_factory):
 def garbage(port, until):
     """Connections that send what is no message, or the beginning of a huge one."""
     while not until.is_set():
-        for sent in (os.urandom(4_000), (40 << 20).to_bytes(4, "little") + bytes(8) + b"\xdd\x07\0\0" + os.urandom(3_000)):
+        for sent in (
+            os.urandom(4_000),
+            (40 << 20).to_bytes(4, "little") + bytes(8) + b"\xdd\x07\0\0" + os.urandom(3_000),
+        ):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as connection:
                 connection.sendall(sent)
         time.sleep(0.02)
@@ -188,12 +191,16 @@ def test_hostile_traffic_while_the_store_is_slow_is_counted(tmp_path, slow_sync)
     lost = sum(one["lost"] for one in status["collectors"])
     document = stored(tmp_path / "store", "--class", "user", "--limit", "20000")
     found, coverage = finds(document), document["coverage"]
-    print(f"{found} of {asked} finds, {lost} lost, {waits.stat().st_size} waits, {slow / MIB:.0f} MiB, {coverage['messages']} messages")
+    print(
+        f"{found} of {asked} finds, {lost} lost, {waits.stat().st_size} waits, {slow / MIB:.0f} MiB, {coverage['messages']} messages"
+    )
     assert waits.stat().st_size >= 3, "the store was not slow"
     assert slow < MOST_MEMORY, slow
     # Windows came late, and none is missing; what could not be captured is counted.
     assert found == asked if lost == 0 else asked - lost <= found < asked
-    undecoded = sum(value for name, value in coverage.items() if name.startswith(("streams_not", "messages_not", "bytes_not")))
+    undecoded = sum(
+        value for name, value in coverage.items() if name.startswith(("streams_not", "messages_not", "bytes_not"))
+    )
     assert undecoded > 0 or coverage["messages"] > coverage["messages_decoded"], coverage
 
 
@@ -227,7 +234,9 @@ def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
     span = times[-1] - times[0]
     for what, values, most in (("memory", memory, 2 * MIB), ("descriptors", files, 1)):
         rate, error = slope(times, values)
-        print(f"{what}: {min(values)} to {max(values)}, grows by {rate * span:.1f} ± {2 * error * span:.1f} in {span:.0f} s")
+        print(
+            f"{what}: {min(values)} to {max(values)}, grows by {rate * span:.1f} ± {2 * error * span:.1f} in {span:.0f} s"
+        )
         assert rate * span < most + 2 * error * span, what
     document = stored(tmp_path / "store", "--class", "user")
     assert finds(document) == asked
