@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 
-use super::{Folder, program, signal};
+use super::{Folder, program, signal, text};
 
 /// Runs the Python that it is sent, a JSON string a line; `db` is the folder it is given.
 const INTERPRETER: &str = r#"
@@ -229,4 +229,33 @@ impl Recorded {
         };
         self.seen().filter_map(rest).collect()
     }
+}
+
+/// How many accesses each path of a folder has, by process.
+pub fn counts(recorded: &Recorded, db: &Path) -> BTreeMap<(String, u32), usize> {
+    let mut counts = BTreeMap::new();
+    for access in recorded.under(db) {
+        *counts.entry((access.0, access.1)).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Paths in a folder, as text.
+pub fn paths<const N: usize>(folder: &Folder, names: [&str; N]) -> [String; N] {
+    names.map(|name| folder.path(name).to_str().unwrap().to_owned())
+}
+
+/// Reads of each file that `io live --json` shows, over all intervals.
+pub fn live_reads(out: &[u8]) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for line in text(out).lines() {
+        let interval: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(interval["lost"].as_object().unwrap().values().all(|count| count == 0), "{interval}");
+        for file in interval["files"].as_array().unwrap() {
+            *sums.entry(file["name"].as_str().unwrap().to_owned()).or_insert(0) +=
+                file["reads"].as_u64().unwrap();
+        }
+    }
+    sums.retain(|_, reads| *reads > 0);
+    sums
 }
