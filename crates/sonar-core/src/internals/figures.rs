@@ -46,6 +46,15 @@ pub const FIGURES: &[Figure] = &[
         value: |step| step.rate(Commands), limits: None },
     Figure { id: "operations.ttl_deleted", group: FigureGroup::Operations, title: "documents deleted by TTL", unit: FigureUnit::PerSecond,
         value: |step| step.rate(TtlDeleted), limits: None },
+    Figure { id: "transactions.open", group: FigureGroup::Operations, title: "transactions open", unit: FigureUnit::Count,
+        value: |step| step.gauge(TransactionsOpen), limits: None },
+    Figure { id: "transactions.aborted", group: FigureGroup::Operations, title: "transactions aborted", unit: FigureUnit::PerSecond,
+        value: |step| step.rate(TransactionsAborted), limits: None },
+    Figure { id: "sharding.stale_config", group: FigureGroup::Operations, title: "operations retried for stale sharding data",
+        unit: FigureUnit::PerSecond, value: |step| step.rate(StaleConfigErrors), limits: None },
+    Figure { id: "sharding.refresh_wait", group: FigureGroup::Operations,
+        title: "time that operations waited for sharding data, per second", unit: FigureUnit::Milliseconds,
+        value: |step| Some(step.rate(CatalogRefreshWait)? / 1e3), limits: None },
 
     Figure { id: "latency.reads", group: FigureGroup::Latency, title: "latency of reads", unit: FigureUnit::Milliseconds,
         value: |step| Some(step.per(ReadLatency, ReadOperations)? / 1e3),
@@ -103,6 +112,18 @@ pub const FIGURES: &[Figure] = &[
         value: |step| Some(step.per(PageReadTime, PageReads)? / 1e3), limits: None },
     Figure { id: "cache.history", group: FigureGroup::Cache, title: "history store on disk", unit: FigureUnit::Bytes,
         value: |step| step.gauge(HistoryOnDisk), limits: None },
+    Figure { id: "cache.evicted_modified", group: FigureGroup::Cache, title: "modified pages evicted",
+        unit: FigureUnit::PerSecond, value: |step| step.rate(EvictedModified), limits: None },
+    Figure { id: "cache.evicted_unmodified", group: FigureGroup::Cache, title: "unmodified pages evicted",
+        unit: FigureUnit::PerSecond, value: |step| step.rate(EvictedUnmodified), limits: None },
+    Figure { id: "cache.pinned_time", group: FigureGroup::Cache, title: "time span of versions kept in cache",
+        unit: FigureUnit::Milliseconds,
+        value: |step| {
+            let seconds = step.gauge(PinnedTimestamps)? / 4_294_967_296.0;
+            // Right after a start there is no oldest timestamp yet, and the span begins in 1970.
+            (seconds < 1e9).then_some(seconds * 1e3)
+        },
+        limits: None },
     Figure { id: "cache.pinned_ids", group: FigureGroup::Cache, title: "range of transaction ids pinned", unit: FigureUnit::Count,
         value: |step| step.gauge(PinnedIds), limits: None },
 
@@ -149,6 +170,12 @@ pub const FIGURES: &[Figure] = &[
     Figure { id: "connections.created", group: FigureGroup::Connections, title: "connections opened", unit: FigureUnit::PerSecond,
         value: |step| step.rate(ConnectionsCreated),
         limits: lasting(5.0, 50.0, "clients connect again and again: a pool is missing or too small", SIMAGIX) },
+    Figure { id: "pool.in_use", group: FigureGroup::Connections, title: "connections to other servers in use", unit: FigureUnit::Count,
+        value: |step| step.gauge(PoolInUse), limits: None },
+    Figure { id: "pool.available", group: FigureGroup::Connections, title: "connections to other servers idle", unit: FigureUnit::Count,
+        value: |step| step.gauge(PoolAvailable), limits: None },
+    Figure { id: "pool.created", group: FigureGroup::Connections, title: "connections to other servers opened",
+        unit: FigureUnit::PerSecond, value: |step| step.rate(PoolCreated), limits: None },
     Figure { id: "cursors.open", group: FigureGroup::Connections, title: "cursors open", unit: FigureUnit::Count,
         value: |step| step.gauge(CursorsOpen),
         limits: lasting(10_000.0, 100_000.0, "applications do not close their cursors", "Grafana's mixin for MongoDB") },
@@ -173,6 +200,13 @@ pub const FIGURES: &[Figure] = &[
     Figure { id: "replication.flow_control_lagged", group: FigureGroup::Replication, title: "flow control engaged",
         unit: FigureUnit::Count, value: |step| step.gauge(FlowControlLagged),
         limits: lasting(1.0, NEVER, "the primary slows writes down because the majority lags", "MongoDB manual, flow control") },
+    Figure { id: "replication.elections", group: FigureGroup::Replication, title: "elections called by the server",
+        unit: FigureUnit::PerSecond,
+        value: |step| {
+            let calls = [ElectionTimeouts, ElectionStepUps, ElectionTakeovers, ElectionCatchUps];
+            Some(step.growth_of(&calls)? / step.positive_seconds()?)
+        },
+        limits: None },
 
     Figure { id: "memory.used", group: FigureGroup::Memory, title: "memory used, page cache not counted", unit: FigureUnit::Percent,
         value: |step| {
@@ -290,6 +324,38 @@ fn tickets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::internals::{Metric, ServerSample};
+
+    /// A figure of two samples, two seconds apart, in which metrics have these values.
+    fn value(id: &str, metrics: &[(Metric, i64, i64)]) -> Option<f64> {
+        let [mut before, mut now] = [ServerSample::default(), ServerSample::default()];
+        for &(metric, earlier, later) in metrics {
+            before.set(metric, Some(earlier));
+            now.set(metric, Some(later));
+        }
+        let figure = FIGURES.iter().find(|figure| figure.id == id).unwrap();
+        (figure.value)(&SampleStep { before: Some(&before), now: &now, seconds: 2.0 })
+    }
+
+    #[test]
+    fn the_span_of_versions_has_its_seconds_in_the_upper_half_and_does_not_begin_in_1970() {
+        let of = |seconds: i64| value("cache.pinned_time", &[(PinnedTimestamps, 0, seconds << 32)]);
+        assert_eq!(of(5), Some(5_000.0));
+        assert_eq!(of(7 * 86_400), Some(604_800_000.0));
+        assert_eq!(of(1_763_760_000), None, "the time since 1970, as of 2025");
+    }
+
+    #[test]
+    fn elections_for_any_reason_count() {
+        let metrics = [(ElectionTimeouts, 1, 2), (ElectionStepUps, 0, 1), (ElectionCatchUps, 3, 4)];
+        assert_eq!(value("replication.elections", &metrics), Some(1.5));
+        assert_eq!(value("replication.elections", &[]), None, "not a member of a replica set");
+    }
+
+    #[test]
+    fn waiting_for_sharding_data_is_in_milliseconds_per_second() {
+        assert_eq!(value("sharding.refresh_wait", &[(CatalogRefreshWait, 1_000, 9_000)]), Some(4.0));
+    }
 
     #[test]
     fn ids_are_unique_and_limits_rise() {

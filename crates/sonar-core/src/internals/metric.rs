@@ -46,6 +46,21 @@ metrics! {
     PageReadTime: "serverStatus.wiredTiger.cache.application threads page read from disk to cache time (usecs)";
     PageReads: "serverStatus.wiredTiger.cache.application threads page read from disk to cache count";
     HistoryOnDisk: "serverStatus.wiredTiger.cache.history store table on-disk size";
+    EvictedModified: "serverStatus.wiredTiger.cache.modified pages evicted";
+    EvictedUnmodified: "serverStatus.wiredTiger.cache.unmodified pages evicted";
+    /// Seconds in the upper half, as in a timestamp.
+    PinnedTimestamps: "serverStatus.wiredTiger.transaction.transaction range of timestamps currently pinned";
+    TransactionsOpen: "serverStatus.transactions.currentOpen";
+    TransactionsAborted: "serverStatus.transactions.totalAborted";
+    ElectionTimeouts: "serverStatus.electionMetrics.electionTimeout.called";
+    ElectionStepUps: "serverStatus.electionMetrics.stepUpCmd.called";
+    ElectionTakeovers: "serverStatus.electionMetrics.priorityTakeover.called";
+    ElectionCatchUps: "serverStatus.electionMetrics.catchUpTakeover.called";
+    PoolInUse: "connPoolStats.totalInUse";
+    PoolAvailable: "connPoolStats.totalAvailable";
+    PoolCreated: "connPoolStats.totalCreated";
+    StaleConfigErrors: "serverStatus.shardingStatistics.countStaleConfigErrors";
+    CatalogRefreshWait: "serverStatus.shardingStatistics.catalogCache.totalRefreshWaitTimeMicros";
     PinnedIds: "serverStatus.wiredTiger.transaction.transaction range of IDs currently pinned";
 
     ReadTicketsOut: "serverStatus.wiredTiger.concurrentTransactions.read.out" | "serverStatus.queues.execution.read.out";
