@@ -106,8 +106,10 @@ if [ "$(cat "$logs/lab.code")" = 0 ]; then
     }
     run_lab test-beside
     touch "$logs/mostly-idle"
+    heading "tests of the whole program that measure time"
     run_lab test-alone
     wait "$beside"
+    heading "tests of the static binary"
     run_lab test-binary
     of() { grep -E ' in [0-9.]+s' "$logs/pytest" | sed -nE "s/.*\b([0-9]+) $1.*/\1/p" | awk '{sum += $1} END {print sum + 0}'; }
     wrong=$(($(of failed) + $(of error)))
