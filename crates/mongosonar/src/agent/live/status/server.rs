@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sonar_core::history::Collector;
 use sonar_core::internals::{IncidentKind, SampleSequence, ServerSample};
+use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::ftdc::StatusReader;
 use sonar_mongo::status::{ServerStatusReply, sample_document};
@@ -261,7 +262,8 @@ impl<'a> AskedServer<'a> {
             let list = || server.collections(MAX_COLLECTIONS);
             if let Some(list) = self.request((Request::List, at), &mut answers, list)? {
                 if list.refused > 0 {
-                    let what = format!("the user may not list the collections of {} databases", list.refused);
+                    let refused = plural(list.refused, "database");
+                    let what = format!("the user may not list the collections of {refused}");
                     let problem =
                         CollectorProblem { what, fix: Some("grant the role readAnyDatabase".to_owned()) };
                     self.failing.insert(Request::List, (problem, at.plus_ns(REFUSED_NS)));
