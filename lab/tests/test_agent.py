@@ -15,7 +15,8 @@ import subprocess
 import time
 
 import pytest
-from test_privileges import DAC_READ_SEARCH, SYS_PTRACE, children, tasks
+from test_netns import inside, ip, join_by_veth, namespaces
+from test_privileges import DAC_READ_SEARCH, NET_RAW, SYS_PTRACE, children, tasks
 
 import labkit
 
@@ -29,6 +30,7 @@ class Agent:
     child: subprocess.Popen
     store: pathlib.Path
     err: pathlib.Path
+    out: pathlib.Path
 
     def status(self):
         done = subprocess.run(
@@ -57,15 +59,16 @@ class Agent:
 
 
 @contextlib.contextmanager
-def agent(directory, config="", environment=None, arguments=()):
+def agent(directory, config="", environment=None, arguments=(), prefix=()):
     """`mongosonar agent` with a store of its own; the block starts when it has written its status."""
     store, err, file = directory / "store", directory / "agent.err", directory / "agent.toml"
+    out = directory / "agent.out"
     file.write_text(config)
-    command = [labkit.MONGOSONAR, "agent", "--store", str(store), "--config", str(file), *arguments]
-    with open(err, "wb") as stderr:
-        options = {"stderr": stderr, "stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    command = [*prefix, labkit.MONGOSONAR, "agent", "--store", str(store), "--config", str(file), *arguments]
+    with open(err, "wb") as stderr, open(out, "wb") as stdout:
+        options = {"stderr": stderr, "stdout": stdout, "stdin": subprocess.DEVNULL}
         with labkit.process(command, env=dict(os.environ) | (environment or {}), **options) as child:
-            running = Agent(child, store, err)
+            running = Agent(child, store, err, out)
 
             def ready():
                 assert child.poll() is None, f"the agent ended: {err.read_text()}"
@@ -176,31 +179,104 @@ def test_packets_and_a_rotated_log_become_windows(tmp_path):
 def test_sources_that_die_and_return_are_reported_once(tmp_path):
     port, log = free_port(), tmp_path / "mongod.log"
     log.touch()
-    with agent(tmp_path, described(port, log)) as running:
+    with mongod(tmp_path, port), agent(tmp_path, described(port, log)) as running:
+        running.wait_for("log", "working")
+        log.rename(tmp_path / "aside")
+        log.mkdir()
+        running.wait_for("log", "waiting")
+        problems = running.collector("log")["problems"]
+        assert len(problems) == 1 and problems[0].startswith(f"port {port}: {log} cannot be read: "), problems
+        time.sleep(3)
+        assert running.err.read_text().count("cannot be read") == 1, running.err.read_text()
+        log.rmdir()
+        (tmp_path / "aside").rename(log)
+        running.wait_for("log", "working")
+        # Removed, and created again: the server was restarted after somebody had cleaned up.
+        log.unlink()
+        labkit.wait_until(lambda: running.collector("log")["problems"], "a missing log")
+        append(log, slow_query(time.time()))
+        labkit.wait_until(lambda: not running.collector("log")["problems"], "the log again")
+        assert running.stop() == 0
+    text = running.err.read_text()
+    assert text.count(f"{log} does not exist") == 1 and text.count(f"log, port {port}: it works again") == 2, text
+    assert running.status() is None
+
+
+def test_a_server_that_starts_later_or_again_is_captured(tmp_path):
+    port = free_port()
+    with agent(tmp_path, "[collectors]\nfiles = false\n") as running:
         running.wait_for("machine", "working")
         assert running.status()["servers"] == []
         with mongod(tmp_path, port):
-            # It started later.
-            running.wait_for("log", "working", 40)
-            running.wait_for("queries", "working", 40)
-            assert [server["port"] for server in running.status()["servers"]] == [port]
-            log.rename(tmp_path / "aside")
-            log.mkdir()
-            running.wait_for("log", "failed")
-            time.sleep(3)
-            assert running.err.read_text().count("cannot be read") == 1, running.err.read_text()
-            log.rmdir()
-            (tmp_path / "aside").rename(log)
-            running.wait_for("log", "working")
-            append(log, slow_query(time.time()))
-        labkit.wait_until(lambda: not running.status()["servers"], "the end of the server", 40)
+            labkit.wait_until(lambda: running.status()["servers"], "the server", 20)
+            labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "its packets", 25)
+        labkit.wait_until(lambda: not running.status()["servers"], "the end of the server", 20)
+        last = running.collector("queries")["last_data_ns"]
         with mongod(tmp_path, port):
-            labkit.wait_until(lambda: running.status()["servers"], "the server again", 40)
-            running.wait_for("log", "working", 40)
+            labkit.wait_until(lambda: running.collector("queries")["last_data_ns"] > last, "packets again", 25)
         assert running.stop() == 0
     text = running.err.read_text()
-    assert text.count("log: it works again") >= 1 and "has ended" in text and "has started" in text
-    assert running.status() is None
+    assert text.count(f"on port {port} has started") >= 1 and text.count(f"on port {port} has ended") >= 1, text
+
+
+def test_one_unreadable_log_does_not_hide_the_others(tmp_path):
+    ports, logs = [free_port(), free_port()], [tmp_path / "one.log", tmp_path / "other.log"]
+    logs[0].touch()
+    logs[1].mkdir()
+    config = "".join(described(port, log) for port, log in zip(ports, logs, strict=True))
+    with mongod(tmp_path, ports[0]), mongod(tmp_path, ports[1]), agent(tmp_path, config, arguments=["--once", "6s", "--json"]) as running:
+        running.wait_for("log", "working")
+        labkit.wait_until(lambda: running.collector("log")["problems"], "a problem")
+        status = running.collector("log")
+        assert status["state"] == "working" and status["problems"][0].startswith(f"port {ports[1]}: "), status
+        append(logs[0], slow_query(time.time()))
+        assert running.child.wait(20) == 0
+    summary = json.loads(running.out.read_text())
+    log = next(one for one in summary["collectors"] if one["name"] == "log")
+    assert log["operations"] == 1 and log["observed_ns"] > 3e9, summary
+    assert any(f"port {ports[1]}" in note for note in summary["notes"]), summary
+
+
+def test_a_folder_of_samples_that_goes_and_comes_is_reported_once(tmp_path):
+    port, data = free_port(), tmp_path / "data"
+    folder = data / "diagnostic.data"
+    folder.mkdir(parents=True)
+    config = f'[collectors]\nqueries = false\nfiles = false\n[[server]]\nport = {port}\ndbpath = "{data}"\n'
+    with mongod(tmp_path, port), agent(tmp_path, config) as running:
+        labkit.wait_until(lambda: "no sample has come so far" in running.collector("internals")["problems"], "no sample")
+        folder.rmdir()
+        missing = f"{folder} cannot be read"
+        labkit.wait_until(lambda: missing in str(running.collector("internals")["problems"]), "a missing folder")
+        folder.mkdir()
+        labkit.wait_until(lambda: missing not in str(running.collector("internals")["problems"]), "the folder again")
+        assert running.stop() == 0
+    text = running.err.read_text()
+    assert text.count(missing) == 1 and text.count(f"internals, port {port}: it works again") == 1, text
+
+
+def test_an_interface_that_comes_goes_and_is_created_again_is_captured(tmp_path):
+    with namespaces("client", "server") as ns:
+        join = lambda: join_by_veth((ns["client"], "c0", "10.97.1.1/24"), (ns["server"], "s0", "10.97.1.2/24"))
+        config = '[collectors]\nfiles = false\nlog = false\n[queries]\ninterface = ["s0"]\nport = [27017]\n'
+        with agent(tmp_path, config, prefix=inside(ns["server"])) as running:
+            problem = lambda: str(running.collector("queries")["problems"])
+            labkit.wait_until(lambda: "interface s0: it does not exist" in problem(), "a missing interface")
+            assert running.collector("queries")["state"] == "waiting"
+            join()
+            labkit.wait_until(lambda: problem() == "[]", "the interface")
+            ip("-n", ns["server"], "link", "set", "s0", "down")
+            labkit.wait_until(lambda: "interface s0: it is down" in problem(), "an interface that is down")
+            ip("-n", ns["server"], "link", "delete", "s0")
+            labkit.wait_until(lambda: "interface s0: it does not exist" in problem(), "a missing interface")
+            join()
+            labkit.wait_until(lambda: problem() == "[]", "the interface again")
+            # Nobody answers, but a connection is asked for: a ring of the interface before would not see it.
+            connect = "import socket\ntry: socket.create_connection(('10.97.1.2', 27017), 1)\nexcept OSError: pass"
+            subprocess.run([*inside(ns["client"]), "python3", "-c", connect], check=True)
+            labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets", 15)
+            assert running.stop() == 0
+        text = running.err.read_text()
+        assert text.count("queries, interface s0: it works again") == 2 and text.count("it is down") == 1, text
 
 
 def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
@@ -225,21 +301,68 @@ def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
     with agent(tmp_path) as running:
         running.wait_for("machine", "working")
         file = tmp_path / "agent.toml"
-        file.write_text("[collectors]\nlogs = false\n")
-        running.child.send_signal(signal.SIGHUP)
-        labkit.wait_until(lambda: "the old one stays" in running.err.read_text(), "a refusal")
-        assert "agent.toml, line 2: collectors.logs" in running.err.read_text()
-        file.write_text('[collectors]\nmachine = false\n\n[store]\nmax-size = "1G"\n')
-        running.child.send_signal(signal.SIGHUP)
+
+        def reload(text):
+            file.write_text(text)
+            running.child.send_signal(signal.SIGHUP)
+
+        def refused():
+            return running.status()["refused_configuration"] or ""
+
+        reload("[collectors]\nlogs = false\n")
+        labkit.wait_until(lambda: "the old one stays" in refused(), "a refusal")
+        assert "agent.toml, line 2: collectors.logs" in running.err.read_text() and "line 2: collectors.logs" in refused()
+        reload('[collectors]\nmachine = false\n\n[store]\nmax-size = "1G"\n')
         running.wait_for("machine", "off")
-        assert "size and age of what is kept, machine is off" in running.err.read_text()
-        file.write_text("")
-        running.child.send_signal(signal.SIGHUP)
-        labkit.wait_until(
-            lambda: "only a restart can change: collectors.machine = true" in running.err.read_text(), "a refusal"
-        )
-        assert running.child.poll() is None
+        assert "size and age of what is kept, machine is off" in running.err.read_text() and not refused()
+        reload('[store]\npath = "/elsewhere"\n')
+        labkit.wait_until(refused, "a refusal")
+        assert "only a restart can change: store.path, collectors.machine = true" in running.err.read_text()
+        assert running.collector("machine")["state"] == "off" and running.child.poll() is None
         assert running.stop(signal.SIGINT) == 0
+
+
+def test_ports_interfaces_and_servers_change_while_the_agent_runs(tmp_path):
+    port, logs = free_port(), [tmp_path / "one.log", tmp_path / "other.log"]
+    for log in logs:
+        log.touch()
+    head = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n"
+    with mongod(tmp_path, port), agent(tmp_path, head + described(port, logs[0])) as running:
+        running.wait_for("log", "working")
+        (tmp_path / "agent.toml").write_text(
+            head + 'interface = ["lo"]\nring-mib = 16\n' + described(port, logs[1])
+        )
+        running.child.send_signal(signal.SIGHUP)
+        labkit.wait_until(lambda: "interfaces, ports and ring of queries, servers" in running.err.read_text(), "the change")
+        labkit.wait_until(lambda: running.status()["servers"][0]["log"] == str(logs[1]), "the other log")
+        before = time.time_ns()
+        labkit.wait_until(lambda: (running.collector("queries")["last_data_ns"] or 0) > before, "packets", 15)
+        # No reply lacks its request, and no stream has a gap, although the rings changed.
+        assert running.collector("queries")["lost"] == 0, running.status()
+        (tmp_path / "agent.toml").write_text(head + 'interface = ["nonexistent0"]\n' + described(port, logs[1]))
+        running.child.send_signal(signal.SIGHUP)
+        labkit.wait_until(lambda: running.status()["refused_configuration"], "a refusal")
+        assert "queries: no such interface: nonexistent0" in running.status()["refused_configuration"]
+        assert running.stop() == 0
+
+
+def test_the_status_shows_what_each_source_costs(tmp_path):
+    port = free_port()
+    switch = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
+    before = switch.read_text()
+    switch.write_text("1")
+    try:
+        with mongod(tmp_path, port), agent(tmp_path) as running:
+            for source in ("machine", "files"):
+                running.wait_for(source, "working")
+            labkit.wait_until(lambda: running.collector("files")["ebpf_ns"], "the time of eBPF programs", 15)
+            machine = running.collector("machine")
+            assert machine["user_ns"] + machine["system_ns"] > 0 and machine["ebpf_ns"] is None
+            status = running.status()
+            assert 0 < status["helpers_cpu_ns"] < 60e9 and status["cpu_ns"] > machine["user_ns"]
+            assert running.stop() == 0
+    finally:
+        switch.write_text(before)
 
 
 def test_the_service_manager_is_told(tmp_path):
@@ -278,7 +401,7 @@ def test_privileges_are_dropped_in_every_thread(tmp_path):
         assert {"capture-0", "log", "internals", "machine", "files"} <= names
         for child in children(pid):
             for name, fields in tasks(child).items():
-                assert int(fields["CapEff"], 16) & ~(SYS_PTRACE | DAC_READ_SEARCH) == 0, name
+                assert int(fields["CapEff"], 16) & ~(SYS_PTRACE | DAC_READ_SEARCH | NET_RAW) == 0, name
                 assert fields["Seccomp"].strip() == "2", name
         # Another agent must not write to the same store.
         other = subprocess.run(

@@ -44,7 +44,7 @@ def open_to_all(path):
         os.chmod(folder, 0o755)
 
 
-SYS_PTRACE, DAC_READ_SEARCH, DAC_OVERRIDE = 1 << 19, 1 << 2, 1 << 1
+SYS_PTRACE, DAC_READ_SEARCH, DAC_OVERRIDE, NET_RAW = 1 << 19, 1 << 2, 1 << 1, 1 << 13
 
 
 def assert_confined(pid, helpers_keep=0):

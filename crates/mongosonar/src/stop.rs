@@ -33,8 +33,8 @@ pub enum StopBehavior {
     Prompt,
     /// It has something to restore or to remove, and takes its time for that.
     Careful,
-    /// It runs in the background and takes its time to store what it has. SIGHUP does not end it: it means that the
-    /// configuration has changed.
+    /// It runs in the background and takes its time to store what it has, unless it is asked again. SIGHUP does not end
+    /// it: it means that the configuration has changed.
     Service,
 }
 
@@ -242,7 +242,12 @@ fn guard(
         if is_again {
             stop.requests.ask();
         }
-        if ending == StopBehavior::Prompt && (is_again || since >= stop.patience()) {
+        let is_over = match ending {
+            StopBehavior::Prompt => is_again || since >= stop.patience(),
+            StopBehavior::Service => is_again,
+            StopBehavior::Careful => false,
+        };
+        if is_over {
             sonar_view::queries::live::restore_terminal();
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }

@@ -215,6 +215,13 @@ impl Coverage {
         self.of_kind("joined_late")
     }
 
+    /// The losses as one number: packets, segments, gaps, messages, requests, replies, and operations counted under
+    /// `other`. Bytes and freezes are left out, because the gaps, searches and packets that they belong to are counted.
+    pub fn records_lost(&self) -> u64 {
+        const COUNTED_OTHERWISE: [&str; 3] = ["kernel_freezes", "gap_bytes", "resync_bytes"];
+        self.losses().filter(|(name, ..)| !COUNTED_OTHERWISE.contains(name)).map(|(.., count)| count).sum()
+    }
+
     /// The counters above zero that count what the user chose to leave out.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         self.of_kind("skipped")
@@ -319,6 +326,16 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(coverage.imbalances(InProgress::default()), vec![("frames", 3, 2)]);
+    }
+
+    #[test]
+    fn losses_of_every_kind_count_once() {
+        let gap =
+            Coverage { gaps: 2, gap_bytes: 9_000, kernel_drops: 7, kernel_freezes: 1, ..Default::default() };
+        assert_eq!(gap.records_lost(), 2 + 7);
+        let folded =
+            Coverage { shapes_folded: 5, requests_evicted: 1, frames: 90, streams_joined_late: 3, ..gap };
+        assert_eq!(folded.records_lost(), 2 + 7 + 5 + 1);
     }
 
     #[test]

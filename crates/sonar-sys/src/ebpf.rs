@@ -332,8 +332,23 @@ impl Tracer {
 
     /// How often the kernel skipped a program because another one was running on the same processor.
     fn programs_skipped(&self) -> u64 {
+        self.statistics().map(|program| program.skipped).sum()
+    }
+
+    /// How long the programs have run so far, in whatever thread that was; `None` if the kernel does not measure it
+    /// (`kernel.bpf_stats_enabled`).
+    pub fn run_time(&self) -> Option<Duration> {
+        let (mut runs, mut ns) = (0, 0);
+        for program in self.statistics() {
+            runs += program.runs;
+            ns += program.run_time_ns;
+        }
+        (runs > 0).then(|| Duration::from_nanos(ns))
+    }
+
+    fn statistics(&self) -> impl Iterator<Item = sys_bpf::ProgramStatistics> {
         let programs = self.skeleton.object().progs().filter(|program| program.autoload());
-        programs.map(|program| sys_bpf::recursion_misses(program.as_fd()).unwrap_or(0)).sum()
+        programs.map(|program| sys_bpf::program_statistics(program.as_fd()).unwrap_or_default())
     }
 
     /// Passes records to `each` until `tick`, which is called ten times a second, returns `false`.

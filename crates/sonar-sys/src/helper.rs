@@ -6,14 +6,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
 
 use crate::sys_process;
 
@@ -24,6 +24,8 @@ pub struct Helper {
     socket: Option<UnixStream>,
 }
 
+/// How long the helper may take to end.
+const ENDING: Duration = Duration::from_secs(2);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -111,7 +113,16 @@ impl Drop for Helper {
         if let Some(socket) = self.socket.take() {
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
-        let _ = retry_on_intr(|| waitpid(Some(self.child), WaitOptions::empty()));
+        let ended = || !matches!(waitpid(Some(self.child), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR));
+        let until = Instant::now() + ENDING;
+        while !ended() {
+            if Instant::now() >= until {
+                // It may hang in the kernel, where not even this ends it: nothing waits for that.
+                let _ = kill_process(self.child, Signal::KILL);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

@@ -32,4 +32,4 @@ mod tree;
 pub use filter::PacketFilter;
 pub use host::Host;
 pub use interfaces::Interface;
-pub use ring::{Ring, RingConfig, RingError, Statistics, Stopper, Wake};
+pub use ring::{Ring, RingConfig, RingError, RingLayout, Statistics, Stopper, Wake};

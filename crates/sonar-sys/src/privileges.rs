@@ -27,6 +27,8 @@ pub mod capability {
     pub const DAC_READ_SEARCH: u32 = 2;
     /// Write files and create files in folders whatever their permissions.
     pub const DAC_OVERRIDE: u32 = 1;
+    /// Open packet sockets.
+    pub const NET_RAW: u32 = 13;
     /// Inspect processes of other users.
     pub const SYS_PTRACE: u32 = 19;
     /// Load eBPF programs; before Linux 5.19 also read their maps.

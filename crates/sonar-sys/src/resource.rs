@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::{Add, AddAssign};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -47,18 +49,73 @@ fn resident_bytes() -> Option<u64> {
     pages.checked_mul(page_size() as u64)
 }
 
+/// Processor time of threads.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// In user mode.
+    pub user: Duration,
+    /// In the kernel on their behalf.
+    pub system: Duration,
+}
+
+impl ProcessorTime {
+    /// Both together.
+    pub fn total(&self) -> Duration {
+        self.user + self.system
+    }
+}
+
+impl Add for ProcessorTime {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { user: self.user + other.user, system: self.system + other.system }
+    }
+}
+
+impl AddAssign for ProcessorTime {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
 /// The processor time that each thread of this process has used so far, by name. Threads of one name are added up.
-pub fn thread_times() -> BTreeMap<String, Duration> {
+pub fn thread_times() -> BTreeMap<String, ProcessorTime> {
     let mut times = BTreeMap::new();
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-        let text = |name: &str| std::fs::read_to_string(thread.path().join(name)).ok();
-        // The first number is the time on a processor in nanoseconds: Documentation/scheduler/sched-stats.rst.
-        let ns = text("schedstat").and_then(|text| text.split_whitespace().next()?.parse().ok());
-        if let (Some(name), Some(ns)) = (text("comm"), ns) {
-            *times.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(ns);
+        let name = std::fs::read_to_string(thread.path().join("comm"));
+        if let (Ok(name), Some(time)) = (name, time_of(&thread.path())) {
+            *times.entry(name.trim().to_owned()).or_default() += time;
         }
     }
     times
+}
+
+/// The processor time that the child processes of the main thread have used so far.
+pub fn helper_time() -> Duration {
+    let own = format!("/proc/self/task/{}/children", std::process::id());
+    let children = std::fs::read_to_string(own).unwrap_or_default();
+    let of_child = |pid: &str| {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        threads.filter_map(|thread| time_of(&thread.path())).map(|time| time.total()).sum::<Duration>()
+    };
+    children.split_whitespace().map(of_child).sum()
+}
+
+/// The processor time of the thread with this folder in /proc; `None` if it has ended.
+fn time_of(thread: &Path) -> Option<ProcessorTime> {
+    let text = |name: &str| std::fs::read_to_string(thread.join(name)).ok();
+    // The first number is the time on a processor in nanoseconds: Documentation/scheduler/sched-stats.rst. The kernel
+    // divides it in ticks only.
+    let total = Duration::from_nanos(text("schedstat")?.split_whitespace().next()?.parse().ok()?);
+    let stat = text("stat")?;
+    // The name before the last parenthesis may have spaces. After it: state, ten numbers, user and system time.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map(|field| field.parse::<u32>().unwrap_or(0));
+    let (user, system) = (ticks.next()?, ticks.next()?);
+    let share = f64::from(system) / f64::from(user.saturating_add(system).max(1));
+    let system = total.mul_f64(share).min(total);
+    Some(ProcessorTime { user: total - system, system })
 }
 
 #[cfg(test)]
@@ -78,8 +135,20 @@ mod tests {
         });
         let times = from.recv().unwrap();
         handle.unwrap().join().unwrap();
-        let busy = times.get("sonar-busy").copied().unwrap_or_default();
+        let busy = times.get("sonar-busy").copied().unwrap_or_default().total();
         assert!(busy > Duration::from_millis(1) && busy < Duration::from_secs(5), "{times:?}");
+    }
+
+    #[test]
+    fn time_in_the_kernel_is_told_apart() {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_millis(60) {
+            std::fs::metadata("/proc/self/maps").unwrap();
+        }
+        let thread = std::fs::read_link("/proc/thread-self").unwrap();
+        let time = time_of(&Path::new("/proc").join(thread)).unwrap();
+        assert!(time.system > Duration::ZERO && time.total() >= Duration::from_millis(20), "{time:?}");
+        assert_eq!(time_of(Path::new("/proc/0")), None);
     }
 
     #[test]

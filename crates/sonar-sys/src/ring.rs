@@ -148,6 +148,21 @@ pub enum Wake {
     InterfaceDown,
 }
 
+/// What a process needs to know of a ring whose socket it receives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingLayout {
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Number of blocks.
+    pub blocks: usize,
+    /// When a block that is not full is passed on, in milliseconds.
+    pub retire_ms: u64,
+    /// Numbers of the interfaces that the filter keeps; empty: all that the socket is bound to.
+    pub interfaces: Vec<u32>,
+    /// Whether the filter leaves out the outgoing copy of packets on loopback.
+    pub loopback_once: bool,
+}
+
 /// Ends the waiting of every ring of a group for good, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<OwnedFd>);
@@ -235,6 +250,60 @@ impl Ring {
     fn attach(&self, program: &[libc::sock_filter]) -> Result<(), RingError> {
         let failed = |source| RingError::System { call: "SO_ATTACH_FILTER", source };
         self.socket.attach_filter(program).map_err(failed)
+    }
+
+    /// Gives the socket away, for another process to use it with [`Self::adopt`]. The ring keeps filling.
+    pub fn hand_over(self) -> (OwnedFd, RingLayout) {
+        let Self { map, socket, scope, retire, .. } = self;
+        let layout = RingLayout {
+            block_bytes: map.block_bytes(),
+            blocks: map.block_count(),
+            retire_ms: retire.as_millis() as u64,
+            interfaces: scope.interfaces,
+            loopback_once: scope.loopback_once,
+        };
+        (socket.into(), layout)
+    }
+
+    /// Uses a ring that another process has opened and not read. It needs no capability.
+    ///
+    /// # Errors
+    /// The socket has no ring of this layout, or it cannot be mapped.
+    pub fn adopt(socket: OwnedFd, layout: &RingLayout) -> Result<Self, RingError> {
+        let socket = PacketSocket::from(socket);
+        let (blocks, block_bytes) = (layout.blocks, layout.block_bytes);
+        let bytes = blocks.checked_mul(block_bytes);
+        let size = RingError::Size { size_bytes: bytes.unwrap_or(usize::MAX), block_bytes };
+        let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(size)?;
+        let map = RingMap::new(&socket, block_bytes, blocks)
+            .map_err(|source| RingError::Memory { bytes, source })?;
+        let scope = Scope { interfaces: layout.interfaces.clone(), loopback_once: layout.loopback_once };
+        Self::mapped(map, socket, (scope, Duration::from_millis(layout.retire_ms)))
+    }
+
+    fn mapped(
+        map: RingMap,
+        socket: PacketSocket,
+        (scope, retire): (Scope, Duration),
+    ) -> Result<Self, RingError> {
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| RingError::System { call: "eventfd", source: errno.into() })?;
+        Ok(Self {
+            map,
+            socket,
+            stop: Arc::new(stop),
+            next_block: 0,
+            blocks_read: 0,
+            lent: 0,
+            retire,
+            scope,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// From now on the stoppers of `earlier` end the waiting of this ring too: it takes the place of `earlier`.
+    pub fn replace(&mut self, earlier: &Self) {
+        self.stop = Arc::clone(&earlier.stop);
     }
 
     /// Applies `filter` from now on. Earlier packets stay in the ring. Each ring of a group has its own filter:
@@ -436,18 +505,6 @@ impl RingPlan {
                 .set_promiscuous(*index)
                 .map_err(|source| RingError::System { call: "PACKET_ADD_MEMBERSHIP", source })?;
         }
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| RingError::System { call: "eventfd", source: errno.into() })?;
-        Ok(Ring {
-            map,
-            socket,
-            stop: Arc::new(stop),
-            next_block: 0,
-            blocks_read: 0,
-            lent: 0,
-            retire: self.retire,
-            scope: self.scope.clone(),
-            statistics: Statistics::default(),
-        })
+        Ring::mapped(map, socket, (self.scope.clone(), self.retire))
     }
 }

@@ -130,6 +130,18 @@ impl PacketSocket {
     }
 }
 
+impl From<OwnedFd> for PacketSocket {
+    fn from(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+}
+
+impl From<PacketSocket> for OwnedFd {
+    fn from(socket: PacketSocket) -> Self {
+        socket.0
+    }
+}
+
 impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -174,6 +186,10 @@ impl RingMap {
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, block_size, block_count })
+    }
+
+    pub(crate) const fn block_bytes(&self) -> usize {
+        self.block_size
     }
 
     pub(crate) const fn block_count(&self) -> usize {

@@ -41,11 +41,22 @@ pub(crate) fn bytes_of<T: KernelShared>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// How often the kernel skipped the program because another run of it was in progress on the same processor.
+/// What the kernel counts of a program.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct ProgramStatistics {
+    /// How often it was skipped because another run of it was in progress on the same processor.
+    pub(crate) skipped: u64,
+    /// How often it ran, while statistics were switched on.
+    pub(crate) runs: u64,
+    /// How long it ran, while statistics were switched on.
+    pub(crate) run_time_ns: u64,
+}
+
+/// What the kernel has counted of a program so far.
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn recursion_misses(program: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn program_statistics(program: BorrowedFd<'_>) -> io::Result<ProgramStatistics> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `length` bytes to `info`, which has that many; all its fields are plain
@@ -56,5 +67,9 @@ pub(crate) fn recursion_misses(program: BorrowedFd<'_>) -> io::Result<u64> {
     if result != 0 {
         return Err(io::Error::from_raw_os_error(-result));
     }
-    Ok(info.recursion_misses)
+    Ok(ProgramStatistics {
+        skipped: info.recursion_misses,
+        runs: info.run_cnt,
+        run_time_ns: info.run_time_ns,
+    })
 }

@@ -586,6 +586,33 @@ fn an_interface_that_goes_down_is_reported_and_captured_again() {
 }
 
 #[test]
+fn a_ring_of_another_process_loses_nothing() {
+    let Some(here) = Namespace::new() else { return };
+    let opened = open(&here, config(&["lo"], &[27017]));
+    let stopper = opened.stopper();
+    // What comes before and after it has changed hands.
+    talk(&here, &here, "127.0.0.1:27017", 20, 100, 100);
+    let (socket, layout) = opened.hand_over();
+    talk(&here, &here, "127.0.0.1:27017", 20, 100, 100);
+    let mut first = open(&here, config(&["lo"], &[27018]));
+    let mut ring = Ring::adopt(socket, &layout).unwrap();
+    let packets = finish(&mut ring);
+    assert!(stream_bytes(&packets) >= 2 * 20 * 200, "{}", stream_bytes(&packets));
+    let statistics = ring.statistics().unwrap();
+    assert_eq!((statistics.drops, statistics.packets), (0, packets.len() as u64));
+    // Its own stopper went with the process before; it takes that of the ring that it replaces.
+    ring.replace(&first);
+    stopper.stop();
+    assert_eq!(ring.poll(Duration::ZERO).unwrap(), Wake::TimedOut);
+    first.stopper().stop();
+    assert_eq!(ring.poll(Duration::from_secs(60)).unwrap(), Wake::Stopped);
+    assert_eq!(first.poll(Duration::from_secs(60)).unwrap(), Wake::Stopped);
+    let (socket, layout) = first.hand_over();
+    let wrong = RingLayout { blocks: layout.blocks + 1, ..layout };
+    assert!(matches!(Ring::adopt(socket, &wrong), Err(RingError::Memory { .. })));
+}
+
+#[test]
 fn failures_to_open_a_ring_are_reported() {
     let Some(here) = Namespace::new() else { return };
     let error = |config: RingConfig| here.run(move || Ring::open(&config)).unwrap_err();

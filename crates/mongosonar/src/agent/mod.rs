@@ -16,10 +16,12 @@ mod store;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
+use sonar_core::time::NS_PER_S;
 use sonar_view::agent::AgentSummary;
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Nanos, Zone};
 
 pub use self::args::{AgentArgs, EXAMPLES};
 use self::live::LivePlan;
@@ -50,13 +52,18 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     let (once, confined) = (args.once, !args.keep_privileges);
     let mut targets = settings.targets();
     targets.extend(args.server.named_or_in_environment()?);
-    let summary = live::run(LivePlan { folder, settings, targets, config, once, confined })?;
-    if once.is_some() {
-        show(&summary, args.json)?;
-        // What was collected until then is stored.
-        return Ok(exit::stopped().map_or(OK, |(_, code)| code));
+    let begun = Instant::now();
+    let mut summary = live::run(LivePlan { folder, settings, targets, config, once, confined })?;
+    let Some(once) = once else { return Ok(OK) };
+    let stopped = exit::stopped();
+    if let Some((what, _)) = stopped {
+        let (after, whole) = (Nanos(begun.elapsed().as_secs() * NS_PER_S), Nanos(once.as_nanos() as u64));
+        summary
+            .notes
+            .push(format!("stopped by {what} after {after} of {whole}; what was collected is stored"));
     }
-    Ok(OK)
+    show(&summary, args.json)?;
+    Ok(stopped.map_or(OK, |(_, code)| code))
 }
 
 /// Shows what the running agent does.

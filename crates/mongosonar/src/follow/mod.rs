@@ -184,6 +184,11 @@ impl<P: FollowedPlace> FileFollower<P> {
         Some(FollowPosition { identity: current.identity, offset })
     }
 
+    /// Whether no file is at its place. The one that was there is still read.
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
     /// Gives out the lines that are complete, some megabytes at most. Returns whether more are waiting.
     ///
     /// # Errors

@@ -45,12 +45,18 @@ enum PortOrigin {
 impl Listened {
     /// The ports of `named`, or, if it is empty, those that servers listen on.
     pub fn choose(named: &[Range], host: &Host) -> Self {
+        let found = || find(host).unwrap_or_default();
+        Self::of(named, if named.is_empty() { found() } else { Vec::new() })
+    }
+
+    /// The ports of `named`, or, if it is empty, `found`: those that servers listen on.
+    pub fn of(named: &[Range], found: Vec<u16>) -> Self {
         if !named.is_empty() {
             let ranges = named.iter().map(|range| (range.0, range.1)).collect();
             return Self { ranges, origin: PortOrigin::Named };
         }
         let mut chosen = Self { ranges: Vec::new(), origin: PortOrigin::Found };
-        if chosen.look(host).is_none() {
+        if chosen.add(found).is_none() {
             chosen = Self { ranges: vec![(DEFAULT, DEFAULT)], origin: PortOrigin::Assumed };
         }
         chosen
@@ -61,13 +67,8 @@ impl Listened {
         self.origin != PortOrigin::Named
     }
 
-    /// Adds the ports that servers listen on now and returns what is new, if anything. The port of a server that has
-    /// ended stays, so that a restarted server is captured from its first packet on.
-    fn look(&mut self, host: &Host) -> Option<Vec<u16>> {
-        self.add(find(host)?)
-    }
-
-    /// Adds ports; returns those that are new, if any.
+    /// Adds ports; returns those that are new, if any. The port of a server that has ended stays, so that a restarted
+    /// server is captured from its first packet on.
     pub fn add(&mut self, mut new: Vec<u16>) -> Option<Vec<u16>> {
         new.retain(|port| !self.ranges.iter().any(|(low, high)| (low..=high).contains(&port)));
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
@@ -193,6 +194,11 @@ mod tests {
 
     use super::*;
 
+    /// Adds the ports that servers listen on now; returns what is new.
+    fn look(listened: &mut Listened, tree: &ProcTree) -> Option<Vec<u16>> {
+        listened.add(find(&tree.host())?)
+    }
+
     /// A tree like /proc, removed at the end.
     struct ProcTree(PathBuf);
 
@@ -244,12 +250,12 @@ mod tests {
         let mut listened = Listened::choose(&[], &tree.host());
         assert_eq!(listened.to_string(), "port 27017 (no mongod or mongos found here)");
         assert!(listened.follows());
-        assert_eq!(listened.look(&tree.host()), None);
+        assert_eq!(look(&mut listened, &tree), None);
 
         tree.start(1, &["mongod", "--port", "27018"]);
         tree.start(2, &["mongodump", "--port", "9"]);
-        assert_eq!(listened.look(&tree.host()), Some(vec![27_018]));
-        assert_eq!(listened.look(&tree.host()), None, "once");
+        assert_eq!(look(&mut listened, &tree), Some(vec![27_018]));
+        assert_eq!(look(&mut listened, &tree), None, "once");
         assert_eq!(
             listened.to_string(),
             "port 27017 27018 (27017, and what mongod and mongos listen on here)"
@@ -257,10 +263,10 @@ mod tests {
 
         tree.end(1);
         tree.start(3, &["mongos", "--port", "27016"]);
-        assert_eq!(listened.look(&tree.host()), Some(vec![27_016]));
+        assert_eq!(look(&mut listened, &tree), Some(vec![27_016]));
         assert_eq!(listened.ranges(), [27_016..=27_016, 27_017..=27_017, 27_018..=27_018]);
         tree.start(1, &["mongod", "--port", "27018"]);
-        assert_eq!(listened.look(&tree.host()), None, "a restart is no news");
+        assert_eq!(look(&mut listened, &tree), None, "a restart is no news");
     }
 
     #[test]
@@ -292,6 +298,6 @@ mod tests {
         }
         let mut listened = Listened::choose(&[], &tree.host());
         assert_eq!(listened.ranges.len(), MAX_FOUND);
-        assert_eq!(listened.look(&tree.host()), None);
+        assert_eq!(look(&mut listened, &tree), None);
     }
 }

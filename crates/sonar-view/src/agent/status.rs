@@ -16,12 +16,12 @@ pub enum CollectorState {
     /// It is switched off.
     #[default]
     Off,
-    /// It has nothing to collect, or has not delivered anything so far.
+    /// It has nothing to collect, or failed and tries again.
     Waiting,
     /// It delivers data.
     Working,
-    /// It cannot work.
-    Failed,
+    /// It cannot work until somebody does what helps.
+    NeedsYou,
 }
 
 impl CollectorState {
@@ -30,7 +30,7 @@ impl CollectorState {
             Self::Off => "off",
             Self::Waiting => "waiting",
             Self::Working => "working",
-            Self::Failed => "failed",
+            Self::NeedsYou => "needs you",
         }
     }
 }
@@ -48,10 +48,15 @@ pub struct CollectorStatus {
     pub last_data_ns: Option<u64>,
     /// Records that it lost so far: packets, lines, samples, accesses.
     pub lost: u64,
-    /// Processor time that its threads have used so far, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Why it fails or waits; what helps.
-    pub problem: Option<String>,
+    /// Processor time that its threads have used so far in user mode, in nanoseconds.
+    pub user_ns: u64,
+    /// The same in the kernel.
+    pub system_ns: u64,
+    /// How long its eBPF programs have run so far, in the threads that they trace; `None` if it has none, or the kernel
+    /// does not measure it.
+    pub ebpf_ns: Option<u64>,
+    /// Why it waits, or it or a part of it fails, and what helps: a text for each server or interface.
+    pub problems: Vec<String>,
     /// What it collects, where that differs from server to server.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -104,10 +109,14 @@ pub struct AgentStatus {
     pub windows_lost: u64,
     /// Start of the window that was stored last, in nanoseconds since 1970.
     pub last_window_ns: Option<u64>,
+    /// Why the last change of the configuration was refused; `None` if it was not.
+    pub refused_configuration: Option<String>,
     /// What the store reported, the newest last.
     pub notices: Vec<String>,
     /// Processor time of the whole agent so far, in nanoseconds.
     pub cpu_ns: u64,
+    /// Processor time of its helper processes so far, in nanoseconds.
+    pub helpers_cpu_ns: u64,
     /// Its memory in bytes.
     pub memory_bytes: u64,
     /// Its collectors.
@@ -143,11 +152,12 @@ impl AgentStatus {
         };
         writeln!(
             out,
-            "agent {} runs as process {} since {}, {} of a core, {}",
+            "agent {} runs as process {} since {}, {} of a core and {} by its helpers, {}",
             self.version,
             self.pid,
             time(self.started_ns),
             share(self.cpu_ns),
+            share(self.helpers_cpu_ns),
             Bytes(self.memory_bytes as f64)
         )?;
         let last = self.last_window_ns.map_or_else(|| "none so far".to_owned(), time);
@@ -161,14 +171,17 @@ impl AgentStatus {
         if self.windows_lost > 0 {
             writeln!(out, "LOST: {} could not be stored", plural(self.windows_lost, "window"))?;
         }
+        if let Some(why) = &self.refused_configuration {
+            writeln!(out, "{}", escape(why))?;
+        }
         for notice in &self.notices {
             writeln!(out, "  {}", escape(notice))?;
         }
         writeln!(out)?;
         writeln!(
             out,
-            "{:<10} {:<8} {:<20} {:<10} {:>8} {:>7}",
-            "source", "state", "since", "last data", "lost", "CPU"
+            "{:<10} {:<9} {:<20} {:<10} {:>8} {:>7} {:>7} {:>7}",
+            "source", "state", "since", "last data", "lost", "user", "system", "eBPF"
         )?;
         for one in &self.collectors {
             let since = one.since_ns.map_or_else(String::new, time);
@@ -177,9 +190,14 @@ impl AgentStatus {
             };
             let last = one.last_data_ns.map_or_else(|| "-".to_owned(), age);
             let (name, state) = (&one.name, one.state.name());
-            let (lost, cpu) = (Grouped(one.lost).to_string(), share(one.cpu_ns));
-            writeln!(out, "{name:<10} {state:<8} {since:<20} {last:<10} {lost:>8} {cpu:>7}")?;
-            if let Some(problem) = &one.problem {
+            let (user, system) = (share(one.user_ns), share(one.system_ns));
+            let (lost, ebpf) =
+                (Grouped(one.lost).to_string(), one.ebpf_ns.map_or_else(|| "-".to_owned(), share));
+            writeln!(
+                out,
+                "{name:<10} {state:<9} {since:<20} {last:<10} {lost:>8} {user:>7} {system:>7} {ebpf:>7}"
+            )?;
+            for problem in &one.problems {
                 writeln!(out, "           {}", escape(problem))?;
             }
             for note in &one.notes {
@@ -216,13 +234,15 @@ mod tests {
         let second = 1_000_000_000;
         let start = 1_795_296_000 * second;
         let mut files = CollectorStatus::new(Collector::Files);
-        files.state = CollectorState::Failed;
+        files.state = CollectorState::NeedsYou;
         files.since_ns = Some(start);
-        files.problem = Some("no permission; fix: sudo\u{1b}".to_owned());
+        files.problems = vec!["no permission; fix: sudo\u{1b}".to_owned()];
         files.notes = vec!["db1: all\u{1b}".to_owned()];
         let mut queries = CollectorStatus::new(Collector::Queries);
         (queries.state, queries.since_ns) = (CollectorState::Working, Some(start + second));
-        (queries.last_data_ns, queries.lost, queries.cpu_ns) = (Some(start + 97 * second), 1_234, second);
+        (queries.last_data_ns, queries.lost) = (Some(start + 97 * second), 1_234);
+        (queries.user_ns, queries.system_ns) = (second, second / 2);
+        files.ebpf_ns = Some(second / 4);
         let status = AgentStatus {
             version: "1.0".to_owned(),
             pid: 7,
@@ -231,6 +251,8 @@ mod tests {
             store: "/var/lib/mongosonar".to_owned(),
             windows: 9,
             cpu_ns: 2 * second,
+            helpers_cpu_ns: second / 10,
+            refused_configuration: Some("only a restart can change: store.path".to_owned()),
             memory_bytes: 40_000_000,
             collectors: vec![queries, files],
             ..AgentStatus::default()
@@ -239,9 +261,10 @@ mod tests {
         status.text(&Zone::utc(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         for line in [
-            "agent 1.0 runs as process 7 since 2026-11-21T21:20:00Z, 2.00% of a core, 40.0MB",
-            "queries    working  2026-11-21T21:20:01Z 3.00s ago     1,234   1.00%",
-            "files      failed   2026-11-21T21:20:00Z -                 0   0.00%",
+            "agent 1.0 runs as process 7 since 2026-11-21T21:20:00Z, 2.00% of a core and 0.10% by its helpers, 40.0MB",
+            "queries    working   2026-11-21T21:20:01Z 3.00s ago     1,234   1.00%   0.50%       -",
+            "files      needs you 2026-11-21T21:20:00Z -                 0   0.00%   0.00%   0.25%",
+            "only a restart can change: store.path",
             "           db1: all\\u{1b}",
             "no mongod or mongos runs here",
         ] {

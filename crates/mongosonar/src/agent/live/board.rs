@@ -1,21 +1,37 @@
 //! How each collector is: what the status shows, and what is reported once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sonar_core::history::{Collector, Event, EventKind};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_view::agent::{CollectorState, CollectorStatus};
 
-/// Why a collector does not work, and what helps.
+use crate::agent::servers::local;
+
+/// Why a collector, or a part of it, does not work, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorProblem {
     /// What is wrong.
     pub what: String,
     /// The command or the change that helps.
     pub fix: Option<String>,
+    /// Whether trying again is useless until somebody applies the fix.
+    pub is_permanent: bool,
 }
 
 impl CollectorProblem {
+    /// One that may pass by itself: the agent tries again.
+    pub fn temporary(what: String) -> Self {
+        Self { what, fix: None, is_permanent: false }
+    }
+
+    /// One that stays until somebody does something.
+    pub fn permanent(what: String, fix: Option<String>) -> Self {
+        Self { what, fix, is_permanent: true }
+    }
+
     /// On one line.
     pub fn text(&self) -> String {
         match &self.fix {
@@ -25,44 +41,183 @@ impl CollectorProblem {
     }
 }
 
+/// A part of a collector that works or fails by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourcePart {
+    /// The collector as a whole.
+    Whole,
+    /// What it reads of the server on this port.
+    Server(u16),
+    /// A network interface.
+    Interface(String),
+}
+
+/// A collector, or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceId {
+    collector: Collector,
+    part: SourcePart,
+}
+
+impl From<Collector> for SourceId {
+    fn from(collector: Collector) -> Self {
+        Self { collector, part: SourcePart::Whole }
+    }
+}
+
+impl From<(Collector, u16)> for SourceId {
+    fn from((collector, port): (Collector, u16)) -> Self {
+        Self { collector, part: SourcePart::Server(port) }
+    }
+}
+
+impl From<(Collector, &str)> for SourceId {
+    fn from((collector, interface): (Collector, &str)) -> Self {
+        Self { collector, part: SourcePart::Interface(interface.to_owned()) }
+    }
+}
+
+impl SourceId {
+    /// What the log of the agent calls it.
+    fn name(&self) -> String {
+        match &self.part {
+            SourcePart::Whole => self.collector.name().to_owned(),
+            part => format!("{}, {}", self.collector.name(), name_of(part)),
+        }
+    }
+
+    /// What the log of the agent and the history say of a change.
+    fn event(&self, at: Timestamp, kind: EventKind, text: &str) -> Event {
+        eprintln!("mongosonar: {}: {text}", self.name());
+        let server = match self.part {
+            SourcePart::Server(port) => local(port),
+            _ => Endpoint::default(),
+        };
+        Event::new(at, kind, server, (self.collector.name(), text))
+    }
+}
+
+fn name_of(part: &SourcePart) -> String {
+    match part {
+        SourcePart::Whole => String::new(),
+        SourcePart::Server(port) => format!("port {port}"),
+        SourcePart::Interface(name) => format!("interface {name}"),
+    }
+}
+
+/// A collector. It has as many parts as there are servers and named interfaces, which are bounded.
+#[derive(Debug)]
+struct CollectorEntry {
+    status: CollectorStatus,
+    is_wanted: bool,
+    /// Why it has nothing to collect.
+    idle: Option<String>,
+    working: BTreeSet<SourcePart>,
+    failing: BTreeMap<SourcePart, CollectorProblem>,
+}
+
+impl CollectorEntry {
+    fn new(collector: Collector, is_wanted: bool) -> Self {
+        let mut entry = Self {
+            status: CollectorStatus::new(collector),
+            is_wanted,
+            idle: None,
+            working: BTreeSet::new(),
+            failing: BTreeMap::new(),
+        };
+        entry.update(None);
+        entry
+    }
+
+    fn works(&mut self, source: &SourceId, at: Timestamp) -> Option<Event> {
+        let has_failed = self.failing.remove(&source.part).is_some();
+        let is_new = self.working.insert(source.part.clone());
+        if has_failed || is_new {
+            self.update(Some(at));
+        }
+        has_failed.then(|| source.event(at, EventKind::CollectorRecovered, "it works again"))
+    }
+
+    /// Works the state out from the parts; it has been so since `at`.
+    fn update(&mut self, at: Option<Timestamp>) {
+        let state = if !self.is_wanted {
+            CollectorState::Off
+        } else if !self.working.is_empty() {
+            CollectorState::Working
+        } else if self.failing.values().any(|problem| problem.is_permanent) {
+            CollectorState::NeedsYou
+        } else {
+            CollectorState::Waiting
+        };
+        if state != self.status.state {
+            self.status.state = state;
+            self.status.since_ns = at.map(Timestamp::unix_ns);
+        }
+        let problem = |(part, problem): (&SourcePart, &CollectorProblem)| match part {
+            SourcePart::Whole => problem.text(),
+            part => format!("{}: {}", name_of(part), problem.text()),
+        };
+        self.status.problems = self.failing.iter().map(problem).collect();
+        if self.working.is_empty() && self.failing.is_empty() && self.is_wanted {
+            self.status.problems.extend(self.idle.clone());
+        }
+    }
+}
+
 /// How all collectors are. Any thread may report; a repeated report changes nothing.
 #[derive(Debug)]
 pub struct CollectorBoard {
-    states: Mutex<Vec<CollectorStatus>>,
+    entries: Mutex<Vec<CollectorEntry>>,
 }
 
 impl CollectorBoard {
     /// Those that are wanted wait, the others are off.
     pub fn new(is_wanted: impl Fn(Collector) -> bool) -> Self {
-        let state = |collector: Collector| CollectorStatus {
-            state: if is_wanted(collector) { CollectorState::Waiting } else { CollectorState::Off },
-            ..CollectorStatus::new(collector)
-        };
-        Self { states: Mutex::new(Collector::ALL.into_iter().map(state).collect()) }
+        let entry = |collector| CollectorEntry::new(collector, is_wanted(collector));
+        Self { entries: Mutex::new(Collector::ALL.into_iter().map(entry).collect()) }
     }
 
-    fn states(&self) -> MutexGuard<'_, Vec<CollectorStatus>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Vec<CollectorEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of them, in the order of [`Collector::ALL`].
     pub fn all(&self) -> Vec<CollectorStatus> {
-        self.states().clone()
+        self.entries().iter().map(|entry| entry.status.clone()).collect()
     }
 
-    /// A collector delivered data at `at`. It works.
-    pub fn data(&self, collector: Collector, at: Timestamp) -> Option<Event> {
-        let mut states = self.states();
-        let status = &mut states[collector as usize];
+    /// It delivered data of `at`, so it works. Gives an event if it has failed before.
+    pub fn data(&self, source: impl Into<SourceId>, at: Timestamp) -> Option<Event> {
+        let source = source.into();
+        let entry = &mut self.entries()[source.collector as usize];
+        entry.status.last_data_ns = Some(at.unix_ns()).max(entry.status.last_data_ns);
+        entry.works(&source, at)
+    }
+
+    /// A collector delivered data of `at`, and may lack other data.
+    pub fn delivered(&self, collector: Collector, at: Timestamp) {
+        let status = &mut self.entries()[collector as usize].status;
         status.last_data_ns = Some(at.unix_ns()).max(status.last_data_ns);
-        if status.state == CollectorState::Working {
-            return None;
-        }
-        let has_failed = status.state == CollectorState::Failed;
-        status.state = CollectorState::Working;
-        status.since_ns = Some(at.unix_ns());
-        status.problem = None;
-        has_failed.then(|| event(at, EventKind::CollectorRecovered, (collector, "it works again")))
+    }
+
+    /// What a collector collects, in a line for each server.
+    pub fn notes(&self, collector: Collector, notes: Vec<String>) {
+        self.entries()[collector as usize].status.notes = notes;
+    }
+
+    /// It works, with or without new data. Gives an event if it has failed before.
+    pub fn works(&self, source: impl Into<SourceId>, at: Timestamp) -> Option<Event> {
+        let source = source.into();
+        self.entries()[source.collector as usize].works(&source, at)
+    }
+
+    /// What was wrong with it has passed; whether it works it reports itself. Gives an event if it has failed before.
+    pub fn passed(&self, source: impl Into<SourceId>, at: Timestamp) -> Option<Event> {
+        let source = source.into();
+        let entry = &mut self.entries()[source.collector as usize];
+        entry.failing.remove(&source.part)?;
+        entry.update(Some(at));
+        Some(source.event(at, EventKind::CollectorRecovered, "it works again"))
     }
 
     /// A collector delivered data at `at`, and may lack other data.
@@ -78,68 +233,141 @@ impl CollectorBoard {
 
     /// A collector has nothing to collect: no server runs.
     pub fn waits(&self, collector: Collector, why: &str) {
-        let mut states = self.states();
-        let status = &mut states[collector as usize];
-        if status.state != CollectorState::Off {
-            status.state = CollectorState::Waiting;
-            status.problem = Some(why.to_owned());
-        }
+        let entry = &mut self.entries()[collector as usize];
+        entry.working.clear();
+        entry.failing.clear();
+        entry.idle = Some(why.to_owned());
+        entry.update(None);
     }
 
-    /// A collector cannot work. Gives an event the first time.
-    pub fn failed(&self, collector: Collector, at: Timestamp, problem: &CollectorProblem) -> Option<Event> {
-        let mut states = self.states();
-        let status = &mut states[collector as usize];
-        let text = problem.text();
-        if status.state == CollectorState::Failed && status.problem.as_deref() == Some(text.as_str()) {
+    /// It cannot work. Gives an event the first time, and when the reason changes.
+    pub fn failed(
+        &self,
+        source: impl Into<SourceId>,
+        at: Timestamp,
+        problem: &CollectorProblem,
+    ) -> Option<Event> {
+        let source = source.into();
+        let entry = &mut self.entries()[source.collector as usize];
+        if entry.failing.get(&source.part) == Some(problem) {
             return None;
         }
-        status.state = CollectorState::Failed;
-        status.since_ns = Some(at.unix_ns());
-        let failed = event(at, EventKind::CollectorFailed, (collector, &text));
-        status.problem = Some(text);
-        Some(failed)
+        entry.working.remove(&source.part);
+        entry.failing.insert(source.part.clone(), problem.clone());
+        entry.update(Some(at));
+        Some(source.event(at, EventKind::CollectorFailed, &problem.text()))
     }
 
-    /// A collector was switched off.
-    pub fn off(&self, collector: Collector) {
-        self.states()[collector as usize] = CollectorStatus::new(collector);
+    /// A part no longer exists: its server has ended.
+    pub fn forget(&self, source: impl Into<SourceId>) {
+        let source = source.into();
+        let entry = &mut self.entries()[source.collector as usize];
+        entry.working.remove(&source.part);
+        entry.failing.remove(&source.part);
+        entry.update(None);
+    }
+
+    /// Forgets the interfaces that are no longer captured.
+    pub fn keep_interfaces(&self, collector: Collector, names: &[String]) {
+        let entry = &mut self.entries()[collector as usize];
+        entry.failing.retain(|part, _| !matches!(part, SourcePart::Interface(name) if !names.contains(name)));
+        entry.update(None);
+    }
+
+    /// A collector was switched on or off.
+    pub fn want(&self, collector: Collector, is_wanted: bool) {
+        self.entries()[collector as usize] = CollectorEntry::new(collector, is_wanted);
+    }
+
+    /// What fails, in words.
+    pub fn failing(&self) -> Vec<String> {
+        let entries = self.entries();
+        let of = |entry: &CollectorEntry| {
+            let name = entry.status.name.clone();
+            let texts = if entry.failing.is_empty() { Vec::new() } else { entry.status.problems.clone() };
+            texts.into_iter().map(move |text| format!("{name}: {text}"))
+        };
+        entries.iter().flat_map(of).collect()
+    }
+
+    /// How long its eBPF programs have run so far, if the kernel measures it.
+    pub fn ebpf(&self, collector: Collector, run_time: Option<Duration>) {
+        self.entries()[collector as usize].status.ebpf_ns = run_time.map(|time| time.as_nanos() as u64);
     }
 
     /// Records that were lost so far.
     pub fn lost(&self, collector: Collector, total: u64) {
-        self.states()[collector as usize].lost = total;
+        self.entries()[collector as usize].status.lost = total;
     }
-}
-
-/// What the log of the agent and the history say of a change.
-fn event(at: Timestamp, kind: EventKind, (collector, text): (Collector, &str)) -> Event {
-    eprintln!("mongosonar: {}: {text}", collector.name());
-    Event::new(at, kind, Endpoint::default(), (collector.name(), text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_unix(1_000 + second, 0)
+    }
+
+    fn denied(what: &str) -> CollectorProblem {
+        CollectorProblem::permanent(what.to_owned(), Some("sudo".to_owned()))
+    }
+
+    fn log_of(board: &CollectorBoard) -> CollectorStatus {
+        board.all()[Collector::Log as usize].clone()
+    }
+
     #[test]
     fn a_failure_and_its_end_are_reported_once() {
         let board = CollectorBoard::new(|collector| collector != Collector::Files);
-        let at = |second: u64| Timestamp::from_unix(1_000 + second, 0);
-        let problem = |what: &str| CollectorProblem { what: what.to_owned(), fix: Some("sudo".to_owned()) };
-        assert_eq!(board.data(Collector::Log, at(0)), None, "it has not failed before");
-        let failed = board.failed(Collector::Log, at(1), &problem("mongod.log cannot be read")).unwrap();
+        let log = || (Collector::Log, 5);
+        assert_eq!(board.data(log(), at(0)), None, "it has not failed before");
+        let failed = board.failed(log(), at(1), &denied("mongod.log cannot be read")).unwrap();
         assert_eq!((failed.kind, &*failed.subject), (EventKind::CollectorFailed, "log"));
-        assert_eq!(&*failed.text, "mongod.log cannot be read; fix: sudo");
-        assert_eq!(board.failed(Collector::Log, at(2), &problem("mongod.log cannot be read")), None);
-        assert!(board.failed(Collector::Log, at(3), &problem("it is gone")).is_some(), "another reason");
-        let recovered = board.data(Collector::Log, at(4)).unwrap();
+        assert_eq!((failed.server, &*failed.text), (local(5), "mongod.log cannot be read; fix: sudo"));
+        assert_eq!(board.failed(log(), at(2), &denied("mongod.log cannot be read")), None);
+        assert!(board.failed(log(), at(3), &denied("it is gone")).is_some(), "another reason");
+        assert_eq!(log_of(&board).since_ns, Some(at(1).unix_ns()), "it has needed somebody since the first");
+        let recovered = board.data(log(), at(4)).unwrap();
         assert_eq!((recovered.kind, recovered.at), (EventKind::CollectorRecovered, at(4)));
-        assert_eq!(board.data(Collector::Log, at(5)), None);
-        let log = board.all()[Collector::Log as usize].clone();
+        assert_eq!(board.data(log(), at(5)), None);
+        assert_eq!(board.works(log(), at(6)), None);
+        let log = log_of(&board);
         assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(4).unix_ns())));
-        assert_eq!(log.last_data_ns, Some(at(5).unix_ns()));
+        assert_eq!(log.last_data_ns, Some(at(5).unix_ns()), "none came with the last report");
         board.waits(Collector::Files, "no server runs");
         assert_eq!(board.all()[Collector::Files as usize].state, CollectorState::Off);
+    }
+
+    #[test]
+    fn one_server_that_fails_does_not_stop_the_others() {
+        let board = CollectorBoard::new(|_| true);
+        board.data((Collector::Log, 5), at(0));
+        assert!(board.failed((Collector::Log, 6), at(1), &denied("b.log cannot be read")).is_some());
+        let log = log_of(&board);
+        assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(0).unix_ns())));
+        assert_eq!(log.problems, ["port 6: b.log cannot be read; fix: sudo"]);
+        assert_eq!(board.data((Collector::Log, 5), at(2)), None, "it never failed");
+        board.forget((Collector::Log, 5));
+        assert_eq!(log_of(&board).state, CollectorState::NeedsYou, "nothing else works");
+        board.forget((Collector::Log, 6));
+        assert_eq!((log_of(&board).state, log_of(&board).problems.len()), (CollectorState::Waiting, 0));
+    }
+
+    #[test]
+    fn what_passes_by_itself_waits_and_what_needs_somebody_says_so() {
+        let board = CollectorBoard::new(|_| true);
+        let temporary = CollectorProblem::temporary("a.log does not exist".to_owned());
+        assert!(board.failed((Collector::Log, 5), at(1), &temporary).is_some());
+        assert_eq!(log_of(&board).state, CollectorState::Waiting);
+        assert!(board.failed((Collector::Log, 5), at(2), &denied("a.log cannot be read")).is_some());
+        assert_eq!(log_of(&board).state, CollectorState::NeedsYou);
+        board.waits(Collector::Log, "no server runs");
+        assert_eq!(
+            (log_of(&board).state, log_of(&board).problems),
+            (CollectorState::Waiting, vec!["no server runs".to_owned()])
+        );
+        board.want(Collector::Log, false);
+        assert_eq!((log_of(&board).state, log_of(&board).problems.len()), (CollectorState::Off, 0));
     }
 }

@@ -10,7 +10,7 @@ use sonar_core::history::Collector;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::ebpf::{KernelEvent, Trace, TraceMode, Tracer};
 
-use super::board::CollectorBoard;
+use super::board::{CollectorBoard, CollectorProblem};
 use super::watched::WatchedServers;
 use crate::agent::file_work::{FileWork, add_work};
 use crate::agent::parts::{WIDTH_NS, WindowCutter, WindowPart};
@@ -103,7 +103,9 @@ fn trace_files(tracer: &Tracer, search: FileSearch, task: &FilesTask) {
         |tracing| tracing.tick(tracer),
     );
     if let Err(error) = ended {
-        tracing.fail(&format!("cannot read the records of the kernel: {error}"));
+        // It needs privileges to trace again.
+        let what = format!("cannot read the records of the kernel: {error}");
+        tracing.fail(&CollectorProblem::permanent(what, Some(super::RESTART.to_owned())));
     }
     tracing.windows.finish();
 }
@@ -143,7 +145,7 @@ impl FileTracing<'_> {
         let seconds = time.since(from) as f64 / 1e9;
         let totals = match self.files.take(tracer) {
             Ok(totals) => totals,
-            Err(error) => return self.fail(&format!("{error:#}")),
+            Err(error) => return self.fail(&CollectorProblem::temporary(format!("{error:#}"))),
         };
         for file in totals {
             let usage =
@@ -157,14 +159,14 @@ impl FileTracing<'_> {
         self.windows.advance(time);
         let lost = tracer.losses().iter().map(|(_, _, count)| count).sum();
         self.task.board.lost(Collector::Files, lost);
+        self.task.board.ebpf(Collector::Files, tracer.run_time());
         if let Some(event) = self.task.board.data(Collector::Files, time) {
             self.windows.event(event);
         }
     }
 
-    fn fail(&mut self, what: &str) {
-        let problem = super::board::CollectorProblem { what: what.to_owned(), fix: None };
-        if let Some(event) = self.task.board.failed(Collector::Files, now(), &problem) {
+    fn fail(&mut self, problem: &CollectorProblem) {
+        if let Some(event) = self.task.board.failed(Collector::Files, now(), problem) {
             self.windows.event(event);
         }
     }

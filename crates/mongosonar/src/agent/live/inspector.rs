@@ -3,26 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
-use sonar_sys::helper::{Helper, receive_file, send_file};
+use sonar_sys::helper::send_file;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 use sonar_sys::privileges::{Duty, capability};
 
-use crate::agent::settings::ServerTable;
+use super::helper_channel::{
+    HelperChannel, Refusal, lock, read_message, receive_opened, send_opened, write_message,
+};
+use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::disk::{configuration_of, log_of, setting};
 use crate::follow::{FileIdentity, FollowedPath, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder, DiagnosticPath};
 use crate::{privileges, servers};
 
-/// The longest message between the agent and its helper, in bytes.
-const MAX_MESSAGE: u32 = 1 << 20;
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
 /// The most files of a folder that are listed: a server keeps some twenty.
@@ -49,11 +50,33 @@ pub struct FoundServer {
     pub diagnostic: Option<PathBuf>,
 }
 
+/// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerFiles {
+    port: u16,
+    log: Option<PathBuf>,
+    dbpath: Option<PathBuf>,
+}
+
+impl ServerFiles {
+    /// Those of all servers of a configuration.
+    pub fn all(settings: &AgentSettings) -> Vec<Self> {
+        let files = |table: &ServerTable| Self {
+            port: table.port.0,
+            log: table.log.clone(),
+            dbpath: table.dbpath.clone(),
+        };
+        settings.server.iter().map(files).collect()
+    }
+}
+
 /// What the helper is asked.
 #[derive(Debug, Serialize, Deserialize)]
 enum InspectorRequest {
     /// The servers of this host.
     Servers,
+    /// Read the configuration file again. Its path is not asked for: nobody may name another one.
+    Reload,
     /// Which file is at the path of a log.
     Identity(PathBuf),
     /// Open a log.
@@ -72,6 +95,8 @@ type ListedFile = (String, u64, u64, u64, i64);
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 pub struct Inspection {
     host: Host,
+    /// The configuration file that was named.
+    config: Option<PathBuf>,
     configured: Vec<ServerTable>,
     found: Vec<FoundServer>,
 }
@@ -136,11 +161,18 @@ impl Inspection {
         FoundServer { port, pid: process.pid, started, name: process.name.clone(), log, dbpath, diagnostic }
     }
 
+    fn reload(&mut self) -> io::Result<Vec<ServerFiles>> {
+        let (settings, _) = AgentSettings::load(self.config.as_deref()).map_err(io::Error::other)?;
+        let files = ServerFiles::all(&settings);
+        self.configured = settings.server;
+        Ok(files)
+    }
+
     /// A log, if it is that of a server.
     fn log(&self, path: &Path) -> io::Result<FollowedPath> {
         match self.found.iter().any(|server| server.log.as_deref() == Some(path)) {
             true => Ok(FollowedPath(path.to_path_buf())),
-            false => Err(io::ErrorKind::PermissionDenied.into()),
+            false => Err(of_no_server()),
         }
     }
 
@@ -148,7 +180,7 @@ impl Inspection {
     fn folder(&self, path: &Path) -> io::Result<DiagnosticPath> {
         match self.found.iter().any(|server| server.diagnostic.as_deref() == Some(path)) {
             true => Ok(DiagnosticPath(path.to_path_buf())),
-            false => Err(io::ErrorKind::PermissionDenied.into()),
+            false => Err(of_no_server()),
         }
     }
 
@@ -178,6 +210,10 @@ impl Inspection {
                     let servers = self.servers();
                     write_message(&mut socket, &servers)?;
                 }
+                InspectorRequest::Reload => {
+                    let reloaded = self.reload().map_err(|error| Refusal::of(&error));
+                    write_message(&mut socket, &reloaded)?;
+                }
                 InspectorRequest::Identity(path) => {
                     let identity = self.log(&path).and_then(|mut place| place.identity());
                     let identity = identity.map(|found| found.map(|found| (found.device, found.inode)));
@@ -203,41 +239,9 @@ impl Inspection {
     }
 }
 
-/// Sends an open file, or why it cannot be opened.
-fn send_opened(socket: &mut UnixStream, opened: io::Result<File>) -> io::Result<()> {
-    match opened {
-        Ok(file) => send_file(socket, &file),
-        Err(error) => {
-            socket.write_all(&[0])?;
-            write_message(socket, &Refusal::of(&error))
-        }
-    }
-}
-
-/// Receives what [`send_opened`] sends.
-fn receive_opened(socket: &mut UnixStream) -> io::Result<File> {
-    match receive_file(socket)? {
-        Some(file) => Ok(file),
-        None => Err(read_message::<Refusal>(socket)?.into_error()),
-    }
-}
-
-/// Why a file cannot be opened.
-#[derive(Debug, Serialize, Deserialize)]
-struct Refusal {
-    is_missing: bool,
-    why: String,
-}
-
-impl Refusal {
-    fn of(error: &io::Error) -> Self {
-        Self { is_missing: error.kind() == io::ErrorKind::NotFound, why: error.to_string() }
-    }
-
-    fn into_error(self) -> io::Error {
-        let kind = if self.is_missing { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
-        io::Error::new(kind, self.why)
-    }
+/// The path is none of a server: it has ended since the path was reported.
+fn of_no_server() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "no server here has this file any more")
 }
 
 /// The folder of samples of a mongos with this log: `mongos.log` becomes `mongos.diagnostic.data`.
@@ -247,50 +251,30 @@ fn beside_log(log: &Path) -> Option<PathBuf> {
     Some(log.with_file_name(format!("{base}.{DIAGNOSTIC}")))
 }
 
-fn write_message(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec(message)?;
-    let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= MAX_MESSAGE);
-    let length = length.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    socket.write_all(&length.to_le_bytes())?;
-    socket.write_all(&bytes)
-}
-
-fn read_message<T: for<'de> Deserialize<'de>>(socket: &mut UnixStream) -> io::Result<T> {
-    let mut length = [0; 4];
-    socket.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_MESSAGE {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = vec![0; length as usize];
-    socket.read_exact(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
-}
-
 /// Finds servers and opens their files, here or in the helper.
 pub enum Inspector {
     /// In this process, which keeps its privileges.
     Here(Mutex<Box<Inspection>>),
     /// In the helper.
-    There {
-        /// Kept, so that it ends with us.
-        _helper: Helper,
-        /// Used by one thread at a time, from a request to its answer.
-        socket: Mutex<UnixStream>,
-    },
+    There(HelperChannel),
 }
 
 impl Inspector {
     /// Starts the helper if this process gives up its privileges (`confined`). Call it before any thread is started.
-    pub fn start(configured: &[ServerTable], confined: bool) -> Self {
+    /// `config` is the configuration file that was named.
+    pub fn start(configured: &[ServerTable], config: Option<&Path>, confined: bool) -> Self {
         const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
-        let inspection =
-            || Inspection { host: Host::live(), configured: configured.to_vec(), found: Vec::new() };
+        let inspection = || Inspection {
+            host: Host::live(),
+            config: config.map(Path::to_path_buf),
+            configured: configured.to_vec(),
+            found: Vec::new(),
+        };
         let what = "following servers, their logs and their diagnostic.data";
         let helper = confined
             .then(|| privileges::helper(what, KEPT, Duty::Reading, |socket| inspection().serve(socket)));
-        match helper.flatten().and_then(|helper| Some((helper.socket().ok()?, helper))) {
-            Some((socket, helper)) => Self::There { _helper: helper, socket: Mutex::new(socket) },
+        match helper.flatten().and_then(HelperChannel::new) {
+            Some(channel) => Self::There(channel),
             None => Self::Here(Mutex::new(Box::new(inspection()))),
         }
     }
@@ -300,30 +284,33 @@ impl Inspector {
     /// # Errors
     /// The helper has gone.
     pub fn servers(&self) -> io::Result<Vec<FoundServer>> {
-        match self {
-            Self::Here(inspection) => Ok(lock(inspection).servers().to_vec()),
-            Self::There { socket, .. } => {
-                let mut socket = lock(socket);
-                write_message(&mut socket, &InspectorRequest::Servers)?;
-                read_message(&mut socket)
-            }
-        }
+        self.ask(
+            InspectorRequest::Servers,
+            |inspection| Ok(inspection.servers().to_vec()),
+            |socket| Ok(Ok(read_message(socket)?)),
+        )
     }
 
-    /// Asks the helper, or this process; `ask` gets the answer of the helper.
+    /// Reads the configuration file again; gives what it says of servers.
+    ///
+    /// # Errors
+    /// The file is wrong, or the helper has gone. The old configuration stays.
+    pub fn reload(&self) -> io::Result<Vec<ServerFiles>> {
+        self.ask(InspectorRequest::Reload, Inspection::reload, |socket| {
+            Ok(read_message::<Result<_, Refusal>>(socket)?.map_err(Refusal::into_error))
+        })
+    }
+
+    /// Asks the helper, or this process; `answer` gets the answer of the helper.
     fn ask<T>(
         &self,
         request: InspectorRequest,
-        here: impl FnOnce(&Inspection) -> io::Result<T>,
-        answer: impl FnOnce(&mut UnixStream) -> io::Result<T>,
+        here: impl FnOnce(&mut Inspection) -> io::Result<T>,
+        answer: impl FnOnce(&mut UnixStream) -> io::Result<io::Result<T>>,
     ) -> io::Result<T> {
         match self {
-            Self::Here(inspection) => here(&lock(inspection)),
-            Self::There { socket, .. } => {
-                let mut socket = lock(socket);
-                write_message(&mut socket, &request)?;
-                answer(&mut socket)
-            }
+            Self::Here(inspection) => here(&mut lock(inspection)),
+            Self::There(channel) => channel.ask(&request, answer),
         }
     }
 }
@@ -348,8 +335,8 @@ impl FollowedPlace for InspectedLog {
             |inspection| inspection.log(&self.path)?.identity(),
             |socket| {
                 let found: Result<Option<(u64, u64)>, Refusal> = read_message(socket)?;
-                let found = found.map_err(Refusal::into_error)?;
-                Ok(found.map(|(device, inode)| FileIdentity { device, inode }))
+                let identity = |(device, inode)| FileIdentity { device, inode };
+                Ok(found.map(|found| found.map(identity)).map_err(Refusal::into_error))
             },
         )
     }
@@ -368,7 +355,8 @@ impl FollowedPlace for InspectedLog {
             |inspection| Ok(inspection.log(&self.path)?.copies()),
             |socket| {
                 let count: usize = read_message(socket)?;
-                (0..count.min(MAX_FILES)).map(|_| receive_opened(socket)).collect()
+                let copies = (0..count.min(MAX_FILES)).map(|_| receive_opened(socket));
+                Ok(copies.collect::<io::Result<Vec<_>>>()?.into_iter().collect())
             },
         );
         copies.unwrap_or_default()
@@ -393,7 +381,10 @@ impl DiagnosticFolder for InspectedFolder {
         let listed = self.inspector.ask(
             InspectorRequest::List(self.path.clone()),
             |inspection| inspection.list(&self.path),
-            |socket| read_message::<Result<Vec<ListedFile>, Refusal>>(socket)?.map_err(Refusal::into_error),
+            |socket| {
+                let listed: Result<Vec<ListedFile>, Refusal> = read_message(socket)?;
+                Ok(listed.map_err(Refusal::into_error))
+            },
         )?;
         let file = |(name, device, inode, size, modified_ns)| DiagnosticFile {
             name,
@@ -411,8 +402,4 @@ impl DiagnosticFolder for InspectedFolder {
             receive_opened,
         )
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
 use sonar_core::history::Collector;
 use sonar_core::internals::SampleSequence;
 
+use super::backoff::Backoff;
 use super::board::CollectorProblem;
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::log::FollowTask;
@@ -26,66 +28,52 @@ const DELAY_NS: u64 = 15_000_000_000;
 const SILENCE_NS: u64 = 120_000_000_000;
 
 /// The samples of a server that are followed.
-struct FollowedSamplesOf {
+struct SampleSource {
     server: FoundServer,
     follower: FtdcFollower<InspectedFolder>,
     sequence: SampleSequence,
     /// When the last sample came.
     last: Timestamp,
+    backoff: Backoff,
 }
 
 /// Follows the samples of all servers until it is to stop.
 pub fn run(task: &FollowTask) {
-    let mut followed: BTreeMap<u16, FollowedSamplesOf> = BTreeMap::new();
+    let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
     let mut windows = WindowCutter::new(task.to.clone());
+    // In folders that are no longer followed.
+    let mut lost_before = 0;
     loop {
         let goes_on = task.wait(EVERY);
         let servers = task.servers.all();
-        let is_same = |server: &FoundServer, known: &FoundServer| {
-            server.port == known.port && server.diagnostic == known.diagnostic
-        };
-        followed.retain(|_, one| servers.iter().any(|server| is_same(server, &one.server)));
+        sources.retain(|port, source| {
+            let is_current =
+                |one: &FoundServer| one.port == *port && one.diagnostic == source.server.diagnostic;
+            let stays = servers.iter().any(is_current);
+            if !stays {
+                lost_before += source.follower.counts().damaged;
+                task.board.forget((Collector::Internals, *port));
+            }
+            stays
+        });
         for server in servers.iter().filter(|server| server.diagnostic.is_some()) {
-            followed.entry(server.port).or_insert_with(|| FollowedSamplesOf::new(server, &task.inspector));
+            let source = || SampleSource::new(server, &task.inspector);
+            sources.entry(server.port).or_insert_with(source).poll(task, &mut windows);
         }
-        let time = now();
-        let mut problem = None;
-        let mut lost = 0;
-        for one in followed.values_mut() {
-            if let Err(error) = one.poll(&mut windows) {
-                problem = Some(unreadable(&one.server, &error));
-            }
-            lost += one.follower.counts().damaged;
-            if one.follower.counts().samples > 0 {
-                task.servers.set_sampled(one.server.port, one.last);
-            }
-            if let Some(version) = one.follower.server().and_then(|server| server.version.as_deref()) {
-                task.servers.set_version(one.server.port, version);
-            }
-            if time.since(one.last) > SILENCE_NS {
-                problem.get_or_insert_with(|| silent(&one.server));
-            }
-        }
-        task.board.lost(Collector::Internals, lost);
-        let came = followed.values().filter(|one| one.follower.counts().samples > 0);
-        let newest = came.map(|one| one.last).max();
-        let report = match (problem, newest) {
-            (Some(problem), _) => task.board.failed(Collector::Internals, time, &problem),
-            (None, Some(newest)) => task.board.data(Collector::Internals, newest),
-            (None, None) => {
-                let why = match followed.is_empty() {
-                    true => "no server here has a diagnostic.data that is known",
-                    false => "no sample has come so far",
-                };
-                task.board.waits(Collector::Internals, why);
-                None
-            }
-        };
-        if let Some(event) = report {
-            windows.event(event);
+        let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
+        task.board.lost(Collector::Internals, lost_before + lost);
+        if sources
+            .values()
+            .all(|source| source.follower.counts().samples == 0 && !source.backoff.is_failing())
+        {
+            let why = match sources.is_empty() {
+                true => "no server here has a diagnostic.data that is known",
+                false => "no sample has come so far",
+            };
+            task.board.waits(Collector::Internals, why);
         }
         // Samples come some ten seconds late.
-        windows.advance(Timestamp::from_unix_ns(time.unix_ns().saturating_sub(DELAY_NS)));
+        windows.advance(Timestamp::from_unix_ns(now().unix_ns().saturating_sub(DELAY_NS)));
         if !goes_on || windows.is_abandoned() {
             break;
         }
@@ -97,21 +85,15 @@ fn folder(server: &FoundServer) -> String {
     server.diagnostic.as_ref().map_or_else(String::new, |folder| folder.display().to_string())
 }
 
-fn unreadable(server: &FoundServer, error: &io::Error) -> CollectorProblem {
-    CollectorProblem {
-        what: format!("{} cannot be read: {error}", folder(server)),
-        fix: Some(sonar_sys::capabilities::grant_line()),
-    }
-}
-
 fn silent(server: &FoundServer) -> CollectorProblem {
+    let fix = "switch diagnosticDataCollectionEnabled on, and see whether the server stalls";
     CollectorProblem {
-        what: format!("{} has had no new sample for two minutes", folder(server)),
-        fix: Some("switch diagnosticDataCollectionEnabled on, and see whether the server stalls".to_owned()),
+        fix: Some(fix.to_owned()),
+        ..CollectorProblem::temporary(format!("{} has had no new sample for two minutes", folder(server)))
     }
 }
 
-impl FollowedSamplesOf {
+impl SampleSource {
     fn new(server: &FoundServer, inspector: &Arc<Inspector>) -> Self {
         let time = now();
         let folder = InspectedFolder::new(server.diagnostic.clone().unwrap_or_default(), inspector.clone());
@@ -121,10 +103,45 @@ impl FollowedSamplesOf {
             follower: FtdcFollower::new(folder, after_ms),
             sequence: SampleSequence::default(),
             last: time,
+            backoff: Backoff::default(),
         }
     }
 
-    fn poll(&mut self, windows: &mut WindowCutter) -> io::Result<()> {
+    /// Takes the samples that are new, if it is time to try, and reports how the folder is.
+    fn poll(&mut self, task: &FollowTask, windows: &mut WindowCutter) {
+        if !self.backoff.is_due(Instant::now()) {
+            return;
+        }
+        let id = (Collector::Internals, self.server.port);
+        let outcome = self.read(windows, &task.stop);
+        let time = now();
+        let report = match outcome {
+            Err(error) => {
+                self.backoff.failed(Instant::now());
+                task.board.failed(id, time, &super::unreadable(&folder(&self.server), &error))
+            }
+            Ok(()) => {
+                self.backoff.worked();
+                match time.since(self.last) > SILENCE_NS {
+                    true => task.board.failed(id, time, &silent(&self.server)),
+                    false if self.follower.counts().samples > 0 => task.board.data(id, self.last),
+                    // It can be read again, but has nothing new so far.
+                    false => task.board.passed(id, time),
+                }
+            }
+        };
+        if let Some(event) = report {
+            windows.event(event);
+        }
+        if self.follower.counts().samples > 0 {
+            task.servers.set_sampled(self.server.port, self.last);
+        }
+        if let Some(version) = self.follower.server().and_then(|server| server.version.as_deref()) {
+            task.servers.set_version(self.server.port, version);
+        }
+    }
+
+    fn read(&mut self, windows: &mut WindowCutter, stop: &AtomicBool) -> io::Result<()> {
         let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(Collector::Internals));
         let (sequence, last) = (&mut self.sequence, &mut self.last);
         let mut each = |sample: &sonar_core::internals::ServerSample| {
@@ -132,7 +149,7 @@ impl FollowedSamplesOf {
             *last = (*last).max(Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)));
             cutter.add(sequence, sample);
         };
-        while self.follower.poll(&mut each)? {}
+        while self.follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}
         Ok(())
     }
 }

@@ -1,18 +1,19 @@
 //! The logs of servers.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sonar_core::history::Collector;
 use sonar_core::{Reading, Timestamp};
 use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
+use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
@@ -55,8 +56,8 @@ pub struct FollowTask {
 impl FollowTask {
     /// Sleeps until the next look; whether to go on.
     pub fn wait(&self, every: Duration) -> bool {
-        let until = std::time::Instant::now() + every;
-        while std::time::Instant::now() < until {
+        let until = Instant::now() + every;
+        while Instant::now() < until {
             if self.stop.load(Ordering::Relaxed) {
                 return false;
             }
@@ -66,84 +67,172 @@ impl FollowTask {
     }
 }
 
+/// The log of a server, whether or not it can be read.
+struct LogSource {
+    server: FoundServer,
+    /// `None` until it could be opened.
+    log: Option<FollowedLog>,
+    backoff: Backoff,
+}
+
 /// A log that is followed.
 struct FollowedLog {
-    server: FoundServer,
+    port: u16,
     follower: FileFollower<InspectedLog>,
     reader: LogReader,
     counted: Reading,
-    /// Lines that could not be read and have not been reported.
+    /// Lines that could not be read.
     lost: u64,
 }
 
 /// Follows the logs of all servers until it is to stop.
 pub fn run(task: &FollowTask) {
-    let mut logs: BTreeMap<u16, FollowedLog> = BTreeMap::new();
-    let mut windows = WindowCutter::new(task.to.clone());
-    let (mut last, mut lost) = (now(), 0);
+    let mut follower = LogsFollower {
+        task,
+        sources: BTreeMap::new(),
+        windows: WindowCutter::new(task.to.clone()),
+        last: now(),
+        lost_before: 0,
+    };
     loop {
         let goes_on = task.wait(EVERY);
-        let servers = task.servers.all();
-        let is_current = |log: &FollowedLog| {
-            servers.iter().any(|one| one.port == log.server.port && one.log == log.server.log)
-        };
-        let gone: Vec<u16> = logs.iter().filter(|(_, log)| !is_current(log)).map(|(port, _)| *port).collect();
-        for mut log in gone.iter().filter_map(|port| logs.remove(port)) {
-            log.finish(&mut windows, now());
+        follower.poll();
+        if !goes_on || follower.windows.is_abandoned() {
+            break;
         }
-        let mut problem = None;
+    }
+    follower.finish();
+}
+
+/// All logs.
+struct LogsFollower<'a> {
+    task: &'a FollowTask,
+    /// By the ports of their servers.
+    sources: BTreeMap<u16, LogSource>,
+    windows: WindowCutter,
+    /// Until when logs were observed.
+    last: Timestamp,
+    /// Lines lost in logs that are no longer followed.
+    lost_before: u64,
+}
+
+impl LogsFollower<'_> {
+    /// Reads what has been written since the last call.
+    fn poll(&mut self) {
+        let servers = self.task.servers.all();
+        self.forget_gone(&servers);
         for server in servers.iter().filter(|server| server.log.is_some()) {
-            if let Entry::Vacant(place) = logs.entry(server.port) {
-                match FollowedLog::open(server, task) {
-                    Ok(log) => drop(place.insert(log)),
-                    Err(error) => problem = Some(unreadable(server, &error)),
-                }
-            }
+            self.sources.entry(server.port).or_insert_with(|| LogSource {
+                server: server.clone(),
+                log: None,
+                backoff: Backoff::default(),
+            });
         }
         let time = now();
-        for (port, log) in &mut logs {
-            if let Err(error) = log.poll(&mut windows, time) {
-                problem = Some(unreadable(&log.server, &error));
-            }
-            lost += std::mem::take(&mut log.lost);
-            if let Some(position) = log.follower.position() {
-                task.positions.set(*port, position);
+        let mut is_observed = false;
+        for (port, source) in &mut self.sources {
+            is_observed |= source.poll(self.task, (&mut self.windows, time));
+            if let Some(position) = source.log.as_ref().and_then(|log| log.follower.position()) {
+                self.task.positions.set(*port, position);
             }
         }
-        task.board.lost(Collector::Log, lost);
-        let report = match problem {
-            Some(problem) => task.board.failed(Collector::Log, time, &problem),
-            None if logs.is_empty() => {
-                task.board.waits(Collector::Log, "no server here has a log that is known");
-                None
+        let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(|log| log.lost).sum();
+        self.task.board.lost(Collector::Log, self.lost_before + lost);
+        if self.sources.is_empty() {
+            self.task.board.waits(Collector::Log, "no server here has a log that is known");
+        }
+        if is_observed {
+            self.windows.observe(Collector::Log, self.last, time);
+        }
+        self.last = time;
+        self.windows.advance(time);
+    }
+
+    /// Ends the logs of servers that have ended, or write another log now.
+    fn forget_gone(&mut self, servers: &[FoundServer]) {
+        let is_current = |source: &LogSource| {
+            servers.iter().any(|one| one.port == source.server.port && one.log == source.server.log)
+        };
+        let gone: Vec<u16> =
+            self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
+        for port in gone {
+            if let Some(mut log) = self.sources.remove(&port).and_then(|source| source.log) {
+                log.finish(&mut self.windows, now());
+                self.lost_before += log.lost;
             }
-            None => {
-                windows.observe(Collector::Log, last, time);
-                task.board.data(Collector::Log, time)
+            self.task.board.forget((Collector::Log, port));
+        }
+    }
+
+    /// The agent ends.
+    fn finish(mut self) {
+        for log in self.sources.values_mut().filter_map(|source| source.log.as_mut()) {
+            log.end(&mut self.windows, now());
+        }
+        self.windows.finish();
+    }
+}
+
+impl LogSource {
+    /// Reads what is new, or tries to open the log if that is due, and reports how it is. Whether it was read.
+    fn poll(&mut self, task: &FollowTask, (windows, time): (&mut WindowCutter, Timestamp)) -> bool {
+        if !self.backoff.is_due(Instant::now()) {
+            return false;
+        }
+        let id = (Collector::Log, self.server.port);
+        let report = match self.read(task, (&mut *windows, time)) {
+            Ok(lines) => {
+                self.backoff.worked();
+                let is_missing = self.log.as_ref().is_some_and(|log| log.follower.is_missing());
+                match (is_missing, lines) {
+                    (true, _) => task.board.failed(id, time, &missing(&self.server)),
+                    (false, 0) => task.board.works(id, time),
+                    (false, _) => task.board.data(id, time),
+                }
+            }
+            Err(error) => {
+                self.backoff.failed(Instant::now());
+                task.board.failed(id, time, &unreadable(&self.server, &error))
             }
         };
         if let Some(event) = report {
             windows.event(event);
         }
-        last = time;
-        windows.advance(time);
-        if !goes_on || windows.is_abandoned() {
-            break;
-        }
+        !self.backoff.is_failing()
     }
-    for log in logs.values_mut() {
-        log.end(&mut windows, now());
+
+    /// The number of lines that were read.
+    fn read(
+        &mut self,
+        task: &FollowTask,
+        (windows, time): (&mut WindowCutter, Timestamp),
+    ) -> io::Result<u64> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            None => self.log.insert(FollowedLog::open(&self.server, task)?),
+        };
+        let before = log.counted.lines;
+        log.poll((windows, time), &task.stop)?;
+        Ok(log.counted.lines - before)
     }
-    windows.finish();
+}
+
+fn path_of(server: &FoundServer) -> String {
+    server.log.as_deref().unwrap_or(Path::new("")).display().to_string()
 }
 
 /// A log that cannot be read, in the words of `doctor`.
 fn unreadable(server: &FoundServer, error: &io::Error) -> CollectorProblem {
-    let path = server.log.as_deref().unwrap_or(std::path::Path::new("")).display().to_string();
-    CollectorProblem {
-        what: format!("{path} cannot be read: {error}"),
-        fix: Some(sonar_sys::capabilities::grant_line()),
+    let path = path_of(server);
+    match error.kind() {
+        io::ErrorKind::NotFound => missing(server),
+        _ => super::unreadable(&path, error),
     }
+}
+
+/// Nothing is at the path of a log: it was removed, or is named wrongly.
+fn missing(server: &FoundServer) -> CollectorProblem {
+    CollectorProblem::temporary(format!("{} does not exist", path_of(server)))
 }
 
 impl FollowedLog {
@@ -164,21 +253,21 @@ impl FollowedLog {
         let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
         let server_name = local(server.port);
         reader.collect_events(server_name, task.applications.watch(server_name));
-        Ok(Self { server: server.clone(), follower, reader, counted: Reading::default(), lost: 0 })
+        Ok(Self { port: server.port, follower, reader, counted: Reading::default(), lost: 0 })
     }
 
-    /// Reads what was written since the last call.
-    fn poll(&mut self, windows: &mut WindowCutter, time: Timestamp) -> io::Result<()> {
-        let server = local(self.server.port);
+    /// Reads what was written since the last call. It may be days of lines, so it ends early if it is to stop.
+    fn poll(&mut self, (windows, time): (&mut WindowCutter, Timestamp), stop: &AtomicBool) -> io::Result<()> {
+        let server = local(self.port);
         let mut sink = LogLines { reader: &mut self.reader, cutter: LogOperations { windows, server } };
-        while self.follower.poll(&mut sink)? {}
+        while self.follower.poll(&mut sink)? && !stop.load(Ordering::Relaxed) {}
         self.count(windows, time);
         Ok(())
     }
 
     /// The server has ended, or writes another log.
     fn finish(&mut self, windows: &mut WindowCutter, time: Timestamp) {
-        let cutter = LogOperations { windows, server: local(self.server.port) };
+        let cutter = LogOperations { windows, server: local(self.port) };
         let mut sink = LogLines { reader: &mut self.reader, cutter };
         self.follower.finish(&mut sink);
         self.end(windows, time);
@@ -186,7 +275,7 @@ impl FollowedLog {
 
     /// The agent ends; the rest of the last line is read by the next one.
     fn end(&mut self, windows: &mut WindowCutter, time: Timestamp) {
-        let mut cutter = LogOperations { windows, server: local(self.server.port) };
+        let mut cutter = LogOperations { windows, server: local(self.port) };
         self.reader.finish(&mut cutter);
         self.count(windows, time);
     }

@@ -65,7 +65,8 @@ fn read(task: &MachineTask) {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         }
-        next += EVERY;
+        // After a stop of this process nothing is made up for.
+        next = (next + EVERY).max(std::time::Instant::now());
         let servers: Vec<_> = task
             .servers
             .all()

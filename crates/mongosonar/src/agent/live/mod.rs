@@ -4,19 +4,25 @@
 //! thread and all threads that start after it drop their privileges; what still needs some is done by helper processes
 //! (`inspector`, and those of `io live`), which start first.
 
+mod backoff;
 mod board;
 mod files;
+mod helper_channel;
 mod inspector;
 mod internals;
 mod log;
 mod machine;
+mod opener;
 mod positions;
 mod queries;
+mod reload;
+mod report;
 mod status;
 mod status_file;
 mod watched;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,18 +36,20 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
-use sonar_sys::Host;
-use sonar_sys::interfaces::local_addresses;
-use sonar_sys::resource::{ResourceUsage, thread_times};
-use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState, WatchedServer};
+use sonar_sys::capabilities::grant_line;
+use sonar_sys::resource::ResourceUsage;
+use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState};
 
-use self::board::{CollectorBoard, CollectorProblem};
+use self::backoff::Backoff;
+use self::board::{CollectorBoard, CollectorProblem, SourceId};
 use self::files::{FileSearch, FilesTask};
 use self::inspector::{FoundServer, Inspector};
 use self::log::FollowTask;
 use self::machine::MachineTask;
+use self::opener::{NetworkState, RingOpener};
 use self::positions::LogPositions;
-use self::queries::{OpenCapture, QueriesCollector};
+use self::queries::QueriesCollector;
+use self::report::CostMeter;
 use self::status::{StatusReports, StatusTask};
 use self::watched::WatchedServers;
 use super::applications::KnownApplications;
@@ -51,6 +59,7 @@ use super::parts::WindowPart;
 use super::servers::{LocalServers, local};
 use super::settings::AgentSettings;
 use super::store;
+use crate::queries::applications::Lookup;
 use crate::queries::live::now;
 use crate::stop::{Signals, StopBehavior};
 use crate::{doctor, privileges};
@@ -63,12 +72,16 @@ const WAITING: usize = 256;
 const NAP: Duration = Duration::from_millis(250);
 /// How often to look for servers.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// How often to look at interfaces that are named in the configuration: they come and go.
+const INTERFACES_EVERY: Duration = Duration::from_secs(2);
 /// How often the status is written.
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 /// The most notices of the store that the status shows.
 const MAX_NOTICES: usize = 20;
 /// How long collectors may take to hand over their last windows.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// What helps where something can be opened only before privileges are dropped.
+const RESTART: &str = "restart the agent: systemctl restart mongosonar";
 
 /// How the agent runs.
 pub struct LivePlan<'a> {
@@ -115,7 +128,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let settings = &plan.settings;
     let board = Arc::new(CollectorBoard::new(|collector| plan.runs(collector)));
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
-    let inspector = Arc::new(Inspector::start(&settings.server, plan.confined));
+    let inspector = Arc::new(Inspector::start(&settings.server, plan.config, plan.confined));
+    let opener = settings.collectors.queries.then(|| RingOpener::start(plan.confined));
     let search = settings.collectors.files.then(|| FileSearch::new(plan.confined));
     let store = store::open(plan.folder, &settings.store, true)?;
     // Without them known applications would be new.
@@ -126,14 +140,16 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let (to, parts) = sync_channel(WAITING);
     let mut agent = LiveAgent {
         assembler: Assembler::new(store, plan.folder),
-        servers: LocalServers {
-            addresses: local_addresses().unwrap_or_default().into_iter().collect(),
-            ..Default::default()
-        },
+        servers: LocalServers::default(),
         watched: Arc::new(WatchedServers::default()),
         positions: Arc::new(LogPositions::load(plan.folder)),
         queries: None,
         threads: BTreeMap::new(),
+        restarts: BTreeMap::new(),
+        costs: CostMeter::default(),
+        refused: None,
+        network_problem: None,
+        network_seen: None,
         notices: Vec::new(),
         searched: None,
         stated: None,
@@ -148,10 +164,12 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         to,
         plan,
     };
+    let network = NetworkState::now();
+    agent.note_network(&network);
     // Cost is shown without opening anything later.
     ResourceUsage::now()?;
     agent.look_for_servers();
-    let capture = agent.open(search)?;
+    let lookup = agent.open(search, opener)?;
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
     let stop = signals.watch(|| {
@@ -159,7 +177,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
             give_up(config.as_deref(), &folder);
         }
     })?;
-    agent.start(capture)?;
+    agent.start(lookup)?;
     agent.manager.ready();
     agent.event(Event::new(
         now(),
@@ -191,6 +209,15 @@ struct LiveAgent<'a> {
     servers: LocalServers,
     queries: Option<QueriesCollector>,
     threads: BTreeMap<Collector, CollectorThread>,
+    /// Threads that have failed, and when they are started again.
+    restarts: BTreeMap<Collector, Backoff>,
+    costs: CostMeter,
+    /// Why the last change of the configuration was refused, if it was.
+    refused: Option<String>,
+    /// Why the network of this host is not known, if it is not.
+    network_problem: Option<String>,
+    /// When the network was looked at.
+    network_seen: Option<Instant>,
     to: SyncSender<WindowPart>,
     parts: Receiver<WindowPart>,
     manager: ServiceManager,
@@ -213,18 +240,17 @@ struct CollectorThread {
 }
 
 impl LiveAgent<'_> {
-    /// Opens what needs privileges. A collector that fails is reported, and the others go on.
+    /// Opens what needs privileges; gives the logs that name the applications of open connections. A collector that
+    /// fails is reported, and the others go on.
     ///
     /// # Errors
-    /// None of them works.
-    fn open(&mut self, search: Option<FileSearch>) -> Result<Option<OpenCapture>> {
-        let settings = &self.plan.settings;
-        let mut capture = None;
-        if settings.collectors.queries {
-            match OpenCapture::open(&settings.queries, self.plan.confined) {
-                Ok(opened) => capture = Some(opened),
-                Err(error) => self.fail(Collector::Queries, &error),
-            }
+    /// A thread cannot be started.
+    fn open(&mut self, search: Option<FileSearch>, opener: Option<RingOpener>) -> Result<Lookup> {
+        let mut lookup = Lookup::default();
+        if let Some(opener) = opener {
+            lookup = queries::open_logs(self.plan.confined)?;
+            let table = &self.plan.settings.queries;
+            self.queries = Some(QueriesCollector::new(opener, table, self.watched.ports()));
         }
         if let Some(search) = search {
             let stop = Arc::new(AtomicBool::new(false));
@@ -237,7 +263,14 @@ impl LiveAgent<'_> {
             };
             match files::start(search, task) {
                 Ok(handle) => drop(self.threads.insert(Collector::Files, CollectorThread { handle, stop })),
-                Err(error) => self.fail(Collector::Files, &error),
+                Err(error) => {
+                    let fix = doctor::remedy(Collector::Files).map(|fix| format!("{fix}, then {RESTART}"));
+                    let fix = fix.unwrap_or_else(|| RESTART.to_owned());
+                    self.fail(
+                        Collector::Files,
+                        &CollectorProblem::permanent(crate::exit::message(&error), Some(fix)),
+                    );
+                }
             }
         }
         if self.plan.settings.collectors.machine {
@@ -255,11 +288,7 @@ impl LiveAgent<'_> {
         if self.plan.runs(Collector::Status) {
             self.start_status()?;
         }
-        let collectors = &self.plan.settings.collectors;
-        if capture.is_none() && self.threads.is_empty() && !collectors.log && !collectors.internals {
-            bail!("no collector works");
-        }
-        Ok(capture)
+        Ok(lookup)
     }
 
     /// Starts the thread that asks servers: all that start later have no network any more.
@@ -280,14 +309,23 @@ impl LiveAgent<'_> {
     }
 
     /// Starts what needs no privileges.
-    fn start(&mut self, capture: Option<OpenCapture>) -> Result<()> {
-        if let Some(capture) = capture {
-            self.queries = Some(capture.start(self.plan.confined)?);
-        }
+    ///
+    /// # Errors
+    /// No collector works, or a thread cannot be started.
+    fn start(&mut self, lookup: Lookup) -> Result<()> {
         for collector in [Collector::Log, Collector::Internals] {
             if self.plan.settings.collectors.runs(collector) {
                 self.follow(collector)?;
             }
+        }
+        self.follow_network();
+        if let Some(queries) = &self.queries {
+            queries.look_up(lookup)?;
+        }
+        self.keep_queries();
+        let is_useless = |state| matches!(state, CollectorState::Off | CollectorState::NeedsYou);
+        if self.threads.is_empty() && self.board.all().iter().all(|one| is_useless(one.state)) {
+            bail!("no collector works");
         }
         Ok(())
     }
@@ -321,11 +359,9 @@ impl LiveAgent<'_> {
         Ok(())
     }
 
-    /// A collector could not be opened: reported once, with what `doctor` finds.
-    fn fail(&mut self, collector: Collector, error: &anyhow::Error) {
-        let fix = doctor::remedy(collector);
-        let problem = CollectorProblem { what: crate::exit::message(error), fix };
-        if let Some(event) = self.board.failed(collector, now(), &problem) {
+    /// A collector or a part of it fails: reported once.
+    fn fail(&mut self, source: impl Into<SourceId>, problem: &CollectorProblem) {
+        if let Some(event) = self.board.failed(source, now(), problem) {
             self.event(event);
         }
     }
@@ -342,6 +378,13 @@ impl LiveAgent<'_> {
             if self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY) {
                 self.look_for_servers();
             }
+            let names_interfaces =
+                self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
+            if names_interfaces && self.network_seen.is_none_or(|seen| seen.elapsed() >= INTERFACES_EVERY) {
+                self.follow_network();
+            }
+            self.keep_queries();
+            self.keep_threads();
             self.store(now());
             if reload.swap(false, Ordering::Relaxed) {
                 self.manager.reloading();
@@ -365,25 +408,118 @@ impl LiveAgent<'_> {
         }
         let Some(queries) = &mut self.queries else { return };
         let mut taken = Vec::new();
-        while let Some(part) = queries.take(Duration::ZERO, &self.servers) {
-            taken.push(part);
+        while let Some(one) = queries.take(Duration::ZERO, &self.servers) {
+            taken.push(one);
         }
-        let (complaints, lost, has_ended) = (queries.notices(), queries.lost, queries.has_ended());
-        for part in taken {
+        let (texts, is_down) = queries.notices();
+        let has_interface = queries.has_interface();
+        self.board.lost(Collector::Queries, queries.lost());
+        for (part, has_packets) in taken {
             let end = part.window.window.end;
             self.add(part);
-            self.board.lost(Collector::Queries, lost);
-            if let Some(event) = self.board.data(Collector::Queries, end) {
-                self.event(event);
+            let report = match (has_interface, has_packets) {
+                (false, _) => None,
+                (true, true) => self.board.data(Collector::Queries, end),
+                (true, false) => self.board.works(Collector::Queries, end),
+            };
+            report.into_iter().for_each(|event| self.event(event));
+        }
+        for text in texts {
+            eprintln!("mongosonar: queries: {text}");
+        }
+        if is_down {
+            self.follow_network();
+        }
+    }
+
+    /// Starts the capture again if it has ended or could not be started.
+    fn keep_queries(&mut self) {
+        let Some(queries) = &mut self.queries else { return };
+        let problems = [queries.failure(), queries.keep_running().err()];
+        for problem in problems.into_iter().flatten() {
+            self.fail(Collector::Queries, &problem);
+        }
+    }
+
+    /// Notes the addresses of this host, or reports once why they are not known.
+    fn note_network(&mut self, network: &Result<NetworkState, String>) {
+        match network {
+            Ok(network) => {
+                self.network_problem = None;
+                self.servers.addresses = network.addresses.iter().copied().collect();
+            }
+            Err(why) => {
+                let text =
+                    format!("{why}; connections to its own addresses are stored under these addresses");
+                if self.network_problem.replace(text.clone()).as_ref() != Some(&text) {
+                    eprintln!("mongosonar: queries: {text}");
+                    self.note(text);
+                }
             }
         }
-        for complaint in complaints {
-            eprintln!("mongosonar: queries: {complaint}");
+    }
+
+    /// Looks at the interfaces and addresses of this host: they come and go.
+    fn follow_network(&mut self) {
+        let Some(queries) = &self.queries else { return };
+        self.network_seen = Some(Instant::now());
+        let network = match queries.network() {
+            Ok(network) => network,
+            Err(why) => {
+                let text =
+                    format!("{why}; connections to its own addresses are stored under these addresses");
+                if self.network_problem.replace(text.clone()).as_ref() != Some(&text) {
+                    eprintln!("mongosonar: queries: {text}");
+                    self.note(text);
+                }
+                return;
+            }
+        };
+        self.network_problem = None;
+        self.servers.addresses = network.addresses.iter().copied().collect();
+        let followed = queries.follow_interfaces(&network);
+        let (names, has_interface) = (queries.interfaces().to_vec(), queries.has_interface());
+        for name in &names {
+            let source = (Collector::Queries, name.as_str());
+            match network.problem(name).or_else(|| followed.as_ref().err().cloned()) {
+                Some(problem) => self.fail(source, &problem),
+                None => {
+                    let report = self.board.passed(source, now());
+                    report.into_iter().for_each(|event| self.event(event));
+                }
+            }
         }
-        if has_ended && let Some(queries) = self.queries.take() {
-            let (_, why) = queries.finish(&self.servers);
-            let why = why.err().unwrap_or_else(|| anyhow::anyhow!("the capture has ended"));
-            self.fail(Collector::Queries, &why);
+        if !has_interface {
+            self.board.forget(Collector::Queries);
+        }
+    }
+
+    /// Starts threads again that have failed, where they need no privileges.
+    fn keep_threads(&mut self) {
+        let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
+        let ended: Vec<Collector> =
+            self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(collector, _)| *collector).collect();
+        for collector in ended {
+            let failed = self.threads.remove(&collector).is_some_and(|thread| thread.handle.join().is_err());
+            let is_follower = matches!(collector, Collector::Log | Collector::Internals);
+            let what = "its thread has failed".to_owned();
+            if is_follower {
+                self.restarts.entry(collector).or_default().failed(Instant::now());
+                self.fail(collector, &CollectorProblem::temporary(what));
+            } else if failed {
+                // One that ends in order has reported why.
+                self.fail(collector, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+            }
+        }
+        let is_due = |(_, backoff): &(&Collector, &Backoff)| backoff.is_due(Instant::now());
+        let due: Vec<Collector> =
+            self.restarts.iter().filter(is_due).map(|(collector, _)| *collector).collect();
+        for collector in due.into_iter().filter(|one| !self.threads.contains_key(one)).collect::<Vec<_>>() {
+            let report = match self.follow(collector) {
+                Ok(()) => self.board.passed(collector, now()),
+                Err(_) => None,
+            };
+            report.into_iter().for_each(|event| self.event(event));
         }
     }
 
@@ -446,7 +582,17 @@ impl LiveAgent<'_> {
     /// Looks for servers; notes those that have started or ended.
     fn look_for_servers(&mut self) {
         let is_first = self.searched.replace(Instant::now()).is_none();
-        let Ok(found) = self.inspector.servers() else { return };
+        let found = match self.inspector.servers() {
+            Ok(found) => found,
+            Err(error) => {
+                for collector in [Collector::Log, Collector::Internals] {
+                    if self.plan.settings.collectors.runs(collector) {
+                        self.fail(collector, &lost_helper(&error));
+                    }
+                }
+                return;
+            }
+        };
         let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
         let (started, ended) = self.watched.set(found);
         self.watched.add_to(&mut self.servers);
@@ -459,6 +605,7 @@ impl LiveAgent<'_> {
         if let Some(queries) = &mut self.queries {
             queries.add_ports(ports);
         }
+        self.follow_network();
     }
 
     /// Notes starts and ends of servers whose log does not.
@@ -477,78 +624,10 @@ impl LiveAgent<'_> {
         events.into_iter().for_each(|event| self.event(event));
     }
 
-    /// Reads the configuration again. A wrong one is refused, and the old one stays.
-    fn reload(&mut self) {
-        let loaded = AgentSettings::load(self.plan.config);
-        match loaded.and_then(|(settings, _)| self.apply(settings)) {
-            Ok(changes) if changes.is_empty() => eprintln!("mongosonar: the configuration has not changed"),
-            Ok(changes) => eprintln!("mongosonar: the configuration has changed: {}", changes.join(", ")),
-            Err(error) => {
-                let text = format!("the configuration was not loaded, the old one stays: {error:#}");
-                eprintln!("mongosonar: {text}");
-                self.note(text);
-            }
-        }
-    }
-
-    /// Changes what is different in `settings`; names it.
-    ///
-    /// # Errors
-    /// Something cannot be changed while the agent runs. Nothing was changed then.
-    fn apply(&mut self, settings: AgentSettings) -> Result<Vec<String>> {
-        let old = &self.plan.settings;
-        let mut fixed = Vec::new();
-        if old.store.path != settings.store.path {
-            fixed.push("store.path");
-        }
-        if old.queries != settings.queries {
-            fixed.push("queries");
-        }
-        if old.server != settings.server {
-            fixed.push("server");
-        }
-        let wants = |collector| settings.collectors.runs(collector);
-        let is_new = |collector: Collector| wants(collector) && !old.collectors.runs(collector);
-        for (collector, name) in [
-            (Collector::Queries, "collectors.queries = true"),
-            (Collector::Files, "collectors.files = true"),
-            (Collector::Machine, "collectors.machine = true"),
-            (Collector::Status, "collectors.status = true"),
-        ] {
-            if is_new(collector) {
-                fixed.push(name);
-            }
-        }
-        if !fixed.is_empty() {
-            bail!("only a restart can change: {}", fixed.join(", "));
-        }
-        let mut changes = Vec::new();
-        if old.store != settings.store {
-            self.assembler.store_mut().configure(store::settings(&settings.store, true));
-            changes.push("size and age of what is kept".to_owned());
-        }
-        for collector in Collector::ALL {
-            match (self.plan.settings.collectors.runs(collector), wants(collector)) {
-                (true, false) => {
-                    self.end(collector);
-                    changes.push(format!("{} is off", collector.name()));
-                }
-                (false, true) => {
-                    self.board.waits(collector, "it has just been switched on");
-                    self.follow(collector)?;
-                    changes.push(format!("{} is on", collector.name()));
-                }
-                _ => {}
-            }
-        }
-        self.plan.settings = settings;
-        Ok(changes)
-    }
-
     /// Ends a collector, and takes its last windows.
     fn end(&mut self, collector: Collector) {
         if collector == Collector::Queries
-            && let Some(queries) = self.queries.take()
+            && let Some(mut queries) = self.queries.take()
         {
             let (parts, _) = queries.finish(&self.servers);
             parts.into_iter().for_each(|part| self.add(part));
@@ -557,7 +636,8 @@ impl LiveAgent<'_> {
             thread.stop.store(true, Ordering::Relaxed);
             self.wait_for(&[thread]);
         }
-        self.board.off(collector);
+        self.restarts.remove(&collector);
+        self.board.want(collector, false);
     }
 
     /// Takes windows until these threads have ended.
@@ -569,70 +649,15 @@ impl LiveAgent<'_> {
         self.take(Duration::ZERO);
     }
 
-    /// Writes the status.
-    fn state(&mut self) {
-        self.stated = Some(Instant::now());
-        let times = thread_times();
-        let time_of = |collector: Collector| {
-            let is_of = |name: &str| match collector {
-                Collector::Queries => name.starts_with("capture-"),
-                _ => name == collector.name(),
-            };
-            let all = times.iter().filter(|(name, _)| is_of(name));
-            all.map(|(_, time)| time.as_nanos() as u64).sum()
-        };
-        let usage = ResourceUsage::now().unwrap_or_default();
-        let summary = self.assembler.summary();
-        let mut collectors = self.board.all();
-        for (status, collector) in collectors.iter_mut().zip(Collector::ALL) {
-            status.cpu_ns = time_of(collector);
-        }
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let server = |server: &FoundServer| WatchedServer {
-            name: server.name.clone(),
-            version: self.watched.version(server.port),
-            pid: server.pid,
-            port: server.port,
-            log: path(&server.log),
-            diagnostic_data: path(&server.diagnostic),
-        };
-        let pid = std::process::id();
-        let status = AgentStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid,
-            started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
-            started_ns: self.begun.unix_ns(),
-            written_ns: now().unix_ns(),
-            store: self.plan.folder.display().to_string(),
-            store_bytes: folder_bytes(self.plan.folder),
-            windows: summary.windows,
-            windows_lost: summary.windows_lost,
-            last_window_ns: summary.end_ns,
-            notices: self.notices.clone(),
-            cpu_ns: usage.processor().as_nanos() as u64,
-            memory_bytes: usage.resident_bytes,
-            collectors,
-            servers: self.watched.all().iter().map(server).collect(),
-        };
-        let written = status_file::write(self.plan.folder, &status);
-        if let Err(error) = written.and_then(|()| self.positions.save(self.plan.folder)) {
-            let text = format!("the status cannot be written: {error}");
-            if self.notices.last() != Some(&text) {
-                eprintln!("mongosonar: {text}");
-                self.note(text);
-            }
-        }
-    }
-
     /// Ends all collectors and stores what is open.
     fn finish(mut self) -> AgentSummary {
         let threads: Vec<CollectorThread> = std::mem::take(&mut self.threads).into_values().collect();
         threads.iter().for_each(|thread| thread.stop.store(true, Ordering::Relaxed));
-        if let Some(queries) = self.queries.take() {
+        if let Some(mut queries) = self.queries.take() {
             let (parts, why) = queries.finish(&self.servers);
             parts.into_iter().for_each(|part| self.add(part));
             if let Err(error) = why {
-                self.fail(Collector::Queries, &error);
+                self.fail(Collector::Queries, &CollectorProblem::temporary(crate::exit::message(&error)));
             }
         }
         self.wait_for(&threads);
@@ -647,18 +672,24 @@ impl LiveAgent<'_> {
         let _ = self.positions.save(self.plan.folder);
         status_file::remove(self.plan.folder);
         let mut summary = self.assembler.summary().clone();
-        let failed = self.board.all().into_iter().filter(|one| one.state == CollectorState::Failed);
-        summary.notes.extend(failed.map(|one| format!("{}: {}", one.name, one.problem.unwrap_or_default())));
+        for one in self.board.failing() {
+            summary.notes.push(one);
+        }
         summary
     }
 }
 
-/// The size of the files in a folder.
-fn folder_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .filter(|found| found.is_file())
-        .map(|found| found.len())
-        .sum()
+/// A file or folder that cannot be read.
+fn unreadable(path: &str, error: &io::Error) -> CollectorProblem {
+    let what = || format!("{path} cannot be read: {error}");
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => lost_helper(error),
+        io::ErrorKind::PermissionDenied => CollectorProblem::permanent(what(), Some(grant_line())),
+        _ => CollectorProblem::temporary(what()),
+    }
+}
+
+/// A helper process has gone. Only a start of the agent starts one.
+fn lost_helper(error: &io::Error) -> CollectorProblem {
+    CollectorProblem::permanent(error.to_string(), Some(RESTART.to_owned()))
 }

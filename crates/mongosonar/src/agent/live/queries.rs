@@ -3,142 +3,311 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use sonar_core::history::Collector;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Table, Window};
 use sonar_decode::{Settings, Shared};
-use sonar_sys::{Host, PacketFilter, RingConfig};
+use sonar_sys::Host;
 
+use super::backoff::Backoff;
+use super::board::CollectorProblem;
+use super::opener::{NetworkState, OpenedRing, RingOpener, RingRequest};
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range};
-use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, block_bytes};
+use crate::queries::live::capture::{CaptureChange, CaptureTask, LiveCapture, RunningCapture};
 use crate::queries::live::{Joiner, RETIRE};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 
-/// A ring that is open.
-pub struct OpenCapture {
-    capture: LiveCapture,
+/// Captures packets; begins again where a capture fails or an interface was created again.
+pub struct QueriesCollector {
+    opener: RingOpener,
+    table: QueriesTable,
     listened: Listened,
-    lookup: Lookup,
+    /// What decoders know of connections, also after a restart.
+    shared: Arc<Shared>,
+    /// `None` while the capture fails.
+    running: Option<RunningQueries>,
+    backoff: Backoff,
+    /// Whether an interface that is to be captured exists and is up.
+    has_interface: bool,
+    /// Losses of all captures so far.
+    lost: u64,
     say: Sender<Notice>,
     notices: Receiver<Notice>,
+    confined: bool,
 }
 
-impl OpenCapture {
-    /// Opens the ring, and the logs that name the applications of open connections.
-    ///
-    /// # Errors
-    /// A permission or an interface is missing.
-    pub fn open(table: &QueriesTable, confined: bool) -> Result<Self> {
-        let named: Vec<Range> = table.port.iter().map(|port| Range(port.0, port.0)).collect();
-        let listened = Listened::choose(&named, &Host::live());
-        let size_bytes = (table.ring_mib.0 as usize) << 20;
-        let config = RingConfig {
-            interfaces: table.interface.clone(),
-            filter: PacketFilter { ports: listened.ranges(), ..PacketFilter::default() },
-            size_bytes,
-            block_bytes: block_bytes(size_bytes),
-            retire: RETIRE,
-            ..RingConfig::default()
-        };
-        let capture = LiveCapture::open(&config, 1)?;
-        let args = QueriesArgs { keep_privileges: !confined, ..QueriesArgs::default() };
-        let lookup = Lookup::open(&args, &Host::live())?;
+/// A capture that runs.
+struct RunningQueries {
+    capture: RunningCapture,
+    joiner: Joiner,
+    stop: Arc<AtomicBool>,
+    /// The numbers of the interfaces that were named and are captured.
+    interfaces: Vec<u32>,
+}
+
+/// A change of the configuration that is possible.
+pub struct PreparedChange {
+    table: QueriesTable,
+    listened: Listened,
+    ring: Option<OpenedRing>,
+}
+
+impl QueriesCollector {
+    /// Captures what `table` says; `found` are the ports of the servers of this host.
+    pub fn new(opener: RingOpener, table: &QueriesTable, found: Vec<u16>) -> Self {
         let (say, notices) = channel();
-        Ok(Self { capture, listened, lookup, say, notices })
+        Self {
+            confined: matches!(opener, RingOpener::There(_)),
+            opener,
+            listened: listened(table, found),
+            table: table.clone(),
+            shared: Arc::new(Shared::default()),
+            running: None,
+            backoff: Backoff::default(),
+            has_interface: true,
+            lost: 0,
+            say,
+            notices,
+        }
     }
 
-    /// Starts the lookup of applications and the capture thread. They need no privileges but their own.
+    /// Looks the applications of open connections up in the logs that `lookup` has opened, for a moment at most.
     ///
     /// # Errors
-    /// A thread cannot be started.
-    pub fn start(self, confined: bool) -> Result<QueriesCollector> {
-        let Self { capture, listened, lookup, say, notices } = self;
-        let (shared, stop) = (Arc::new(Shared::default()), Arc::new(AtomicBool::new(false)));
-        let complaints = say.clone();
+    /// The thread cannot be started.
+    pub fn look_up(&self, lookup: Lookup) -> Result<()> {
+        let complaints = self.say.clone();
         let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-        let known = lookup.start(shared.clone(), complain)?;
+        let known = lookup.start(self.shared.clone(), complain)?;
         known.recv_timeout(applications::PATIENCE).ok();
+        Ok(())
+    }
+
+    /// Starts the capture if it does not run and an attempt is due.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub fn keep_running(&mut self) -> Result<(), CollectorProblem> {
+        if self.running.is_some() || !self.backoff.is_due(Instant::now()) {
+            return Ok(());
+        }
+        let started = self.open(&self.table, &self.listened).and_then(|opened| {
+            let request = request(&self.table, &self.listened);
+            let interfaces = opened.interfaces;
+            let capture = LiveCapture::of(opened.ring, request.filter(), RETIRE);
+            self.start(capture, interfaces).map_err(|error| CollectorProblem::temporary(format!("{error:#}")))
+        });
+        match started {
+            Ok(running) => {
+                self.running = Some(running);
+                self.backoff.worked();
+                Ok(())
+            }
+            Err(problem) => {
+                self.backoff.failed(Instant::now());
+                Err(problem)
+            }
+        }
+    }
+
+    fn open(&self, table: &QueriesTable, listened: &Listened) -> Result<OpenedRing, CollectorProblem> {
+        self.opener.open(&request(table, listened))
+    }
+
+    fn start(&self, capture: LiveCapture, interfaces: Vec<u32>) -> Result<RunningQueries> {
+        let stop = Arc::new(AtomicBool::new(false));
         let task = CaptureTask {
-            settings: Settings { ports: listened.ports(), ..Settings::default() },
-            shared,
+            settings: Settings { ports: self.listened.ports(), ..Settings::default() },
+            shared: self.shared.clone(),
             interval: Duration::from_nanos(WIDTH_NS),
             window: WindowSettings::default(),
             each: None,
             keep: None,
-            say,
+            say: self.say.clone(),
             stop: stop.clone(),
-            confined,
+            confined: self.confined,
         };
         let (capture, windows) = capture.start(&task)?;
-        Ok(QueriesCollector { capture, joiner: Joiner::new(windows, 1), listened, notices, stop, lost: 0 })
-    }
-}
-
-/// A capture that runs.
-pub struct QueriesCollector {
-    capture: RunningCapture,
-    joiner: Joiner,
-    listened: Listened,
-    notices: Receiver<Notice>,
-    stop: Arc<AtomicBool>,
-    /// Packets that the kernel dropped so far.
-    pub lost: u64,
-}
-
-impl QueriesCollector {
-    /// The next window, if one comes in time.
-    pub fn take(&mut self, wait: Duration, servers: &LocalServers) -> Option<WindowPart> {
-        let window = self.joiner.next(wait)?;
-        self.lost += window.coverage.kernel_drops;
-        Some(part(&window, servers))
+        Ok(RunningQueries { capture, joiner: Joiner::new(windows, 1), stop, interfaces })
     }
 
-    /// What the threads report, a line each.
-    pub fn notices(&self) -> Vec<String> {
-        let text = |notice| match notice {
-            Notice::Complaint(what) | Notice::WritingEnded(what) => what,
-            Notice::Source { news, .. } => news,
-        };
-        self.notices.try_iter().map(text).collect()
+    /// The next window, if one comes in time, and whether it has packets.
+    pub fn take(&mut self, wait: Duration, servers: &LocalServers) -> Option<(WindowPart, bool)> {
+        let window = self.running.as_mut()?.joiner.next(wait)?;
+        self.lost += window.coverage.records_lost();
+        Some((part(&window, servers, self.has_interface), window.coverage.frames > 0))
     }
 
-    /// Whether the thread has ended by itself.
-    pub fn has_ended(&self) -> bool {
-        self.joiner.ended
+    /// Losses so far: packets, pieces of streams, messages, requests and what a full table turned away.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether there is an interface to capture.
+    pub fn has_interface(&self) -> bool {
+        self.has_interface
+    }
+
+    /// What the threads have reported: texts, and whether an interface went down.
+    pub fn notices(&self) -> (Vec<String>, bool) {
+        let (mut texts, mut is_down) = (Vec::new(), false);
+        for notice in self.notices.try_iter() {
+            match notice {
+                Notice::InterfaceDown => is_down = true,
+                Notice::Complaint(what) | Notice::WritingEnded(what) => texts.push(what),
+                Notice::Source { news, .. } => texts.push(news),
+            }
+        }
+        (texts, is_down)
+    }
+
+    /// Why the capture has ended by itself, if it has. The next call of [`Self::keep_running`] after a pause starts it
+    /// again.
+    pub fn failure(&mut self) -> Option<CollectorProblem> {
+        let ended = self.running.take_if(|running| running.joiner.ended)?;
+        self.backoff.failed(Instant::now());
+        let why = ended.capture.join().err().unwrap_or_else(|| anyhow!("the capture has ended"));
+        Some(CollectorProblem::temporary(crate::exit::message(&why)))
     }
 
     /// Captures these ports too.
     pub fn add_ports(&mut self, ports: Vec<u16>) {
         if self.listened.follows() && self.listened.add(ports).is_some() {
             let listened = Arc::new(self.listened.clone());
-            for thread in &self.capture.ports {
-                thread.send(listened.clone()).ok();
+            self.send(|| CaptureChange::Ports(listened.clone()));
+        }
+    }
+
+    /// The network of this host now.
+    ///
+    /// # Errors
+    /// It cannot be looked at, in words.
+    pub fn network(&self) -> Result<NetworkState, String> {
+        self.opener.network()
+    }
+
+    /// The network of this host is like this now. Goes on with a new ring if a named interface has come, or was created
+    /// again.
+    ///
+    /// # Errors
+    /// The new ring cannot be opened. The old one stays.
+    pub fn follow_interfaces(&mut self, network: &NetworkState) -> Result<(), CollectorProblem> {
+        let names = &self.table.interface;
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.has_interface = names.iter().any(|name| network.problem(name).is_none());
+        let numbers = network.numbers(names);
+        let is_other = |running: &RunningQueries| running.interfaces != numbers;
+        if numbers.is_empty() || !self.running.as_ref().is_some_and(is_other) {
+            return Ok(());
+        }
+        let ring = self.open(&self.table, &self.listened)?;
+        self.replace_ring(ring);
+        Ok(())
+    }
+
+    /// The names of the interfaces to capture; none if all are captured.
+    pub fn interfaces(&self) -> &[String] {
+        &self.table.interface
+    }
+
+    /// Opens what a new configuration needs.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn prepare(&self, table: &QueriesTable, found: Vec<u16>) -> Result<PreparedChange, CollectorProblem> {
+        let listened = listened(table, found);
+        let ring = match self.running {
+            Some(_) => Some(self.open(table, &listened)?),
+            None => None,
+        };
+        Ok(PreparedChange { table: table.clone(), listened, ring })
+    }
+
+    /// Uses a new configuration. Nothing is lost: the thread reads the old ring to its end and goes on with the new one.
+    pub fn change(&mut self, change: PreparedChange) {
+        let PreparedChange { table, listened, ring } = change;
+        (self.table, self.listened) = (table, listened);
+        self.has_interface = true;
+        self.backoff.worked();
+        if let Some(ring) = ring {
+            self.replace_ring(ring);
+        }
+    }
+
+    fn replace_ring(&mut self, opened: OpenedRing) {
+        let OpenedRing { ring, interfaces } = opened;
+        let listened = Arc::new(self.listened.clone());
+        let mut ring = Some(Box::new(ring));
+        if let Some(running) = &mut self.running {
+            running.interfaces = interfaces;
+            // There is one thread.
+            for thread in &running.capture.changes {
+                if let Some(ring) = ring.take() {
+                    thread.send(CaptureChange::Ring(ring, listened.clone())).ok();
+                }
             }
         }
     }
 
+    fn send(&self, change: impl Fn() -> CaptureChange) {
+        for thread in self.running.iter().flat_map(|running| &running.capture.changes) {
+            thread.send(change()).ok();
+        }
+    }
+
     /// Ends the capture; gives the last windows, and why it failed, if it did.
-    pub fn finish(mut self, servers: &LocalServers) -> (Vec<WindowPart>, Result<()>) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.capture.wake();
+    pub fn finish(&mut self, servers: &LocalServers) -> (Vec<WindowPart>, Result<()>) {
+        if let Some(running) = &self.running {
+            running.stop.store(true, Ordering::Relaxed);
+            running.capture.wake();
+        }
         let mut last = Vec::new();
-        while let Some(part) = self.take(Duration::from_secs(2), servers) {
+        while let Some((part, _)) = self.take(Duration::from_secs(2), servers) {
             last.push(part);
         }
-        (last, self.capture.join())
+        // A thread that is stuck would keep the agent from storing what it has.
+        match self.running.take() {
+            Some(running) if running.joiner.ended => (last, running.capture.join()),
+            Some(_) => (last, Err(anyhow!("the capture thread does not end"))),
+            None => (last, Ok(())),
+        }
+    }
+}
+
+/// Logs of servers that name the applications of open connections. It needs privileges.
+///
+/// # Errors
+/// A log cannot be opened.
+pub fn open_logs(confined: bool) -> Result<Lookup> {
+    let args = QueriesArgs { keep_privileges: !confined, ..QueriesArgs::default() };
+    Lookup::open(&args, &Host::live())
+}
+
+fn listened(table: &QueriesTable, found: Vec<u16>) -> Listened {
+    let named: Vec<Range> = table.port.iter().map(|port| Range(port.0, port.0)).collect();
+    Listened::of(&named, found)
+}
+
+fn request(table: &QueriesTable, listened: &Listened) -> RingRequest {
+    RingRequest {
+        interfaces: table.interface.clone(),
+        ports: listened.ranges().into_iter().map(|range| range.into_inner()).collect(),
+        size_bytes: (table.ring_mib.0 as usize) << 20,
     }
 }
 
 /// A window with the names of servers in the history.
-fn part(window: &Window, servers: &LocalServers) -> WindowPart {
+fn part(window: &Window, servers: &LocalServers, is_observed: bool) -> WindowPart {
     let mut part = WindowPart::new(window.start);
     let mut shapes = Table::of_window(window.shapes.by);
     for row in window.shapes.iter() {
@@ -147,7 +316,9 @@ fn part(window: &Window, servers: &LocalServers) -> WindowPart {
         shapes.add(&row);
     }
     let in_flight = servers.named_in_flight(window.in_flight.clone());
-    part.window.observe(Collector::Queries, window.length_ns());
+    if is_observed {
+        part.window.observe(Collector::Queries, window.length_ns());
+    }
     let (start, end) = (part.window.window.start, part.window.window.end);
     part.window.window = Window { start, end, shapes, in_flight, ..window.clone() };
     part
@@ -165,10 +336,12 @@ mod tests {
         let mut window = Window::new(start, WindowSettings::default());
         window.end = Timestamp::from_unix(1_010, 0);
         window.coverage.frames = 5;
-        let part = part(&window, &LocalServers::default());
-        assert_eq!(part.window.window.start, Timestamp::from_unix(1_000, 0));
-        assert_eq!(part.window.window.end, Timestamp::from_unix(1_010, 0));
-        assert_eq!(part.window.observed_ns(Collector::Queries), 7_000_000_000);
-        assert_eq!(part.window.window.coverage.frames, 5);
+        let whole = part(&window, &LocalServers::default(), true);
+        assert_eq!(whole.window.window.start, Timestamp::from_unix(1_000, 0));
+        assert_eq!(whole.window.window.end, Timestamp::from_unix(1_010, 0));
+        assert_eq!(whole.window.observed_ns(Collector::Queries), 7_000_000_000);
+        assert_eq!(whole.window.window.coverage.frames, 5);
+        let unseen = part(&window, &LocalServers::default(), false);
+        assert_eq!(unseen.window.observed_ns(Collector::Queries), 0, "no interface was up");
     }
 }

@@ -37,6 +37,11 @@ impl WatchedServers {
         (started, ended)
     }
 
+    /// Their ports.
+    pub fn ports(&self) -> Vec<u16> {
+        self.all().iter().map(|server| server.port).collect()
+    }
+
     /// The port of the server whose data folder a file is in.
     pub fn of_file(&self, path: &str) -> Option<u16> {
         let all = self.all();

@@ -87,7 +87,10 @@ pub fn run<S: HistoryStore>(plan: &ReplayPlan<'_>, store: S) -> Result<(AgentSum
     let mut summary = merge.assembler.summary().clone();
     summary.notes.extend(damage.damaged.iter().chain(&damage.stopped).cloned());
     let code = match exit::stopped() {
-        Some((_, code)) => code,
+        Some((what, code)) => {
+            summary.notes.push(format!("stopped by {what}; the windows that were complete are stored"));
+            code
+        }
         None if damage.is_cut || !damage.damaged.is_empty() => TRUNCATED,
         None => OK,
     };

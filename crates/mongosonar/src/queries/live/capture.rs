@@ -31,12 +31,22 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 /// long frames.
 const MIN_BLOCK_BYTES: usize = 512 << 10;
 
+/// A change for a capture thread.
+pub enum CaptureChange {
+    /// Captures these ports.
+    Ports(Arc<Listened>),
+    /// Captures these ports from another ring. Packets that are in both rings count once, as any packet that comes
+    /// twice on its connection.
+    Ring(Box<Ring>, Arc<Listened>),
+}
+
 /// One capture thread.
 struct CaptureThread {
     ring: Ring,
     filter: PacketFilter,
-    /// Changes of the ports to capture.
-    ports: Receiver<Arc<Listened>>,
+    changes: Receiver<CaptureChange>,
+    /// What the kernel lost of earlier rings.
+    before: Coverage,
     /// Where failures to apply them go.
     complaints: Sender<Notice>,
     pipeline: Pipeline,
@@ -66,10 +76,7 @@ impl CaptureThread {
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
             let wake = self.ring.poll(wait)?;
             if wake == Wake::InterfaceDown {
-                let text = "an interface went down; capture resumes once it is up, but not if it is removed \
-                            and created again: then restart mongosonar"
-                    .into();
-                self.complaints.send(Notice::Complaint(text)).ok();
+                self.complaints.send(Notice::InterfaceDown).ok();
             }
             self.count_drops();
             self.read();
@@ -92,20 +99,44 @@ impl CaptureThread {
         Ok(())
     }
 
-    /// Applies changes of the ports.
+    /// Applies changes.
     fn follow(&mut self) {
-        for listened in self.ports.try_iter() {
-            let filter = PacketFilter { ports: listened.ranges(), ..self.filter.clone() };
-            match self.ring.set_filter(&filter) {
-                Ok(()) => {
-                    self.filter = filter;
-                    self.pipeline.decoder.set_ports(listened.ports());
+        while let Ok(change) = self.changes.try_recv() {
+            match change {
+                CaptureChange::Ports(listened) => {
+                    let filter = PacketFilter { ports: listened.ranges(), ..self.filter.clone() };
+                    match self.ring.set_filter(&filter) {
+                        Ok(()) => self.set_ports(&listened),
+                        Err(error) => {
+                            let text = format!("cannot listen on {listened}: {error}");
+                            self.complaints.send(Notice::Complaint(text)).ok();
+                        }
+                    }
                 }
-                Err(error) => {
-                    let text = format!("cannot listen on {listened}: {error}");
-                    self.complaints.send(Notice::Complaint(text)).ok();
+                CaptureChange::Ring(ring, listened) => {
+                    self.set_ports(&listened);
+                    self.replace_ring(*ring);
                 }
             }
+        }
+    }
+
+    fn set_ports(&mut self, listened: &Listened) {
+        self.filter.ports = listened.ranges();
+        self.pipeline.decoder.set_ports(listened.ports());
+    }
+
+    /// Reads the old ring to its end and goes on with the new one, which has been capturing for a moment.
+    fn replace_ring(&mut self, mut ring: Ring) {
+        ring.replace(&self.ring);
+        let pipeline = &mut self.pipeline;
+        let finished = self.ring.finish(|packet| pipeline.packet(&packet));
+        self.count_drops();
+        self.before = self.pipeline.kernel;
+        self.ring = ring;
+        if let Err(error) = finished {
+            let text = format!("the rest of the old ring is lost: {error}");
+            self.complaints.send(Notice::Complaint(text)).ok();
         }
     }
 
@@ -123,10 +154,13 @@ impl CaptureThread {
 
     fn count_drops(&mut self) {
         if let Ok(statistics) = self.ring.statistics() {
-            let kernel = &mut self.pipeline.kernel;
-            kernel.kernel_drops = statistics.drops;
-            kernel.kernel_freezes = statistics.freezes;
-            kernel.kernel_blocks_malformed = statistics.malformed_blocks;
+            self.pipeline.kernel = self.before;
+            self.pipeline.kernel.add(&Coverage {
+                kernel_drops: statistics.drops,
+                kernel_freezes: statistics.freezes,
+                kernel_blocks_malformed: statistics.malformed_blocks,
+                ..Coverage::default()
+            });
         }
     }
 }
@@ -162,8 +196,8 @@ pub struct CaptureTask {
 
 /// Capture threads that run.
 pub struct RunningCapture {
-    /// Changes of the ports to capture, for each of them.
-    pub ports: Vec<Sender<Arc<Listened>>>,
+    /// Takes changes, for each of them.
+    pub changes: Vec<Sender<CaptureChange>>,
     stoppers: Vec<Stopper>,
     handles: Vec<JoinHandle<Result<()>>>,
 }
@@ -178,6 +212,11 @@ impl LiveCapture {
         Ok(Self { rings, filter: config.filter.clone(), retire: config.retire })
     }
 
+    /// Takes a ring that is open, whose filter keeps the packets of `filter`.
+    pub fn of(ring: Ring, filter: PacketFilter, retire: Duration) -> Self {
+        Self { rings: vec![ring], filter, retire }
+    }
+
     /// Starts the threads; gives their windows too. The first one begins now.
     ///
     /// # Errors
@@ -185,14 +224,15 @@ impl LiveCapture {
     pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
         let (to, windows) = sync_channel(4 * self.rings.len());
         let stoppers = self.rings.iter().map(Ring::stopper).collect();
-        let (mut handles, mut ports) = (Vec::new(), Vec::new());
+        let (mut handles, mut senders) = (Vec::new(), Vec::new());
         for (number, ring) in self.rings.into_iter().enumerate() {
             let (change, changes) = channel();
-            ports.push(change);
+            senders.push(change);
             let capture = CaptureThread {
                 ring,
                 filter: self.filter.clone(),
-                ports: changes,
+                changes,
+                before: Coverage::default(),
                 complaints: task.say.clone(),
                 pipeline: task.pipeline(number, to.clone()),
                 // The kernel looks at a block twice before it takes it for one that does not fill.
@@ -203,7 +243,7 @@ impl LiveCapture {
             let builder = std::thread::Builder::new().name(format!("capture-{number}"));
             handles.push(builder.spawn(move || capture.run()).context("cannot start a capture thread")?);
         }
-        Ok((RunningCapture { ports, stoppers, handles }, windows))
+        Ok((RunningCapture { changes: senders, stoppers, handles }, windows))
     }
 }
 

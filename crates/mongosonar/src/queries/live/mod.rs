@@ -20,7 +20,7 @@ use sonar_sys::resource::ResourceUsage;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
-use self::capture::{CaptureTask, LiveCapture, block_bytes};
+use self::capture::{CaptureChange, CaptureTask, LiveCapture, block_bytes};
 pub use self::joiner::Joiner;
 pub use self::pipeline::{LiveSink, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
@@ -142,7 +142,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     let (capture, windows) = capture.start(&task)?;
     drop(task);
-    let follower = follow(listened, finder, on, Changes { ports: capture.ports.clone(), say })?;
+    let follower = follow(listened, finder, on, Changes { threads: capture.changes.clone(), say })?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
     let mut feed = feed.with_steps(steps);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
@@ -199,7 +199,7 @@ fn follow(
     listened: Listened,
     finder: Option<Helper>,
     on: String,
-    Changes { ports, say }: Changes,
+    Changes { threads, say }: Changes,
 ) -> Result<Sender<()>> {
     let (keep, stop) = channel();
     let find = move || match &finder {
@@ -209,8 +209,8 @@ fn follow(
     if listened.follows() {
         let changed = move |listened: &Listened, news| {
             let listened = Arc::new(listened.clone());
-            for thread in &ports {
-                thread.send(listened.clone()).ok();
+            for thread in &threads {
+                thread.send(CaptureChange::Ports(listened.clone())).ok();
             }
             let origin = listened.origin_with_servers(&on);
             let source = format!("{on}, {listened}");
@@ -224,10 +224,10 @@ fn follow(
     Ok(keep)
 }
 
-/// Receivers of changes of the ports.
+/// Where changes of the ports go.
 struct Changes {
-    /// The capture threads.
-    ports: Vec<Sender<Arc<Listened>>>,
+    /// To the capture threads.
+    threads: Vec<Sender<CaptureChange>>,
     say: Sender<Notice>,
 }
 

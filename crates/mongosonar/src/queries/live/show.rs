@@ -15,7 +15,7 @@ use sonar_view::queries::{PacketOrigin, Selection};
 use super::super::args::{ColorArg, QueriesArgs};
 use super::joiner::{Joiner, ThreadWindow};
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
-use crate::queries::notice::Notice;
+use crate::queries::notice::{INTERFACE_DOWN, Notice};
 use crate::queries::output::QueriesOutput;
 use crate::stop::{self, JobState};
 use crate::when::now;
@@ -90,6 +90,7 @@ impl WindowFeed {
             for notice in self.news.try_iter() {
                 match notice {
                     Notice::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
+                    Notice::InterfaceDown => eprintln!("mongosonar: {INTERFACE_DOWN}"),
                     Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }
             }
@@ -122,6 +123,7 @@ impl WindowFeed {
             for notice in self.news.try_iter() {
                 match notice {
                     Notice::Source { source, origin, .. } => app.source(source, origin),
+                    Notice::InterfaceDown => complaints.push(INTERFACE_DOWN.to_owned()),
                     Notice::Complaint(what) => complaints.push(what),
                     Notice::WritingEnded(what) => app.problem(what),
                 }

@@ -12,6 +12,7 @@ mod tests;
 mod text;
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::ClockId;
 use sonar_core::Timestamp;
@@ -44,8 +45,9 @@ pub struct MachineReader {
 
 /// The clocks now.
 fn clocks() -> MachineClocks {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     MachineClocks {
-        realtime: Timestamp::from_unix_ns(nanoseconds(ClockId::Realtime)),
+        realtime: Timestamp::from_unix_ns(since_1970.as_nanos() as u64),
         monotonic_ns: nanoseconds(ClockId::Monotonic),
         boot_ns: nanoseconds(ClockId::Boottime),
     }

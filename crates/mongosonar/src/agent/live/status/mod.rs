@@ -90,7 +90,7 @@ fn ask_hosts(task: &StatusTask, target: &Target) {
         match target.hosts() {
             Ok(hosts) => break hosts,
             Err(error) => {
-                let problem = CollectorProblem { what: error.to_string(), fix: None };
+                let problem = CollectorProblem::temporary(error.to_string());
                 let report = ServerReport { problems: vec![problem], ..ServerReport::default() };
                 if let Some(event) = task.reports.report("the connection string", now(), report) {
                     let mut windows = WindowCutter::new(task.to.clone());

@@ -68,12 +68,13 @@ impl StatusReports {
 fn joined(servers: &BTreeMap<String, ServerReport>) -> Option<CollectorProblem> {
     let all = servers.iter().flat_map(|(name, one)| one.problems.iter().map(move |problem| (name, problem)));
     let count = all.clone().count();
+    let is_permanent = all.clone().any(|(_, problem)| problem.is_permanent);
     let mut texts: Vec<String> =
         all.take(MAX_PROBLEMS).map(|(name, problem)| format!("{name}: {}", problem.text())).collect();
     if count > MAX_PROBLEMS {
         texts.push(format!("{} more", count - MAX_PROBLEMS));
     }
-    (count > 0).then(|| CollectorProblem { what: texts.join("; "), fix: None })
+    (count > 0).then(|| CollectorProblem { what: texts.join("; "), fix: None, is_permanent })
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
         let at = |second: u64| Timestamp::from_unix(1_000 + second, 0);
         let good = || ServerReport { has_data: true, note: "figures".to_owned(), ..ServerReport::default() };
         let bad = |what: &str| ServerReport {
-            problems: vec![CollectorProblem { what: what.to_owned(), fix: None }],
+            problems: vec![CollectorProblem::temporary(what.to_owned())],
             lost: 1,
             ..ServerReport::default()
         };
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(reports.report("a:1", at(10), good()), None, "no word of b:2 has changed");
         assert_eq!(reports.report("b:2", at(11), bad("refused")), None);
         let status = board.all()[Collector::Status as usize].clone();
-        assert_eq!((status.state, status.lost), (CollectorState::Failed, 2));
+        assert_eq!((status.state, status.lost), (CollectorState::Waiting, 2));
         assert_eq!(status.last_data_ns, Some(at(10).unix_ns()), "a:1 goes on");
         assert_eq!(status.notes, ["a:1: figures"]);
         let recovered = reports.report("b:2", at(20), good()).unwrap();
@@ -108,7 +109,7 @@ mod tests {
         for number in 0..9 {
             reports.report(&format!("c:{number}"), at(30), bad("down"));
         }
-        let text = board.all()[Collector::Status as usize].problem.clone().unwrap();
+        let text = board.all()[Collector::Status as usize].problems.join("");
         assert!(text.starts_with("c:0: down; c:1: down") && text.ends_with("; 5 more"), "{text}");
     }
 }

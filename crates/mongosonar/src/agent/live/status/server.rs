@@ -175,7 +175,7 @@ impl<'a> AskedServer<'a> {
                 let (wait, _) = self.retry;
                 self.retry = ((wait * 2).min(RETRY[1]), now().plus_ns(wait.as_nanos() as u64));
                 self.last = None;
-                let problems = vec![CollectorProblem { what, fix: None }];
+                let problems = vec![CollectorProblem::temporary(what)];
                 ServerReport { problems, lost: 1, ..ServerReport::default() }
             }
         }
@@ -221,7 +221,7 @@ impl<'a> AskedServer<'a> {
             }
             Err(error) if is_of_request(request, &error) => {
                 answers.lost += 1;
-                let problem = CollectorProblem { what: error.to_string(), fix: None };
+                let problem = CollectorProblem::temporary(error.to_string());
                 // What else fails is tried again in the next window.
                 let is_refused = matches!(error, ServerError::Unauthorized { .. });
                 let wait = if is_refused { REFUSED_NS } else { 1 };
@@ -265,7 +265,7 @@ impl<'a> AskedServer<'a> {
                     let refused = plural(list.refused, "database");
                     let what = format!("the user may not list the collections of {refused}");
                     let problem =
-                        CollectorProblem { what, fix: Some("grant the role readAnyDatabase".to_owned()) };
+                        CollectorProblem::permanent(what, Some("grant the role readAnyDatabase".to_owned()));
                     self.failing.insert(Request::List, (problem, at.plus_ns(REFUSED_NS)));
                 }
                 self.sizes.set(list);

@@ -1,0 +1,273 @@
+//! Opens rings after the agent has dropped its privileges, and knows the interfaces of this host: a helper process does
+//! it, which keeps the capability to capture packets and nothing else.
+//!
+//! It adds nothing to what the agent could do before: whoever has the socket of a ring may give it any filter.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use serde::{Deserialize, Serialize};
+use sonar_core::history::Collector;
+use sonar_sys::capabilities::CaptureError;
+use sonar_sys::helper::{receive_file, send_file};
+use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
+
+use super::board::CollectorProblem;
+use super::helper_channel::{HelperChannel, read_message, write_message};
+use crate::queries::live::RETIRE;
+use crate::queries::live::capture::block_bytes;
+use crate::{doctor, privileges};
+
+/// Which ring to open.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RingRequest {
+    /// Names of interfaces; empty: all. Those that do not exist are left out if others do.
+    pub interfaces: Vec<String>,
+    /// Ranges of ports.
+    pub ports: Vec<(u16, u16)>,
+    /// Memory for packets.
+    pub size_bytes: usize,
+}
+
+impl RingRequest {
+    /// Which packets the ring keeps.
+    pub fn filter(&self) -> PacketFilter {
+        let ports = self.ports.iter().map(|&(low, high)| low..=high).collect();
+        PacketFilter { ports, ..PacketFilter::default() }
+    }
+
+    fn open(&self) -> Result<(Ring, Vec<u32>), RingError> {
+        let all = interfaces::list().unwrap_or_default();
+        let existing = all.iter().filter(|one| self.interfaces.contains(&one.name));
+        let (names, numbers): (Vec<String>, Vec<u32>) =
+            existing.map(|one| (one.name.clone(), one.index)).unzip();
+        let config = RingConfig {
+            // Where none exists the error names them.
+            interfaces: if names.is_empty() { self.interfaces.clone() } else { names },
+            filter: self.filter(),
+            size_bytes: self.size_bytes,
+            block_bytes: block_bytes(self.size_bytes),
+            retire: RETIRE,
+            ..RingConfig::default()
+        };
+        Ok((Ring::open(&config)?, numbers))
+    }
+}
+
+/// A ring, and the numbers of the interfaces that were named and exist.
+pub struct OpenedRing {
+    /// The ring.
+    pub ring: Ring,
+    /// In ascending order; empty if none was named.
+    pub interfaces: Vec<u32>,
+}
+
+/// The network of this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkState {
+    /// Name, number and whether it is up, of each interface.
+    pub interfaces: Vec<(String, u32, bool)>,
+    /// The addresses of all of them.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl NetworkState {
+    /// The present one.
+    ///
+    /// # Errors
+    /// It cannot be looked at, in words.
+    pub fn now() -> Result<Self, String> {
+        let all = interfaces::list()
+            .map_err(|error| format!("cannot list the interfaces of this host: {error}"))?;
+        let addresses = all.iter().flat_map(|one| one.addresses.iter().copied()).collect();
+        Ok(Self { interfaces: all.into_iter().map(|one| (one.name, one.index, one.up)).collect(), addresses })
+    }
+
+    /// The numbers of these interfaces, as far as they exist, in ascending order.
+    pub fn numbers(&self, names: &[String]) -> Vec<u32> {
+        self.interfaces
+            .iter()
+            .filter(|(name, ..)| names.contains(name))
+            .map(|(_, number, _)| *number)
+            .collect()
+    }
+
+    /// What is wrong with an interface that is to be captured.
+    pub fn problem(&self, name: &str) -> Option<CollectorProblem> {
+        let what = match self.interfaces.iter().find(|(known, ..)| known == name) {
+            None => "it does not exist; it is captured once it does",
+            Some((.., false)) => "it is down; it is captured once it is up",
+            Some(_) => return None,
+        };
+        Some(CollectorProblem::temporary(what.to_owned()))
+    }
+}
+
+/// What the helper is asked.
+#[derive(Debug, Serialize, Deserialize)]
+enum OpenerRequest {
+    Network,
+    Open(RingRequest),
+}
+
+/// Why a ring cannot be opened.
+#[derive(Debug, Serialize, Deserialize)]
+struct RingRefusal {
+    what: String,
+    fix: Option<String>,
+    is_permanent: bool,
+}
+
+impl RingRefusal {
+    fn of(error: &RingError) -> Self {
+        let what = error.to_string();
+        match error {
+            RingError::Capture(CaptureError::Permission(_) | CaptureError::Unsupported(_))
+            | RingError::Unsupported { .. } => {
+                Self { what, fix: doctor::remedy(Collector::Queries), is_permanent: true }
+            }
+            RingError::Size { .. } | RingError::Filter(_) => {
+                let fix =
+                    Some("change queries.ring-mib or queries.port, and reload the configuration".to_owned());
+                Self { what, fix, is_permanent: true }
+            }
+            _ => Self { what, fix: None, is_permanent: false },
+        }
+    }
+
+    fn into_problem(self) -> CollectorProblem {
+        let Self { what, fix, is_permanent } = self;
+        CollectorProblem { what, fix, is_permanent }
+    }
+}
+
+/// A ring as the helper describes it: block size, number of blocks, milliseconds, interfaces of the filter, whether
+/// loopback is captured once; then the interfaces that were named.
+type RingMessage = (usize, usize, u64, Vec<u32>, bool, Vec<u32>);
+
+/// Opens rings, here or in the helper.
+#[derive(Debug)]
+pub enum RingOpener {
+    /// In this process, which keeps its privileges.
+    Here,
+    /// In the helper.
+    There(HelperChannel),
+}
+
+impl RingOpener {
+    /// Starts the helper if this process gives up its privileges (`confined`). Call it before any thread is started.
+    pub fn start(confined: bool) -> Self {
+        let helper = confined.then(|| {
+            let what = "capturing again after a failure";
+            privileges::helper(what, &[capability::NET_RAW], Duty::Client, serve)
+        });
+        match helper.flatten().and_then(HelperChannel::new) {
+            Some(channel) => Self::There(channel),
+            None => Self::Here,
+        }
+    }
+
+    /// The interfaces and addresses of this host now.
+    ///
+    /// # Errors
+    /// They cannot be listed, in words.
+    pub fn network(&self) -> Result<NetworkState, String> {
+        match self {
+            Self::Here => NetworkState::now(),
+            Self::There(channel) => channel
+                .ask(&OpenerRequest::Network, |socket| Ok(Ok(read_message(socket)?)))
+                .unwrap_or_else(|error| Err(error.to_string())),
+        }
+    }
+
+    /// Opens a ring.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub fn open(&self, request: &RingRequest) -> Result<OpenedRing, CollectorProblem> {
+        let refused = |error: &RingError| RingRefusal::of(error).into_problem();
+        match self {
+            Self::Here => match request.open() {
+                Ok((ring, interfaces)) => Ok(OpenedRing { ring, interfaces }),
+                Err(error) => Err(refused(&error)),
+            },
+            Self::There(channel) => {
+                let opened = channel
+                    .ask(&OpenerRequest::Open(request.clone()), |socket| Ok(Ok(receive_ring(socket)?)));
+                let (file, layout, interfaces) = opened.map_err(|error| super::lost_helper(&error))??;
+                let ring = Ring::adopt(OwnedFd::from(file), &layout).map_err(|error| refused(&error))?;
+                Ok(OpenedRing { ring, interfaces })
+            }
+        }
+    }
+}
+
+/// Answers until the agent ends.
+fn serve(mut socket: UnixStream) -> io::Result<()> {
+    loop {
+        match read_message(&mut socket)? {
+            OpenerRequest::Network => write_message(&mut socket, &NetworkState::now())?,
+            OpenerRequest::Open(request) => match request.open() {
+                Ok((ring, interfaces)) => {
+                    let (descriptor, layout) = ring.hand_over();
+                    let RingLayout { block_bytes, blocks, retire_ms, interfaces: of_filter, loopback_once } =
+                        layout;
+                    send_file(&socket, &File::from(descriptor))?;
+                    let message: RingMessage =
+                        (block_bytes, blocks, retire_ms, of_filter, loopback_once, interfaces);
+                    write_message(&mut socket, &message)?;
+                }
+                Err(error) => {
+                    socket.write_all(&[0])?;
+                    write_message(&mut socket, &RingRefusal::of(&error))?;
+                }
+            },
+        }
+    }
+}
+
+fn receive_ring(
+    socket: &mut UnixStream,
+) -> io::Result<Result<(File, RingLayout, Vec<u32>), CollectorProblem>> {
+    let Some(file) = receive_file(socket)? else {
+        return Ok(Err(read_message::<RingRefusal>(socket)?.into_problem()));
+    };
+    let message: RingMessage = read_message(socket)?;
+    let (block_bytes, blocks, retire_ms, interfaces, loopback_once, named) = message;
+    let layout = RingLayout { block_bytes, blocks, retire_ms, interfaces, loopback_once };
+    Ok(Ok((file, layout, named)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_that_are_missing_or_down_are_named_and_the_others_are_captured() {
+        let up = |name: &str, number, is_up| (name.to_owned(), number, is_up);
+        let network = NetworkState {
+            interfaces: vec![up("lo", 1, true), up("eth0", 2, true), up("eth1", 7, false)],
+            addresses: Vec::new(),
+        };
+        let names = ["eth0", "eth1", "eth2"].map(str::to_owned);
+        assert_eq!(network.numbers(&names), [2, 7]);
+        assert_eq!(network.problem("eth0"), None);
+        for (name, what) in [("eth1", "is down"), ("eth2", "does not exist")] {
+            let problem = network.problem(name).unwrap();
+            assert!(problem.what.contains(what) && !problem.is_permanent, "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_ring_that_may_be_possible_later_is_no_permanent_problem() {
+        let source = || io::Error::from_raw_os_error(12);
+        let temporary = RingRefusal::of(&RingError::Memory { bytes: 1 << 20, source: source() });
+        assert!(!temporary.is_permanent);
+        let wrong = RingRefusal::of(&RingError::Size { size_bytes: 5, block_bytes: 5 });
+        assert!(wrong.is_permanent && wrong.fix.is_some());
+    }
+}
