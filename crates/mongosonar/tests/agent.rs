@@ -6,7 +6,8 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
@@ -328,6 +329,100 @@ fn a_log_that_does_not_state_its_port_needs_the_option() {
     assert!(output.status.success(), "{output:?}");
     let (all, _) = stored(Path::new(&store));
     assert!(all.window.shapes.iter().all(|row| row.server == local(27_017) && row.class == class("user")));
+}
+
+/// A log with a slow operation in each of so many seconds.
+fn log_of_seconds(seconds: u64) -> Vec<u8> {
+    let start = 1_790_000_000;
+    let line = |second: u64| {
+        let time = log_time(start + second);
+        format!(
+            r#"{{"t":{{"$date":"{time}"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{{"type":"command","ns":"shop.carts","command":{{"find":"carts","filter":{{"user":1}},"$db":"shop"}},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":8000,"nreturned":1,"durationMillis":120}}}}"#
+        ) + "\n"
+    };
+    (0..seconds).map(line).collect::<String>().into_bytes()
+}
+
+/// A time as logs write it.
+fn log_time(second: u64) -> String {
+    let time = sonar_view::kit::Zone::utc().show_seconds(Timestamp::from_unix(second, 0)).to_string();
+    time.replace('Z', ".000+00:00")
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn ctrl_c_keeps_the_windows_that_were_complete_and_says_so() {
+    let folder = Folder::new("agent-stopped");
+    let log = folder.file("mongod.log", &log_of_seconds(60_000));
+    let store = folder.path("store");
+    let words = ["agent", "--json", "--port", "5", "--store", store.to_str().unwrap(), "--replay"];
+    let mut command = program(words.iter().chain(&[log.to_str().unwrap()]));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let windows = || {
+        let store = SqliteHistory::open(&store).ok()?;
+        let span = store.extent().ok()??;
+        let mut windows: Vec<HistoryWindow> = Vec::new();
+        store.windows(span, Resolution::TenSeconds, &mut |window| windows.push(window)).ok()?;
+        (windows.len() > 5).then_some(windows)
+    };
+    while windows().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let summary = summary_of(&output);
+    let notes = summary["notes"].to_string();
+    assert!(notes.contains("stopped by Ctrl-C; the windows that were complete are stored"), "{notes}");
+    let stored = windows().unwrap();
+    assert!(stored.len() < 6_000, "it was stopped before the end");
+    assert_eq!(summary["windows"].as_u64().unwrap(), stored.len() as u64);
+    for window in &stored {
+        assert_eq!(window.window.totals(&Class::ALL).calls, 10, "{:?}", window.window.start);
+    }
+}
+
+#[test]
+fn a_minute_that_is_cut_short_is_stored_and_a_second_ctrl_c_ends_at_once() {
+    let folder = Folder::new("agent-once-stopped");
+    let config = folder.file(
+        "agent.toml",
+        b"[collectors]\nqueries = false\nlog = false\ninternals = false\nfiles = false\n",
+    );
+    let run = |store: &Path| {
+        let words = ["agent", "--json", "--once", "60s", "--config", config.to_str().unwrap(), "--store"];
+        let mut command = program(words.iter().chain(&[store.to_str().unwrap()]));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !store.join("agent.json").exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child
+    };
+    let store = folder.path("store");
+    let child = run(&store);
+    // The machine is read every two seconds.
+    std::thread::sleep(Duration::from_millis(4_500));
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let summary = summary_of(&output);
+    assert!(summary["notes"][0].as_str().unwrap().starts_with("stopped by Ctrl-C after "), "{summary}");
+    assert!(summary["windows"].as_u64().unwrap() >= 1 && summary["values"].as_u64().unwrap() > 10, "{summary}");
+    assert!(stored(&store).0.observed_ns(Collector::Machine) > 1_000_000_000);
+    let child = run(&folder.path("again"));
+    let stop = |signal: &str| {
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    };
+    stop("-INT");
+    std::thread::sleep(Duration::from_millis(100));
+    stop("-INT");
+    let begun = Instant::now();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]
