@@ -411,7 +411,10 @@ fn a_minute_that_is_cut_short_is_stored_and_a_second_ctrl_c_ends_at_once() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let summary = summary_of(&output);
     assert!(summary["notes"][0].as_str().unwrap().starts_with("stopped by Ctrl-C after "), "{summary}");
-    assert!(summary["windows"].as_u64().unwrap() >= 1 && summary["values"].as_u64().unwrap() > 10, "{summary}");
+    assert!(
+        summary["windows"].as_u64().unwrap() >= 1 && summary["values"].as_u64().unwrap() > 10,
+        "{summary}"
+    );
     assert!(stored(&store).0.observed_ns(Collector::Machine) > 1_000_000_000);
     let child = run(&folder.path("again"));
     let stop = |signal: &str| {

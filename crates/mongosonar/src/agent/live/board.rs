@@ -220,17 +220,6 @@ impl CollectorBoard {
         Some(source.event(at, EventKind::CollectorRecovered, "it works again"))
     }
 
-    /// A collector delivered data at `at`, and may lack other data.
-    pub fn delivered(&self, collector: Collector, at: Timestamp) {
-        let status = &mut self.states()[collector as usize];
-        status.last_data_ns = Some(at.unix_ns()).max(status.last_data_ns);
-    }
-
-    /// What a collector collects, in a line for each server.
-    pub fn notes(&self, collector: Collector, notes: Vec<String>) {
-        self.states()[collector as usize].notes = notes;
-    }
-
     /// A collector has nothing to collect: no server runs.
     pub fn waits(&self, collector: Collector, why: &str) {
         let entry = &mut self.entries()[collector as usize];

@@ -463,20 +463,9 @@ impl LiveAgent<'_> {
     fn follow_network(&mut self) {
         let Some(queries) = &self.queries else { return };
         self.network_seen = Some(Instant::now());
-        let network = match queries.network() {
-            Ok(network) => network,
-            Err(why) => {
-                let text =
-                    format!("{why}; connections to its own addresses are stored under these addresses");
-                if self.network_problem.replace(text.clone()).as_ref() != Some(&text) {
-                    eprintln!("mongosonar: queries: {text}");
-                    self.note(text);
-                }
-                return;
-            }
-        };
-        self.network_problem = None;
-        self.servers.addresses = network.addresses.iter().copied().collect();
+        let network = queries.network();
+        self.note_network(&network);
+        let (Ok(network), Some(queries)) = (network, &mut self.queries) else { return };
         let followed = queries.follow_interfaces(&network);
         let (names, has_interface) = (queries.interfaces().to_vec(), queries.has_interface());
         for name in &names {

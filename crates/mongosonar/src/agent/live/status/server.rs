@@ -221,9 +221,10 @@ impl<'a> AskedServer<'a> {
             }
             Err(error) if is_of_request(request, &error) => {
                 answers.lost += 1;
-                let problem = CollectorProblem::temporary(error.to_string());
                 // What else fails is tried again in the next window.
                 let is_refused = matches!(error, ServerError::Unauthorized { .. });
+                let problem =
+                    CollectorProblem { what: error.to_string(), fix: None, is_permanent: is_refused };
                 let wait = if is_refused { REFUSED_NS } else { 1 };
                 self.failing.insert(request, (problem, at.plus_ns(wait)));
                 Ok(None)
