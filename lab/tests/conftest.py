@@ -33,7 +33,7 @@ def pytest_configure(config):
 
 
 # What takes longest, so it begins first. The tests of one group run one after another.
-LONGEST = ["test_disk_vm", "servers", "test_io", "test_reorder", "test_agent_status"]
+LONGEST = ["test_disk_vm", "servers", "test_io", "test_reorder", "test_agent_status", "test_agent_faults"]
 
 
 def group_of(item):

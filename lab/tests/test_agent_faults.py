@@ -18,7 +18,7 @@ from test_agent import agent, append, slow_query
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = pytest.mark.root
 
 MIB = 1 << 20
 # More than a window, a minute or an hour keeps apart (10,000 rows).
@@ -108,6 +108,7 @@ def finds(document):
     return sum(row["calls"] for row in rows)
 
 
+@pytest.mark.alone
 def test_ten_thousand_new_shapes_a_minute_are_bounded_and_counted(tmp_path):
     with labkit.server("127.0.0.1:0") as address:
         with agent(tmp_path, captured(labkit.port_of(address))) as running:
@@ -204,6 +205,7 @@ def test_hostile_traffic_while_the_store_is_slow_is_counted(tmp_path, slow_sync)
     assert undecoded > 0 or coverage["messages"] > coverage["messages_decoded"], coverage
 
 
+@pytest.mark.alone
 def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
     """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. Memory is flat if the line through all samples but
     those of the first quarter, at least a minute, grows by less than 2 MiB over them, or by less than chance explains; so are descriptors, by
