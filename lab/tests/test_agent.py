@@ -229,7 +229,11 @@ def test_one_unreadable_log_does_not_hide_the_others(tmp_path):
     logs[0].touch()
     logs[1].mkdir()
     config = "".join(described(port, log) for port, log in zip(ports, logs, strict=True))
-    with mongod(tmp_path, ports[0]), mongod(tmp_path, ports[1]), agent(tmp_path, config, arguments=["--once", "6s", "--json"]) as running:
+    with (
+        mongod(tmp_path, ports[0]),
+        mongod(tmp_path, ports[1]),
+        agent(tmp_path, config, arguments=["--once", "6s", "--json"]) as running,
+    ):
         running.wait_for("log", "working")
         labkit.wait_until(lambda: running.collector("log")["problems"], "a problem")
         status = running.collector("log")
@@ -248,7 +252,9 @@ def test_a_folder_of_samples_that_goes_and_comes_is_reported_once(tmp_path):
     folder.mkdir(parents=True)
     config = f'[collectors]\nqueries = false\nfiles = false\n[[server]]\nport = {port}\ndbpath = "{data}"\n'
     with mongod(tmp_path, port), agent(tmp_path, config) as running:
-        labkit.wait_until(lambda: "no sample has come so far" in running.collector("internals")["problems"], "no sample")
+        labkit.wait_until(
+            lambda: "no sample has come so far" in running.collector("internals")["problems"], "no sample"
+        )
         folder.rmdir()
         missing = f"{folder} cannot be read"
         labkit.wait_until(lambda: missing in str(running.collector("internals")["problems"]), "a missing folder")
@@ -316,7 +322,9 @@ def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
 
         reload("[collectors]\nlogs = false\n")
         labkit.wait_until(lambda: "the old one stays" in refused(), "a refusal")
-        assert "agent.toml, line 2: collectors.logs" in running.err.read_text() and "line 2: collectors.logs" in refused()
+        assert (
+            "agent.toml, line 2: collectors.logs" in running.err.read_text() and "line 2: collectors.logs" in refused()
+        )
         reload('[collectors]\nmachine = false\n\n[store]\nmax-size = "1G"\n')
         running.wait_for("machine", "off")
         assert "size and age of what is kept, machine is off" in running.err.read_text() and not refused()
@@ -334,11 +342,11 @@ def test_ports_interfaces_and_servers_change_while_the_agent_runs(tmp_path):
     head = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n"
     with mongod(tmp_path, port), agent(tmp_path, head + described(port, logs[0])) as running:
         running.wait_for("log", "working")
-        (tmp_path / "agent.toml").write_text(
-            head + 'interface = ["lo"]\nring-mib = 16\n' + described(port, logs[1])
-        )
+        (tmp_path / "agent.toml").write_text(head + 'interface = ["lo"]\nring-mib = 16\n' + described(port, logs[1]))
         running.child.send_signal(signal.SIGHUP)
-        labkit.wait_until(lambda: "interfaces, ports and ring of queries, servers" in running.err.read_text(), "the change")
+        labkit.wait_until(
+            lambda: "interfaces, ports and ring of queries, servers" in running.err.read_text(), "the change"
+        )
         labkit.wait_until(lambda: running.status()["servers"][0]["log"] == str(logs[1]), "the other log")
         before = time.time_ns()
         labkit.wait_until(lambda: (running.collector("queries")["last_data_ns"] or 0) > before, "packets", 15)
