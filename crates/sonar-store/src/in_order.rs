@@ -23,6 +23,9 @@ pub(crate) trait Worker<J, T, E> {
     fn work(&mut self, job: &J, yielded: &mut dyn FnMut(T)) -> Result<(), E>;
 }
 
+/// Takes what comes of a job; an error ends the work.
+type OutcomeSink<'a, J, T, E> = dyn FnMut(&J, Outcome<T, E>) -> Result<(), E> + 'a;
+
 /// The number of threads that this machine has processors for.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
@@ -34,12 +37,12 @@ pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
     jobs: &[J],
     threads: usize,
     worker: impl Fn() -> W + Sync,
-    take: &mut dyn FnMut(&J, Outcome<T, E>) -> Result<(), E>,
+    take: &mut OutcomeSink<'_, J, T, E>,
 ) -> Result<(), E> {
     let threads = threads.min(jobs.len());
     // Also does what no thread could be started for.
     let mut own = worker();
-    let mut alone = |job: &J, take: &mut dyn FnMut(&J, Outcome<T, E>) -> Result<(), E>| {
+    let mut alone = |job: &J, take: &mut OutcomeSink<'_, J, T, E>| {
         let mut taken = Ok(());
         let done = own.work(job, &mut |item| {
             if taken.is_ok() {
