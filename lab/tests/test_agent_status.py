@@ -1,6 +1,6 @@
 """The agent and a server with a connection string: serverStatus, replSetGetStatus, sizes of collections.
 
-The servers are MOCKS (lab/mock/mongod.py): no server at hand has replSetGetStatus and can be told what sizes to report.
+Most servers are MOCKS (lab/mock/mongod.py): the lab's real one has no replSetGetStatus, and nobody can set its sizes.
 """
 
 import json
@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 
+import pymongo
 import pytest
 from profilers import mongod
 from test_agent import agent, free_port
@@ -24,12 +25,16 @@ def with_uri(uri):
     return f'{ONLY_STATUS}[[server]]\nport = 27017\nuri = "{uri}"\n'
 
 
-def figures(store):
-    """What is stored, by metric and name."""
+def report(store):
     done = subprocess.run(
         [labkit.MONGOSONAR, "report", "--from", "-10m", "--json", "--store", str(store)], capture_output=True, text=True
     )
     assert done.returncode in (0, 4), done.stderr
+    return json.loads(done.stdout)
+
+
+def figures(store):
+    """What is stored, by metric and name."""
     found = {}
 
     def search(value):
@@ -42,7 +47,7 @@ def figures(store):
             for part in value:
                 search(part)
 
-    search(json.loads(done.stdout))
+    search(report(store))
     return found
 
 
@@ -83,6 +88,23 @@ def test_status_and_sizes_of_a_server_with_a_login_become_series(tmp_path):
             assert b"s3cret" not in file.read_bytes(), file
 
 
+def test_sizes_of_the_real_server_are_those_that_it_gives_to_another_client(tmp_path):
+    with labkit.server("127.0.0.1:0") as address, pymongo.MongoClient(f"mongodb://{address}") as client:
+        client.shop.carts.insert_many([{"n": number, "text": "x" * 500} for number in range(200)])
+        client.shop.carts.create_index("n")
+        expected = client.shop.command("collStats", "carts")
+        with agent(tmp_path, with_uri(f"mongodb://{address}")) as running:
+            running.wait_for("status", "working", 30)
+            time.sleep(3)
+            assert running.collector("status")["problem"] is None
+            assert running.stop() == 0
+    found = figures(running.store)
+    assert found[("collection.documents", "shop.carts")]["mean"] == 200
+    assert found[("collection.storage_bytes", "shop.carts")]["mean"] == expected["storageSize"]
+    indexes = {name.removeprefix("shop.carts "): one["mean"] for (metric, name), one in found.items() if "index" in metric}
+    assert indexes == expected["indexSizes"]
+
+
 def test_a_server_that_goes_and_returns_is_reported_once(tmp_path):
     with mongod("8.0") as mock, agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
         running.wait_for("status", "working", 30)
@@ -93,7 +115,11 @@ def test_a_server_that_goes_and_returns_is_reported_once(tmp_path):
         running.wait_for("status", "working", 90)
         lines = [line for line in running.err.read_text().splitlines() if "status" in line]
         assert len(lines) == 2, lines
+        time.sleep(11)
         assert running.stop() == 0
+    # Before the agent, after it, and while the server was away.
+    first, *gaps = report(running.store)["gaps"]
+    assert any(gap["end_ns"] - gap["start_ns"] >= 10_000_000_000 for gap in gaps), [first, *gaps]
 
 
 def test_what_the_user_may_not_do_is_named_and_the_rest_goes_on(tmp_path):
@@ -157,7 +183,8 @@ def test_a_password_that_others_can_read_is_refused(tmp_path):
 
 def test_the_environment_names_a_server_too(tmp_path):
     with mongod("6.0") as mock:
-        environment = {"MONGOSONAR_URI": f"mongodb://{mock.address}"}
+        # Without privileges names can still be looked up.
+        environment = {"MONGOSONAR_URI": f"mongodb://{mock.address.replace('127.0.0.1', 'localhost')}"}
         with agent(tmp_path, ONLY_STATUS, environment) as running:
             running.wait_for("status", "working", 30)
             assert running.stop() == 0

@@ -343,9 +343,12 @@ fn numbers(version: &str) -> (u32, u32, u32) {
     (next(), next(), next())
 }
 
+/// A product that speaks MongoDB's protocol.
+pub(crate) const FERRETDB: &str = "FerretDB";
+
 fn product(build: &Document) -> &'static str {
     if build.contains_key("ferretdb") || build.contains_key("ferretdbVersion") {
-        "FerretDB"
+        FERRETDB
     } else if build.contains_key("psmdbVersion") {
         "Percona Server for MongoDB"
     } else {

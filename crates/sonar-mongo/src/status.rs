@@ -9,7 +9,7 @@ use mongodb::options::ServerAddress;
 
 use crate::control::OWN_DATABASES;
 use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
-use crate::server::{self, NOT_A_COLLECTION, Server, number, whole};
+use crate::server::{self, FERRETDB, NOT_A_COLLECTION, Server, number, whole};
 use crate::target::Target;
 
 /// How long a server may work on a command, in milliseconds.
@@ -238,11 +238,13 @@ impl Server {
         let fields = doc! { "count": 1, "size": 1, "storageSize": 1, "freeStorageSize": 1, "indexSizes": 1 };
         let fields: Document =
             fields.into_iter().map(|(name, one)| (format!("storageStats.{name}"), one)).collect();
-        let command = doc! {
-            "aggregate": collection,
-            "pipeline": [{ "$collStats": { "storageStats": { "scale": 1 } } }, { "$project": fields }],
-            "cursor": { "batchSize": BATCH },
-        };
+        let mut pipeline = vec![doc! { "$collStats": { "storageStats": { "scale": 1 } } }];
+        // FerretDB 1.24 closes the connection at this; its replies are short.
+        if self.info().product != FERRETDB {
+            pipeline.push(doc! { "$project": fields });
+        }
+        let command =
+            doc! { "aggregate": collection, "pipeline": pipeline, "cursor": { "batchSize": BATCH } };
         match self.bounded(database, command, "read the sizes of collections", ROLE) {
             Err(error)
                 if error

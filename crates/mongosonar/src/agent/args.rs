@@ -14,7 +14,7 @@ Examples:
   sudo mongosonar agent                                  collect until stopped, into /var/lib/mongosonar
   sudo mongosonar agent --once 60s --store /tmp/minute   collect for a minute
   mongosonar agent --replay wire.pcap mongod.log diagnostic.data --store /tmp/incident
-  sudo MONGOSONAR_URI=mongodb://NAME:PASSWORD@localhost mongosonar agent   also serverStatus and sizes of collections
+  sudo mongosonar agent --uri localhost:27017            also serverStatus, sizes of collections
   mongosonar agent --check-config --config agent.toml    check a configuration file
   sudo mongosonar agent --status                         what the running agent does";
 

@@ -344,7 +344,7 @@ impl<'a> AskedServer<'a> {
             0 => String::new(),
             more => format!(", {more} more left out"),
         };
-        format!("figures from {figures}, sizes of {} collections{left_out}", self.sizes.len())
+        format!("figures from {figures}, sizes of {}{left_out}", plural(self.sizes.len(), "collection"))
     }
 }
 
