@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from lib.kit import (
+    EXAMPLES,
     MIB,
     MONGOSONAR,
     Memory,
@@ -116,7 +117,10 @@ def bench():
     figure("lost", lost, limit=0)
     memory = max(run[2].resident - run[2].ring for run in runs)
     figure("memory without the ring", memory / MIB, "MiB", limit=96)
+    reading = float(output([EXAMPLES / "machine_cost"])) / 1e3
+    figure("one reading of the machine, beside a server of 500 threads", reading, "ms")
 
 
 build("-p", "mongosonar")
+build("-p", "sonar-sys", "--example", "machine_cost")
 main(bench, alone=True)
