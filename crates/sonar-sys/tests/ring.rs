@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sonar_core::packet::Direction;
 use sonar_core::{Endpoint, LinkType, Packet};
-use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, Wake};
+use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, Wake};
 use support::{Frame, Namespace, Tun, frame};
 
 fn config(interfaces: &[&str], ports: &[u16]) -> RingConfig {
