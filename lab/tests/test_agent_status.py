@@ -101,7 +101,9 @@ def test_sizes_of_the_real_server_are_those_that_it_gives_to_another_client(tmp_
     found = figures(running.store)
     assert found[("collection.documents", "shop.carts")]["mean"] == 200
     assert found[("collection.storage_bytes", "shop.carts")]["mean"] == expected["storageSize"]
-    indexes = {name.removeprefix("shop.carts "): one["mean"] for (metric, name), one in found.items() if "index" in metric}
+    indexes = {
+        name.removeprefix("shop.carts "): one["mean"] for (metric, name), one in found.items() if "index" in metric
+    }
     assert indexes == expected["indexSizes"]
 
 
