@@ -46,9 +46,13 @@ enum {
     CALL_PWRITEV2 = 328,
 };
 struct pt_regs {
-    unsigned long di, si, dx, r10, orig_ax;
+    unsigned long di, si, dx, r10, orig_ax, ip, sp, bp;
 } CORE;
 #define CALL(r) ((r)->orig_ax)
+#define REGS_IP(r) ((r)->ip)
+#define REGS_SP(r) ((r)->sp)
+#define REGS_FP(r) ((r)->bp)
+#define REGS_LR(r) 0
 #define ARG1(r) ((r)->di)
 #define ARG1_OF(r) BPF_CORE_READ(r, di)
 #define CALL_OF(r) BPF_CORE_READ(r, orig_ax)
@@ -74,10 +78,16 @@ enum {
 // The result overwrites the first argument, so the kernel keeps a copy of it.
 struct pt_regs {
     unsigned long regs[31];
+    unsigned long sp;
+    unsigned long pc;
     unsigned long orig_x0;
     int syscallno;
 } CORE;
 #define CALL(r) ((r)->syscallno)
+#define REGS_IP(r) ((r)->pc)
+#define REGS_SP(r) ((r)->sp)
+#define REGS_FP(r) ((r)->regs[29])
+#define REGS_LR(r) ((r)->regs[30])
 #define ARG1(r) ((r)->orig_x0)
 #define ARG1_OF(r) BPF_CORE_READ(r, orig_x0)
 #define CALL_OF(r) BPF_CORE_READ(r, syscallno)
@@ -138,8 +148,12 @@ struct signal_struct {
     atomic_t live;
 } CORE;
 struct task_struct {
+    unsigned int __state;
+    int on_cpu;
     int pid;
     int tgid;
+    unsigned long nvcsw;
+    unsigned long nivcsw;
     char comm[16];
     struct files_struct *files;
     struct signal_struct *signal;

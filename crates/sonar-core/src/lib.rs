@@ -30,6 +30,7 @@ pub mod row;
 pub mod sample;
 pub mod shape;
 pub mod source;
+pub mod stacks;
 pub mod sum;
 pub mod table;
 pub mod time;

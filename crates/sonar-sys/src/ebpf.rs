@@ -430,7 +430,7 @@ fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
     }
 }
 
-fn load_error(error: &libbpf_rs::Error) -> TraceError {
+pub(crate) fn load_error(error: &libbpf_rs::Error) -> TraceError {
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => TraceError::Permission(error.to_string()),
         _ => TraceError::Load(format!("{error:#}")),

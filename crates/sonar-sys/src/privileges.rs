@@ -33,6 +33,10 @@ pub mod capability {
     pub const SYS_PTRACE: u32 = 19;
     /// Load eBPF programs; before Linux 5.19 also read their maps.
     pub const BPF: u32 = 39;
+    /// Attach eBPF programs that read the memory of the kernel and of processes.
+    pub const PERFMON: u32 = 38;
+    /// Open the files that are mapped into a process, also deleted ones (`/proc/PID/map_files`).
+    pub const CHECKPOINT_RESTORE: u32 = 40;
 }
 
 /// What a thread or a process does from now on.

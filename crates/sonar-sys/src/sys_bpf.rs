@@ -1,7 +1,7 @@
 //! The bytes of what the eBPF programs share with this process, and the kernel's information about a program.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
@@ -72,4 +72,48 @@ pub(crate) fn program_statistics(program: BorrowedFd<'_>) -> io::Result<ProgramS
         runs: info.run_cnt,
         run_time_ns: info.run_time_ns,
     })
+}
+
+/// A timer of the kernel's perf events that fires every `period_ns` of a processor's time; it is not enabled.
+///
+/// # Errors
+/// No permission, no such processor, or no perf events.
+pub(crate) fn processor_timer(processor: u32, period_ns: u64) -> io::Result<OwnedFd> {
+    let mut timer = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: u64::from(libbpf_sys::PERF_COUNT_SW_CPU_CLOCK),
+        ..libbpf_sys::perf_event_attr::default()
+    };
+    timer.__bindgen_anon_1.sample_period = period_ns;
+    timer.set_disabled(1);
+    // SAFETY: the structure lives through the call and says how long it is; the kernel refuses one with fields that
+    // it does not know unless they are 0, as they are here. The descriptor is new and owned by nobody else.
+    unsafe {
+        let fd = libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const timer,
+            -1,
+            processor,
+            -1,
+            libbpf_sys::PERF_FLAG_FD_CLOEXEC as libc::c_ulong,
+        );
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Enables or disables a [`processor_timer`].
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn switch_timer(timer: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    // From linux/perf_event.h.
+    const ENABLE: libc::c_ulong = 0x2400;
+    const DISABLE: libc::c_ulong = 0x2401;
+    // SAFETY: both requests take an integer.
+    let result = unsafe { libc::ioctl(timer.as_raw_fd(), if on { ENABLE } else { DISABLE } as _, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

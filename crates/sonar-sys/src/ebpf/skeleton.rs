@@ -1,4 +1,4 @@
-//! Maps, settings and records as Rust types, generated from `bpf/io.bpf.c`.
+//! Maps, settings and records as Rust types, generated from `bpf/io.bpf.c` and `bpf/stacks.bpf.c`.
 #![allow(
     clippy::all,
     clippy::undocumented_unsafe_blocks,
@@ -9,3 +9,8 @@
 )]
 
 include!(concat!(env!("OUT_DIR"), "/io.skel.rs"));
+
+/// Those of `bpf/stacks.bpf.c`.
+pub mod stacks {
+    include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
+}

@@ -51,9 +51,9 @@ mod new {
     pub const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 }
 
-/// The calls of eBPF that use maps: look up, update, delete, next key, and the same in batches; and the kind of a
-/// descriptor.
-const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 15, 24, 25, 26, 27];
+/// The calls of eBPF that use what is open: maps (look up, update, delete, next key, and the same in batches), the kind
+/// of a descriptor, and reading an iterator.
+const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 15, 24, 25, 26, 27, 33];
 
 /// Calls that turn a foothold into more: other programs, other processes' memory, the kernel's own code, mounts and
 /// namespaces, keys; and the ways around a filter of calls. Each is refused unless its test holds.
