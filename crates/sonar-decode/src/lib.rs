@@ -19,6 +19,7 @@ pub mod message;
 mod names;
 pub mod profile;
 pub mod shape;
+pub mod stacks;
 pub mod syntax;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]

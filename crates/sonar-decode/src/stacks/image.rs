@@ -1,0 +1,298 @@
+//! Symbols and unwind information of an ELF file.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
+use object::read::elf::{ElfFile, ElfFile64, ProgramHeader, SectionHeader, Sym};
+use object::read::{Object, ObjectSection, ReadCache, ReadRef};
+use object::Endianness;
+
+/// The most symbols of a file.
+const MAX_SYMBOLS: usize = 4_000_000;
+/// The longest section that is read, in bytes.
+const MAX_SECTION: u64 = 256 << 20;
+/// The longest name of a function, in bytes; a longer one is cut.
+const MAX_NAME: usize = 8_192;
+/// The most segments of a file.
+const MAX_SEGMENTS: usize = 256;
+/// The longest build id, in bytes.
+pub const MAX_BUILD_ID: usize = 64;
+
+/// Why a file cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// It is no ELF file of 64 bits, or it is damaged.
+    #[error("no readable ELF file of 64 bits: {0}")]
+    Format(String),
+}
+
+/// A function: addresses as the file states them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Symbol {
+    start: u64,
+    end: u64,
+    /// Where its name is, from the beginning of the table of names.
+    name: u32,
+}
+
+/// A part of the file that is mapped into memory to be executed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Segment {
+    offset: u64,
+    address: u64,
+    length: u64,
+}
+
+/// A section that unwinding needs: its stated addresses and its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) addresses: Range<u64>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is used of an ELF file. Names are read from it when they are asked for.
+#[derive(Debug)]
+pub struct Image<R> {
+    file: R,
+    segments: Vec<Segment>,
+    symbols: Vec<Symbol>,
+    /// The place of the table of names in the file.
+    names: Range<u64>,
+    has_symtab: bool,
+    build_id: Option<Vec<u8>>,
+    debug_link: Option<String>,
+    pub(super) unwind: [Option<Section>; 2],
+}
+
+/// The sections of [`Image::unwind`], in this order.
+pub(super) const EH_FRAME: [&str; 2] = [".eh_frame", ".eh_frame_hdr"];
+
+impl<R: Read + Seek> Image<R> {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ImageError`]. A table that is too large or damaged is left out.
+    pub fn read(file: R) -> Result<Self, ImageError> {
+        let cache = ReadCache::new(file);
+        let format = |error: object::read::Error| ImageError::Format(error.to_string());
+        let elf = ElfFile64::<Endianness, _>::parse(&cache).map_err(format)?;
+        let segments = segments(&elf);
+        let (symbols, names, has_symtab) = symbols(&elf);
+        let build_id = elf.build_id().ok().flatten().filter(|id| (2..=MAX_BUILD_ID).contains(&id.len()));
+        let build_id = build_id.map(<[u8]>::to_vec);
+        let debug_link = elf.gnu_debuglink().ok().flatten();
+        let debug_link = debug_link.and_then(|(name, _)| String::from_utf8(name.to_vec()).ok());
+        // It becomes a part of a path.
+        let is_name = |name: &String| !name.is_empty() && name.len() < 256 && !name.contains('/') && !name.starts_with('.');
+        let debug_link = debug_link.filter(is_name);
+        let unwind = EH_FRAME.map(|name| {
+            let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_SECTION)?;
+            let bytes = section.uncompressed_data().ok()?.into_owned();
+            let start = section.address();
+            Some(Section { addresses: start..start.checked_add(bytes.len() as u64)?, bytes })
+        });
+
+        drop(elf);
+        Ok(Self { file: cache.into_inner(), segments, symbols, names, has_symtab, build_id, debug_link, unwind })
+    }
+
+    /// Takes the symbols of another file of the same program, which was split off when this one was stripped. Returns
+    /// the number of its functions; 0 if it is another program's, and nothing is taken.
+    pub fn with_symbols_of(&mut self, mut other: Self) -> usize {
+        if other.build_id.is_none() || other.build_id != self.build_id || !other.has_symtab {
+            return 0;
+        }
+        std::mem::swap(&mut self.file, &mut other.file);
+        self.symbols = other.symbols;
+        self.names = other.names;
+        self.has_symtab = true;
+        self.symbols.len()
+    }
+
+    /// The name of the function at an address, as the file states addresses; it is mangled. `None` outside of every
+    /// function: symbols are taken by their sizes, so a function without a symbol does not get its neighbour's name.
+    pub fn name_at(&mut self, address: u64) -> Option<String> {
+        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
+        // Functions may lie within others, and several have the same start.
+        let inside = self.symbols[..after].iter().rev().take(16).filter(|symbol| address < symbol.end);
+        let start = inside.clone().map(|symbol| symbol.start).max()?;
+        let names: Vec<u32> = inside.filter(|symbol| symbol.start == start).map(|symbol| symbol.name).collect();
+        let names = names.into_iter().filter_map(|name| self.text(name));
+        // `poll` rather than `__poll`.
+        names.min_by_key(|name| (name.bytes().take_while(|byte| *byte == b'_').count(), name.len(), name.clone()))
+    }
+
+    fn text(&mut self, name: u32) -> Option<String> {
+        let start = self.names.start.checked_add(u64::from(name)).filter(|start| *start < self.names.end)?;
+        let length = (self.names.end - start).min(MAX_NAME as u64);
+        self.file.seek(SeekFrom::Start(start)).ok()?;
+        let mut bytes = Vec::new();
+        // Most names are short.
+        for part in [length.min(256), length.saturating_sub(256)] {
+            let before = bytes.len();
+            (&mut self.file).take(part).read_to_end(&mut bytes).ok()?;
+            if let Some(end) = memchr::memchr(0, &bytes[before..]) {
+                bytes.truncate(before + end);
+                break;
+            }
+        }
+        (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The difference between the address where a part of the file is mapped and the address that the file states for
+    /// it; `None` if that part is not to be executed. `offset` is the place of the part in the file.
+    pub fn bias(&self, mapped: u64, offset: u64) -> Option<u64> {
+        let holds = |segment: &&Segment| {
+            // A mapping begins on a page, the segment perhaps not.
+            let page = segment.offset & !0xfff;
+            offset >= page && offset < segment.offset.saturating_add(segment.length)
+        };
+        let segment = self.segments.iter().find(holds)?;
+        let stated = segment.address.wrapping_add(offset).wrapping_sub(segment.offset);
+        Some(mapped.wrapping_sub(stated))
+    }
+
+    /// Whether it has a full table of symbols, with those that are not exported.
+    pub fn has_symtab(&self) -> bool {
+        self.has_symtab
+    }
+
+    /// Its build id; `None` if it has none.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    /// The name of the file that has its symbols, without a folder; `None` if it names none.
+    pub fn debug_link(&self) -> Option<&str> {
+        self.debug_link.as_deref()
+    }
+}
+
+fn segments<'a, R: ReadRef<'a>>(elf: &ElfFile<'a, FileHeader64<Endianness>, R>) -> Vec<Segment> {
+    let endian = elf.endian();
+    let headers = elf.elf_program_headers().iter().take(MAX_SEGMENTS);
+    let executed =
+        headers.filter(|header| header.p_type(endian) == PT_LOAD && header.p_flags(endian).0 & PF_X.0 != 0);
+    executed
+        .map(|header| Segment {
+            offset: header.p_offset(endian),
+            address: header.p_vaddr(endian),
+            length: header.p_filesz(endian),
+        })
+        .collect()
+}
+
+/// The functions by address, where their names are in the file, and whether they are from the full table.
+fn symbols<'a, R: ReadRef<'a>>(
+    elf: &ElfFile<'a, FileHeader64<Endianness>, R>,
+) -> (Vec<Symbol>, Range<u64>, bool) {
+    let endian = elf.endian();
+    for (table, is_full) in [(elf.elf_symbol_table(), true), (elf.elf_dynamic_symbol_table(), false)] {
+        let strings = elf.elf_section_table().section(table.string_section());
+        let Ok(Some((start, length))) = strings.map(|section| {
+            section.file_range(endian)
+        }) else {
+            continue;
+        };
+        let functions = table.iter().take(MAX_SYMBOLS).filter_map(|symbol| {
+            let size = symbol.st_size(endian);
+            let is_function = matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC);
+            if !is_function || size == 0 || symbol.is_undefined(endian) {
+                return None;
+            }
+            let start = symbol.st_value(endian);
+            Some(Symbol { start, end: start.checked_add(size)?, name: symbol.st_name(endian) })
+        });
+        let mut functions: Vec<_> = functions.collect();
+        if !functions.is_empty() {
+            functions.sort_unstable_by_key(|symbol| (symbol.start, symbol.end, symbol.name));
+            return (functions, start..start.saturating_add(length), is_full);
+        }
+    }
+    (Vec::new(), 0..0, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn own() -> Image<File> {
+        Image::read(File::open(std::env::current_exe().unwrap()).unwrap()).unwrap()
+    }
+
+    #[inline(never)]
+    fn named_for_this_test() -> u64 {
+        std::hint::black_box(5)
+    }
+
+    #[test]
+    fn a_function_of_this_program_is_found_by_its_address_and_not_beyond_its_end() {
+        let mut image = own();
+        assert!(image.has_symtab() && image.unwind.iter().all(Option::is_some));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let address = named_for_this_test as fn() -> u64 as usize as u64;
+        assert_eq!(named_for_this_test(), 5);
+        let mapping = super::super::executable(&maps).into_iter().find(|map| map.range.contains(&address)).unwrap();
+        let bias = image.bias(mapping.range.start, mapping.offset).unwrap();
+        let name = image.name_at(address - bias).unwrap();
+        assert!(name.contains("named_for_this_test"), "{name}");
+        let symbol = *image.symbols.iter().find(|symbol| symbol.start == address - bias).unwrap();
+        assert_eq!(image.name_at(symbol.end - 1).unwrap(), name);
+        let beyond = image.name_at(symbol.end);
+        assert_ne!(beyond.as_deref(), Some(name.as_str()));
+        assert_eq!(image.name_at(u64::MAX), None);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &[0; 4096]] {
+            assert!(Image::read(Cursor::new(bytes)).is_err());
+        }
+        // An ELF file of 32 bits.
+        let mut small = vec![0; 64];
+        small[..7].copy_from_slice(b"\x7fELF\x01\x01\x01");
+        assert!(Image::read(Cursor::new(small)).is_err());
+    }
+
+    /// The vDSO of this process: a small file with everything in it.
+    fn small() -> Vec<u8> {
+        use std::os::unix::fs::FileExt;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let vdso = super::super::executable(&maps).into_iter().find(|map| map.path == "[vdso]").unwrap();
+        let mut bytes = vec![0; (vdso.range.end - vdso.range.start) as usize];
+        File::open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, vdso.range.start).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn the_vdso_has_exported_functions() {
+        let mut image = Image::read(Cursor::new(small())).unwrap();
+        assert!(!image.has_symtab());
+        let symbols: Vec<u64> = image.symbols.iter().map(|symbol| symbol.start).collect();
+        let names: Vec<String> = symbols.into_iter().filter_map(|start| image.name_at(start)).collect();
+        assert!(names.iter().any(|name| name.ends_with("clock_gettime")), "{names:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_files_do_not_panic(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+            address in any::<u64>(),
+        ) {
+            let mut bytes = small();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(mut image) = Image::read(Cursor::new(bytes)) {
+                let _ = (image.name_at(address), image.name_at(0xa00), image.bias(address, 0));
+            }
+        }
+    }
+}

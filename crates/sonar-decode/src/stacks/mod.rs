@@ -1,0 +1,18 @@
+//! Turns samples of threads into stacks of functions: unwinding, symbols, names, and the class of a wait.
+//!
+//! [`Image`] reads symbols and unwind information of a program or library, [`AddressSpace`] has the images of a process
+//! and unwinds samples, [`FunctionName`] makes names short, and [`WaitClasses`] decides what a thread waits for.
+
+mod classes;
+mod function_name;
+mod image;
+mod maps;
+mod space;
+mod syscalls;
+
+pub use classes::{ClassFileError, StackView, WaitClass, WaitClasses};
+pub use function_name::{FunctionName, is_machinery, without_namespace};
+pub use image::{Image, ImageError, MAX_BUILD_ID};
+pub use maps::{Mapping, executable};
+pub use space::{AddressSpace, Frame, StackEnd, UnwoundStack};
+pub use syscalls::call_name;

@@ -1,0 +1,211 @@
+//! The executable files of a process: unwinds its stacks and names the addresses in them.
+
+use std::collections::HashMap;
+use std::io::{Read, Seek};
+use std::ops::Range;
+use std::sync::Arc;
+
+use framehop::{
+    CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder,
+    UnwinderNative, UnwindRegsNative,
+};
+use sonar_core::stacks::{Registers, ThreadSample};
+
+use super::function_name::FunctionName;
+use super::image::Image;
+use super::maps::Mapping;
+
+/// The most frames of a stack.
+const MAX_FRAMES: usize = 512;
+/// The most addresses whose names are remembered.
+const MAX_NAMES: usize = 200_000;
+/// The most executable mappings of a process.
+const MAX_MODULES: usize = 4_096;
+
+/// A function on a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name; `None` if no symbol covers the address.
+    pub name: Option<FunctionName>,
+    /// The file name of the library; `None` in the program itself.
+    pub library: Option<Arc<str>>,
+}
+
+/// Why a stack ends where it does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum StackEnd {
+    /// It is whole: its last frame is the one where the thread began.
+    Complete,
+    /// The thread ran on a processor, and no sample hit it.
+    NotSampled,
+    /// The thread ran while its stack was copied.
+    Changed,
+    /// It goes on beyond the bytes that were copied.
+    Deeper,
+    /// It has more frames than are kept.
+    TooManyFrames,
+    /// An address on it cannot be unwound.
+    Lost,
+}
+
+impl StackEnd {
+    /// Why the stack is cut, for people; `None` if it is whole.
+    pub const fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Complete => None,
+            Self::NotSampled => Some("it ran, and no sample hit it"),
+            Self::Changed => Some("it ran while its stack was copied"),
+            Self::Deeper => Some("it is deeper than what was copied"),
+            Self::TooManyFrames => Some("it has more than 512 frames"),
+            Self::Lost => Some("an address cannot be unwound"),
+        }
+    }
+}
+
+/// A stack: the innermost function first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnwoundStack {
+    /// Its functions.
+    pub frames: Vec<Frame>,
+    /// Why it ends.
+    pub end: StackEnd,
+}
+
+/// An executable mapping and its file.
+struct ModuleOfProcess {
+    range: Range<u64>,
+    bias: u64,
+    /// Its place in `images`.
+    image: usize,
+    library: Option<Arc<str>>,
+}
+
+/// The images of a process.
+pub struct AddressSpace<R> {
+    images: Vec<Image<R>>,
+    modules: Vec<ModuleOfProcess>,
+    unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+    names: HashMap<u64, Frame>,
+}
+
+impl<R: Read + Seek> Default for AddressSpace<R> {
+    fn default() -> Self {
+        Self {
+            images: Vec::new(),
+            modules: Vec::new(),
+            unwinder: UnwinderNative::new(),
+            cache: CacheNative::new(),
+            names: HashMap::new(),
+        }
+    }
+}
+
+impl<R: Read + Seek> AddressSpace<R> {
+    /// Adds a file with its mappings. `is_program` is the file that the process was started from. Mappings that belong
+    /// to no part of the file that is to be executed, and more than 4,096 of all files, are left out.
+    pub fn add(&mut self, mut image: Image<R>, mappings: &[Mapping], is_program: bool) {
+        let unwind = std::mem::take(&mut image.unwind);
+        for mapping in mappings {
+            let Some(bias) = image.bias(mapping.range.start, mapping.offset) else { continue };
+            if self.modules.len() >= MAX_MODULES {
+                break;
+            }
+            let [frames, header] = unwind.clone().map(|section| match section {
+                Some(section) => (Some(section.addresses), Some(section.bytes)),
+                None => (None, None),
+            });
+            let sections = ExplicitModuleSectionInfo {
+                eh_frame_svma: frames.0,
+                eh_frame: frames.1,
+                eh_frame_hdr_svma: header.0,
+                eh_frame_hdr: header.1,
+                ..ExplicitModuleSectionInfo::default()
+            };
+            let name = mapping.file_name();
+            self.unwinder.add_module(Module::new(name.to_owned(), mapping.range.clone(), bias, sections));
+            let library = (!is_program).then(|| name.into());
+            let image = self.images.len();
+            self.modules.push(ModuleOfProcess { range: mapping.range.clone(), bias, image, library });
+        }
+        self.images.push(image);
+        self.names.clear();
+    }
+
+    /// Whether the address is in a mapping that was added.
+    pub fn covers(&self, address: u64) -> bool {
+        self.modules.iter().any(|module| module.range.contains(&address))
+    }
+
+    /// Unwinds a sample.
+    pub fn unwind(&mut self, sample: &ThreadSample) -> UnwoundStack {
+        let Some(registers) = sample.registers else {
+            return UnwoundStack { frames: Vec::new(), end: StackEnd::NotSampled };
+        };
+        if sample.changed {
+            return UnwoundStack { frames: Vec::new(), end: StackEnd::Changed };
+        }
+        let (addresses, end) = self.addresses(registers, &sample.stack);
+        let frames = addresses.into_iter().map(|address| self.frame(address)).collect();
+        UnwoundStack { frames, end }
+    }
+
+    /// The addresses of a stack, by which functions are looked up.
+    fn addresses(&mut self, registers: Registers, stack: &[u8]) -> (Vec<u64>, StackEnd) {
+        let copied = registers.sp..registers.sp.saturating_add(stack.len() as u64);
+        let mut read = |address: u64| {
+            let at = usize::try_from(address.checked_sub(copied.start).ok_or(())?).map_err(|_| ())?;
+            let word = stack.get(at..).and_then(|bytes| bytes.first_chunk().copied()).ok_or(())?;
+            Ok(u64::from_ne_bytes(word))
+        };
+        let start = unwind_registers(registers);
+        let mut frames = self.unwinder.iter_frames(registers.ip, start, &mut self.cache, &mut read);
+        let mut addresses = Vec::new();
+        loop {
+            if addresses.len() >= MAX_FRAMES {
+                return (addresses, StackEnd::TooManyFrames);
+            }
+            match frames.next() {
+                Ok(Some(FrameAddress::InstructionPointer(address))) => addresses.push(address),
+                // The instruction of the call is before the address to which it returns.
+                Ok(Some(FrameAddress::ReturnAddress(address))) => addresses.push(address.get() - 1),
+                Ok(None) => return (addresses, StackEnd::Complete),
+                Err(Error::CouldNotReadStack(address)) if address >= copied.end && !copied.is_empty() => {
+                    return (addresses, StackEnd::Deeper);
+                }
+                Err(_) => return (addresses, StackEnd::Lost),
+            }
+        }
+    }
+
+    fn frame(&mut self, address: u64) -> Frame {
+        if let Some(frame) = self.names.get(&address) {
+            return frame.clone();
+        }
+        let module = self.modules.iter().find(|module| module.range.contains(&address));
+        let frame = match module {
+            Some(module) => {
+                let image = self.images.get_mut(module.image);
+                let name = image.and_then(|image| image.name_at(address.wrapping_sub(module.bias)));
+                Frame { name: name.map(|name| FunctionName::new(&name)), library: module.library.clone() }
+            }
+            None => Frame { name: None, library: Some("unknown".into()) },
+        };
+        if self.names.len() < MAX_NAMES {
+            self.names.insert(address, frame.clone());
+        }
+        frame
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn unwind_registers(registers: Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(registers.ip, registers.sp, registers.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn unwind_registers(registers: Registers) -> UnwindRegsNative {
+    // Addresses of user space have 48 bits; the bits above may sign a return address.
+    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
+    UnwindRegsNative::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
+}
