@@ -16,11 +16,13 @@ use crate::files::IoCommand;
 use crate::ftdc::FtdcCommand;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
+use crate::stacks::StacksArgs;
 use crate::timeline::TimelineArgs;
 use crate::values::number;
 use crate::what_changed::WhatChangedArgs;
 use crate::{
-    config, disk, doctor, files, ftdc, incident, manual, profiler, queries, screen, timeline, what_changed,
+    config, disk, doctor, files, ftdc, incident, manual, profiler, queries, screen, stacks, timeline,
+    what_changed,
 };
 
 /// Why is MongoDB slow? From the wire down to the disk.
@@ -48,6 +50,7 @@ Examples:
   mongosonar disk bench -r -w              how good this disk is, as mongoperf measured it
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
   mongosonar io report reads.msio          which files were read, in which order
+  sudo mongosonar stacks --duration 30s    what its threads wait for
   sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded of itself: what is wrong, since when
   sudo mongosonar agent                    collect all of that all the time, and keep it
   mongosonar what-changed --at 14:05       what changed then, from the history of the agent
@@ -85,6 +88,9 @@ enum Command {
     /// Trace the files of a process: which are read, in which order, by how much more than needed
     #[command(subcommand, after_help = files::args::EXAMPLES)]
     Io(IoCommand),
+    /// Show what the threads of a server do and wait for, by their stacks, without stopping it
+    #[command(after_help = stacks::args::EXAMPLES)]
+    Stacks(StacksArgs),
     /// Read diagnostic.data (FTDC), what a server records of itself each second: what is wrong, since when; 3.2 to 8.x
     #[command(subcommand, after_help = ftdc::args::EXAMPLES)]
     Ftdc(FtdcCommand),
@@ -146,6 +152,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Timeline(args) => timeline::run(&args)?,
         Command::Disk(command) => disk::run(&command)?,
         Command::Io(command) => files::run(&command)?,
+        Command::Stacks(args) => stacks::run(&args)?,
         Command::Ftdc(command) => ftdc::run(&command)?,
         Command::Agent(args) => agent::run(&args, cli.config.as_deref())?,
         Command::Doctor(args) => doctor::run(&args, cli.config.as_deref())?,

@@ -43,6 +43,7 @@ mod progress;
 mod queries;
 mod screen;
 mod servers;
+mod stacks;
 mod stop;
 mod timeline;
 mod values;

@@ -10,6 +10,7 @@
 //! | `compare` | [`compare`] | [`compare`] |
 //! | `profiler status`, `tail`, `impact` | [`profiler`], a module each | the same module |
 //! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
+//! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
 //! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
 //!
 //! All of them are made of the parts in [`kit`]: tables, units, escaping, time zones, the head of JSON documents.
@@ -31,4 +32,5 @@ pub mod logs;
 pub mod profiler;
 pub mod queries;
 pub mod series;
+pub mod stacks;
 pub mod timeline;

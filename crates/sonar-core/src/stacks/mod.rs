@@ -1,7 +1,11 @@
 //! Stacks of the threads of a server: what a thread was doing at a moment, and many such samples added up.
 
+mod plain_names;
+mod shares;
 mod table;
 
+pub use plain_names::{is_machinery, without_namespace};
+pub use shares::SampleShare;
 pub use table::{MAX_STACKS, SampledStack, StackKey, StackTable};
 
 /// The registers that unwinding starts from.
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_states_of_the_kernel_are_told_apart() {
+    fn the_states_of_the_kernel_are_distinguished() {
         // TASK_RUNNING, TASK_INTERRUPTIBLE, TASK_UNINTERRUPTIBLE, TASK_KILLABLE, __TASK_STOPPED, __TASK_TRACED.
         let states = [0, 1, 2, 0x102, 4, 8].map(|state| ThreadState::of_kernel(state, false));
         use ThreadState::{Disk, OnCpu, Runnable, Sleeping, Stopped};

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use sonar_core::stacks::ThreadState;
-
-use super::function_name::without_namespace;
+use sonar_core::stacks::{ThreadState, without_namespace};
 
 /// The table for MongoDB.
 const TABLE: &str = include_str!("classes.txt");
@@ -49,7 +47,7 @@ pub struct ClassFileError {
 
 /// A line of the table.
 #[derive(Debug)]
-struct Rule {
+struct ClassRule {
     class: usize,
     /// From the caller to the callee.
     functions: Vec<String>,
@@ -61,7 +59,7 @@ struct Rule {
 #[derive(Debug)]
 pub struct WaitClasses {
     classes: Vec<WaitClass>,
-    rules: Vec<Rule>,
+    rules: Vec<ClassRule>,
 }
 
 impl Default for WaitClasses {
@@ -80,7 +78,7 @@ impl WaitClasses {
         let own = Self::default();
         let first = table.classes.len();
         table.classes.extend(own.classes);
-        table.rules.extend(own.rules.into_iter().map(|rule| Rule { class: rule.class + first, ..rule }));
+        table.rules.extend(own.rules.into_iter().map(|rule| ClassRule { class: rule.class + first, ..rule }));
         Ok(table)
     }
 
@@ -138,7 +136,7 @@ impl WaitClasses {
     }
 }
 
-impl Rule {
+impl ClassRule {
     /// Whether the functions stand on the stack in this order; `functions` has the innermost first.
     fn matches(&self, call: Option<&str>, functions: &[&str]) -> bool {
         if self.call.as_ref().is_some_and(|wanted| wanted.as_deref() != call) {
@@ -163,7 +161,7 @@ fn class(header: &str) -> Option<WaitClass> {
     (!name.is_empty()).then(|| WaitClass { name: name.into(), idle })
 }
 
-fn rule(pattern: &str, class: usize) -> Option<Rule> {
+fn rule(pattern: &str, class: usize) -> Option<ClassRule> {
     let (functions, call) = match pattern.split_once(" call ") {
         Some((functions, call)) => (functions, Some(call.trim())),
         None => (pattern, None),
@@ -171,7 +169,7 @@ fn rule(pattern: &str, class: usize) -> Option<Rule> {
     let functions: Vec<String> = functions.split(" > ").map(|part| part.trim().to_owned()).collect();
     let call = call.map(|call| (call != "none").then(|| call.to_owned()));
     let is_empty = functions.iter().any(String::is_empty) || matches!(&call, Some(Some(name)) if name.is_empty());
-    (!is_empty).then_some(Rule { class, functions, call })
+    (!is_empty).then_some(ClassRule { class, functions, call })
 }
 
 /// Whether a name fits a pattern in which `*` stands for any characters.

@@ -11,34 +11,6 @@ const MAX_SHOWN: usize = 4_096;
 /// Marks that compilers append to the name of a copy or a part of a function.
 const COMPILER_MARKS: [&str; 8] =
     [".__uniq.", ".llvm.", ".cold", ".part.", ".isra.", ".constprop.", ".lto_priv.", ".localalias"];
-/// Functions that only pass a call on; in shortened stacks they are left out. A trailing `*` stands for anything.
-const MACHINERY: [&str; 24] = [
-    "std::_Function_handler*",
-    "std::function*",
-    "std::__invoke*",
-    "std::invoke*",
-    "std::_Bind*",
-    "std::apply*",
-    "std::__apply*",
-    "std::__detail::__variant*",
-    "std::thread::*",
-    "mongo::future_details::*",
-    "mongo::unique_function*",
-    "mongo::stdx::thread::*",
-    "mongo::ServiceExecutor*",
-    "mongo::transport::ServiceExecutor*",
-    "mongo::transport::service_executor_details::*",
-    "mongo::ServiceStateMachine*",
-    "mongo::transport::ServiceStateMachine*",
-    "mongo::transport::SessionWorkflow*",
-    "mongo::transport::DedicatedThreadExecutorPool*",
-    "mongo::runFunc",
-    "start_thread",
-    "clone",
-    "clone3",
-    "execute_native_thread_routine",
-];
-
 /// The name of a function, in two forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName {
@@ -155,19 +127,6 @@ fn end_of_lambda(rest: &str) -> Option<&str> {
     None
 }
 
-/// Whether the function, by its plain name, only passes a call on.
-pub fn is_machinery(plain: &str) -> bool {
-    MACHINERY.iter().any(|pattern| match pattern.strip_suffix('*') {
-        Some(beginning) => plain.starts_with(beginning),
-        None => plain == *pattern,
-    })
-}
-
-/// A plain name without MongoDB's own namespace.
-pub fn without_namespace(plain: &str) -> &str {
-    plain.strip_prefix("mongo::").unwrap_or(plain)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -211,29 +170,13 @@ mod tests {
         assert_eq!(plain("_Zgarbage"), "_Zgarbage");
     }
 
-    #[test]
-    fn functions_that_pass_calls_on_are_known() {
-        for name in [
-            "std::_Function_handler::_M_invoke",
-            "mongo::transport::ServiceStateMachine::Impl::startNewLoop",
-            "mongo::future_details::SharedStateBase::transitionToFinished",
-            "start_thread",
-        ] {
-            assert!(is_machinery(name), "{name}");
-        }
-        for name in ["mongo::runCommand", "start_threads", "mongo::ServiceEntryPointMongod::handleRequest"] {
-            assert!(!is_machinery(name), "{name}");
-        }
-        assert_eq!(without_namespace("mongo::Lock::DBLock"), "Lock::DBLock");
-    }
-
     proptest! {
         #[test]
         fn any_symbol_has_a_name(symbol in "(_Z)?[ -~é]{0,60}", mangled in "_ZN[A-Za-z0-9_.]{0,80}") {
             for symbol in [symbol, mangled] {
                 let name = FunctionName::new(&symbol);
                 prop_assert!(name.plain.len() <= MAX_SHOWN && name.full.len() <= MAX_SHOWN);
-                let _ = (plain_name(&symbol), is_machinery(&name.plain));
+                let _ = plain_name(&symbol);
             }
         }
     }

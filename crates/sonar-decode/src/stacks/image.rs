@@ -38,7 +38,7 @@ struct Symbol {
 
 /// A part of the file that is mapped into memory to be executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Segment {
+struct ExecutedSegment {
     offset: u64,
     address: u64,
     length: u64,
@@ -55,7 +55,7 @@ pub(super) struct Section {
 #[derive(Debug)]
 pub struct Image<R> {
     file: R,
-    segments: Vec<Segment>,
+    segments: Vec<ExecutedSegment>,
     symbols: Vec<Symbol>,
     /// The place of the table of names in the file.
     names: Range<u64>,
@@ -143,7 +143,7 @@ impl<R: Read + Seek> Image<R> {
     /// The difference between the address where a part of the file is mapped and the address that the file states for
     /// it; `None` if that part is not to be executed. `offset` is the place of the part in the file.
     pub fn bias(&self, mapped: u64, offset: u64) -> Option<u64> {
-        let holds = |segment: &&Segment| {
+        let holds = |segment: &&ExecutedSegment| {
             // A mapping begins on a page, the segment perhaps not.
             let page = segment.offset & !0xfff;
             offset >= page && offset < segment.offset.saturating_add(segment.length)
@@ -169,13 +169,13 @@ impl<R: Read + Seek> Image<R> {
     }
 }
 
-fn segments<'a, R: ReadRef<'a>>(elf: &ElfFile<'a, FileHeader64<Endianness>, R>) -> Vec<Segment> {
+fn segments<'a, R: ReadRef<'a>>(elf: &ElfFile<'a, FileHeader64<Endianness>, R>) -> Vec<ExecutedSegment> {
     let endian = elf.endian();
     let headers = elf.elf_program_headers().iter().take(MAX_SEGMENTS);
     let executed =
         headers.filter(|header| header.p_type(endian) == PT_LOAD && header.p_flags(endian).0 & PF_X.0 != 0);
     executed
-        .map(|header| Segment {
+        .map(|header| ExecutedSegment {
             offset: header.p_offset(endian),
             address: header.p_vaddr(endian),
             length: header.p_filesz(endian),

@@ -11,8 +11,8 @@ mod space;
 mod syscalls;
 
 pub use classes::{ClassFileError, StackView, WaitClass, WaitClasses};
-pub use function_name::{FunctionName, is_machinery, without_namespace};
+pub use function_name::FunctionName;
 pub use image::{Image, ImageError, MAX_BUILD_ID};
 pub use maps::{Mapping, executable};
-pub use space::{AddressSpace, Frame, StackEnd, UnwoundStack};
+pub use space::{AddressSpace, NamedFrame, StackEnd, UnwoundStack};
 pub use syscalls::call_name;

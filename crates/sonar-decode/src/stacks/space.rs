@@ -24,7 +24,7 @@ const MAX_MODULES: usize = 4_096;
 
 /// A function on a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct NamedFrame {
     /// Its name; `None` if no symbol covers the address.
     pub name: Option<FunctionName>,
     /// The file name of the library; `None` in the program itself.
@@ -66,7 +66,7 @@ impl StackEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnwoundStack {
     /// Its functions.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<NamedFrame>,
     /// Why it ends.
     pub end: StackEnd,
 }
@@ -86,7 +86,7 @@ pub struct AddressSpace<R> {
     modules: Vec<ModuleOfProcess>,
     unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
-    names: HashMap<u64, Frame>,
+    names: HashMap<u64, NamedFrame>,
 }
 
 impl<R: Read + Seek> Default for AddressSpace<R> {
@@ -178,7 +178,7 @@ impl<R: Read + Seek> AddressSpace<R> {
         }
     }
 
-    fn frame(&mut self, address: u64) -> Frame {
+    fn frame(&mut self, address: u64) -> NamedFrame {
         if let Some(frame) = self.names.get(&address) {
             return frame.clone();
         }
@@ -187,9 +187,9 @@ impl<R: Read + Seek> AddressSpace<R> {
             Some(module) => {
                 let image = self.images.get_mut(module.image);
                 let name = image.and_then(|image| image.name_at(address.wrapping_sub(module.bias)));
-                Frame { name: name.map(|name| FunctionName::new(&name)), library: module.library.clone() }
+                NamedFrame { name: name.map(|name| FunctionName::new(&name)), library: module.library.clone() }
             }
-            None => Frame { name: None, library: Some("unknown".into()) },
+            None => NamedFrame { name: None, library: Some("[unknown]".into()) },
         };
         if self.names.len() < MAX_NAMES {
             self.names.insert(address, frame.clone());

@@ -1,0 +1,44 @@
+//! `stacks compare`: two saved results side by side.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use sonar_view::kit::{About, Fitting};
+use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
+
+use super::args::StacksCompareArgs;
+use crate::exit::OK;
+use crate::{input, screen};
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &StacksCompareArgs) -> Result<u8> {
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    let names = [&args.before, &args.after].map(|path| input::name(path));
+    let comparison = StackComparison::new(&before, &after, About::new(None, names.to_vec(), None));
+    let mut out = io::stdout().lock();
+    if args.json {
+        comparison.json(&mut out)?;
+    } else {
+        comparison.text(&mut Fitting::new(&mut out, Some(screen::reading_width())))?;
+    }
+    out.flush()?;
+    Ok(OK)
+}
+
+/// Reads a result of `stacks --format json`; - is standard input.
+fn read(path: &Path) -> Result<StackReport> {
+    let name = input::name(path);
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+    };
+    read.with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > MOST_BYTES {
+        bail!("{name}: longer than {} MiB, which no result of stacks is", MOST_BYTES >> 20);
+    }
+    StackReport::read(&bytes).map_err(|why| anyhow!("{name}: {why}"))
+}

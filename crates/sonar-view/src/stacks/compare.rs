@@ -1,0 +1,159 @@
+//! `stacks compare`: what threads do more and less in one run than in another, in words.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use sonar_core::compare::holm;
+use sonar_core::stacks::{SampleShare, is_machinery, without_namespace};
+
+use super::report::{SCHEMA, StackReport, StackRow};
+use crate::kit::{About, Fitting, Percent, escape, json, plural};
+
+/// The most differences to show of classes, and of functions.
+const MOST: usize = 10;
+/// Smaller differences of shares are of no interest.
+const LEAST: f64 = 0.005;
+
+/// The comparison of two runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackComparison {
+    /// Version of the schema of this document.
+    pub schema: u32,
+    /// `stacks_compare`.
+    pub kind: &'static str,
+    /// Where it comes from: the names of the runs are its sources.
+    pub about: About,
+    /// Samples of A and B.
+    pub samples: [u64; 2],
+    /// Classes with the role of the threads, the largest difference first.
+    pub classes: ShareChanges,
+    /// Functions, wherever they stand on a stack.
+    pub functions: ShareChanges,
+}
+
+/// What differs in one respect.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ShareChanges {
+    /// Those that differ beyond chance.
+    pub changed: Vec<ShareChange>,
+    /// How many others there are.
+    pub unchanged: usize,
+}
+
+/// One class or function.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShareChange {
+    /// Its name.
+    pub name: String,
+    /// Its share of the samples of A and of B, from 0 to 1.
+    pub share: [f64; 2],
+}
+
+impl StackComparison {
+    /// Compares two runs; `about` names them.
+    pub fn new(a: &StackReport, b: &StackReport, about: About) -> Self {
+        let class = |row: &StackRow| {
+            vec![format!("{}, {}", row.class, row.role.as_deref().unwrap_or("other threads"))]
+        };
+        let functions = |row: &StackRow| {
+            let mut names: Vec<String> = row
+                .frames
+                .iter()
+                .filter(|frame| frame.function != "?" && !is_machinery(&frame.function))
+                .map(|frame| without_namespace(&frame.function).to_owned())
+                .collect();
+            // A function that calls itself counts once.
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        Self {
+            schema: SCHEMA,
+            kind: "stacks_compare",
+            about,
+            samples: [a.shown, b.shown],
+            classes: changes([a, b], &class),
+            functions: changes([a, b], &functions),
+        }
+    }
+
+    /// Writes the document and a line feed.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn json(&self, out: impl Write) -> io::Result<()> {
+        json::line(self, out)
+    }
+
+    /// Writes the differences in words.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        for ((letter, name), samples) in ["A", "B"].iter().zip(&self.about.sources).zip(self.samples) {
+            writeln!(out, "{letter}  {}: {}", escape(name), plural(samples, "sample"))?;
+        }
+        writeln!(out)?;
+        out.sentences(self.words())?;
+        out.flush()
+    }
+
+    /// A sentence for each difference.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (what, changes) in [("wait class", &self.classes), ("function", &self.functions)] {
+            for change in changes.changed.iter().take(MOST) {
+                words.push(sentence(change));
+            }
+            let more = changes.changed.len().saturating_sub(MOST);
+            if more > 0 {
+                words.push(format!("{} more changed; --json has them.", plural(more, what)));
+            }
+            words.push(format!("{} unchanged within noise.", plural(changes.unchanged, what)));
+        }
+        words
+    }
+}
+
+fn sentence(change: &ShareChange) -> String {
+    let name = escape(&change.name);
+    let [a, b] = change.share.map(|share| format!("{:.1}", Percent(share)));
+    match change.share {
+        [0.0, _] => format!("New in B: {name}, {b} of samples."),
+        [_, 0.0] => format!("Gone in B: {name}, {a} of samples in A."),
+        [before, after] if after > before => format!("More in B: {name}, {a} of samples in A and {b} in B."),
+        _ => format!("Less in B: {name}, {a} of samples in A and {b} in B."),
+    }
+}
+
+/// The shares of everything that `names` finds in a row, in both runs.
+fn changes(runs: [&StackReport; 2], names: &dyn Fn(&StackRow) -> Vec<String>) -> ShareChanges {
+    let mut parts: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for (at, run) in runs.into_iter().enumerate() {
+        for row in &run.stacks {
+            for name in names(row) {
+                parts.entry(name).or_default()[at] += row.samples;
+            }
+        }
+    }
+    let independent = runs.map(|run| run.stacks.iter().map(|row| row.threads).sum::<u64>());
+    let share = |part: u64, at: usize| SampleShare { part, all: runs[at].shown, independent: independent[at] };
+    let shares: Vec<(String, [SampleShare; 2])> =
+        parts.into_iter().map(|(name, [a, b])| (name, [share(a, 0), share(b, 1)])).collect();
+    let p: Vec<f64> = shares.iter().map(|(_, [a, b])| a.p(*b)).collect();
+    let count = shares.len();
+    let mut changed: Vec<ShareChange> = shares
+        .into_iter()
+        .zip(holm(&p))
+        .map(|((name, [a, b]), differs)| (ShareChange { name, share: [a.share(), b.share()] }, differs))
+        .filter(|(change, differs)| *differs && difference(change) >= LEAST)
+        .map(|(change, _)| change)
+        .collect();
+    changed.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
+    ShareChanges { unchanged: count - changed.len(), changed }
+}
+
+fn difference(change: &ShareChange) -> f64 {
+    (change.share[0] - change.share[1]).abs()
+}
