@@ -75,7 +75,8 @@ impl StackSampler {
         settings.process = process;
         let skeleton = open.load().map_err(error)?;
         let memory = if reads_memory { None } else { Some(memory_of(process)?) };
-        let walker = if reads_memory { &skeleton.progs.threads } else { &skeleton.progs.threads_without_memory };
+        let walker =
+            if reads_memory { &skeleton.progs.threads } else { &skeleton.progs.threads_without_memory };
         let walk = walker.attach_iter_with_opts(IterOpts::None).map_err(error)?;
         let processors = libbpf_rs::num_possible_cpus().unwrap_or(1);
         let timers = (0..processors as u32).filter_map(|processor| {
@@ -192,7 +193,8 @@ fn with_memory(walked: &[u8], memory: &File, again: &[u8]) -> Vec<u8> {
 
 /// A record of the ring without the unused room behind its stack.
 fn record(bytes: &[u8]) -> &[u8] {
-    let length = bytes.get(76..80).and_then(|length| length.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
+    let length =
+        bytes.get(76..80).and_then(|length| length.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
     bytes.get(..HEAD + length as usize).unwrap_or(&[])
 }
 
@@ -330,8 +332,10 @@ mod tests {
 
     #[test]
     fn a_running_thread_has_the_registers_of_the_nearest_sample() {
-        let walked = [head(1, false, 100, b"stack"), head(2, true, 200, b"old"), head(3, true, 300, b"")].concat();
-        let sampled = [head(2, true, 1, b"far"), head(2, true, 210, b"near"), head(4, true, 200, b"")].concat();
+        let walked =
+            [head(1, false, 100, b"stack"), head(2, true, 200, b"old"), head(3, true, 300, b"")].concat();
+        let sampled =
+            [head(2, true, 1, b"far"), head(2, true, 210, b"near"), head(4, true, 200, b"")].concat();
         let parsed = parse(&snapshot(&walked, &sampled)).unwrap();
         assert_eq!((parsed.cost_ns, parsed.lost, parsed.threads.len()), (77, 3, 3));
         let [sleeping, running, unseen] = &parsed.threads[..] else { panic!() };
@@ -382,7 +386,9 @@ mod tests {
                 assert_eq!(sleeping.call, Some(libc::SYS_futex as u32));
                 assert!(sleeping.stack.len() > 256, "{}", sleeping.stack.len());
                 let running = named("spinner");
-                ran |= running.state == ThreadState::OnCpu && running.registers.is_some() && running.call.is_none();
+                ran |= running.state == ThreadState::OnCpu
+                    && running.registers.is_some()
+                    && running.call.is_none();
                 if ran {
                     break;
                 }

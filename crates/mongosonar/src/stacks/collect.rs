@@ -88,7 +88,9 @@ impl<'a> StackCollector<'a> {
             walk_ns: 0,
         };
         if !collector.source.samples_processors() {
-            collector.limit("the kernel refuses timers (perf events): threads on a processor have no stack".into());
+            collector.limit(
+                "the kernel refuses timers (perf events): threads on a processor have no stack".into(),
+            );
         }
         Ok(collector)
     }
@@ -184,7 +186,9 @@ impl<'a> StackCollector<'a> {
         let stack = self.space.unwind(sample);
         let plain: Vec<&str> =
             stack.frames.iter().map(|frame| frame.name.as_ref().map_or("?", |name| &*name.plain)).collect();
-        let call = sample.call.map(|number| call_name(number).map_or_else(|| format!("call {number}"), str::to_owned));
+        let call = sample
+            .call
+            .map(|number| call_name(number).map_or_else(|| format!("call {number}"), str::to_owned));
         let view = StackView { state: sample.state, call: call.as_deref(), functions: &plain };
         let WaitClass { name: class, idle } = self.classes.classify(&view);
         let role = ThreadRole::of(&sample.name);
@@ -202,9 +206,12 @@ impl<'a> StackCollector<'a> {
         }
         let full = self.args.full_names;
         let frames = stack.frames.iter().map(|frame| {
-            let name = frame.name.as_ref().map_or_else(|| Arc::from("?"), |name| {
-                if full { name.full.clone() } else { name.plain.clone() }
-            });
+            let name = frame.name.as_ref().map_or_else(
+                || Arc::from("?"),
+                |name| {
+                    if full { name.full.clone() } else { name.plain.clone() }
+                },
+            );
             (name, frame.library.clone())
         });
         let key = StackKey {

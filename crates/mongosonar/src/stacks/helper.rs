@@ -144,11 +144,8 @@ fn serve(process: u32, mut socket: UnixStream) -> io::Result<()> {
         Ok(sampler) => sampler,
         Err(error) => return send(&mut socket, Err(exit_message(error))),
     };
-    let confined = privileges::drop_capabilities(KEPT).and_then(|()| {
-        // A kernel without Landlock still has the two others.
-        let _ = privileges::refuse_changes();
-        privileges::confine(Duty::Reading)
-    });
+    // Not Landlock: it forbids inspecting processes that are not confined in the same way.
+    let confined = privileges::drop_capabilities(KEPT).and_then(|()| privileges::confine(Duty::Reading));
     if let Err(error) = confined {
         return send(&mut socket, Err(format!("privileges cannot be dropped: {error}")));
     }
@@ -200,7 +197,8 @@ fn open_mapped(process: u32, start: u64, end: u64, path: &[u8]) -> Option<File> 
 /// An absolute path that leads nowhere but down.
 fn plain_path(path: &[u8]) -> Option<&Path> {
     let path = Path::new(std::str::from_utf8(path).ok()?);
-    let is_plain = path.is_absolute() && path.components().all(|part| part != std::path::Component::ParentDir);
+    let is_plain =
+        path.is_absolute() && path.components().all(|part| part != std::path::Component::ParentDir);
     is_plain.then_some(path)
 }
 
@@ -214,7 +212,9 @@ fn symbol_paths(path: &[u8], build_id: &[u8], name: &[u8]) -> Vec<PathBuf> {
         let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
         paths.push(debug.join(format!(".build-id/{first:02x}/{rest}.debug")));
     }
-    let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.contains('/') && *name != "..");
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..");
     if let (Some(folder), Some(name)) = (plain_path(path).and_then(Path::parent), name) {
         paths.push(folder.join(name));
         paths.push(folder.join(".debug").join(name));

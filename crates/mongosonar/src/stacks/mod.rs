@@ -105,7 +105,8 @@ fn choose(pid: Option<u32>) -> Result<StackProcess> {
     let program = program.map(|path| path.to_string_lossy().into_owned());
     let program = program.as_deref().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path));
     let name = program.and_then(|path| path.rsplit('/').next()).map(str::to_owned);
-    let name = name.or_else(|| Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned()));
+    let name =
+        name.or_else(|| Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned()));
     match name {
         Some(name) => Ok(StackProcess { pid, name }),
         None => bail!("there is no process {pid}"),

@@ -101,7 +101,8 @@ impl WaitClasses {
                 return Err(wrong("too many rules: 10,000 at most"));
             }
             let pattern = line.split_once("  ").map(|(_, pattern)| pattern.trim_start());
-            let pattern = pattern.ok_or_else(|| wrong("a rule is its versions, two or more spaces, a pattern"))?;
+            let pattern =
+                pattern.ok_or_else(|| wrong("a rule is its versions, two or more spaces, a pattern"))?;
             let rule = rule(pattern, table.classes.len() - 1);
             table.rules.push(rule.ok_or_else(|| wrong("a pattern has an empty part"))?);
         }
@@ -168,7 +169,8 @@ fn rule(pattern: &str, class: usize) -> Option<ClassRule> {
     };
     let functions: Vec<String> = functions.split(" > ").map(|part| part.trim().to_owned()).collect();
     let call = call.map(|call| (call != "none").then(|| call.to_owned()));
-    let is_empty = functions.iter().any(String::is_empty) || matches!(&call, Some(Some(name)) if name.is_empty());
+    let is_empty =
+        functions.iter().any(String::is_empty) || matches!(&call, Some(Some(name)) if name.is_empty());
     (!is_empty).then_some(ClassRule { class, functions, call })
 }
 

@@ -24,7 +24,8 @@ impl FunctionName {
     /// Of a symbol's name, which may be mangled.
     pub fn new(symbol: &str) -> Self {
         let base = without_marks(symbol.split('@').next().unwrap_or(symbol));
-        let parsed = (base.starts_with("_Z") && base.len() <= MAX_MANGLED).then(|| Symbol::new(base).ok()).flatten();
+        let parsed =
+            (base.starts_with("_Z") && base.len() <= MAX_MANGLED).then(|| Symbol::new(base).ok()).flatten();
         let Some(parsed) = parsed else {
             let name: Arc<str> = cut(base).into();
             return Self { full: name.clone(), plain: name };
@@ -92,10 +93,11 @@ fn plain_name(demangled: &str) -> String {
         rest = &rest[first.len_utf8()..];
     }
     let plain = plain.trim();
-    let plain = ["const", "volatile", "&&", "&"].iter().fold(plain, |name, end| match name.strip_suffix(end) {
-        Some(shorter) if *end == "&" || *end == "&&" || shorter.ends_with(' ') => shorter.trim_end(),
-        _ => name,
-    });
+    let plain =
+        ["const", "volatile", "&&", "&"].iter().fold(plain, |name, end| match name.strip_suffix(end) {
+            Some(shorter) if *end == "&" || *end == "&&" || shorter.ends_with(' ') => shorter.trim_end(),
+            _ => name,
+        });
     if plain.is_empty() { demangled.to_owned() } else { plain.to_owned() }
 }
 
@@ -140,13 +142,19 @@ mod tests {
     #[test]
     fn names_lose_arguments_templates_and_tags() {
         for (demangled, expected) in [
-            ("mongo::LockerImpl<false>::lockComplete(mongo::ResourceId, mongo::LockMode)", "mongo::LockerImpl::lockComplete"),
+            (
+                "mongo::LockerImpl<false>::lockComplete(mongo::ResourceId, mongo::LockMode)",
+                "mongo::LockerImpl::lockComplete",
+            ),
             ("mongo::(anonymous namespace)::runQuery(std::vector<std::pair<int, long>>)", "mongo::runQuery"),
             ("mongo::Status::toString[abi:cxx11]() const", "mongo::Status::toString"),
             ("std::ostream& operator<< <int>(std::ostream&, int)", "std::ostream& operator<<"),
             ("mongo::operator<(mongo::A const&, mongo::B const&)", "mongo::operator<"),
             ("mongo::A::operator()(int) const", "mongo::A::operator()"),
-            ("mongo::f()::{lambda(int, void (*)())#1}::operator()(int) const", "mongo::f::{lambda}::operator()"),
+            (
+                "mongo::f()::{lambda(int, void (*)())#1}::operator()(int) const",
+                "mongo::f::{lambda}::operator()",
+            ),
             ("mongo::A::operator->() const", "mongo::A::operator->"),
             ("mongo::A<mongo::B<(1>2)> >::g() &&", "mongo::A::g"),
             ("non-virtual thunk to mongo::A::h()", "mongo::A::h"),
@@ -159,7 +167,10 @@ mod tests {
     #[test]
     fn symbols_are_demangled_without_marks_of_compilers_and_versions() {
         // Made with g++: mongo::LockerImpl<false>::lockComplete(int, char const*), and std::vector<int>::push_back.
-        assert_eq!(plain("_ZN5mongo10LockerImplILb0EE12lockCompleteEiPKc"), "mongo::LockerImpl::lockComplete");
+        assert_eq!(
+            plain("_ZN5mongo10LockerImplILb0EE12lockCompleteEiPKc"),
+            "mongo::LockerImpl::lockComplete"
+        );
         let name = FunctionName::new("_ZN5mongo10LockerImplILb0EE12lockCompleteEiPKc");
         assert_eq!(&*name.full, "mongo::LockerImpl<false>::lockComplete(int, char const*)");
         assert_eq!(plain("_ZNSt6vectorIiSaIiEE9push_backEOi"), "std::vector::push_back");

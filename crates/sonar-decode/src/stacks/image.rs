@@ -3,10 +3,10 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use object::Endianness;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
 use object::read::elf::{ElfFile, ElfFile64, ProgramHeader, SectionHeader, Sym};
 use object::read::{Object, ObjectSection, ReadCache, ReadRef};
-use object::Endianness;
 
 /// The most symbols of a file.
 const MAX_SYMBOLS: usize = 4_000_000;
@@ -84,7 +84,9 @@ impl<R: Read + Seek> Image<R> {
         let debug_link = elf.gnu_debuglink().ok().flatten();
         let debug_link = debug_link.and_then(|(name, _)| String::from_utf8(name.to_vec()).ok());
         // It becomes a part of a path.
-        let is_name = |name: &String| !name.is_empty() && name.len() < 256 && !name.contains('/') && !name.starts_with('.');
+        let is_name = |name: &String| {
+            !name.is_empty() && name.len() < 256 && !name.contains('/') && !name.starts_with('.')
+        };
         let debug_link = debug_link.filter(is_name);
         let unwind = EH_FRAME.map(|name| {
             let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_SECTION)?;
@@ -94,7 +96,16 @@ impl<R: Read + Seek> Image<R> {
         });
 
         drop(elf);
-        Ok(Self { file: cache.into_inner(), segments, symbols, names, has_symtab, build_id, debug_link, unwind })
+        Ok(Self {
+            file: cache.into_inner(),
+            segments,
+            symbols,
+            names,
+            has_symtab,
+            build_id,
+            debug_link,
+            unwind,
+        })
     }
 
     /// Takes the symbols of another file of the same program, which was split off when this one was stripped. Returns
@@ -117,10 +128,13 @@ impl<R: Read + Seek> Image<R> {
         // Functions may lie within others, and several have the same start.
         let inside = self.symbols[..after].iter().rev().take(16).filter(|symbol| address < symbol.end);
         let start = inside.clone().map(|symbol| symbol.start).max()?;
-        let names: Vec<u32> = inside.filter(|symbol| symbol.start == start).map(|symbol| symbol.name).collect();
+        let names: Vec<u32> =
+            inside.filter(|symbol| symbol.start == start).map(|symbol| symbol.name).collect();
         let names = names.into_iter().filter_map(|name| self.text(name));
         // `poll` rather than `__poll`.
-        names.min_by_key(|name| (name.bytes().take_while(|byte| *byte == b'_').count(), name.len(), name.clone()))
+        names.min_by_key(|name| {
+            (name.bytes().take_while(|byte| *byte == b'_').count(), name.len(), name.clone())
+        })
     }
 
     fn text(&mut self, name: u32) -> Option<String> {
@@ -190,9 +204,7 @@ fn symbols<'a, R: ReadRef<'a>>(
     let endian = elf.endian();
     for (table, is_full) in [(elf.elf_symbol_table(), true), (elf.elf_dynamic_symbol_table(), false)] {
         let strings = elf.elf_section_table().section(table.string_section());
-        let Ok(Some((start, length))) = strings.map(|section| {
-            section.file_range(endian)
-        }) else {
+        let Ok(Some((start, length))) = strings.map(|section| section.file_range(endian)) else {
             continue;
         };
         let functions = table.iter().take(MAX_SYMBOLS).filter_map(|symbol| {
@@ -238,7 +250,8 @@ mod tests {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let address = named_for_this_test as fn() -> u64 as usize as u64;
         assert_eq!(named_for_this_test(), 5);
-        let mapping = super::super::executable(&maps).into_iter().find(|map| map.range.contains(&address)).unwrap();
+        let mapping =
+            super::super::executable(&maps).into_iter().find(|map| map.range.contains(&address)).unwrap();
         let bias = image.bias(mapping.range.start, mapping.offset).unwrap();
         let name = image.name_at(address - bias).unwrap();
         assert!(name.contains("named_for_this_test"), "{name}");

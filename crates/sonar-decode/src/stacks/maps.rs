@@ -74,7 +74,11 @@ garbage
         let names: Vec<_> = found.iter().map(|map| (map.file_name(), map.range.start, map.offset)).collect();
         assert_eq!(
             names,
-            [("mongod", 0x55d8_a0a0_1000, 0x1000), ("[vdso]", 0x7ffd_3b5f_0000, 0), ("", 0x7f00_0000_0000, 0)]
+            [
+                ("mongod", 0x55d8_a0a0_1000, 0x1000),
+                ("[vdso]", 0x7ffd_3b5f_0000, 0),
+                ("", 0x7f00_0000_0000, 0)
+            ]
         );
         assert_eq!(found[0].inode, ("fe:01".to_owned(), 131));
     }

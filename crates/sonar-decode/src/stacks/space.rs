@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use framehop::{
-    CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, Unwinder,
-    UnwinderNative, UnwindRegsNative,
+    CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
+    UnwindRegsNative, Unwinder, UnwinderNative,
 };
 use sonar_core::stacks::{Registers, ThreadSample};
 
@@ -187,7 +187,10 @@ impl<R: Read + Seek> AddressSpace<R> {
             Some(module) => {
                 let image = self.images.get_mut(module.image);
                 let name = image.and_then(|image| image.name_at(address.wrapping_sub(module.bias)));
-                NamedFrame { name: name.map(|name| FunctionName::new(&name)), library: module.library.clone() }
+                NamedFrame {
+                    name: name.map(|name| FunctionName::new(&name)),
+                    library: module.library.clone(),
+                }
             }
             None => NamedFrame { name: None, library: Some("[unknown]".into()) },
         };

@@ -75,7 +75,8 @@ const NONE: u32 = u32::MAX;
 
 /// The name of a system call of this architecture; `None` for one that is not in the list.
 pub fn call_name(number: u32) -> Option<&'static str> {
-    let number_here = |call: &(u32, u32, &'static str)| if cfg!(target_arch = "x86_64") { call.0 } else { call.1 };
+    let number_here =
+        |call: &(u32, u32, &'static str)| if cfg!(target_arch = "x86_64") { call.0 } else { call.1 };
     CALLS.iter().find(|call| number_here(call) == number).map(|call| call.2)
 }
 
@@ -95,7 +96,8 @@ mod tests {
         let mut found = 0;
         for line in header.lines() {
             let mut words = line.split_whitespace();
-            let (Some("#define"), Some(name), Some(number)) = (words.next(), words.next(), words.next()) else {
+            let (Some("#define"), Some(name), Some(number)) = (words.next(), words.next(), words.next())
+            else {
                 continue;
             };
             let Some(name) = name.strip_prefix("__NR_") else { continue };

@@ -138,7 +138,8 @@ fn changes(runs: [&StackReport; 2], names: &dyn Fn(&StackRow) -> Vec<String>) ->
         }
     }
     let independent = runs.map(|run| run.stacks.iter().map(|row| row.threads).sum::<u64>());
-    let share = |part: u64, at: usize| SampleShare { part, all: runs[at].shown, independent: independent[at] };
+    let share =
+        |part: u64, at: usize| SampleShare { part, all: runs[at].shown, independent: independent[at] };
     let shares: Vec<(String, [SampleShare; 2])> =
         parts.into_iter().map(|(name, [a, b])| (name, [share(a, 0), share(b, 1)])).collect();
     let p: Vec<f64> = shares.iter().map(|(_, [a, b])| a.p(*b)).collect();

@@ -58,12 +58,7 @@ pub fn svg(report: &StackReport, mut out: impl Write) -> io::Result<()> {
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="monospace" font-size="11">"#
     )?;
     writeln!(out, r##"<rect width="100%" height="100%" fill="#ffffff"/>"##)?;
-    let title = format!(
-        "{} {}: {}",
-        report.process.name,
-        report.process.pid,
-        plural(report.shown, "sample")
-    );
+    let title = format!("{} {}: {}", report.process.name, report.process.pid, plural(report.shown, "sample"));
     writeln!(out, r#"<text x="8" y="24" font-size="15">{}</text>"#, text(&title))?;
     let mut picture = FlamePicture { out, unit, bottom: height - ROW, all: root.samples };
     picture.node("all", &root, (0.0, 0))?;
@@ -99,7 +94,13 @@ impl<W: Write> FlamePicture<W> {
         let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
         if characters >= 3 {
             let label = fit(&escape(name).to_string(), characters);
-            writeln!(self.out, r#"<text x="{:.1}" y="{:.1}">{}</text>"#, left + 3.0, top + 12.0, xml(&label))?;
+            writeln!(
+                self.out,
+                r#"<text x="{:.1}" y="{:.1}">{}</text>"#,
+                left + 3.0,
+                top + 12.0,
+                xml(&label)
+            )?;
         }
         writeln!(self.out, "</g>")?;
         let mut at = left;

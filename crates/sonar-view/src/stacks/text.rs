@@ -60,7 +60,10 @@ impl StackReport {
     fn left_out(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.idle > 0 {
-            lines.push(format!("{} of threads with nothing to do not shown (--all)", plural(self.idle, "sample")));
+            lines.push(format!(
+                "{} of threads with nothing to do not shown (--all)",
+                plural(self.idle, "sample")
+            ));
         }
         if self.not_asked > 0 {
             lines.push(format!("{} of other threads not shown", plural(self.not_asked, "sample")));
@@ -69,10 +72,16 @@ impl StackReport {
             lines.push(format!("{} without a whole stack", plural(self.cut, "sample")));
         }
         if self.lost > 0 {
-            lines.push(format!("{} of running threads lost: no room in the kernel", plural(self.lost, "sample")));
+            lines.push(format!(
+                "{} of running threads lost: no room in the kernel",
+                plural(self.lost, "sample")
+            ));
         }
         if self.without_frames > 0 {
-            lines.push(format!("{} counted without functions: too many different stacks", plural(self.without_frames, "sample")));
+            lines.push(format!(
+                "{} counted without functions: too many different stacks",
+                plural(self.without_frames, "sample")
+            ));
         }
         lines
     }
