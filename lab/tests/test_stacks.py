@@ -44,7 +44,7 @@ def stacks(pid, *options):
 
 
 def compiled(source, program, *options):
-    subprocess.run(["cc", "-O2", *options, "-o", str(program), str(LAB / "waits" / source)], check=True)
+    subprocess.run(["cc", "-O2", "-o", str(program), str(LAB / "waits" / source), *options], check=True)
     return program
 
 

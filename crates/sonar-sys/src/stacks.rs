@@ -163,13 +163,13 @@ fn memory_of(process: u32) -> Result<File, TraceError> {
 
 /// Adds stacks to the heads of a walk; `again` are the heads of a walk after the stacks have been read.
 fn with_memory(walked: &[u8], memory: &File, again: &[u8]) -> Vec<u8> {
-    let heads = |bytes| Records { bytes }.filter_map(|(head, _)| Head::read(head));
+    let heads = |bytes| Records { bytes }.filter_map(|(head, _)| ThreadHead::read(head));
     let mut later: std::collections::HashMap<u32, u64> =
-        heads(again).map(|head: Head| (head.thread, head.switches)).collect();
+        heads(again).map(|head: ThreadHead| (head.thread, head.switches)).collect();
     let mut whole = Vec::new();
     let mut stack = vec![0; MAX_COPIED];
     for (bytes, _) in (Records { bytes: walked }) {
-        let Some(head) = Head::read(bytes) else { continue };
+        let Some(head) = ThreadHead::read(bytes) else { continue };
         let mut length = 0;
         // Page by page: what is beyond the stack may not be readable.
         while length < MAX_COPIED {
@@ -217,7 +217,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 /// `struct thread_head` of `bpf/stacks.bpf.c`.
-struct Head {
+struct ThreadHead {
     thread: u32,
     state: u32,
     call: i64,
@@ -229,7 +229,7 @@ struct Head {
     name: String,
 }
 
-impl Head {
+impl ThreadHead {
     fn read(bytes: &[u8]) -> Option<Self> {
         let small = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -258,11 +258,12 @@ pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
     let number = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let (cost_ns, lost) = (number(0)?, number(8)?);
     let (walked, sampled) = bytes.get(24..)?.split_at_checked(usize::try_from(number(16)?).ok()?)?;
-    let samples: Vec<(Head, &[u8])> =
-        Records { bytes: sampled }.filter_map(|(head, stack)| Some((Head::read(head)?, stack))).collect();
+    let samples: Vec<(ThreadHead, &[u8])> = Records { bytes: sampled }
+        .filter_map(|(head, stack)| Some((ThreadHead::read(head)?, stack)))
+        .collect();
     let mut threads = Vec::new();
     for (head, stack) in (Records { bytes: walked }).take(MAX_THREADS) {
-        let head = Head::read(head)?;
+        let head = ThreadHead::read(head)?;
         let state = ThreadState::of_kernel(head.state, head.on_cpu);
         let mut sample = ThreadSample {
             thread: head.thread,
