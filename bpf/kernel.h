@@ -37,9 +37,24 @@ enum {
     CALL_PWRITE = 18,
     CALL_READV = 19,
     CALL_WRITEV = 20,
+    CALL_POLL = 7,
+    CALL_SELECT = 23,
+    CALL_SCHED_YIELD = 24,
     CALL_MSYNC = 26,
+    CALL_NANOSLEEP = 35,
+    CALL_SENDTO = 44,
+    CALL_RECVFROM = 45,
+    CALL_SENDMSG = 46,
+    CALL_RECVMSG = 47,
     CALL_FSYNC = 74,
     CALL_FDATASYNC = 75,
+    CALL_FUTEX = 202,
+    CALL_CLOCK_NANOSLEEP = 230,
+    CALL_EPOLL_WAIT = 232,
+    CALL_PSELECT6 = 270,
+    CALL_PPOLL = 271,
+    CALL_SYNC_FILE_RANGE = 277,
+    CALL_EPOLL_PWAIT = 281,
     CALL_PREADV = 295,
     CALL_PWRITEV = 296,
     CALL_PREADV2 = 327,
@@ -71,6 +86,18 @@ enum {
     CALL_PWRITEV = 70,
     CALL_FSYNC = 82,
     CALL_FDATASYNC = 83,
+    CALL_EPOLL_PWAIT = 22,
+    CALL_PSELECT6 = 72,
+    CALL_PPOLL = 73,
+    CALL_SYNC_FILE_RANGE = 84,
+    CALL_FUTEX = 98,
+    CALL_NANOSLEEP = 101,
+    CALL_CLOCK_NANOSLEEP = 115,
+    CALL_SCHED_YIELD = 124,
+    CALL_SENDTO = 206,
+    CALL_RECVFROM = 207,
+    CALL_SENDMSG = 211,
+    CALL_RECVMSG = 212,
     CALL_MSYNC = 227,
     CALL_PREADV2 = 286,
     CALL_PWRITEV2 = 287,
@@ -97,7 +124,7 @@ struct pt_regs {
 #else
 #error "this architecture is not supported"
 #endif
-enum { CALL_IO_URING_ENTER = 426 };
+enum { CALL_IO_URING_ENTER = 426, CALL_EPOLL_PWAIT2 = 441 };
 
 struct super_block {
     __u32 s_dev;
@@ -126,6 +153,7 @@ struct file {
     struct inode *f_inode;
     long long f_pos;
     struct path f_path;
+    void *private_data;
 } CORE;
 // Stands for any structure that begins with a pointer.
 struct list_head {
@@ -154,10 +182,34 @@ struct task_struct {
     int tgid;
     unsigned long nvcsw;
     unsigned long nivcsw;
+    unsigned long maj_flt;
+    unsigned int flags;
     char comm[16];
     struct files_struct *files;
     struct signal_struct *signal;
     struct task_io_accounting ioac;
+} CORE;
+// Until 5.13.
+struct task_struct___long {
+    long state;
+} CORE;
+struct in6_addr {
+    __u8 s6_addr[16];
+} CORE;
+struct sock_common {
+    __be32 skc_daddr;
+    __be32 skc_rcv_saddr;
+    __be16 skc_dport;
+    __u16 skc_num;
+    unsigned short skc_family;
+    struct in6_addr skc_v6_daddr;
+    struct in6_addr skc_v6_rcv_saddr;
+} CORE;
+struct sock {
+    struct sock_common __sk_common;
+} CORE;
+struct socket {
+    struct sock *sk;
 } CORE;
 struct linux_binprm {
     struct file *file;
@@ -221,3 +273,4 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define S_IFSOCK 0140000

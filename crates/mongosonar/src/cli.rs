@@ -20,9 +20,10 @@ use crate::stacks::StacksArgs;
 use crate::timeline::TimelineArgs;
 use crate::values::number;
 use crate::what_changed::WhatChangedArgs;
+use crate::why::WhyArgs;
 use crate::{
     config, disk, doctor, files, ftdc, incident, manual, profiler, queries, screen, stacks, timeline,
-    what_changed,
+    what_changed, why,
 };
 
 /// Why is MongoDB slow? From the wire down to the disk.
@@ -43,6 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
+  sudo mongosonar why                      where their time goes inside the server
   mongosonar logs report mongod.log        what its log says: plans, documents examined, locks
   mongosonar report wire.pcap mongod.log   latency on the wire beside what the server examined
   mongosonar compare monday.json mongod.log  what is new or slower since
@@ -61,6 +63,9 @@ enum Command {
     /// Show the queries on the wire: which, queries per second, how slow, for which connection, with which errors
     #[command(after_long_help = queries::args::EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// Show where the time of each query goes inside the server: processors, waits for locks, reads of files
+    #[command(after_help = why::args::EXAMPLES)]
+    Why(Box<WhyArgs>),
     /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations (slow ms) by shape, connections, starts, errors
     #[command(subcommand, after_help = digest::args::LOGS_EXAMPLES)]
     Logs(LogsCommand),
@@ -143,6 +148,7 @@ pub fn run() -> Result<ExitCode> {
     };
     let code = match cli.command {
         Command::Queries(args) => queries::run(&config::merge(*args, &file))?,
+        Command::Why(args) => why::run(&args)?,
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
         Command::Report(args) if args.digest.files.is_empty() => incident::run(&args.digest, &args.store)?,

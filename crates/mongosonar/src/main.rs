@@ -49,6 +49,7 @@ mod timeline;
 mod values;
 mod what_changed;
 mod when;
+mod why;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use sonar_sys::ebpf::Tracer;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 
@@ -35,10 +34,10 @@ fn give_up_files(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
     }
 }
 
-/// Drops the privileges that a started trace no longer needs. Before Linux 5.19 it keeps the capability without which
+/// Drops the privileges that a started trace no longer needs. `is_readable` tries to read its figures. Before Linux 5.19 it keeps the capability without which
 /// nobody can read eBPF maps.
-pub fn give_up_while_tracing(tracer: &Tracer) {
-    let keep: &[u32] = if works_without(|| tracer.is_readable()) { &[] } else { &[capability::BPF] };
+pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
+    let keep: &[u32] = if works_without(is_readable) { &[] } else { &[capability::BPF] };
     if !keep.is_empty() {
         eprintln!(
             "mongosonar: privileges are dropped in part only: this kernel requires CAP_BPF to read figures"

@@ -34,6 +34,7 @@ pub mod stacks;
 pub mod sum;
 pub mod table;
 pub mod time;
+pub mod time_split;
 pub mod timeline;
 pub mod window;
 pub mod words;

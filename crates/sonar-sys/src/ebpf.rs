@@ -403,11 +403,11 @@ impl Tracer {
     }
 }
 
-fn update(map: &MapMut<'_>, key: &[u8], value: &[u8]) -> Result<(), TraceError> {
+pub(crate) fn update(map: &MapMut<'_>, key: &[u8], value: &[u8]) -> Result<(), TraceError> {
     map.update(key, value, MapFlags::ANY).map_err(|error| load_error(&error))
 }
 
-fn lookup(map: &MapMut<'_>, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn lookup(map: &MapMut<'_>, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
     map.lookup(key, MapFlags::ANY).map_err(io::Error::other)
 }
 
@@ -416,7 +416,7 @@ fn is_over(until: Option<Instant>) -> bool {
 }
 
 /// The result of reading the ring; an interruption or the end of [`DRAIN`] is no error.
-fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
+pub(crate) fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error)
             if !matches!(

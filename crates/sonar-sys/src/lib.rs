@@ -20,6 +20,7 @@ pub mod privileges;
 pub mod probe;
 pub mod resource;
 pub mod ring;
+pub mod split;
 pub mod stacks;
 mod sys;
 mod sys_bpf;

@@ -6,8 +6,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libbpf_rs::libbpf_sys;
 
 use crate::ebpf::skeleton::types;
+use crate::split::skeleton::types as split;
 
-/// A structure of `bpf/state.h`.
+/// A structure of `bpf/state.h` or `bpf/split.h`.
 ///
 /// # Safety
 /// It consists of integers, without padding, so that every sequence of bytes is a value and the other way round.
@@ -27,6 +28,12 @@ unsafe impl KernelShared for types::file_key {}
 unsafe impl KernelShared for types::usage {}
 // SAFETY: as above.
 unsafe impl KernelShared for types::control {}
+// SAFETY: as above.
+unsafe impl KernelShared for split::split_operation {}
+// SAFETY: as above; its union is of a header and of bytes.
+unsafe impl KernelShared for split::split_thread {}
+// SAFETY: as above.
+unsafe impl KernelShared for split::split_control {}
 
 /// The structure at the beginning of these bytes; `None` if there are too few.
 pub(crate) fn read<T: KernelShared>(bytes: &[u8]) -> Option<T> {

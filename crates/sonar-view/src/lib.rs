@@ -7,6 +7,7 @@
 //! | `report`, `logs report`, `profiler report` | [`logs::text`] | [`logs::json`], CSV [`logs::csv`] |
 //! | `what-changed` | [`changes`] | [`changes`] |
 //! | `timeline` | [`timeline`] | [`timeline`] |
+//! | `why` | [`why`] | [`why`] |
 //! | `compare` | [`compare`] | [`compare`] |
 //! | `profiler status`, `tail`, `impact` | [`profiler`], a module each | the same module |
 //! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
@@ -34,3 +35,4 @@ pub mod queries;
 pub mod series;
 pub mod stacks;
 pub mod timeline;
+pub mod why;

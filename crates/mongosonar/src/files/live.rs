@@ -61,7 +61,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let look = LiveState { files: TotalsTable::default(), disks: Disks::new(), at: Instant::now(), watch };
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
-            crate::privileges::give_up_while_tracing(&tracer);
+            crate::privileges::give_up_while_tracing(|| tracer.is_readable());
         }
     })?;
     let stop = stop.flag().clone();

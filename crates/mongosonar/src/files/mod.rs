@@ -6,7 +6,7 @@ mod device_reads;
 mod devices;
 pub mod finder;
 mod live;
-mod names;
+pub mod names;
 pub mod paths;
 pub mod process;
 mod record;

@@ -1,8 +1,8 @@
 //! Readable names of files: the namespaces that the server reports for them.
 
 use anyhow::Result;
-use sonar_mongo::Server;
 use sonar_mongo::files::StoredFile;
+use sonar_mongo::{Server, Target};
 
 use crate::connection::ServerArgs;
 
@@ -15,7 +15,12 @@ pub struct FileNames {
 impl FileNames {
     /// Asks the server, if one is named.
     pub fn ask(server: &ServerArgs) -> Result<Self> {
-        let Some(target) = server.named()? else { return Ok(Self::default()) };
+        Self::ask_target(server.named()?)
+    }
+
+    /// Asks this server, if there is one.
+    pub fn ask_target(target: Option<Target>) -> Result<Self> {
+        let Some(target) = target else { return Ok(Self::default()) };
         let held = Server::connect(target, 1)?.files()?;
         if held.is_empty() {
             eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");

@@ -56,7 +56,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let obstacle = watch.obstacle();
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
-            crate::privileges::give_up_while_tracing(&tracer);
+            crate::privileges::give_up_while_tracing(|| tracer.is_readable());
         }
     })?;
     let stop = stop.flag().clone();

@@ -11,6 +11,7 @@ use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
+use super::live::OperationListener;
 use super::output::QueriesOutput;
 use super::packets::CaptureEnd;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};

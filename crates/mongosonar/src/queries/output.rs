@@ -11,6 +11,7 @@ use sonar_view::queries::{Grouping, PacketOrigin, Selection, Silence, WindowRepo
 use sonar_view::queries::{csv, each, json, text};
 
 use super::args::QueriesArgs;
+use super::live::OperationListener;
 use crate::exit::usage;
 use crate::outfile::OutFile;
 use crate::{screen, stop};
@@ -88,30 +89,6 @@ impl QueriesOutput {
     /// Whether it wants each operation.
     pub fn wants_each(&self) -> bool {
         self.each || self.digest.is_some()
-    }
-
-    /// Writes one operation, or adds it to the digest, if the selection has it.
-    pub fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
-        let reason = match self.digest {
-            Some(_) => self.selection.hides(op.role, op.class),
-            None => self.selection.refuses(op),
-        };
-        if let Some(reason) = reason {
-            self.hidden.add(reason, op.class, 1);
-            return Ok(());
-        }
-        self.shown += 1;
-        if let Some(DigestOutput { digest, weight, .. }) = &mut self.digest {
-            if op.outcome != Outcome::InFlight {
-                digest.record(&Record::wire(op).weighing(u64::from((*weight).max(1))));
-            }
-            return Ok(());
-        }
-        let form = self.selection.form;
-        match self.format {
-            OutputFormat::Json => each::json(op, form, &mut self.out),
-            _ => each::text(op, form, &self.selection.zone, &mut self.out),
-        }
     }
 
     /// Adds a note to the summary: why it is not of the whole file, or what was of no use.
@@ -219,9 +196,34 @@ impl QueriesOutput {
         lines.for_each(|line| eprintln!("mongosonar: {line}"));
         Ok(())
     }
+}
 
-    /// Flushes.
-    pub fn flush(&mut self) -> io::Result<()> {
+impl OperationListener for QueriesOutput {
+    /// Writes one operation, or adds it to the digest, if the selection has it.
+    fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
+        let reason = match self.digest {
+            Some(_) => self.selection.hides(op.role, op.class),
+            None => self.selection.refuses(op),
+        };
+        if let Some(reason) = reason {
+            self.hidden.add(reason, op.class, 1);
+            return Ok(());
+        }
+        self.shown += 1;
+        if let Some(DigestOutput { digest, weight, .. }) = &mut self.digest {
+            if op.outcome != Outcome::InFlight {
+                digest.record(&Record::wire(op).weighing(u64::from((*weight).max(1))));
+            }
+            return Ok(());
+        }
+        let form = self.selection.form;
+        match self.format {
+            OutputFormat::Json => each::json(op, form, &mut self.out),
+            _ => each::text(op, form, &self.selection.zone, &mut self.out),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }

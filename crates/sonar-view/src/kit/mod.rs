@@ -11,7 +11,7 @@ mod units;
 mod zone;
 
 pub use about::About;
-pub use bars::sparkline;
+pub use bars::{bar, sparkline};
 pub use escape::{Escaped, escape, is_safe};
 pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;

@@ -13,10 +13,9 @@ use sonar_decode::{Decoder, Settings, Shared};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
 use super::joiner::ThreadWindow;
-use super::pipeline::{LiveSink, Pipeline};
+use super::pipeline::{LiveSink, OperationListener, Pipeline};
 use crate::privileges;
 use crate::queries::notice::Notice;
-use crate::queries::output::QueriesOutput;
 use crate::queries::ports::Listened;
 use crate::queries::write::PacketRecorder;
 use crate::when::now;
@@ -182,8 +181,8 @@ pub struct CaptureTask {
     pub interval: Duration,
     /// The settings of their windows.
     pub window: WindowSettings,
-    /// Writes each operation.
-    pub each: Option<Arc<Mutex<QueriesOutput>>>,
+    /// Receives each operation.
+    pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     /// Writes each packet.
     pub keep: Option<Arc<Mutex<PacketRecorder>>>,
     /// Where their messages go.

@@ -21,8 +21,8 @@ use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
 use self::capture::{CaptureChange, CaptureTask, LiveCapture, block_bytes};
-pub use self::joiner::Joiner;
-pub use self::pipeline::{LiveSink, Pipeline};
+pub use self::joiner::{Joiner, ThreadWindow};
+pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range};
@@ -134,7 +134,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         shared: shared.clone(),
         interval: args.interval.unwrap_or(Duration::from_secs(1)),
         window: args.window_settings(),
-        each: each.clone(),
+        each: each.clone().map(|each| each as Arc<Mutex<dyn OperationListener>>),
         keep: keep.clone(),
         say: say.clone(),
         stop: stop.clone(),

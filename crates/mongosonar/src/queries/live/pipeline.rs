@@ -1,5 +1,6 @@
 //! From packets to windows of a live view.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +10,22 @@ use sonar_core::{Coverage, Operation, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
 use super::joiner::ThreadWindow;
-use crate::queries::output::QueriesOutput;
 use crate::queries::write::PacketRecorder;
+
+/// Receives each operation as it ends.
+pub trait OperationListener: Send {
+    /// An operation has ended.
+    ///
+    /// # Errors
+    /// It cannot be taken, and the capture should end.
+    fn operation(&mut self, op: &Operation<'_>) -> io::Result<()>;
+
+    /// The operations of a batch of packets were passed on.
+    ///
+    /// # Errors
+    /// As [`OperationListener::operation`].
+    fn flush(&mut self) -> io::Result<()>;
+}
 
 /// Decodes packets into operations and collects them in windows, which it hands over at the boundaries of intervals.
 pub struct Pipeline {
@@ -34,7 +49,7 @@ pub struct Pipeline {
 /// Records operations in the open window, and writes them if that was asked for.
 pub struct LiveSink {
     pub window: Window,
-    pub each: Option<Arc<Mutex<QueriesOutput>>>,
+    pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     pub broken: Arc<AtomicBool>,
 }
 

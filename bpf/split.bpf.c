@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// Divides the time of operations of a MongoDB server: which thread serves which request, and what it does or waits for
+// until the reply has been sent.
+//
+//   a system call begins or ends, a thread leaves or gets a processor, somebody wakes it
+//     -> is its process followed?              thread_of()
+//     -> where its time goes                   split.h, the state machine
+//     -> headers of messages, sockets, files   here: read from the thread's memory and the kernel's
+//     -> an operation has ended: a record      the ring
+//
+// Threads that serve no connection only add up their time, in `split_thread.outside`, which user space reads.
+
+#include "kernel.h"
+#include "split.h"
+
+enum { MOST_THREADS = 8192, MOST_PROCESSES = 64, SPLIT_RING_BYTES = 16 << 20 };
+enum {
+    SPLIT_LOST_RING_FULL,
+    SPLIT_LOST_THREADS_FULL,
+    SPLIT_LOST_UNREADABLE,
+    SPLIT_LOST_FOREIGN_REPLY,
+    SPLIT_LOSSES,
+};
+
+// Written by user space at any time; see `control` of state.h.
+struct split_control {
+    __u64 some[4];
+    __u32 generation;
+    __u32 unused;
+};
+volatile struct split_control split_control SEC(".data.control") = {};
+
+// Puts the record into the type information, from which the skeleton is generated.
+const struct split_operation *split_record_types;
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, MOST_PROCESSES);
+    __type(key, __u32);
+    __type(value, __u32);
+} split_processes SEC(".maps");
+
+// The state of threads, by the low bits of their ids.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, MOST_THREADS);
+    __type(key, __u32);
+    __type(value, struct split_thread);
+} split_threads SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, SPLIT_LOSSES);
+    __type(key, __u32);
+    __type(value, __u64);
+} split_losses SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, SPLIT_RING_BYTES);
+} split_ring SEC(".maps");
+
+static __always_inline void split_lost(__u32 reason) {
+    __u64 *count = bpf_map_lookup_elem(&split_losses, &reason);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+}
+
+#define PF_EXITING 4
+
+static __always_inline bool maybe_split(__u32 process) {
+    return split_control.some[process >> 6 & 3] >> (process & 63) & 1;
+}
+
+// The slot of a thread; `create` takes a free one.
+static __always_inline struct split_thread *slot_of(__u32 id, bool create) {
+    for (__u32 try = 0; try < 4; try++) {
+        __u32 number = (id + try) & (MOST_THREADS - 1);
+        struct split_thread *slot = bpf_map_lookup_elem(&split_threads, &number);
+        if (slot && slot->owner == id)
+            return slot;
+        if (slot && create && !slot->owner && !__sync_val_compare_and_swap(&slot->owner, 0, id)) {
+            slot->generation = 0;
+            slot->followed = 0;
+            slot->since = 0;
+            slot->woken = 0;
+            slot->kind = KIND_NONE;
+            slot->state = ON_PROCESSOR;
+            slot->phase = PHASE_NONE;
+            slot->received = 0;
+            slot->fd = -1;
+            __builtin_memset(slot->outside, 0, sizeof(slot->outside));
+            return slot;
+        }
+    }
+    if (create)
+        split_lost(SPLIT_LOST_THREADS_FULL);
+    return 0;
+}
+
+// The state of a thread whose process is followed.
+static __always_inline struct split_thread *thread_of(struct task_struct *task) {
+    __u32 process = task->tgid;
+    if (!maybe_split(process))
+        return 0;
+    // A thread that exits leaves its processor once more after its slot was given back.
+    struct split_thread *thread = slot_of(task->pid, !(task->flags & PF_EXITING));
+    if (!thread)
+        return 0;
+    __u32 generation = split_control.generation;
+    if (unlikely(thread->generation != generation)) {
+        thread->generation = generation;
+        thread->followed = bpf_map_lookup_elem(&split_processes, &process) != 0;
+        if (!thread->followed)
+            thread->owner = 0;
+    }
+    return thread->followed ? thread : 0;
+}
+
+// What a system call is to us, by its number.
+static __always_inline __u32 kind_of(long number) {
+    switch (number) {
+    case CALL_READ:
+    case CALL_READV:
+    case CALL_PREAD:
+    case CALL_PREADV:
+    case CALL_PREADV2:
+        return KIND_READ;
+    case CALL_WRITE:
+    case CALL_WRITEV:
+    case CALL_PWRITE:
+    case CALL_PWRITEV:
+    case CALL_PWRITEV2:
+        return KIND_WRITE;
+    case CALL_FSYNC:
+    case CALL_FDATASYNC:
+    case CALL_MSYNC:
+    case CALL_SYNC_FILE_RANGE:
+        return KIND_FLUSH;
+    case CALL_FUTEX:
+        return KIND_FUTEX;
+    case CALL_PPOLL:
+    case CALL_EPOLL_PWAIT:
+    case CALL_EPOLL_PWAIT2:
+#if defined(__TARGET_ARCH_x86)
+    case CALL_POLL:
+    case CALL_EPOLL_WAIT:
+#endif
+        return KIND_POLL;
+    case CALL_PSELECT6:
+#if defined(__TARGET_ARCH_x86)
+    case CALL_SELECT:
+#endif
+        return KIND_BACKOFF;
+    case CALL_NANOSLEEP:
+    case CALL_CLOCK_NANOSLEEP:
+        return KIND_SLEEP;
+    case CALL_RECVMSG:
+    case CALL_RECVFROM:
+        return KIND_RECEIVE;
+    case CALL_SENDMSG:
+    case CALL_SENDTO:
+        return KIND_SEND;
+    case CALL_SCHED_YIELD:
+        return KIND_YIELD;
+    }
+    return KIND_OTHER;
+}
+
+// The open file of a descriptor of a thread.
+static __always_inline struct file *file_of(struct task_struct *task, __u32 fd) {
+    struct fdtable *table = task->files->fdt;
+    return fd < table->max_fds ? (struct file *)FIELD((void *)(table->fd + fd), list_head, next) : 0;
+}
+
+static __always_inline __u32 type_of(struct file *file) {
+    struct inode *inode = FIELD(file, file, f_inode);
+    return FIELD(inode, inode, i_mode) & S_IFMT;
+}
+
+// read(2) and its like serve files, sockets and everything else.
+static __always_inline __u32 kind_by_file(struct task_struct *task, __u32 kind, __u32 fd) {
+    struct file *file = file_of(task, fd);
+    __u32 type = file ? type_of(file) : 0;
+    if (type == S_IFREG)
+        return kind;
+    if (type == S_IFSOCK)
+        return kind == KIND_READ ? KIND_RECEIVE : KIND_SEND;
+    return KIND_OTHER;
+}
+
+static __always_inline bool is_plain(long number) {
+    return number == CALL_READ || number == CALL_READV || number == CALL_WRITE || number == CALL_WRITEV;
+}
+
+#define MSG_PEEK 2
+
+static __always_inline bool is_peek(struct pt_regs *regs, long number) {
+    return (number == CALL_RECVMSG && ARG3(regs) & MSG_PEEK) ||
+           (number == CALL_RECVFROM && ARG4(regs) & MSG_PEEK);
+}
+
+struct buffer {
+    __u64 at;
+    __u64 length;
+};
+
+// Where the bytes of a call on a socket begin in the thread's memory; 0 if that cannot be read.
+static __always_inline __u64 bytes_of(struct pt_regs *regs, long number, struct buffer *buffer) {
+    __u64 at = ARG2(regs);
+    buffer->at = at;
+    buffer->length = ARG3(regs);
+    if (number == CALL_RECVMSG || number == CALL_SENDMSG) {
+        __u64 message = at;
+        // struct msghdr: name, its length, then the segments.
+        if (bpf_probe_read_user(&at, sizeof(at), (const void *)(message + 16)))
+            return 0;
+        number = CALL_READV;
+    }
+    if (number == CALL_READV || number == CALL_WRITEV) {
+        // The first segment: its address and its length.
+        if (bpf_probe_read_user(buffer, sizeof(*buffer), (const void *)at))
+            return 0;
+    }
+    return buffer->at;
+}
+
+static __always_inline void report(struct split_thread *thread) {
+    struct split_operation *record = bpf_ringbuf_reserve(&split_ring, sizeof(*record), 0);
+    if (!record) {
+        split_lost(SPLIT_LOST_RING_FULL);
+        return;
+    }
+    __builtin_memcpy(record, &thread->operation, sizeof(*record));
+    // Waking the reader for each would cost more than everything else; it looks by itself.
+    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+// What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.
+static __always_inline void begun(struct split_thread *thread, struct task_struct *task) {
+    struct split_operation *operation = &thread->operation;
+    operation->thread = task->pid;
+    operation->process = task->tgid;
+    bpf_get_current_comm(operation->name, sizeof(operation->name));
+    operation->device_bytes = task->ioac.read_bytes;
+    operation->faults = task->maj_flt;
+    struct socket_addresses *addresses = &operation->addresses;
+    addresses->family = 0;
+    struct file *file = file_of(task, thread->fd);
+    if (!file)
+        return;
+    struct socket *socket = FIELD(file, file, private_data);
+    struct sock *sock = FIELD(socket, socket, sk);
+    if (!sock)
+        return;
+    __u16 family = BPF_CORE_READ(sock, __sk_common.skc_family);
+    addresses->family = family;
+    addresses->server_port = BPF_CORE_READ(sock, __sk_common.skc_num);
+    addresses->client_port = __builtin_bswap16(BPF_CORE_READ(sock, __sk_common.skc_dport));
+    if (family == 2) {
+        BPF_CORE_READ_INTO((__u32 *)addresses->server, sock, __sk_common.skc_rcv_saddr);
+        BPF_CORE_READ_INTO((__u32 *)addresses->client, sock, __sk_common.skc_daddr);
+    } else if (family == 10) {
+        BPF_CORE_READ_INTO((struct in6_addr *)addresses->server, sock, __sk_common.skc_v6_rcv_saddr);
+        BPF_CORE_READ_INTO((struct in6_addr *)addresses->client, sock, __sk_common.skc_v6_daddr);
+    }
+}
+
+static __always_inline void ended(struct split_thread *thread, struct task_struct *task) {
+    struct split_operation *operation = &thread->operation;
+    operation->device_bytes = task->ioac.read_bytes - operation->device_bytes;
+    operation->faults = task->maj_flt - operation->faults;
+    report(thread);
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(split_enter, struct pt_regs *regs, long number) {
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct split_thread *thread = thread_of(task);
+    if (!thread)
+        return 0;
+    __u32 kind = kind_of(number), fd = ARG1(regs);
+    if (is_plain(number))
+        kind = kind_by_file(task, kind, fd);
+    thread->kind = kind;
+    thread->wait_ns = 0;
+    if (kind != KIND_RECEIVE && kind != KIND_SEND)
+        return 0;
+    thread->own_socket = fd == (__u32)thread->fd;
+    // Without a reply an operation ends here: what follows is waiting for the next request.
+    if (kind == KIND_RECEIVE && thread->phase == PHASE_RUNNING && thread->own_socket && !is_peek(regs, number)) {
+        split_receives_again(thread, bpf_ktime_get_ns());
+        ended(thread, task);
+    }
+    return 0;
+}
+
+static __always_inline void received(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs,
+                                     long number, __s32 bytes) {
+    __u32 fd = ARG1(regs);
+    if (thread->phase >= PHASE_RUNNING || is_peek(regs, number))
+        return;
+    if (thread->phase != PHASE_RECEIVING) {
+        if (fd != (__u32)thread->fd)
+            thread->received = 0;
+        __u32 at = thread->received & (HEADER - 1), wanted = HEADER - at;
+        if (wanted > (__u32)bytes)
+            wanted = bytes;
+        struct buffer buffer;
+        const void *from = (const void *)bytes_of(regs, number, &buffer);
+        // Before the first request it may be the middle of a message: a header is read by itself.
+        if (thread->phase == PHASE_NONE && !at && bytes < HEADER && buffer.length != HEADER)
+            return;
+        // The compiler knows that it is at most 16, and would leave out what shows that to the verifier.
+        barrier_var(wanted);
+        wanted &= 2 * HEADER - 1;
+        if (!from || bpf_probe_read_user(thread->incoming + at, wanted, from)) {
+            split_lost(SPLIT_LOST_UNREADABLE);
+            thread->received = 0;
+            return;
+        }
+    }
+    if (split_received(thread, bpf_ktime_get_ns(), fd, bytes) & SPLIT_BEGUN)
+        begun(thread, task);
+}
+
+static __always_inline void sent(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs, long number,
+                                 __s32 bytes) {
+    if (thread->phase < PHASE_RUNNING || ARG1(regs) != (__u32)thread->fd)
+        return;
+    struct message_header header = {};
+    if (thread->phase == PHASE_RUNNING) {
+        struct buffer buffer;
+        const void *from = (const void *)bytes_of(regs, number, &buffer);
+        if (!from || bpf_probe_read_user(&header, sizeof(header), from)) {
+            split_lost(SPLIT_LOST_UNREADABLE);
+            return;
+        }
+    }
+    __u64 now = bpf_ktime_get_ns();
+    __u32 led_to = split_sent(thread, now, bytes, &header);
+    if (led_to & SPLIT_FOREIGN_REPLY)
+        split_lost(SPLIT_LOST_FOREIGN_REPLY);
+    if (!(led_to & SPLIT_ENDED))
+        return;
+    ended(thread, task);
+    if (continues(thread)) {
+        split_begin(thread, now, OPERATION_EXHAUST);
+        begun(thread, task);
+    }
+}
+
+static __always_inline void used_file(struct split_thread *thread, struct task_struct *task, __u32 fd, bool is_read,
+                                      __s64 bytes) {
+    struct split_operation *operation = &thread->operation;
+    if (!is_read) {
+        operation->write_bytes += bytes;
+        return;
+    }
+    operation->reads++;
+    operation->read_bytes += bytes;
+    if (!thread->wait_ns)
+        return;
+    struct file *file = file_of(task, fd);
+    if (!file)
+        return;
+    struct inode *inode = FIELD(file, file, f_inode);
+    struct super_block *super_block = FIELD(inode, inode, i_sb);
+    split_file(thread, FIELD(inode, inode, i_ino), FIELD(super_block, super_block, s_dev), bytes);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct split_thread *thread = thread_of(task);
+    if (!thread)
+        return 0;
+    __u32 kind = thread->kind;
+    long number = CALL(regs);
+    if (result > 0) {
+        if (kind == KIND_RECEIVE)
+            received(thread, task, regs, number, result);
+        else if (kind == KIND_SEND)
+            sent(thread, task, regs, number, result);
+        else if ((kind == KIND_READ || kind == KIND_WRITE) && in_operation(thread))
+            used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
+    }
+    thread->kind = KIND_NONE;
+    return 0;
+}
+
+// Whether a thread that leaves its processor could go on.
+static __always_inline bool is_runnable(struct task_struct *task) {
+    if (bpf_core_field_exists(task->__state))
+        return !task->__state;
+    return !BPF_CORE_READ((struct task_struct___long *)task, state);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(split_switch, bool preempted, struct task_struct *from, struct task_struct *to) {
+    // One after the other: the compiler would join two checks in a way that the verifier does not accept.
+    struct split_thread *thread = thread_of(from);
+    if (thread)
+        split_switch_out(thread, bpf_ktime_get_ns(), preempted || is_runnable(from));
+    thread = thread_of(to);
+    if (thread)
+        split_switch_in(thread, bpf_ktime_get_ns());
+    return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(split_wake, struct task_struct *task) {
+    struct split_thread *thread = thread_of(task);
+    if (!thread)
+        return 0;
+    // Interrupts wake threads, too, in the name of whatever runs. A thread that wakes on purpose is in a call for it.
+    struct task_struct *current = (struct task_struct *)bpf_get_current_task_btf();
+    struct split_thread *waker = thread_of(current);
+    bool on_purpose = waker && waker != thread &&
+                      (waker->kind == KIND_FUTEX || waker->kind == KIND_OTHER || waker->kind == KIND_SEND);
+    split_waking(thread, bpf_ktime_get_ns(), on_purpose ? current->pid : 0);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(split_thread_exit, struct task_struct *task) {
+    if (!maybe_split(task->tgid))
+        return 0;
+    struct split_thread *thread = slot_of(task->pid, 0);
+    if (thread)
+        thread->owner = 0;
+    return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

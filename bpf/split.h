@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// How the time of one thread is divided: a state machine of plain C, which knows neither maps nor helpers.
+//
+// `split.bpf.c` feeds it in the kernel; `split_host.c` makes a library of it, with which recorded calls and switches
+// are replayed in tests.
+//
+// Time is charged when a thread returns to a processor, leaves one, or begins or ends an operation. Each nanosecond
+// goes to exactly one part, so the parts of an operation add up to its time:
+//
+//   on a processor                                            CPU
+//   left a processor although it could run, or was woken      RUN_QUEUE (YIELD if it asked for that)
+//   blocked                                                   by the system call: READ, FUTEX, POLL, ...
+//
+// An operation begins when the whole request has been received and ends when its whole reply has been sent.
+#pragma once
+
+// The order is known to sonar-core/src/time_split.rs.
+enum part {
+    PART_CPU,
+    PART_RUN_QUEUE,
+    PART_YIELD,
+    PART_READ,
+    PART_FAULT,
+    PART_WRITE,
+    PART_FLUSH,
+    PART_FUTEX,
+    PART_POLL,
+    PART_BACKOFF,
+    PART_SLEEP,
+    PART_SEND,
+    PART_PEER,
+    PART_OTHER,
+    // Waiting for the next request: never part of an operation.
+    PART_IDLE,
+    PARTS = 16,
+};
+
+// What a system call is to us.
+enum call_kind {
+    KIND_NONE, // not in a call
+    KIND_OTHER,
+    KIND_READ,
+    KIND_WRITE,
+    KIND_FLUSH,
+    KIND_FUTEX,
+    KIND_POLL,
+    KIND_BACKOFF,
+    KIND_SLEEP,
+    KIND_RECEIVE,
+    KIND_SEND,
+    KIND_YIELD,
+};
+
+enum { ON_PROCESSOR, RUNNABLE, BLOCKED };
+
+enum {
+    PHASE_NONE,      // no request was seen yet
+    PHASE_BETWEEN,   // the next bytes received are a header
+    PHASE_RECEIVING, // the rest of a request
+    PHASE_RUNNING,
+    PHASE_SENDING, // the rest of a reply
+};
+
+// Bits of an operation.
+enum {
+    OPERATION_EXHAUST = 1,   // it continues a reply; no request was received
+    OPERATION_NO_REPLY = 2,  // it ended when the thread received again
+    OPERATION_PIPELINED = 4, // its request came together with the beginning of the next one
+    OPERATION_FILES_CUT = 8, // more files than room
+    OPERATION_WAKERS_CUT = 16,
+};
+
+enum { SPLIT_FILES = 4, SPLIT_WAKERS = 4, HEADER = 16, HEADER_AND_FLAGS = 20 };
+
+#define LONGEST_MESSAGE (48000000 + 16 * 1024)
+#define MORE_TO_COME 2
+#define OP_REPLY 1
+#define OP_COMMAND 2010
+#define OP_COMMANDREPLY 2011
+#define OP_COMPRESSED 2012
+#define OP_MSG 2013
+
+struct message_header {
+    __s32 length;
+    __s32 request;
+    __s32 response_to;
+    __s32 opcode;
+    __u32 flags; // of OP_MSG
+};
+
+// What an operation waited for in a file.
+struct split_file {
+    __u64 inode;
+    __u64 wait_ns;
+    __u64 bytes;
+    __u32 device;
+    __u32 reads;
+};
+
+// Who ended waits of an operation for other threads.
+struct split_waker {
+    __u64 wait_ns;
+    __u32 thread;
+    __u32 count;
+};
+
+struct socket_addresses {
+    __u8 server[16];
+    __u8 client[16];
+    __u16 server_port; // host byte order
+    __u16 client_port;
+    __u16 family;
+    __u16 unused;
+};
+
+// An operation; times in nanoseconds of the monotonic clock.
+struct split_operation {
+    __u64 received_from; // when the first bytes of the request were received
+    __u64 start;
+    __u64 end;
+    __u64 parts[PARTS];
+    __u32 waits[PARTS]; // how often it blocked, or lost the processor
+    __u64 read_bytes;   // from files, by system calls
+    __u64 device_bytes; // that the thread caused to be read from devices
+    __u64 write_bytes;
+    __u32 reads;
+    __u32 faults; // that read from a device
+    struct socket_addresses addresses;
+    struct split_file files[SPLIT_FILES];
+    struct split_waker wakers[SPLIT_WAKERS];
+    __s32 request;
+    __s32 opcode;
+    __u32 request_bytes;
+    __u32 reply_bytes;
+    __u32 flags;
+    __u32 thread;
+    __u32 process;
+    __u32 unused;
+    __u8 name[16]; // of the thread
+};
+
+// The state of a thread.
+struct split_thread {
+    __u64 since; // until when its time has been charged
+    __u64 woken; // when it was woken, if it waits for a processor since; 0 otherwise
+    __u64 wait_ns; // blocked during the current call
+    __u64 outside[PARTS]; // time that belongs to no operation
+    __u32 waker;
+    __u8 state;
+    __u8 phase;
+    __u8 kind; // enum call_kind
+    __u8 own_socket; // the current call uses the socket of the requests
+    __s32 fd;        // of the requests
+    __s32 left;      // bytes of the request or reply that are still to come
+    __u32 received;  // bytes of the request so far, until its header is complete
+    __u32 owner; // the thread whose state this is
+    __u32 followed;
+    __u32 generation;
+    union {
+        struct message_header header;
+        __u8 incoming[3 * HEADER]; // room for the verifier's worst case
+    };
+    struct split_operation operation;
+};
+
+static __always_inline __u32 split_part(const struct split_thread *thread) {
+    if (thread->state == ON_PROCESSOR)
+        return PART_CPU;
+    if (thread->state == RUNNABLE)
+        return thread->kind == KIND_YIELD ? PART_YIELD : PART_RUN_QUEUE;
+    switch (thread->kind) {
+    case KIND_NONE:
+        return PART_FAULT;
+    case KIND_READ:
+        return PART_READ;
+    case KIND_WRITE:
+        return PART_WRITE;
+    case KIND_FLUSH:
+        return PART_FLUSH;
+    case KIND_FUTEX:
+        return PART_FUTEX;
+    case KIND_POLL:
+        return PART_POLL;
+    case KIND_BACKOFF:
+        return PART_BACKOFF;
+    case KIND_SLEEP:
+        return PART_SLEEP;
+    case KIND_SEND:
+        return thread->own_socket ? PART_SEND : PART_PEER;
+    case KIND_RECEIVE:
+        return thread->phase <= PHASE_RECEIVING ? PART_IDLE : PART_PEER;
+    }
+    return PART_OTHER;
+}
+
+static __always_inline bool in_operation(const struct split_thread *thread) {
+    return thread->phase >= PHASE_RUNNING;
+}
+
+// Charges the time until `now` to the part that the thread is in.
+static __always_inline void split_charge(struct split_thread *thread, __u64 now) {
+    __u64 since = thread->since;
+    thread->since = now;
+    if (!since || now <= since)
+        return;
+    __u32 part = split_part(thread) & (PARTS - 1);
+    if (thread->state == BLOCKED)
+        thread->wait_ns += now - since;
+    if (in_operation(thread))
+        thread->operation.parts[part] += now - since;
+    else
+        thread->outside[part] += now - since;
+}
+
+// Another thread ended a wait of this one.
+static __always_inline void split_count_waker(struct split_thread *thread, __u64 ns) {
+    struct split_waker *wakers = thread->operation.wakers;
+    for (int i = 0; i < SPLIT_WAKERS; i++) {
+        if (!wakers[i].thread)
+            wakers[i].thread = thread->waker;
+        if (wakers[i].thread == thread->waker) {
+            wakers[i].wait_ns += ns;
+            wakers[i].count++;
+            return;
+        }
+    }
+    thread->operation.flags |= OPERATION_WAKERS_CUT;
+}
+
+// The thread leaves its processor.
+static __always_inline void split_switch_out(struct split_thread *thread, __u64 now, bool runnable) {
+    split_charge(thread, now);
+    thread->woken = 0;
+    thread->waker = 0;
+    thread->state = runnable ? RUNNABLE : BLOCKED;
+    if (in_operation(thread))
+        thread->operation.waits[split_part(thread) & (PARTS - 1)]++;
+}
+
+// Somebody woke the thread: `waker` is 0 if that was no thread of its process. The thread itself charges the time when
+// it runs, since only it changes its figures.
+static __always_inline void split_waking(struct split_thread *thread, __u64 now, __u32 waker) {
+    if (thread->state != BLOCKED || thread->woken)
+        return;
+    // No thread ends a sleep or a read: an interrupt did, in the name of whatever ran.
+    thread->waker = thread->kind == KIND_FUTEX || thread->kind == KIND_POLL ? waker : 0;
+    thread->woken = now;
+}
+
+// The thread gets a processor.
+static __always_inline void split_switch_in(struct split_thread *thread, __u64 now) {
+    __u64 since = thread->since, woken = thread->woken;
+    if (thread->state == BLOCKED) {
+        // A wake-up that was not seen: all of it was waiting.
+        __u64 until = woken > since && woken < now ? woken : now;
+        split_charge(thread, until);
+        if (thread->waker && in_operation(thread) && since && until > since)
+            split_count_waker(thread, until - since);
+        thread->state = RUNNABLE;
+        if (thread->kind == KIND_YIELD)
+            thread->kind = KIND_OTHER;
+    }
+    split_charge(thread, now);
+    thread->state = ON_PROCESSOR;
+    thread->woken = 0;
+}
+
+// Whether these bytes can be the header of a request.
+static __always_inline bool is_request(const struct message_header *header) {
+    if (header->length < HEADER || header->length > LONGEST_MESSAGE || header->response_to)
+        return 0;
+    return header->opcode == OP_MSG || header->opcode == OP_COMPRESSED || header->opcode == OP_COMMAND ||
+           (header->opcode >= 2001 && header->opcode <= 2007);
+}
+
+// Begins an operation; its figures are zero.
+static __always_inline void split_begin(struct split_thread *thread, __u64 now, __u32 flags) {
+    split_charge(thread, now);
+    struct split_operation *operation = &thread->operation;
+    __u64 received_from = operation->received_from;
+    __builtin_memset(operation, 0, __builtin_offsetof(struct split_operation, addresses));
+    __builtin_memset(operation->files, 0, sizeof(operation->files) + sizeof(operation->wakers));
+    operation->received_from = flags & OPERATION_EXHAUST ? now : received_from;
+    operation->start = now;
+    operation->request = thread->header.request;
+    operation->opcode = thread->header.opcode;
+    operation->request_bytes = flags & OPERATION_EXHAUST ? 0 : thread->header.length;
+    operation->reply_bytes = 0;
+    operation->flags = flags;
+    thread->phase = PHASE_RUNNING;
+    thread->left = 0;
+    thread->received = 0;
+}
+
+static __always_inline void split_end(struct split_thread *thread, __u64 now) {
+    split_charge(thread, now);
+    thread->operation.end = now;
+    thread->phase = PHASE_BETWEEN;
+    thread->left = 0;
+    thread->received = 0;
+}
+
+// What a call on a socket has led to; bits.
+enum { SPLIT_BEGUN = 1, SPLIT_ENDED = 2, SPLIT_REFUSED = 4, SPLIT_FOREIGN_REPLY = 8 };
+
+// Bytes were received. Until a header is complete, the caller has copied what came to `thread->header`.
+static __always_inline __u32 split_received(struct split_thread *thread, __u64 now, __s32 fd, __s32 bytes) {
+    if (thread->phase == PHASE_RECEIVING) {
+        if (fd != thread->fd)
+            return 0;
+        thread->left -= bytes;
+    } else {
+        if (!thread->received)
+            thread->operation.received_from = now;
+        thread->fd = fd;
+        thread->received += bytes;
+        if (thread->received < HEADER)
+            return 0;
+        if (!is_request(&thread->header)) {
+            thread->phase = PHASE_NONE;
+            thread->received = 0;
+            return SPLIT_REFUSED;
+        }
+        thread->left = thread->header.length - (__s32)thread->received;
+    }
+    if (thread->left > 0) {
+        thread->phase = PHASE_RECEIVING;
+        return 0;
+    }
+    split_begin(thread, now, thread->left < 0 ? OPERATION_PIPELINED : 0);
+    return SPLIT_BEGUN;
+}
+
+// The thread is about to receive from the socket of its operation: that has ended without a reply.
+static __always_inline __u32 split_receives_again(struct split_thread *thread, __u64 now) {
+    thread->operation.flags |= OPERATION_NO_REPLY;
+    split_end(thread, now);
+    return SPLIT_ENDED;
+}
+
+// Bytes were sent on the socket of the operation; `header` is the beginning of what was sent.
+static __always_inline __u32 split_sent(struct split_thread *thread, __u64 now, __s32 bytes,
+                                        const struct message_header *header) {
+    if (thread->phase == PHASE_RUNNING) {
+        if (header->response_to != thread->operation.request || header->length < HEADER ||
+            header->length > LONGEST_MESSAGE)
+            return SPLIT_FOREIGN_REPLY;
+        thread->left = header->length;
+        thread->operation.reply_bytes = header->length;
+        thread->header = *header;
+        thread->phase = PHASE_SENDING;
+    }
+    thread->left -= bytes;
+    if (thread->left > 0)
+        return 0;
+    split_end(thread, now);
+    return SPLIT_ENDED;
+}
+
+// Whether the reply that was just sent is followed by another one that no request asks for.
+static __always_inline bool continues(const struct split_thread *thread) {
+    return thread->header.opcode == OP_MSG && thread->header.flags & MORE_TO_COME;
+}
+
+// A file was read or written.
+static __always_inline void split_file(struct split_thread *thread, __u64 inode, __u32 device, __u64 bytes) {
+    struct split_file *files = thread->operation.files;
+    for (int i = 0; i < SPLIT_FILES; i++) {
+        if (!files[i].reads) {
+            files[i].inode = inode;
+            files[i].device = device;
+        }
+        if (files[i].inode == inode && files[i].device == device) {
+            files[i].reads++;
+            files[i].bytes += bytes;
+            files[i].wait_ns += thread->wait_ns;
+            return;
+        }
+    }
+    thread->operation.flags |= OPERATION_FILES_CUT;
+}

@@ -1,0 +1,55 @@
+//! The arguments of `mongosonar why`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::connection::PortlessServerArgs;
+use crate::queries::args::{Range, parse_ports};
+use crate::values::{number, parse_duration};
+
+/// Examples for the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  sudo mongosonar why                          the heaviest query shapes of the next ten seconds
+  sudo mongosonar why --namespace shop.orders  those of one collection
+  sudo mongosonar why --shape 1f2e3d4c5b6a7980 --duration 1m
+  sudo mongosonar why --app shop-api --json    for programs
+  sudo mongosonar why --uri mongodb://localhost  names collections and indexes instead of files";
+
+/// The arguments of `why`.
+#[derive(Args, Debug, Clone)]
+pub struct WhyArgs {
+    /// Only the shape with this id, or whose id begins like this
+    #[arg(long, value_name = "ID", help_heading = "What to explain")]
+    pub shape: Option<String>,
+    /// Only this collection (db.collection) or database
+    #[arg(long, value_name = "NS", help_heading = "What to explain")]
+    pub namespace: Option<String>,
+    /// Only operations of this application
+    #[arg(long, value_name = "NAME", help_heading = "What to explain")]
+    pub app: Option<String>,
+    /// Also operations that are not an application's: internal, monitoring, replication, waiting on purpose
+    #[arg(long, help_heading = "What to explain")]
+    pub all: bool,
+    /// How long to trace
+    #[arg(long, short_alias = 'd', value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "What to trace")]
+    pub duration: Duration,
+    /// Process to trace; repeat for several [default: each mongod and mongos of this machine]
+    #[arg(long, short_alias = 'p', value_name = "PID", help_heading = "What to trace")]
+    pub pid: Vec<u32>,
+    /// Port or range of ports of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017]
+    #[arg(long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to trace")]
+    pub port: Vec<Range>,
+    /// Shapes to show
+    #[arg(long, value_name = "N", default_value = "5", value_parser = number(1_usize.., 5), help_heading = "How to show it")]
+    pub limit: usize,
+    /// One JSON object instead of text
+    #[arg(long, help_heading = "How to show it")]
+    pub json: bool,
+    /// Keep the privileges that the program was started with, for debugging
+    #[arg(long, help_heading = "What to trace")]
+    pub keep_privileges: bool,
+    #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
+    pub server: PortlessServerArgs,
+}

@@ -1,0 +1,87 @@
+//! What the programs in the kernel report.
+
+use sonar_core::time_split::{FileWait, ThreadOperation, TimePart, TimeSplit, Waker};
+use sonar_core::{Endpoint, Timestamp};
+
+use super::skeleton::types;
+use crate::sys_bpf;
+
+const EXHAUST: u32 = 1;
+const NO_REPLY: u32 = 2;
+const PIPELINED: u32 = 4;
+const FILES_CUT: u32 = 8;
+const FAMILY_IPV4: u16 = 2;
+const FAMILY_IPV6: u16 = 10;
+/// `PART_IDLE`.
+const IDLE: usize = 14;
+
+/// Parts of the kernel's table, and the time between operations.
+pub(super) fn split_of(parts: &[u64; 16]) -> (TimeSplit, u64) {
+    let mut split = TimeSplit::default();
+    for (part, ns) in TimePart::ALL.into_iter().zip(parts) {
+        split[part] = *ns;
+    }
+    (split, parts[IDLE])
+}
+
+fn endpoint(family: u16, address: [u8; 16], port: u16) -> Option<Endpoint> {
+    match family {
+        FAMILY_IPV4 => Some(Endpoint::v4(*address.first_chunk()?, port)),
+        FAMILY_IPV6 => Some(Endpoint::v6(address, port)),
+        _ => None,
+    }
+}
+
+/// A record of the ring.
+pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<ThreadOperation> {
+    let record: types::split_operation = sys_bpf::read(bytes)?;
+    let at = |ns: u64| Timestamp::from_unix_ns(ns.wrapping_add(clock_offset_ns));
+    let addresses = &record.addresses;
+    let server = endpoint(addresses.family, addresses.server, addresses.server_port);
+    let client = endpoint(addresses.family, addresses.client, addresses.client_port);
+    let name = record.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let (split, _) = split_of(&record.parts);
+    Some(ThreadOperation {
+        process: record.process,
+        thread: record.thread,
+        thread_name: String::from_utf8_lossy(name).into_owned(),
+        connection: server.zip(client),
+        request_id: record.request.cast_unsigned(),
+        opcode: record.opcode.cast_unsigned(),
+        received_from: at(record.received_from),
+        start: at(record.start),
+        end: at(record.end),
+        duration_ns: record.end.saturating_sub(record.start),
+        split,
+        switches: record.waits.iter().map(|count| u64::from(*count)).sum(),
+        reads: record.reads,
+        read_bytes: record.read_bytes,
+        write_bytes: record.write_bytes,
+        device_bytes: record.device_bytes,
+        faults: record.faults,
+        request_bytes: record.request_bytes,
+        reply_bytes: record.reply_bytes,
+        is_exhaust: record.flags & EXHAUST != 0,
+        is_unacknowledged: record.flags & NO_REPLY != 0,
+        is_pipelined: record.flags & PIPELINED != 0,
+        files: record
+            .files
+            .iter()
+            .filter(|file| file.reads > 0)
+            .map(|file| FileWait {
+                inode: file.inode,
+                device: file.device,
+                reads: file.reads,
+                bytes: file.bytes,
+                wait_ns: file.wait_ns,
+            })
+            .collect(),
+        has_all_files: record.flags & FILES_CUT == 0,
+        wakers: record
+            .wakers
+            .iter()
+            .filter(|waker| waker.thread != 0)
+            .map(|waker| Waker { thread: waker.thread, count: waker.count, wait_ns: waker.wait_ns })
+            .collect(),
+    })
+}

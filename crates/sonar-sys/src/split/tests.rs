@@ -1,0 +1,256 @@
+//! A server of this process, with one thread for each connection, whose commands take a known time.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sonar_core::Endpoint;
+use sonar_core::time_split::{ThreadOperation, TimePart};
+
+use super::*;
+
+const OP_MSG: i32 = 2013;
+const MORE_TO_COME: u32 = 2;
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// Commands of the server: the first byte after the flags of a message.
+const BURN: u8 = 1;
+const SLEEP: u8 = 2;
+const LOCK: u8 = 3;
+const TWO_REPLIES: u8 = 4;
+const NO_REPLY: u8 = 5;
+
+fn message(id: i32, response_to: i32, flags: u32, body: &[u8]) -> Vec<u8> {
+    let length = 20 + i32::try_from(body.len()).unwrap();
+    let mut bytes = Vec::new();
+    for word in [length, id, response_to, OP_MSG] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(flags.to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// A lock whose holder gives it back after [`MOMENT`], in a thread of its own.
+#[derive(Default)]
+struct Lock(Mutex<bool>, Condvar);
+
+impl Lock {
+    /// Returns the id of the thread that ended the wait.
+    fn wait(self: &Arc<Self>) -> u32 {
+        *self.0.lock().unwrap() = true;
+        let lock = Arc::clone(self);
+        let holder = thread::spawn(move || {
+            thread::sleep(MOMENT);
+            *lock.0.lock().unwrap() = false;
+            lock.1.notify_all();
+            // The waiting thread must not be woken by the exit of this one.
+            thread::sleep(MOMENT);
+            rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+        });
+        let held = self.0.lock().unwrap();
+        drop(self.1.wait_while(held, |held| *held).unwrap());
+        holder.join().unwrap()
+    }
+}
+
+fn burn(time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {}
+}
+
+fn serve(mut stream: TcpStream, lock: &Arc<Lock>) {
+    let mut header = [0; 16];
+    while stream.read_exact(&mut header).is_ok() {
+        let word = |at: usize| i32::from_le_bytes(*header[at..].first_chunk().unwrap());
+        let mut body = vec![0; usize::try_from(word(0)).unwrap() - 16];
+        stream.read_exact(&mut body).unwrap();
+        let id = word(4);
+        match body[4] {
+            BURN => burn(MOMENT),
+            SLEEP => thread::sleep(MOMENT),
+            LOCK => drop(lock.wait()),
+            TWO_REPLIES => {
+                stream.write_all(&message(id + 1000, id, MORE_TO_COME, b"first")).unwrap();
+                thread::sleep(MOMENT);
+                stream.write_all(&message(id + 1001, id + 1000, 0, b"second")).unwrap();
+                continue;
+            }
+            NO_REPLY => {
+                thread::sleep(MOMENT);
+                continue;
+            }
+            other => panic!("{other}"),
+        }
+        let size = u32::from_le_bytes(*body[5..].first_chunk().unwrap());
+        stream.write_all(&message(id + 1000, id, 0, &vec![0; size as usize])).unwrap();
+    }
+}
+
+fn command(command: u8, reply: u32) -> Vec<u8> {
+    [vec![command], reply.to_le_bytes().to_vec()].concat()
+}
+
+/// `None` without root, or where the kernel does not describe its types; a kernel that refuses the programs is a fault.
+fn start() -> Option<SplitTracer> {
+    match SplitTracer::start(&[std::process::id()]) {
+        Ok(tracer) => Some(tracer),
+        Err(error) if !rustix::process::geteuid().is_root() || matches!(error, TraceError::NoBtf) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Runs `client` against the server and returns what the programs reported; `None` where they cannot run.
+fn traced(client: impl FnOnce(&mut TcpStream)) -> Option<(Vec<ThreadOperation>, SplitTracer)> {
+    let tracer = start()?;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let lock = Arc::default();
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &lock));
+    let mut stream = TcpStream::connect(address).unwrap();
+    let client_end = Endpoint::from(stream.local_addr().unwrap());
+    client(&mut stream);
+    drop(stream);
+    server.join().unwrap();
+    let mut operations = Vec::new();
+    tracer.run(|operation| operations.push(operation), || false).unwrap();
+    operations.retain(|operation| operation.connection == Some((Endpoint::from(address), client_end)));
+    assert_eq!(tracer.losses(), SplitLosses::default());
+    Some((operations, tracer))
+}
+
+fn ask(stream: &mut TcpStream, id: i32, body: &[u8]) -> Vec<u8> {
+    stream.write_all(&message(id, 0, 0, body)).unwrap();
+    answer(stream)
+}
+
+fn answer(stream: &mut TcpStream) -> Vec<u8> {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).unwrap();
+    let mut rest = vec![0; u32::from_le_bytes(*header.first_chunk().unwrap()) as usize - 16];
+    stream.read_exact(&mut rest).unwrap();
+    rest
+}
+
+/// The parts add up, and `part` has at least what was asked for.
+fn has_mostly(operation: &ThreadOperation, part: TimePart) {
+    assert_eq!(operation.split.total_ns(), operation.duration_ns, "{operation:?}");
+    let ns = operation.split[part];
+    assert!(Duration::from_nanos(ns) >= MOMENT * 9 / 10, "{part:?}: {operation:?}");
+    let others = operation.duration_ns - ns - operation.split[TimePart::RunQueue];
+    assert!(others < operation.duration_ns / 2, "{part:?}: {operation:?}");
+}
+
+#[test]
+fn each_command_waits_where_it_was_asked_to() {
+    let traced = traced(|stream| {
+        ask(stream, 1, &command(SLEEP, 10));
+        ask(stream, 2, &command(BURN, 10));
+        ask(stream, 3, &command(LOCK, 10));
+    });
+    let Some((operations, tracer)) = traced else { return };
+    let ids: Vec<_> = operations.iter().map(|operation| operation.request_id).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    has_mostly(&operations[0], TimePart::Sleep);
+    has_mostly(&operations[2], TimePart::Futex);
+    // A busy machine takes the processor away from it.
+    let burnt = &operations[1].split;
+    assert!(burnt[TimePart::Cpu] + burnt[TimePart::RunQueue] >= 19_000_000, "{burnt:?}");
+    assert_eq!(operations[1].split.total_ns(), operations[1].duration_ns);
+    let wakers = &operations[2].wakers;
+    assert!(wakers.iter().any(|waker| waker.wait_ns >= 18_000_000), "{wakers:?}");
+    assert!(operations.iter().all(|operation| operation.request_bytes == 25 && operation.reply_bytes == 30));
+    assert!(operations.iter().all(|operation| !operation.is_exhaust && !operation.is_unacknowledged));
+    assert!(!tracer.threads().unwrap().is_empty());
+}
+
+#[test]
+fn requests_in_pieces_and_large_replies_are_one_operation_each() {
+    const REPLY: u32 = 24 << 20;
+    let traced = traced(|stream| {
+        for piece in message(7, 0, 0, &command(SLEEP, REPLY)).chunks(3) {
+            stream.write_all(piece).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+        // The reply does not fit into the buffers of the sockets.
+        thread::sleep(MOMENT * 2);
+        assert_eq!(answer(stream).len(), REPLY as usize + 4);
+        ask(stream, 8, &command(SLEEP, 10));
+    });
+    let Some((operations, _)) = traced else { return };
+    let [first, second] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!((first.request_id, second.request_id), (7, 8));
+    has_mostly(second, TimePart::Sleep);
+    assert_eq!(first.reply_bytes, REPLY + 20);
+    assert!(first.split[TimePart::Send] > 0, "{first:?}");
+    assert!(first.split[TimePart::Sleep] >= 18_000_000, "{first:?}");
+    assert!(first.start.unix_ns() - first.received_from.unix_ns() >= 2_000_000, "the pieces took time");
+    assert_eq!(first.split.total_ns(), first.duration_ns);
+}
+
+#[test]
+fn replies_without_a_request_and_requests_without_a_reply_are_divided() {
+    let traced = traced(|stream| {
+        ask(stream, 1, &command(TWO_REPLIES, 0));
+        assert!(answer(stream).ends_with(b"second"));
+        stream.write_all(&message(2, 0, MORE_TO_COME, &command(NO_REPLY, 0))).unwrap();
+        ask(stream, 3, &command(SLEEP, 10));
+    });
+    let Some((operations, _)) = traced else { return };
+    let kinds: Vec<_> = operations
+        .iter()
+        .map(|operation| (operation.request_id, operation.is_exhaust, operation.is_unacknowledged))
+        .collect();
+    assert_eq!(kinds, [(1, false, false), (1001, true, false), (2, false, true), (3, false, false)]);
+    for operation in &operations[1..] {
+        has_mostly(operation, TimePart::Sleep);
+    }
+}
+
+#[test]
+fn many_connections_are_divided_independently() {
+    const CLIENTS: i32 = 16;
+    let Some(tracer) = start() else { return };
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let lock: Arc<Lock> = Arc::default();
+        let threads: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let (stream, lock) = (listener.accept().unwrap().0, Arc::clone(&lock));
+                thread::spawn(move || serve(stream, &lock))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let together = Arc::new(Barrier::new(CLIENTS as usize));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let together = Arc::clone(&together);
+            thread::spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                together.wait();
+                for round in 0..20 {
+                    ask(&mut stream, 1 + client * 100 + round, &command(SLEEP, 10));
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    server.join().unwrap();
+    let mut operations = Vec::new();
+    tracer.run(|operation| operations.push(operation), || false).unwrap();
+    operations.retain(|operation| operation.connection.is_some_and(|(server, _)| server == address.into()));
+    assert_eq!(operations.len(), CLIENTS as usize * 20);
+    for operation in &operations {
+        has_mostly(operation, TimePart::Sleep);
+        assert!(operation.wakers.is_empty(), "a timer ended its waits: {operation:?}");
+    }
+    assert_eq!(tracer.losses(), SplitLosses::default());
+}

@@ -1,0 +1,11 @@
+//! What `why` shows: where the time of each query shape went inside the server.
+//!
+//! A [`WhyReport`] is the JSON document in memory; text is made from it.
+
+mod answer;
+mod report;
+mod text;
+
+pub use report::{
+    BlockerJson, FileJson, PartJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport, WhyTrace,
+};

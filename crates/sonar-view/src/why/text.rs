@@ -1,0 +1,174 @@
+//! The report as text.
+
+use std::io::{self, Write};
+
+use super::answer::doing;
+use super::report::{PartJson, ShapeTimeJson, SplitCoverageJson, WhyReport};
+use crate::kit::{Fitting, Grouped, Heading, Nanos, Percent, TextTable, bar, escape, or_unknown, plural};
+
+/// Columns of a bar.
+const BAR: usize = 20;
+/// Threads that used less of a processor than this are not shown.
+const NOTABLE_CPU: f64 = 0.0005;
+
+impl WhyReport {
+    /// As text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        let operations = self.coverage.joined;
+        writeln!(
+            out,
+            "{} in {}; {:.2} in progress at a time on {}",
+            plural(Grouped(operations), "operation"),
+            Nanos((self.seconds * 1e9) as u64),
+            self.active,
+            plural(self.processors as u64, "processor")
+        )?;
+        if !self.active_parts.is_empty() {
+            writeln!(out)?;
+            self.active_text(out)?;
+        }
+        for shape in &self.shapes {
+            writeln!(out)?;
+            shape.text(out)?;
+        }
+        if self.shapes_left_out > 0 {
+            writeln!(out, "\n{} more: --limit shows them", plural(self.shapes_left_out as u64, "shape"))?;
+        }
+        self.threads_text(out)?;
+        self.coverage.text(out)
+    }
+
+    fn active_text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        let mut table = TextTable::new(&[
+            Heading::whole("ALL OPERATIONS", 0),
+            Heading::figure("at a time", 1),
+            Heading::figure("share", 1),
+            Heading::whole("", 9),
+        ]);
+        for part in &self.active_parts {
+            let active = part.ns as f64 / 1e9 / self.seconds.max(f64::MIN_POSITIVE);
+            table.row([
+                doing(part.part).to_owned(),
+                format!("{active:.2}"),
+                Percent(part.share).to_string(),
+                bar(part.share, BAR),
+            ]);
+        }
+        table.spaced().write(out)
+    }
+
+    fn threads_text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        let cores = |ns: u64| ns as f64 / 1e9 / self.seconds.max(f64::MIN_POSITIVE);
+        let notable = |ns: u64| cores(ns) >= NOTABLE_CPU;
+        let mut table = TextTable::new(&[
+            Heading::whole("OUTSIDE OPERATIONS", 0),
+            Heading::figure("threads", 3),
+            Heading::figure("cpu", 1),
+            Heading::figure("run queue", 2),
+            Heading::figure("reads", 2),
+            Heading::figure("writes", 2),
+        ]);
+        let mut has_rows = false;
+        for role in &self.threads {
+            if ![role.cpu_ns, role.run_queue_ns, role.read_ns, role.write_ns].into_iter().any(notable) {
+                continue;
+            }
+            has_rows = true;
+            let share = |ns: u64| format!("{:.1}", Percent(cores(ns)));
+            table.row([
+                role.role.clone(),
+                role.threads.to_string(),
+                share(role.cpu_ns),
+                share(role.run_queue_ns),
+                share(role.read_ns),
+                share(role.write_ns),
+            ]);
+        }
+        if !has_rows {
+            return Ok(());
+        }
+        writeln!(out)?;
+        table.spaced().write(out)
+    }
+}
+
+impl ShapeTimeJson {
+    fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        let name = format!("{} {}", self.command, self.namespace);
+        writeln!(out, "{} {}", escape(name.trim_end()), escape(&self.typed))?;
+        let class = if self.class == "user" { String::new() } else { format!(", {}", self.class) };
+        let apps = if self.apps.is_empty() { String::new() } else { format!(", {}", self.apps.join(" ")) };
+        writeln!(
+            out,
+            "  {}{class}{}: {}, p50 {}, p99 {}, max {}, {} of the time",
+            self.shape_id,
+            escape(&apps),
+            plural(Grouped(self.operations), "operation"),
+            or_unknown(self.p50_ns.map(Nanos)),
+            or_unknown(self.p99_ns.map(Nanos)),
+            or_unknown(self.max_ns.map(Nanos)),
+            Percent(self.share)
+        )?;
+        let mut table = TextTable::new(&[
+            Heading::whole("", 0),
+            Heading::figure("each", 1),
+            Heading::figure("share", 1),
+            Heading::figure("p50", 2),
+            Heading::figure("p99", 2),
+            Heading::whole("", 9),
+        ]);
+        for part in &self.parts {
+            table.row(self.cells(part));
+        }
+        table.spaced().write(out)?;
+        for sentence in &self.answer {
+            writeln!(out, "  {}", escape(sentence))?;
+        }
+        Ok(())
+    }
+
+    fn cells(&self, part: &PartJson) -> [String; 6] {
+        [
+            format!("  {}", doing(part.part)),
+            Nanos(part.ns / self.operations.max(1)).to_string(),
+            Percent(part.share).to_string(),
+            part.p50_ns.map(Nanos).map_or_else(String::new, |time| time.to_string()),
+            part.p99_ns.map(Nanos).map_or_else(String::new, |time| time.to_string()),
+            bar(part.share, BAR),
+        ]
+    }
+}
+
+impl SplitCoverageJson {
+    fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        let lines = [
+            (self.without_wire, "of the server's threads were not seen on the wire"),
+            (self.without_thread, "on the wire were executed by no traced thread"),
+            (self.continued, "continued a reply that no request asked for"),
+            (self.pipelined, "cannot be divided: several requests came at once"),
+            (self.foreign_replies, "cannot be divided: their thread serves several requests at once"),
+            (self.ring_full, "were lost: the kernel's ring was full"),
+        ];
+        let lost = [
+            (self.threads_full, "events of threads beyond the table of threads"),
+            (self.unreadable, "headers of messages could not be read"),
+            (self.programs_skipped, "events were skipped by the kernel"),
+            (self.blockers_turned_away, "waits have no blocker: there were too many"),
+            (self.packets_dropped, "packets were dropped by the kernel"),
+        ];
+        if lines.iter().chain(&lost).all(|(count, _)| *count == 0) {
+            return Ok(());
+        }
+        writeln!(out)?;
+        for (count, what) in lines.into_iter().filter(|(count, _)| *count > 0) {
+            writeln!(out, "{} {what}", plural(count, "operation"))?;
+        }
+        for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
+            writeln!(out, "{} {what}", Grouped(count))?;
+        }
+        Ok(())
+    }
+}

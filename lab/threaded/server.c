@@ -1,0 +1,480 @@
+// The lab's own server, which is no MongoDB: it speaks the wire protocol as mongod does, one thread for each
+// connection, on top of the real WiredTiger. Its commands take a known time at a known place, so that tests can compare
+// where a tracer says the time went.
+//
+//   server PORT DIR      serves on 127.0.0.1:PORT with a database in DIR, which it creates
+//
+// `find` executes the elements of its filter in their order:
+//
+//   {burn: MS}     computes for so many milliseconds of its thread's processor time
+//   {read: N}      reads N random records, each of a page of its own that is not in the cache
+//   {hold: MS}     takes the lock and sleeps, as a long operation that holds a lock does
+//   {lock: 1}      takes the lock, which another connection may hold
+//   {sleep: MS}    sleeps
+//   {fault: N}     touches N pages of a file that are not in memory
+//   {send: MB}     replies with so many megabytes
+//
+// Its reply has in `measured` what the thread used: `cpu_ns`, `wall_ns`, `faults`.
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <wiredtiger.h>
+
+enum { RECORDS = 20000, RECORD_BYTES = 4000, PAGES = 32768, PAGE = 4096, LONGEST = 1 << 20 };
+enum { OP_REPLY = 1, OP_QUERY = 2004, OP_MSG = 2013 };
+
+static WT_CONNECTION *database;
+static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile uint8_t *mapped;
+static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
+static size_t next_page;
+
+static void must(int code, const char *what) {
+    if (code) {
+        fprintf(stderr, "server: %s: %s\n", what, wiredtiger_strerror(code));
+        exit(1);
+    }
+}
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec at;
+    clock_gettime(clock, &at);
+    return at.tv_sec * 1000000000ull + at.tv_nsec;
+}
+
+// splitmix64.
+static uint64_t mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15ull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+// ---- What a command does ----
+
+static void burn(double ms) {
+    uint64_t until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + (uint64_t)(ms * 1e6);
+    while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until)
+        ;
+}
+
+static void pause_for(double ms) {
+    struct timespec time = {(time_t)(ms / 1000), (long)(ms * 1e6) % 1000000000};
+    nanosleep(&time, 0);
+}
+
+static void read_records(WT_SESSION *session, int count, uint64_t *seed) {
+    WT_CURSOR *cursor;
+    must(session->open_cursor(session, "table:collection-2-1", 0, 0, &cursor), "cursor");
+    for (int i = 0; i < count; i++) {
+        cursor->set_key(cursor, (int64_t)(mix(++*seed) % RECORDS + 1));
+        must(cursor->search(cursor), "search");
+    }
+    cursor->close(cursor);
+}
+
+// Pages in an order that readahead does not guess; each is touched about once in the life of a test.
+static unsigned touch_pages(int count) {
+    unsigned sum = 0;
+    for (int i = 0; i < count; i++) {
+        pthread_mutex_lock(&page_lock);
+        size_t page = mix(next_page++) % PAGES;
+        pthread_mutex_unlock(&page_lock);
+        sum += mapped[page * PAGE];
+    }
+    return sum;
+}
+
+// ---- BSON ----
+
+struct document {
+    uint8_t bytes[1024];
+    size_t length;
+    size_t open[8];
+    int depth;
+};
+
+static void put(struct document *to, const void *bytes, size_t length) {
+    memcpy(to->bytes + to->length, bytes, length);
+    to->length += length;
+}
+
+static void put_name(struct document *to, uint8_t type, const char *name) {
+    put(to, &type, 1);
+    put(to, name, strlen(name) + 1);
+}
+
+static void begin(struct document *to, uint8_t type, const char *name) {
+    if (name)
+        put_name(to, type, name);
+    to->open[to->depth++] = to->length;
+    put(to, "\0\0\0\0", 4);
+}
+
+static void end(struct document *to) {
+    put(to, "", 1);
+    size_t start = to->open[--to->depth];
+    uint32_t length = to->length - start;
+    memcpy(to->bytes + start, &length, 4);
+}
+
+static void put_int(struct document *to, const char *name, int32_t value) {
+    put_name(to, 0x10, name);
+    put(to, &value, 4);
+}
+
+static void put_long(struct document *to, const char *name, int64_t value) {
+    put_name(to, 0x12, name);
+    put(to, &value, 8);
+}
+
+static void put_bool(struct document *to, const char *name, uint8_t value) {
+    put_name(to, 0x08, name);
+    put(to, &value, 1);
+}
+
+static void put_text(struct document *to, const char *name, const char *value) {
+    uint32_t length = strlen(value) + 1;
+    put_name(to, 0x02, name);
+    put(to, &length, 4);
+    put(to, value, length);
+}
+
+// The bytes of a value of this type; -1 if they are not all there.
+static long size_of(uint8_t type, const uint8_t *at, const uint8_t *limit) {
+    int32_t length = 0;
+    if (limit - at >= 4)
+        memcpy(&length, at, 4);
+    switch (type) {
+    case 0x01:
+    case 0x09:
+    case 0x11:
+    case 0x12:
+        return 8;
+    case 0x02:
+        return length + 4;
+    case 0x03:
+    case 0x04:
+        return length;
+    case 0x05:
+        return length + 5;
+    case 0x07:
+        return 12;
+    case 0x08:
+        return 1;
+    case 0x0a:
+        return 0;
+    case 0x10:
+        return 4;
+    }
+    return -1;
+}
+
+struct element {
+    uint8_t type;
+    const char *name;
+    const uint8_t *value;
+};
+
+// Moves to the next element of a document; 0 at its end.
+static int next(const uint8_t **at, const uint8_t *limit, struct element *element) {
+    if (*at >= limit || !**at)
+        return 0;
+    element->type = *(*at)++;
+    element->name = (const char *)*at;
+    const uint8_t *zero = memchr(*at, 0, limit - *at);
+    if (!zero)
+        return 0;
+    element->value = zero + 1;
+    long size = size_of(element->type, element->value, limit);
+    if (size < 0 || size > limit - element->value)
+        return 0;
+    *at = element->value + size;
+    return 1;
+}
+
+static double number(const struct element *element) {
+    double real;
+    int32_t whole;
+    int64_t wide;
+    switch (element->type) {
+    case 0x01:
+        memcpy(&real, element->value, 8);
+        return real;
+    case 0x10:
+        memcpy(&whole, element->value, 4);
+        return whole;
+    case 0x12:
+        memcpy(&wide, element->value, 8);
+        return wide;
+    }
+    return 0;
+}
+
+// ---- A connection ----
+
+struct connection {
+    int socket;
+    int number;
+    WT_SESSION *session;
+    uint64_t seed;
+};
+
+static int read_all(int socket, void *to, size_t length) {
+    for (size_t got = 0; got < length;) {
+        struct iovec part = {(char *)to + got, length - got};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+        ssize_t more = recvmsg(socket, &message, 0);
+        if (more <= 0)
+            return 0;
+        got += more;
+    }
+    return 1;
+}
+
+static int write_all(int socket, const void *from, size_t length) {
+    for (size_t sent = 0; sent < length;) {
+        struct iovec part = {(char *)from + sent, length - sent};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+        ssize_t more = sendmsg(socket, &message, MSG_NOSIGNAL);
+        if (more <= 0)
+            return 0;
+        sent += more;
+    }
+    return 1;
+}
+
+static void greet(struct document *reply, const struct connection *connection) {
+    put_bool(reply, "helloOk", 1);
+    put_bool(reply, "ismaster", 1);
+    put_bool(reply, "isWritablePrimary", 1);
+    put_int(reply, "maxBsonObjectSize", 16777216);
+    put_int(reply, "maxMessageSizeBytes", 48000000);
+    put_int(reply, "maxWriteBatchSize", 100000);
+    put_int(reply, "connectionId", connection->number);
+    put_int(reply, "minWireVersion", 0);
+    put_int(reply, "maxWireVersion", 9);
+}
+
+// Executes the filter of a find; returns the megabytes to reply with.
+static double execute(struct connection *connection, const uint8_t *filter, uint32_t length) {
+    const uint8_t *at = filter + 4, *limit = filter + length - 1;
+    struct element step;
+    double megabytes = 0;
+    while (next(&at, limit, &step)) {
+        double much = number(&step);
+        if (!strcmp(step.name, "burn"))
+            burn(much);
+        else if (!strcmp(step.name, "sleep"))
+            pause_for(much);
+        else if (!strcmp(step.name, "read"))
+            read_records(connection->session, (int)much, &connection->seed);
+        else if (!strcmp(step.name, "fault"))
+            touch_pages((int)much);
+        else if (!strcmp(step.name, "send"))
+            megabytes = much;
+        else if (!strcmp(step.name, "hold") || !strcmp(step.name, "lock")) {
+            pthread_mutex_lock(&the_lock);
+            if (step.name[0] == 'h')
+                pause_for(much);
+            pthread_mutex_unlock(&the_lock);
+        }
+    }
+    return megabytes;
+}
+
+static void find(struct document *reply, struct connection *connection, const uint8_t *command, uint32_t length,
+                 double *megabytes) {
+    struct rusage before, after;
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), wall = clock_ns(CLOCK_MONOTONIC);
+    getrusage(RUSAGE_THREAD, &before);
+    const uint8_t *at = command + 4;
+    struct element element;
+    while (next(&at, command + length - 1, &element)) {
+        uint32_t inner;
+        memcpy(&inner, element.value, 4);
+        if (element.type == 0x03 && !strcmp(element.name, "filter"))
+            *megabytes = execute(connection, element.value, inner);
+    }
+    cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    wall = clock_ns(CLOCK_MONOTONIC) - wall;
+    getrusage(RUSAGE_THREAD, &after);
+    begin(reply, 0x03, "cursor");
+    begin(reply, 0x04, "firstBatch");
+    begin(reply, 0x03, "0");
+    put_long(reply, "cpu_ns", cpu);
+    put_long(reply, "wall_ns", wall);
+    put_long(reply, "faults", after.ru_majflt - before.ru_majflt);
+    end(reply);
+    end(reply);
+    put_long(reply, "id", 0);
+    put_text(reply, "ns", "lab.orders");
+    end(reply);
+}
+
+static int respond(struct connection *connection, const int32_t *header, const uint8_t *body, uint32_t length) {
+    static const char padding_name[] = "padding";
+    struct document reply = {.length = 0};
+    double megabytes = 0;
+    int legacy = header[3] == OP_QUERY;
+    const uint8_t *command = body + 5;
+    if (legacy) {
+        const uint8_t *zero = memchr(body + 4, 0, length - 4);
+        if (!zero)
+            return 0;
+        command = zero + 9;
+    }
+    uint32_t size;
+    if (command + 5 > body + length)
+        return 0;
+    memcpy(&size, command, 4);
+    if (size < 5 || size > (size_t)(body + length - command))
+        return 0;
+    const char *name = (const char *)command + 5;
+    begin(&reply, 0, 0);
+    if (!strcmp(name, "find"))
+        find(&reply, connection, command, size, &megabytes);
+    else if (legacy || !strcmp(name, "hello"))
+        greet(&reply, connection);
+    double ok = 1;
+    put_name(&reply, 0x01, "ok");
+    put(&reply, &ok, 8);
+    end(&reply);
+    // A field of zero bytes makes the reply as long as was asked for.
+    uint32_t padding = (uint32_t)(megabytes * 1e6);
+    uint32_t extra = padding ? 1 + sizeof(padding_name) + 5 + padding : 0;
+    int32_t answer[9] = {0, header[1] + 1000000, header[1], legacy ? OP_REPLY : OP_MSG};
+    size_t prefix = legacy ? 36 : 21;
+    answer[8] = 1;
+    answer[0] = prefix + reply.length + extra;
+    uint8_t *bytes = calloc(1, answer[0]);
+    memcpy(bytes, answer, legacy ? 36 : 16);
+    memcpy(bytes + prefix, reply.bytes, reply.length);
+    if (extra) {
+        uint32_t whole = reply.length + extra;
+        memcpy(bytes + prefix, &whole, 4);
+        uint8_t *at = bytes + prefix + reply.length - 1;
+        *at++ = 0x05;
+        memcpy(at, padding_name, sizeof(padding_name));
+        memcpy(at + sizeof(padding_name), &padding, 4);
+    }
+    int written = write_all(connection->socket, bytes, answer[0]);
+    free(bytes);
+    return written;
+}
+
+static void *serve(void *argument) {
+    struct connection *connection = argument;
+    char name[16];
+    snprintf(name, sizeof(name), "conn%d", connection->number);
+    prctl(PR_SET_NAME, name);
+    must(database->open_session(database, 0, 0, &connection->session), "session");
+    int32_t header[4];
+    uint8_t *body = malloc(LONGEST);
+    while (read_all(connection->socket, header, 16) && header[0] > 21 && header[0] < LONGEST) {
+        uint32_t length = header[0] - 16;
+        if (!read_all(connection->socket, body, length) || !respond(connection, header, body, length))
+            break;
+    }
+    connection->session->close(connection->session, 0);
+    close(connection->socket);
+    free(body);
+    free(connection);
+    return 0;
+}
+
+// ---- The start ----
+
+static void fill(void) {
+    WT_SESSION *session;
+    WT_CURSOR *cursor;
+    must(database->open_session(database, 0, 0, &session), "session");
+    // A record for each page, so that a read of a record is a read of the file.
+    must(session->create(session, "table:collection-2-1",
+                         "key_format=q,value_format=u,leaf_page_max=4KB,leaf_value_max=64MB,allocation_size=4KB"),
+         "table");
+    must(session->open_cursor(session, "table:collection-2-1", 0, "bulk", &cursor), "bulk");
+    uint8_t record[RECORD_BYTES];
+    for (int64_t key = 1; key <= RECORDS; key++) {
+        for (size_t i = 0; i < sizeof(record); i++)
+            record[i] = mix(key * RECORD_BYTES + i);
+        WT_ITEM value = {.data = record, .size = sizeof(record)};
+        cursor->set_key(cursor, key);
+        cursor->set_value(cursor, &value);
+        must(cursor->insert(cursor), "insert");
+    }
+    cursor->close(cursor);
+    session->close(session, 0);
+}
+
+static void map_pages(const char *folder) {
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/pages", folder);
+    // Written around the page cache, so that no page is in memory.
+    int file = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    enum { PART = 256 * PAGE };
+    void *part = aligned_alloc(PAGE, PART);
+    memset(part, 7, PART);
+    for (int i = 0; i < PAGES * PAGE / PART; i++)
+        if (write(file, part, PART) != PART)
+            exit(1);
+    free(part);
+    mapped = mmap(0, (size_t)PAGES * PAGE, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED)
+        exit(1);
+    madvise((void *)mapped, (size_t)PAGES * PAGE, MADV_RANDOM);
+}
+
+int main(int count, char **arguments) {
+    if (count != 3) {
+        fprintf(stderr, "usage: server PORT DIR\n");
+        return 2;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    const char *open = "create,cache_size=1MB,direct_io=[data],session_max=1000";
+    must(wiredtiger_open(arguments[2], 0, open, &database), "open");
+    fill();
+    must(database->close(database, 0), "close");
+    must(wiredtiger_open(arguments[2], 0, open, &database), "open");
+    map_pages(arguments[2]);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1]))};
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    if (bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 512)) {
+        perror("server: listen");
+        return 1;
+    }
+    printf("ready 127.0.0.1:%s\n", arguments[1]);
+    fflush(stdout);
+    for (int number = 1;; number++) {
+        int peer = accept(listener, 0, 0);
+        if (peer < 0)
+            continue;
+        setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        struct connection *connection = calloc(1, sizeof(*connection));
+        connection->socket = peer;
+        connection->number = number;
+        connection->seed = number * 1000003ull;
+        pthread_t thread;
+        if (pthread_create(&thread, 0, serve, connection))
+            close(peer);
+        else
+            pthread_detach(thread);
+    }
+}
