@@ -38,7 +38,8 @@ impl FunctionName {
 }
 
 fn cut(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MAX_SHOWN)]
+    let end = (0..=MAX_SHOWN).rev().find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
 }
 
 /// The name before the first mark of a compiler.

@@ -93,7 +93,7 @@ impl<W: Write> FlamePicture<W> {
         )?;
         let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
         if characters >= 3 {
-            let label = fit(&escape(name).to_string(), characters);
+            let label = fit(escape(name).as_ref(), characters);
             writeln!(
                 self.out,
                 r#"<text x="{:.1}" y="{:.1}">{}</text>"#,
@@ -124,7 +124,7 @@ fn color(name: &str) -> String {
 }
 
 fn text(name: &str) -> String {
-    xml(&escape(name).to_string())
+    xml(escape(name).as_ref())
 }
 
 fn xml(text: &str) -> String {

@@ -31,7 +31,7 @@ impl StackReport {
         for row in self.stacks.iter().take(limit) {
             writeln!(out, "{}", escape(&self.row_head(row)))?;
             let line = functions(row);
-            for part in wrap(&escape(&line).to_string(), width.saturating_sub(INDENT).max(LEAST)) {
+            for part in wrap(escape(&line).as_ref(), width.saturating_sub(INDENT).max(LEAST)) {
                 writeln!(out, "{:INDENT$}{part}", "")?;
             }
         }

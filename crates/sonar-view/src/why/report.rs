@@ -350,7 +350,7 @@ fn parts<'a>(
         .chain([plain(UNREAD, unread), plain(UNEXPLAINED, unexplained)])
         .filter(|part| part.ns > 0)
         .collect();
-    parts.sort_by(|a, b| b.ns.cmp(&a.ns));
+    parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
     parts
 }
 

@@ -230,9 +230,10 @@ fn serve(mut socket: UnixStream) -> io::Result<()> {
     }
 }
 
-fn receive_ring(
-    socket: &mut UnixStream,
-) -> io::Result<Result<(File, RingLayout, Vec<u32>), CollectorProblem>> {
+/// An open ring, its layout, and the interfaces that it captures.
+type ReceivedRing = (File, RingLayout, Vec<u32>);
+
+fn receive_ring(socket: &mut UnixStream) -> io::Result<Result<ReceivedRing, CollectorProblem>> {
     let Some(file) = receive_file(socket)? else {
         return Ok(Err(read_message::<RingRefusal>(socket)?.into_problem()));
     };

@@ -34,11 +34,11 @@ impl MemberWatch {
         self.states = states;
         let primary = set.members.iter().find(|member| member.state == Member::PRIMARY);
         // The term rises before the election is decided.
-        if let (Some(term), Some(primary)) = (set.term, primary) {
-            if self.term.replace(term).is_some_and(|before| before < term) {
-                let text = format!("{} was elected primary in term {term}", primary.name);
-                events.push(Event::new(at, EventKind::Election, server, ("", &text)));
-            }
+        if let (Some(term), Some(primary)) = (set.term, primary)
+            && self.term.replace(term).is_some_and(|before| before < term)
+        {
+            let text = format!("{} was elected primary in term {term}", primary.name);
+            events.push(Event::new(at, EventKind::Election, server, ("", &text)));
         }
         events
     }
