@@ -288,15 +288,16 @@ int BPF_PROG(split_enter, struct pt_regs *regs, long number) {
         return 0;
     thread->own_socket = fd == (__u32)thread->fd;
     // Without a reply an operation ends here: what follows is waiting for the next request.
-    if (kind == KIND_RECEIVE && thread->phase == PHASE_RUNNING && thread->own_socket && !is_peek(regs, number)) {
+    if (kind == KIND_RECEIVE && thread->phase == PHASE_RUNNING && thread->own_socket &&
+        !is_peek(regs, number)) {
         split_receives_again(thread, bpf_ktime_get_ns());
         ended(thread, task);
     }
     return 0;
 }
 
-static __always_inline void received(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs,
-                                     long number, __s32 bytes) {
+static __always_inline void received(struct split_thread *thread, struct task_struct *task,
+                                     struct pt_regs *regs, long number, __s32 bytes) {
     __u32 fd = ARG1(regs);
     if (thread->phase >= PHASE_RUNNING || is_peek(regs, number))
         return;
@@ -324,8 +325,8 @@ static __always_inline void received(struct split_thread *thread, struct task_st
         begun(thread, task);
 }
 
-static __always_inline void sent(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs, long number,
-                                 __s32 bytes) {
+static __always_inline void sent(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs,
+                                 long number, __s32 bytes) {
     if (thread->phase < PHASE_RUNNING || ARG1(regs) != (__u32)thread->fd)
         return;
     struct message_header header = {};
@@ -350,8 +351,8 @@ static __always_inline void sent(struct split_thread *thread, struct task_struct
     }
 }
 
-static __always_inline void used_file(struct split_thread *thread, struct task_struct *task, __u32 fd, bool is_read,
-                                      __s64 bytes) {
+static __always_inline void used_file(struct split_thread *thread, struct task_struct *task, __u32 fd,
+                                      bool is_read, __s64 bytes) {
     struct split_operation *operation = &thread->operation;
     if (!is_read) {
         operation->write_bytes += bytes;

@@ -141,19 +141,19 @@ struct split_operation {
 
 // The state of a thread.
 struct split_thread {
-    __u64 since; // until when its time has been charged
-    __u64 woken; // when it was woken, if it waits for a processor since; 0 otherwise
-    __u64 wait_ns; // blocked during the current call
+    __u64 since;          // until when its time has been charged
+    __u64 woken;          // when it was woken, if it waits for a processor since; 0 otherwise
+    __u64 wait_ns;        // blocked during the current call
     __u64 outside[PARTS]; // time that belongs to no operation
     __u32 waker;
     __u8 state;
     __u8 phase;
-    __u8 kind; // enum call_kind
+    __u8 kind;       // enum call_kind
     __u8 own_socket; // the current call uses the socket of the requests
     __s32 fd;        // of the requests
     __s32 left;      // bytes of the request or reply that are still to come
     __u32 received;  // bytes of the request so far, until its header is complete
-    __u32 owner; // the thread whose state this is
+    __u32 owner;     // the thread whose state this is
     __u32 followed;
     __u32 generation;
     union {

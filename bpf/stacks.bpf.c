@@ -24,9 +24,9 @@ struct thread_head {
     __u32 state;
     __s64 call; // the number of the system call; -1 if the thread is in none
     __u64 ip, sp, fp, lr;
-    __u64 ns;              // when, by the monotonic clock
-    __u64 switches;        // context switches of the thread so far
-    __u64 switches_after;  // the same when the stack had been copied
+    __u64 ns;             // when, by the monotonic clock
+    __u64 switches;       // context switches of the thread so far
+    __u64 switches_after; // the same when the stack had been copied
     __u32 on_cpu;
     __u32 length; // of the stack that follows, from `sp` on
     char comm[16];

@@ -57,7 +57,9 @@ def parked(request, tmp_path):
         threads = dict(reversed(child.stdout.readline().split()) for _ in CLASSES)
 
         def all_sleep():
-            states = [open(f"/proc/{child.pid}/task/{tid}/stat").read().rsplit(")")[1].split()[0] for tid in threads.values()]
+            states = [
+                open(f"/proc/{child.pid}/task/{tid}/stat").read().rsplit(")")[1].split()[0] for tid in threads.values()
+            ]
             return set(states) == {"S"}
 
         wait_until(all_sleep, "threads that sleep")
@@ -117,7 +119,9 @@ def test_gdb_sees_the_same_functions_of_the_program(parked):
     names = re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?([\w?]+)", re.M)
     expected = collections.Counter()
     for thread in re.split(r"^Thread ", text, flags=re.M)[1:]:
-        own = [name for name in names.findall(thread) if name.startswith("in_") or name in ("below", "outermost", "main")]
+        own = [
+            name for name in names.findall(thread) if name.startswith("in_") or name in ("below", "outermost", "main")
+        ]
         expected[tuple(own)] += 1
     report = json.loads(stacks(pid, "--all", "--format", "json"))
     found = collections.Counter()

@@ -11,9 +11,10 @@ import subprocess
 import threading
 import time
 
-import labkit
 import pymongo
 import pytest
+
+import labkit
 
 PORT = 28017
 

@@ -298,8 +298,8 @@ static double execute(struct connection *connection, const uint8_t *filter, uint
     return megabytes;
 }
 
-static void find(struct document *reply, struct connection *connection, const uint8_t *command, uint32_t length,
-                 double *megabytes) {
+static void find(struct document *reply, struct connection *connection, const uint8_t *command,
+                 uint32_t length, double *megabytes) {
     struct rusage before, after;
     uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), wall = clock_ns(CLOCK_MONOTONIC);
     getrusage(RUSAGE_THREAD, &before);
@@ -327,7 +327,8 @@ static void find(struct document *reply, struct connection *connection, const ui
     end(reply);
 }
 
-static int respond(struct connection *connection, const int32_t *header, const uint8_t *body, uint32_t length) {
+static int respond(struct connection *connection, const int32_t *header, const uint8_t *body,
+                   uint32_t length) {
     static const char padding_name[] = "padding";
     struct document reply = {.length = 0};
     double megabytes = 0;
@@ -405,8 +406,9 @@ static void fill(void) {
     WT_CURSOR *cursor;
     must(database->open_session(database, 0, 0, &session), "session");
     // A record for each page, so that a read of a record is a read of the file.
-    must(session->create(session, "table:collection-2-1",
-                         "key_format=q,value_format=u,leaf_page_max=4KB,leaf_value_max=64MB,allocation_size=4KB"),
+    must(session->create(
+             session, "table:collection-2-1",
+             "key_format=q,value_format=u,leaf_page_max=4KB,leaf_value_max=64MB,allocation_size=4KB"),
          "table");
     must(session->open_cursor(session, "table:collection-2-1", 0, "bulk", &cursor), "bulk");
     uint8_t record[RECORD_BYTES];

@@ -7,7 +7,8 @@
 
 int main(int count, char **arguments) {
     WT_CONNECTION *connection;
-    const char *settings = "create,log=(enabled),checkpoint=(wait=600),eviction=(threads_min=2,threads_max=2)";
+    const char *settings =
+        "create,log=(enabled),checkpoint=(wait=600),eviction=(threads_min=2,threads_max=2)";
     if (count != 2 || wiredtiger_open(arguments[1], NULL, settings, &connection))
         return 1;
     puts("ready");

@@ -10,7 +10,7 @@ const AHEAD: usize = 64;
 const MAX_THREADS: usize = 4;
 
 /// What comes of a job.
-pub(crate) enum Outcome<T, E> {
+pub(crate) enum JobOutcome<T, E> {
     /// A result; there may be any number.
     Item(T),
     /// There are no more results.
@@ -24,7 +24,7 @@ pub(crate) trait Worker<J, T, E> {
 }
 
 /// Takes what comes of a job; an error ends the work.
-type OutcomeSink<'a, J, T, E> = dyn FnMut(&J, Outcome<T, E>) -> Result<(), E> + 'a;
+type OutcomeSink<'a, J, T, E> = dyn FnMut(&J, JobOutcome<T, E>) -> Result<(), E> + 'a;
 
 /// The number of threads that this machine has processors for.
 pub(crate) fn threads() -> usize {
@@ -46,17 +46,17 @@ pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
         let mut taken = Ok(());
         let done = own.work(job, &mut |item| {
             if taken.is_ok() {
-                taken = take(job, Outcome::Item(item));
+                taken = take(job, JobOutcome::Item(item));
             }
         });
-        taken.and_then(|()| take(job, Outcome::Done(done)))
+        taken.and_then(|()| take(job, JobOutcome::Done(done)))
     };
     if threads <= 1 {
         return jobs.iter().try_for_each(|job| alone(job, take));
     }
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let start = |first: usize| -> Option<Receiver<Outcome<T, E>>> {
+        let start = |first: usize| -> Option<Receiver<JobOutcome<T, E>>> {
             let (to, from) = sync_channel(AHEAD);
             let (worker, stopped) = (&worker, &stopped);
             let run = move || {
@@ -70,8 +70,8 @@ pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
                             stopped.store(true, Ordering::Relaxed);
                         }
                     };
-                    let done = worker.work(job, &mut |item| send(Outcome::Item(item)));
-                    send(Outcome::Done(done));
+                    let done = worker.work(job, &mut |item| send(JobOutcome::Item(item)));
+                    send(JobOutcome::Done(done));
                 }
             };
             Builder::new().name("history".to_owned()).spawn_scoped(scope, run).ok().map(|_| from)
@@ -84,7 +84,7 @@ pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
             };
             // A thread ends early only if it panics, which ends the scope too.
             for outcome in source {
-                let is_done = matches!(outcome, Outcome::Done(_));
+                let is_done = matches!(outcome, JobOutcome::Done(_));
                 take(job, outcome)?;
                 if is_done {
                     break;
@@ -114,9 +114,9 @@ mod tests {
         let (mut items, mut failed) = (Vec::new(), Vec::new());
         in_order(jobs, threads, || Repeater, &mut |job, outcome| {
             match outcome {
-                Outcome::Item(item) => items.push(item),
-                Outcome::Done(Ok(())) => {}
-                Outcome::Done(Err(_)) => failed.push(*job),
+                JobOutcome::Item(item) => items.push(item),
+                JobOutcome::Done(Ok(())) => {}
+                JobOutcome::Done(Err(_)) => failed.push(*job),
             }
             Ok(())
         })

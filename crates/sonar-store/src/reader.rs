@@ -9,7 +9,7 @@ use sonar_core::history::{Event, HistoryWindow, ObservedSpan, Resolution, Span, 
 
 use crate::StoreError;
 use crate::day_file::DayFile;
-use crate::in_order::{Outcome, Worker, in_order, threads};
+use crate::in_order::{JobOutcome, Worker, in_order, threads};
 use crate::lookup::{FileLookup, FoundNumbers, Interner};
 use crate::stored_window::StoredWindow;
 use crate::utc_day::UtcDay;
@@ -105,11 +105,11 @@ impl StoreReader {
         let (dir, interner) = (&*self.dir, &Interner::default());
         let reader = || WindowReader { dir, wanted: (resolution, content), interner, open: None };
         in_order(&jobs, threads(), reader, &mut |(day, _), outcome| match outcome {
-            Outcome::Item(window) => {
+            JobOutcome::Item(window) => {
                 visit(window);
                 Ok(())
             }
-            Outcome::Done(read) => self.note_damage(*day, read),
+            JobOutcome::Done(read) => self.note_damage(*day, read),
         })
     }
 

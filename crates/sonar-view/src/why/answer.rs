@@ -1,6 +1,6 @@
 //! The answer in words, with its evidence. It says what would help only where the figures show it.
 
-use super::report::{BlockerJson, PartJson, ShapeTimeJson, UNEXPLAINED, UNREAD, WhyReport};
+use super::document::{BlockerJson, PartJson, ShapeTimeJson, UNEXPLAINED, UNREAD, WhyReport};
 use crate::kit::{Bytes, Count, Nanos, Percent, plural};
 
 /// A part below this share of the time is not explained.

@@ -3,9 +3,11 @@
 //! A [`WhyReport`] is the JSON document in memory; text is made from it.
 
 mod answer;
+mod document;
 mod report;
 mod text;
 
-pub use report::{
-    BlockerJson, FileJson, PartJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport, WhyTrace,
+pub use document::{
+    BlockerJson, FileJson, PartJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport,
 };
+pub use report::WhyTrace;

@@ -1,203 +1,18 @@
-//! The JSON document.
+//! Makes the document from what was traced.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
-use serde::Serialize;
-use sonar_core::time_split::{JoinCounts, ShapeSplit, TimePart, TimeSplit};
+use sonar_core::time_split::{ShapeSplit, TimePart, TimeSplit};
 
 use super::answer;
+use super::document::{
+    BlockerJson, FileJson, PartJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, UNEXPLAINED, UNREAD,
+    WhyReport, share,
+};
 use crate::kit::About;
-use crate::kit::json::line;
 
 /// Files, blockers and applications of a shape that are shown.
 const MAX_SHOWN: usize = 8;
-
-/// Where the time of operations went.
-#[derive(Clone, Debug, Serialize)]
-pub struct WhyReport {
-    /// Version of the schema.
-    pub schema: u32,
-    /// `why`.
-    pub kind: &'static str,
-    /// Where it comes from.
-    pub about: About,
-    /// Processes that were traced.
-    pub processes: Vec<u32>,
-    /// Length of the trace in seconds.
-    pub seconds: f64,
-    /// Processors of the machine.
-    pub processors: usize,
-    /// Operations in progress at a time, on average, of all shapes that are counted.
-    pub active: f64,
-    /// The same by part.
-    pub active_parts: Vec<PartJson>,
-    /// The shapes that were asked for, those with the most time first.
-    pub shapes: Vec<ShapeTimeJson>,
-    /// Shapes beyond those.
-    pub shapes_left_out: usize,
-    /// What threads did outside operations, by the name of the thread.
-    pub threads: Vec<ThreadRoleJson>,
-    /// What was seen and what was not.
-    pub coverage: SplitCoverageJson,
-}
-
-/// A part of a time.
-#[derive(Clone, Debug, Serialize, PartialEq)]
-pub struct PartJson {
-    /// Stable name.
-    pub part: &'static str,
-    /// Nanoseconds, of all operations.
-    pub ns: u64,
-    /// Share of the whole, 0 to 1.
-    pub share: f64,
-    /// Operations that had any.
-    pub operations: Option<u64>,
-    /// Median of those, in nanoseconds.
-    pub p50_ns: Option<u64>,
-    /// Their 99th percentile.
-    pub p99_ns: Option<u64>,
-}
-
-/// Where the time of one shape went.
-#[derive(Clone, Debug, Serialize)]
-pub struct ShapeTimeJson {
-    /// The id of the shape.
-    pub shape_id: String,
-    /// The command.
-    pub command: String,
-    /// `db.collection`.
-    pub namespace: String,
-    /// The shape with typed placeholders.
-    pub typed: String,
-    /// `served` or `issued`.
-    pub role: &'static str,
-    /// `user`, `internal` and so on.
-    pub class: &'static str,
-    /// The applications, those with the most operations first.
-    pub apps: Vec<String>,
-    /// Operations.
-    pub operations: u64,
-    /// Their time, from the arrival of the request until the reply was sent, in nanoseconds.
-    pub total_ns: u64,
-    /// Share of the time of all operations that are counted.
-    pub share: f64,
-    /// Mean time of an operation, in nanoseconds.
-    pub mean_ns: f64,
-    /// Median.
-    pub p50_ns: Option<u64>,
-    /// 99th percentile.
-    pub p99_ns: Option<u64>,
-    /// Longest.
-    pub max_ns: Option<u64>,
-    /// Where the time went, the largest part first. They add up to `total_ns`.
-    pub parts: Vec<PartJson>,
-    /// Reads of files by system calls, from the page cache or not.
-    pub reads: u64,
-    /// Their bytes.
-    pub read_bytes: u64,
-    /// Bytes that came from devices.
-    pub device_bytes: u64,
-    /// Bytes written to files.
-    pub write_bytes: u64,
-    /// Page faults that read from a device.
-    pub faults: u64,
-    /// How often operations blocked or lost the processor.
-    pub switches: u64,
-    /// Operations without a reply.
-    pub unacknowledged: u64,
-    /// Files that they waited for, the longest first.
-    pub files: Vec<FileJson>,
-    /// There were more files.
-    pub has_other_files: bool,
-    /// Who ended their waits, the longest first.
-    pub blockers: Vec<BlockerJson>,
-    /// In words: what the time was spent on, with the evidence, and what would help where the figures show it.
-    pub answer: Vec<String>,
-}
-
-/// A file that operations waited for.
-#[derive(Clone, Debug, Serialize)]
-pub struct FileJson {
-    /// The collection or index, else the name of the file; null if it is not known any more.
-    pub name: Option<String>,
-    /// Device, in the kernel's own encoding.
-    pub device: u32,
-    /// Inode.
-    pub inode: u64,
-    /// Reads that waited.
-    pub reads: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Time blocked in them, in nanoseconds.
-    pub wait_ns: u64,
-}
-
-/// Who ended waits.
-#[derive(Clone, Debug, Serialize)]
-pub struct BlockerJson {
-    /// The thread's id.
-    pub thread: u32,
-    /// Its name; null if it ended.
-    pub thread_name: Option<String>,
-    /// The shape that it executed; null if it serves no connection.
-    pub shape_id: Option<String>,
-    /// The command of that shape with its namespace.
-    pub command: Option<String>,
-    /// Waits.
-    pub waits: u64,
-    /// How long they had lasted, in nanoseconds.
-    pub wait_ns: u64,
-    /// Share of the time that operations waited in futexes and polls.
-    pub share: f64,
-}
-
-/// What the threads of one name did outside operations.
-#[derive(Clone, Debug, Serialize)]
-pub struct ThreadRoleJson {
-    /// The name without numbers: `conn`, `JournalFlusher`.
-    pub role: String,
-    /// Threads.
-    pub threads: usize,
-    /// On a processor, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Waiting for a processor.
-    pub run_queue_ns: u64,
-    /// Blocked in reads of files and in page faults.
-    pub read_ns: u64,
-    /// Blocked in writes and flushes.
-    pub write_ns: u64,
-}
-
-/// What was seen and what was not.
-#[derive(Copy, Clone, Debug, Default, Serialize)]
-pub struct SplitCoverageJson {
-    /// Operations whose time was divided.
-    pub joined: u64,
-    /// Operations of threads that were not seen on the wire.
-    pub without_wire: u64,
-    /// Operations of the wire that no traced thread executed, for example because they are encrypted or were in
-    /// progress at the start.
-    pub without_thread: u64,
-    /// Parts of replies that no request asked for.
-    pub continued: u64,
-    /// Operations that cannot be divided, because their request came together with another one.
-    pub pipelined: u64,
-    /// Replies of threads that do not serve one request after the other.
-    pub foreign_replies: u64,
-    /// Operations that the kernel could not report: its ring was full.
-    pub ring_full: u64,
-    /// Events of threads beyond the table of threads.
-    pub threads_full: u64,
-    /// Headers of messages that could not be read.
-    pub unreadable: u64,
-    /// Events that the kernel skipped.
-    pub programs_skipped: u64,
-    /// Waits whose blocker was not kept.
-    pub blockers_turned_away: u64,
-    /// Packets that the kernel dropped.
-    pub packets_dropped: u64,
-}
 
 /// What was traced, as input of a report.
 pub struct WhyTrace<'a> {
@@ -222,29 +37,6 @@ pub struct WhyTrace<'a> {
     /// What was not seen.
     pub coverage: SplitCoverageJson,
 }
-
-impl SplitCoverageJson {
-    /// With the counts of the joiner.
-    pub fn with_counts(self, counts: JoinCounts) -> Self {
-        Self {
-            joined: counts.joined,
-            without_wire: counts.without_wire,
-            without_thread: counts.without_thread,
-            continued: counts.continued,
-            pipelined: counts.pipelined,
-            ..self
-        }
-    }
-}
-
-/// `part` of `whole`; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// Names of the two parts that are not measured at the thread.
-pub(super) const UNREAD: &str = "not_yet_read";
-pub(super) const UNEXPLAINED: &str = "unexplained";
 
 impl WhyReport {
     /// From what was traced.
@@ -312,14 +104,6 @@ impl WhyReport {
         };
         shape.answer = answer::sentences(&shape, self);
         shape
-    }
-
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
     }
 }
 

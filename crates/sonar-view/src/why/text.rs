@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::answer::doing;
-use super::report::{PartJson, ShapeTimeJson, SplitCoverageJson, WhyReport};
+use super::document::{PartJson, ShapeTimeJson, SplitCoverageJson, WhyReport};
 use crate::kit::{Fitting, Grouped, Heading, Nanos, Percent, TextTable, bar, escape, or_unknown, plural};
 
 /// Columns of a bar.

@@ -1,6 +1,7 @@
 //! How each collector is: what the status shows, and what is reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use sonar_core::{Endpoint, Timestamp};
 use sonar_view::agent::{CollectorState, CollectorStatus};
 
 use crate::agent::servers::local;
+
+/// What helps where something can be opened only before privileges are dropped.
+pub const RESTART: &str = "restart the agent: systemctl restart mongosonar";
 
 /// Why a collector, or a part of it, does not work, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,21 @@ impl CollectorProblem {
             None => self.what.clone(),
         }
     }
+}
+
+/// A file or folder that cannot be read.
+pub fn unreadable(path: &str, error: &io::Error) -> CollectorProblem {
+    let what = || format!("{path} cannot be read: {error}");
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => lost_helper(error),
+        io::ErrorKind::PermissionDenied => CollectorProblem::permanent(what(), Some(grant_line())),
+        _ => CollectorProblem::temporary(what()),
+    }
+}
+
+/// A helper process has gone. Only a start of the agent starts one.
+pub fn lost_helper(error: &io::Error) -> CollectorProblem {
+    CollectorProblem::permanent(error.to_string(), Some(RESTART.to_owned()))
 }
 
 /// A part of a collector that works or fails by itself.

@@ -10,7 +10,7 @@ use sonar_core::history::Collector;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::ebpf::{KernelEvent, Trace, TraceMode, Tracer};
 
-use super::board::{CollectorBoard, CollectorProblem};
+use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::watched::WatchedServers;
 use crate::agent::file_work::{FileWork, add_work};
 use crate::agent::parts::{WIDTH_NS, WindowCutter, WindowPart};
@@ -105,7 +105,7 @@ fn trace_files(tracer: &Tracer, search: FileSearch, task: &FilesTask) {
     if let Err(error) = ended {
         // It needs privileges to trace again.
         let what = format!("cannot read the records of the kernel: {error}");
-        tracing.fail(&CollectorProblem::permanent(what, Some(super::RESTART.to_owned())));
+        tracing.fail(&CollectorProblem::permanent(what, Some(RESTART.to_owned())));
     }
     tracing.windows.finish();
 }

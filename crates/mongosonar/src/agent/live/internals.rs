@@ -11,7 +11,7 @@ use sonar_core::history::Collector;
 use sonar_core::internals::SampleSequence;
 
 use super::backoff::Backoff;
-use super::board::CollectorProblem;
+use super::board::{CollectorProblem, unreadable};
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
@@ -118,7 +118,7 @@ impl SampleSource {
         let report = match outcome {
             Err(error) => {
                 self.backoff.failed(Instant::now());
-                task.board.failed(id, time, &super::unreadable(&folder(&self.server), &error))
+                task.board.failed(id, time, &unreadable(&folder(&self.server), &error))
             }
             Ok(()) => {
                 self.backoff.worked();

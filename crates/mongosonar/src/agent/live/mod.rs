@@ -41,7 +41,7 @@ use sonar_sys::resource::ResourceUsage;
 use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState};
 
 use self::backoff::Backoff;
-use self::board::{CollectorBoard, CollectorProblem, SourceId};
+use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId, lost_helper};
 use self::files::{FileSearch, FilesTask};
 use self::inspector::{FoundServer, Inspector};
 use self::log::FollowTask;
@@ -49,7 +49,7 @@ use self::machine::MachineTask;
 use self::opener::{NetworkState, RingOpener};
 use self::positions::LogPositions;
 use self::queries::QueriesCollector;
-use self::report::CostMeter;
+use self::report::{CostMeter, folder_bytes};
 use self::status::{StatusReports, StatusTask};
 use self::watched::WatchedServers;
 use super::applications::KnownApplications;
@@ -80,8 +80,6 @@ const STATUS_EVERY: Duration = Duration::from_secs(2);
 const MAX_NOTICES: usize = 20;
 /// How long collectors may take to hand over their last windows.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// What helps where something can be opened only before privileges are dropped.
-const RESTART: &str = "restart the agent: systemctl restart mongosonar";
 
 /// How the agent runs.
 pub struct LivePlan<'a> {
@@ -666,19 +664,50 @@ impl LiveAgent<'_> {
         }
         summary
     }
-}
 
-/// A file or folder that cannot be read.
-fn unreadable(path: &str, error: &io::Error) -> CollectorProblem {
-    let what = || format!("{path} cannot be read: {error}");
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => lost_helper(error),
-        io::ErrorKind::PermissionDenied => CollectorProblem::permanent(what(), Some(grant_line())),
-        _ => CollectorProblem::temporary(what()),
+    /// Writes the status.
+    fn state(&mut self) {
+        self.stated = Some(Instant::now());
+        let usage = ResourceUsage::now().unwrap_or_default();
+        let mut collectors = self.board.all();
+        self.costs.measure(&mut collectors);
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let server = |server: &FoundServer| WatchedServer {
+            name: server.name.clone(),
+            version: self.watched.version(server.port),
+            pid: server.pid,
+            port: server.port,
+            log: path(&server.log),
+            diagnostic_data: path(&server.diagnostic),
+        };
+        let pid = std::process::id();
+        let summary = self.assembler.summary();
+        let status = AgentStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid,
+            started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
+            started_ns: self.begun.unix_ns(),
+            written_ns: now().unix_ns(),
+            store: self.plan.folder.display().to_string(),
+            store_bytes: folder_bytes(self.plan.folder),
+            windows: summary.windows,
+            windows_lost: summary.windows_lost,
+            last_window_ns: summary.end_ns,
+            refused_configuration: self.refused.clone(),
+            notices: self.notices.clone(),
+            cpu_ns: usage.processor().as_nanos() as u64,
+            helpers_cpu_ns: helper_time().as_nanos() as u64,
+            memory_bytes: usage.resident_bytes,
+            collectors,
+            servers: self.watched.all().iter().map(server).collect(),
+        };
+        let written = status_file::write(self.plan.folder, &status);
+        if let Err(error) = written.and_then(|()| self.positions.save(self.plan.folder)) {
+            let text = format!("the status cannot be written: {error}");
+            if self.notices.last() != Some(&text) {
+                eprintln!("mongosonar: {text}");
+                self.note(text);
+            }
+        }
     }
-}
-
-/// A helper process has gone. Only a start of the agent starts one.
-fn lost_helper(error: &io::Error) -> CollectorProblem {
-    CollectorProblem::permanent(error.to_string(), Some(RESTART.to_owned()))
 }

@@ -16,7 +16,7 @@ use sonar_sys::helper::{receive_file, send_file};
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
 
-use super::board::CollectorProblem;
+use super::board::{CollectorProblem, lost_helper};
 use super::helper_channel::{HelperChannel, read_message, write_message};
 use crate::queries::live::RETIRE;
 use crate::queries::live::capture::block_bytes;
@@ -198,7 +198,7 @@ impl RingOpener {
             Self::There(channel) => {
                 let opened = channel
                     .ask(&OpenerRequest::Open(request.clone()), |socket| Ok(Ok(receive_ring(socket)?)));
-                let (file, layout, interfaces) = opened.map_err(|error| super::lost_helper(&error))??;
+                let (file, layout, interfaces) = opened.map_err(|error| lost_helper(&error))??;
                 let ring = Ring::adopt(OwnedFd::from(file), &layout).map_err(|error| refused(&error))?;
                 Ok(OpenedRing { ring, interfaces })
             }

@@ -7,6 +7,7 @@ mod members;
 mod report;
 mod server;
 mod sizes;
+mod task;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,6 +24,7 @@ use sonar_mongo::Target;
 use self::report::ServerReport;
 pub use self::report::StatusReports;
 use self::server::AskedServer;
+pub use self::task::StatusTask;
 use super::board::CollectorProblem;
 use super::watched::WatchedServers;
 use crate::agent::parts::{WindowCutter, WindowPart};
@@ -33,26 +35,6 @@ use crate::queries::live::now;
 const EVERY: Duration = Duration::from_secs(10);
 /// How long to wait before names are looked up again.
 const NAMES_AGAIN: Duration = Duration::from_secs(30);
-/// How often a thread looks whether it is to stop.
-const NAP: Duration = Duration::from_millis(200);
-
-/// What the threads share with the others.
-pub struct StatusTask {
-    /// Where their windows go.
-    pub to: SyncSender<WindowPart>,
-    /// The servers of this host.
-    pub servers: Arc<WatchedServers>,
-    /// Where they report how they are.
-    pub reports: StatusReports,
-    /// The addresses of this host.
-    pub addresses: BTreeSet<IpAddr>,
-    /// Whether the agent reads `diagnostic.data`.
-    pub follows_internals: bool,
-    /// Whether the agent reads logs.
-    pub follows_logs: bool,
-    /// Ends them.
-    pub stop: Arc<AtomicBool>,
-}
 
 /// Starts the thread. It drops its privileges by itself if it is to be `confined`.
 ///
@@ -123,14 +105,4 @@ fn ask(task: &StatusTask, target: &Target, host: &str) {
         }
     }
     server.finish();
-}
-
-impl StatusTask {
-    /// Sleeps until then; whether to go on.
-    fn sleep(&self, until: Instant) -> bool {
-        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
-            std::thread::sleep(NAP);
-        }
-        !self.stop.load(Ordering::Relaxed)
-    }
 }

@@ -15,7 +15,8 @@ use sonar_mongo::{Server, ServerError, Target};
 use super::members::MemberWatch;
 use super::report::ServerReport;
 use super::sizes::{MAX_COLLECTIONS, SizeSchedule};
-use super::{StatusTask, members, sizes};
+use super::task::StatusTask;
+use super::{members, sizes};
 use crate::agent::figures::SampleCutter;
 use crate::agent::live::board::CollectorProblem;
 use crate::agent::live::inspector::FoundServer;
@@ -41,7 +42,7 @@ const MAX_SKEW_MS: i64 = 2_000;
 
 /// A request that can fail while others work.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Request {
+enum ServerRequest {
     Status,
     ReplicaSet,
     List,
@@ -62,7 +63,7 @@ pub struct AskedServer<'a> {
     /// When it last answered.
     last: Option<Timestamp>,
     /// What fails, and when to ask for it again.
-    failing: BTreeMap<Request, (CollectorProblem, Timestamp)>,
+    failing: BTreeMap<ServerRequest, (CollectorProblem, Timestamp)>,
     reader: StatusReader,
     sequence: SampleSequence,
     held: VecDeque<ServerSample>,
@@ -206,7 +207,7 @@ impl<'a> AskedServer<'a> {
     /// The server does not answer: the connection is not to be used again.
     fn request<T>(
         &mut self,
-        (request, at): (Request, Timestamp),
+        (request, at): (ServerRequest, Timestamp),
         answers: &mut Answers,
         ask: impl FnOnce() -> Result<T, ServerError>,
     ) -> Result<Option<T>, ServerError> {
@@ -239,8 +240,9 @@ impl<'a> AskedServer<'a> {
         at: Timestamp,
     ) -> Result<Answers, ServerError> {
         let (name, mut answers) = (*name, Answers::default());
-        let set = self.request((Request::ReplicaSet, at), &mut answers, || server.replica_set_status())?;
-        let status = self.request((Request::Status, at), &mut answers, || server.status())?;
+        let set =
+            self.request((ServerRequest::ReplicaSet, at), &mut answers, || server.replica_set_status())?;
+        let status = self.request((ServerRequest::Status, at), &mut answers, || server.status())?;
         let set = set.flatten();
         if let Some(set) = &set {
             members::add(&mut self.windows.at(at).window, (name, at), set);
@@ -261,13 +263,13 @@ impl<'a> AskedServer<'a> {
         if self.sizes.wants_list(at) {
             self.sizes.asked_for_list(at);
             let list = || server.collections(MAX_COLLECTIONS);
-            if let Some(list) = self.request((Request::List, at), &mut answers, list)? {
+            if let Some(list) = self.request((ServerRequest::List, at), &mut answers, list)? {
                 if list.refused > 0 {
                     let refused = plural(list.refused, "database");
                     let what = format!("the user may not list the collections of {refused}");
                     let problem =
                         CollectorProblem::permanent(what, Some("grant the role readAnyDatabase".to_owned()));
-                    self.failing.insert(Request::List, (problem, at.plus_ns(REFUSED_NS)));
+                    self.failing.insert(ServerRequest::List, (problem, at.plus_ns(REFUSED_NS)));
                 }
                 self.sizes.set(list);
             }
@@ -291,7 +293,7 @@ impl<'a> AskedServer<'a> {
                 continue;
             }
             let size = || server.collection_size(&database, &collection);
-            if let Some(Some(size)) = self.request((Request::Sizes, at), answers, size)? {
+            if let Some(Some(size)) = self.request((ServerRequest::Sizes, at), answers, size)? {
                 let window = &mut self.windows.at(at).window;
                 sizes::add(window, (name, at), &format!("{database}.{collection}"), &size);
             }
@@ -349,10 +351,10 @@ impl<'a> AskedServer<'a> {
 }
 
 /// Whether only this request fails. A member that recovers has a status, but shows no collections.
-const fn is_of_request(request: Request, error: &ServerError) -> bool {
+const fn is_of_request(request: ServerRequest, error: &ServerError) -> bool {
     match error {
         ServerError::Unauthorized { .. } | ServerError::Command { .. } | ServerError::Reply(_) => true,
-        ServerError::Lost { .. } => matches!(request, Request::List | Request::Sizes),
+        ServerError::Lost { .. } => matches!(request, ServerRequest::List | ServerRequest::Sizes),
         _ => false,
     }
 }

@@ -1,0 +1,43 @@
+//! What the threads that ask servers share with the rest of the agent.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use super::report::StatusReports;
+use crate::agent::live::watched::WatchedServers;
+use crate::agent::parts::WindowPart;
+
+/// How often a thread looks whether it is to stop.
+const NAP: Duration = Duration::from_millis(200);
+
+/// What the threads share with the others.
+pub struct StatusTask {
+    /// Where their windows go.
+    pub to: SyncSender<WindowPart>,
+    /// The servers of this host.
+    pub servers: Arc<WatchedServers>,
+    /// Where they report how they are.
+    pub reports: StatusReports,
+    /// The addresses of this host.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Whether the agent reads `diagnostic.data`.
+    pub follows_internals: bool,
+    /// Whether the agent reads logs.
+    pub follows_logs: bool,
+    /// Ends them.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl StatusTask {
+    /// Sleeps until then; whether to go on.
+    pub fn sleep(&self, until: Instant) -> bool {
+        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(NAP);
+        }
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
