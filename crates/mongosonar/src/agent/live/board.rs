@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sonar_core::history::{Collector, Event, EventKind};
 use sonar_core::{Endpoint, Timestamp};
+use sonar_sys::capabilities::grant_line;
 use sonar_view::agent::{CollectorState, CollectorStatus};
 
 use crate::agent::servers::local;

@@ -14,7 +14,7 @@ use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::backoff::Backoff;
-use super::board::{CollectorBoard, CollectorProblem, unreadable};
+use super::board::{CollectorBoard, CollectorProblem, unreadable as problem_of_path};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
 use super::watched::WatchedServers;
@@ -226,7 +226,7 @@ fn unreadable(server: &FoundServer, error: &io::Error) -> CollectorProblem {
     let path = path_of(server);
     match error.kind() {
         io::ErrorKind::NotFound => missing(server),
-        _ => unreadable(&path, error),
+        _ => problem_of_path(&path, error),
     }
 }
 

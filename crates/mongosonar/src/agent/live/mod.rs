@@ -22,7 +22,6 @@ mod status_file;
 mod watched;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +35,9 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
-use sonar_sys::capabilities::grant_line;
-use sonar_sys::resource::ResourceUsage;
-use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState};
+use sonar_sys::Host;
+use sonar_sys::resource::{ResourceUsage, helper_time};
+use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState, WatchedServer};
 
 use self::backoff::Backoff;
 use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId, lost_helper};

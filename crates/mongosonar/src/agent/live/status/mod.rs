@@ -9,11 +9,6 @@ mod server;
 mod sizes;
 mod task;
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,8 +21,7 @@ pub use self::report::StatusReports;
 use self::server::AskedServer;
 pub use self::task::StatusTask;
 use super::board::CollectorProblem;
-use super::watched::WatchedServers;
-use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::agent::parts::WindowCutter;
 use crate::privileges;
 use crate::queries::live::now;
 
