@@ -256,7 +256,8 @@ mod tests {
         use std::collections::BTreeMap;
         // mongoperf's r and w are its own, --filter is MongoDB's word for a query in `profiler set`. `queries --replay`
         // shows at the recorded speed what --read names, `agent --replay` names what it reads. `queries --threads` is
-        // how many threads the program uses, `stacks --threads` which of the server's to show.
+        // how many threads the program uses, `stacks --threads` which of the server's to show. `queries --shape`
+        // is the form of its text, `why --shape` an id.
         let own = ["r", "w"];
         let mut shorts: BTreeMap<char, (String, String)> = BTreeMap::new();
         let mut values: BTreeMap<String, (String, String)> = BTreeMap::new();
@@ -272,7 +273,7 @@ mod tests {
                     true => format!("{:?}", arg.get_value_names().unwrap_or_default()),
                     false => "nothing".to_owned(),
                 };
-                if ["filter", "replay", "threads"].contains(&long.as_str()) {
+                if ["filter", "replay", "shape", "threads"].contains(&long.as_str()) {
                     continue;
                 }
                 let (first, at) = values.entry(long.clone()).or_insert((takes.clone(), place.clone()));

@@ -56,10 +56,11 @@ fn plain_name(demangled: &str) -> String {
         name = name.strip_prefix(prefix).unwrap_or(name);
     }
     let mut plain = String::with_capacity(name.len());
-    let (mut angles, mut rounds) = (0_u32, 0_u32);
+    // Brackets that are open. A `>` within round ones is a comparison.
+    let mut open: Vec<char> = Vec::new();
     let mut rest = name;
     while let Some(first) = rest.chars().next() {
-        let is_outside = angles == 0 && rounds == 0;
+        let is_outside = open.is_empty();
         if let Some(operator) = operator(rest, &plain) {
             if is_outside {
                 plain.push_str(operator);
@@ -84,10 +85,9 @@ fn plain_name(demangled: &str) -> String {
             continue;
         }
         match first {
-            '<' => angles += 1,
-            '>' => angles = angles.saturating_sub(1),
-            '(' => rounds += 1,
-            ')' => rounds = rounds.saturating_sub(1),
+            '<' | '(' => open.push(first),
+            '>' => drop(open.pop_if(|last| *last == '<')),
+            ')' => open.truncate(open.iter().rposition(|one| *one == '(').unwrap_or(open.len())),
             _ if is_outside => plain.push(first),
             _ => {}
         }

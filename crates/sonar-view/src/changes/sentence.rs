@@ -298,7 +298,9 @@ fn grown_part(series: &SeriesChange) -> String {
     match series.key.subject {
         SeriesSubject::Index => format!("{} {}: {before} -> {after}", grown_thing(series), series.key.name),
         _ => {
-            format!("{}: {before} -> {after}", metric(&SeriesKey { name: "".into(), ..series.key.clone() }).0)
+            let found = metrics::find(&series.key.metric);
+            let title = found.map_or(&*series.key.metric, |metric| metric.meaning);
+            format!("{title}: {before} -> {after}")
         }
     }
 }
