@@ -198,7 +198,7 @@ def test_hostile_traffic_while_the_store_is_slow_is_counted(tmp_path, slow_sync)
     assert waits.stat().st_size >= 3, "the store was not slow"
     assert slow < MOST_MEMORY, slow
     # Windows came late, and none is missing; what could not be captured is counted.
-    assert found == asked if lost == 0 else asked - lost <= found < asked
+    assert asked - lost <= found <= asked
     undecoded = sum(
         value for name, value in coverage.items() if name.startswith(("streams_not", "messages_not", "bytes_not"))
     )

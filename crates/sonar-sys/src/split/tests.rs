@@ -106,6 +106,12 @@ fn start() -> Option<SplitTracer> {
     }
 }
 
+fn assert_nothing_lost(tracer: &SplitTracer) {
+    // An interrupt may come while a program handles the same event on that processor.
+    let losses = SplitLosses { programs_skipped: 0, ..tracer.losses() };
+    assert_eq!(losses, SplitLosses::default());
+}
+
 /// Runs `client` against the server and returns what the programs reported; `None` where they cannot run.
 fn traced(client: impl FnOnce(&mut TcpStream)) -> Option<(Vec<ThreadOperation>, SplitTracer)> {
     let tracer = start()?;
@@ -121,7 +127,7 @@ fn traced(client: impl FnOnce(&mut TcpStream)) -> Option<(Vec<ThreadOperation>, 
     let mut operations = Vec::new();
     tracer.run(|operation| operations.push(operation), || false).unwrap();
     operations.retain(|operation| operation.connection == Some((Endpoint::from(address), client_end)));
-    assert_eq!(tracer.losses(), SplitLosses::default());
+    assert_nothing_lost(&tracer);
     Some((operations, tracer))
 }
 
@@ -252,5 +258,5 @@ fn many_connections_are_divided_independently() {
         has_mostly(operation, TimePart::Sleep);
         assert!(operation.wakers.is_empty(), "a timer ended its waits: {operation:?}");
     }
-    assert_eq!(tracer.losses(), SplitLosses::default());
+    assert_nothing_lost(&tracer);
 }
