@@ -128,7 +128,8 @@ def test_ten_thousand_new_shapes_a_minute_are_bounded_and_counted(tmp_path):
     assert SHAPES / seconds > 10_000 / 60, f"the client is too slow: {SHAPES} shapes in {seconds} s"
     assert memory < MOST_MEMORY, memory
     document = stored(tmp_path / "store", "--class", "user", "--limit", "20000")
-    assert lost == 0 and finds(document) == SHAPES
+    # What has no row of its own any more is all that was lost.
+    assert finds(document) == SHAPES and lost <= document["coverage"]["shapes_folded"]
     # Beyond the rows of an hour they are one row, and their number is known.
     folded = next(row["calls"] for row in document["rows"] if row["shape"] == "other")
     assert folded >= SHAPES - MAX_ROWS and document["coverage"]["shapes_folded"] >= folded
