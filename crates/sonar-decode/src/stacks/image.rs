@@ -65,6 +65,27 @@ pub struct Image<R> {
     pub(super) unwind: [Option<Section>; 2],
 }
 
+/// Whether `.eh_frame_hdr` is as all linkers write it, and names only places within the frames. Unwinding takes that
+/// for granted.
+fn is_search_table(table: &Section, frames: &Range<u64>) -> bool {
+    /// Version 1; the frames relative to their field, the count as it is, the table relative to the section.
+    const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+    let word = |bytes: &[u8]| bytes.first_chunk().copied().map(i32::from_le_bytes);
+    let base = table.addresses.start;
+    let Some((&FORM, rest)) = table.bytes.split_first_chunk() else { return false };
+    let Some((head, entries)) = rest.split_at_checked(8) else { return false };
+    let frames_at = word(head).and_then(|offset| (base + 4).checked_add_signed(offset.into()));
+    let count = word(&head[4..]).and_then(|count| usize::try_from(count).ok());
+    let Some(count) = count.filter(|count| frames_at == Some(frames.start) && *count <= entries.len() / 8)
+    else {
+        return false;
+    };
+    entries.chunks_exact(8).take(count).all(|entry| {
+        let place = word(&entry[4..]).and_then(|offset| base.checked_add_signed(offset.into()));
+        place.is_some_and(|place| frames.contains(&place))
+    })
+}
+
 /// The sections of [`Image::unwind`], in this order.
 pub(super) const EH_FRAME: [&str; 2] = [".eh_frame", ".eh_frame_hdr"];
 
@@ -94,7 +115,11 @@ impl<R: Read + Seek> Image<R> {
             let start = section.address();
             Some(Section { addresses: start..start.checked_add(bytes.len() as u64)?, bytes })
         });
-
+        // With a search table that contradicts its frames a stack is walked by frame pointers.
+        let unwind = match unwind {
+            [Some(frames), Some(table)] if !is_search_table(&table, &frames.addresses) => [None, None],
+            other => other,
+        };
         drop(elf);
         Ok(Self {
             file: cache.into_inner(),
@@ -307,5 +332,26 @@ mod tests {
                 let _ = (image.name_at(address), image.name_at(0xa00), image.bias(address, 0));
             }
         }
+    }
+
+    #[test]
+    fn a_search_table_that_leads_out_of_the_frames_is_refused() {
+        let frames = 0x2000..0x2100;
+        let table = |head: [u8; 4], words: [i32; 6]| Section {
+            addresses: 0x1000..0x101c,
+            bytes: head.into_iter().chain(words.into_iter().flat_map(i32::to_le_bytes)).collect(),
+        };
+        let form = [1, 0x1b, 0x03, 0x3b];
+        // Frames at 0x1004 + 0xffc, two entries: where a function begins, and its frame.
+        let good = [0xffc, 2, 0x100, 0x1000, 0x200, 0x10ff];
+        assert!(is_search_table(&table(form, good), &frames));
+        assert!(!is_search_table(&table([1, 0x1b, 0x03, 0x0b], good), &frames), "another form");
+        for (at, wrong) in [(0, 0xff8), (1, 3), (1, -1), (3, 0xfff), (5, 0x1100), (5, i32::MIN)] {
+            let mut words = good;
+            words[at] = wrong;
+            assert!(!is_search_table(&table(form, words), &frames), "{words:?}");
+        }
+        let cut = Section { addresses: 0x1000..0x1006, bytes: vec![1, 0x1b, 0x03, 0x3b, 0, 0] };
+        assert!(!is_search_table(&cut, &frames));
     }
 }
