@@ -103,14 +103,17 @@ if [ "$(cat "$logs/lab.code")" = 0 ]; then
         passed=$((passed + $(of "$1" passed))) failed=$((failed + wrong)) skipped=$((skipped + $(of "$1" skipped)))
         [ "$2" = 0 ] || [ "$wrong" != 0 ] || failed=$((failed + 1))
     }
-    if run_lab test-beside; then
-        count_lab test-beside 0
-    else
-        # What fails only while other tests use the processors is named, and decides nothing.
-        passed=$((passed + $(of test-beside passed))) skipped=$((skipped + $(of test-beside skipped)))
-        heading "tests that failed beside others, once more"
+    # lab_stage TARGET: runs tests of it. Those that fail run once more, one after the other, and that decides: what
+    # fails only while other programs use the processors is named.
+    lab_stage() {
+        if run_lab "$1"; then
+            count_lab "$1" 0
+            return
+        fi
+        passed=$((passed + $(of "$1" passed))) skipped=$((skipped + $(of "$1" skipped)))
+        heading "tests that failed, once more"
         # Without the group that the runner adds to the id.
-        sed -nE 's/^(FAILED|ERROR) ([^ ].*)$/\2/p' "$logs/pytest-test-beside" | sed -E 's/ - .*//; s/@[a-z_0-9]+$//' >"$logs/again"
+        sed -nE 's/^(FAILED|ERROR) ([^ ].*)$/\2/p' "$logs/pytest-$1" | sed -E 's/ - .*//; s/@[a-z_0-9]+$//' >"$logs/again"
         if [ -s "$logs/again" ]; then
             run_lab test-again
             count_lab test-again $?
@@ -118,11 +121,11 @@ if [ "$(cat "$logs/lab.code")" = 0 ]; then
             echo "FAILED: the tests could not be run to their end"
             failed=$((failed + 1))
         fi
-    fi
+    }
+    lab_stage test-beside
     wait "$beside"
     heading "tests of the whole program that measure time"
-    run_lab test-alone
-    count_lab test-alone $?
+    lab_stage test-alone
     heading "tests of the static binary"
     run_lab test-binary
     count_lab test-binary $?

@@ -35,6 +35,12 @@ def client():
     return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-why", maxPoolSize=200)
 
 
+def stolen_ns():
+    """Time of all processors that no thread got, although one was on them: interrupts, and what the host took."""
+    fields = open("/proc/stat").readline().split()
+    return sum(map(int, fields[6:9])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
 def why(served, work, *arguments, seconds=30):
     """Runs `work` while `why` traces, ends it with SIGINT, and returns its report."""
     command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", f"{seconds}s", "--json"]
@@ -42,13 +48,17 @@ def why(served, work, *arguments, seconds=30):
         [*command, "--limit", 100, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as traced:
         assert "tracing" in traced.stderr.readline()
+        stolen = stolen_ns()
         result = work()
         # What the last packets need to reach the reader.
         time.sleep(0.5)
         traced.send_signal(2)
         output, errors = traced.communicate(timeout=30)
     assert traced.returncode == 0, errors
-    return json.loads(output), result
+    report = json.loads(output)
+    # In whole ticks.
+    report["stolen_ns"] = stolen_ns() - stolen + 20_000_000
+    return report, result
 
 
 def ask(database, steps):
@@ -69,9 +79,10 @@ def part(row, name):
     return next((part["ns"] for part in row["parts"] if part["part"] == name), 0)
 
 
-def near(measured, expected, operations):
-    """Within 5 % or 100 µs for each operation."""
-    assert abs(measured - expected) <= max(0.05 * expected, 100_000 * operations), (measured, expected)
+def near(measured, expected, operations, more=0):
+    """Within 5 % or 100 µs for each operation; it may be so much `more`."""
+    off = max(0.05 * expected, 100_000 * operations)
+    assert -off <= measured - expected <= off + more, (measured, expected)
 
 
 def adds_up(row):
@@ -97,15 +108,17 @@ def test_each_step_is_found_where_it_waits(served):
     cpu = {name: sum(one["cpu_ns"] for one in answers) for name, answers in measured.items()}
     wall = {name: sum(one["wall_ns"] for one in answers) for name, answers in measured.items()}
     # What receiving, sending and measuring take is not in what the server measures; a burn is almost all of it.
-    near(part(rows["burn"], "cpu"), cpu["burn"], ROUNDS)
+    near(part(rows["burn"], "cpu"), cpu["burn"], ROUNDS, report["stolen_ns"])
     slept = part(rows["sleep"], "sleep")
-    near(slept, wall["sleep"] - cpu["sleep"] - part(rows["sleep"], "run_queue"), ROUNDS)
-    assert part(rows["read"], "file_read") > 0.5 * (wall["read"] - cpu["read"] - part(rows["read"], "run_queue"))
+    near(slept, wall["sleep"] - part(rows["sleep"], "cpu") - part(rows["sleep"], "run_queue"), ROUNDS)
+    assert part(rows["read"], "file_read") > 0.5 * (
+        wall["read"] - part(rows["read"], "cpu") - part(rows["read"], "run_queue")
+    )
     assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
     assert rows["read"]["device_bytes"] >= ROUNDS * 10 * 4096
     faults = sum(one["faults"] for one in measured["fault"])
     assert rows["fault"]["faults"] == faults > ROUNDS
-    blocked = wall["fault"] - cpu["fault"] - part(rows["fault"], "run_queue")
+    blocked = wall["fault"] - part(rows["fault"], "cpu") - part(rows["fault"], "run_queue")
     near(part(rows["fault"], "page_fault"), blocked, ROUNDS)
     assert report["coverage"]["joined"] >= len(steps) * ROUNDS
     for loss in ["ring_full", "threads_full", "unreadable", "foreign_replies", "packets_dropped"]:
@@ -149,11 +162,9 @@ def test_sequences_on_many_connections_add_up(served, connections):
     row = shape(report, *steps)
     assert row["operations"] == len(measured)
     adds_up(row)
-    near(part(row, "cpu"), sum(one["cpu_ns"] for one in measured), len(measured))
-    asleep = part(row, "sleep")
-    assert asleep >= 20_000_000 * len(measured)
-    # Timers are late by what the kernel groups them by; the rest of the time is in other parts.
-    assert asleep <= 21_000_000 * len(measured)
+    near(part(row, "cpu"), sum(one["cpu_ns"] for one in measured), len(measured), report["stolen_ns"])
+    # A thread may lose its processor between setting the timer and going to sleep.
+    near(part(row, "sleep"), 20_000_000 * len(measured), len(measured))
 
 
 def test_sums_equal_what_the_kernel_counts_for_each_thread(served):
@@ -179,4 +190,4 @@ def test_sums_equal_what_the_kernel_counts_for_each_thread(served):
         report, (before, after) = why(served, work)
     cpu = sum(part(row, "cpu") for row in report["shapes"]) + sum(role["cpu_ns"] for role in report["threads"])
     # The trace is a little longer than the time between the two readings.
-    near(cpu, after[0] - before[0], 50)
+    near(cpu, after[0] - before[0], 50, report["stolen_ns"])
