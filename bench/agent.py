@@ -70,8 +70,9 @@ def status(path):
 
 
 def shares(before, after, seconds):
-    """Per cent of a processor of each source."""
-    cost = lambda document: {one["name"]: one["cpu_ns"] for one in document["collectors"]}
+    """Per cent of a processor of each source: user, system and eBPF."""
+    keys = ("user_ns", "system_ns", "ebpf_ns")
+    cost = lambda document: {one["name"]: sum(one[key] or 0 for key in keys) for one in document["collectors"]}
     first, last = cost(before), cost(after)
     return {name: 100 * (last[name] - first[name]) / 1e9 / seconds for name in last}
 
@@ -92,6 +93,9 @@ def one(work, sender, cpu):
             sent = sender.end()
             if stop(child) != 0:
                 raise SystemExit(f"the agent ended badly: {(work / 'errors').read_text()}")
+    ebpf = lambda document: sum(one["ebpf_ns"] or 0 for one in document["collectors"]) / 1e9
+    # Programs in the kernel run on the account of the threads that they see.
+    used += ebpf(last) - ebpf(first)
     return 100 * used / seconds, shares(first, last, seconds), memory, (sent, last)
 
 

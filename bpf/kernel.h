@@ -175,6 +175,11 @@ typedef struct {
 struct signal_struct {
     atomic_t live;
 } CORE;
+// Times by the scheduler's clock.
+struct sched_info {
+    unsigned long long run_delay;    // how long it has waited for a processor so far
+    unsigned long long last_arrival; // when it got one last
+} CORE;
 struct task_struct {
     unsigned int __state;
     int on_cpu;
@@ -188,6 +193,7 @@ struct task_struct {
     struct files_struct *files;
     struct signal_struct *signal;
     struct task_io_accounting ioac;
+    struct sched_info sched_info;
 } CORE;
 // Until 5.13.
 struct task_struct___long {

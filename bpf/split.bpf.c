@@ -12,13 +12,16 @@
 
 #include "kernel.h"
 #include "split.h"
+#include "stack.h"
 
-enum { MOST_THREADS = 8192, MOST_PROCESSES = 64, SPLIT_RING_BYTES = 16 << 20 };
+enum { MOST_THREADS = 8192, MOST_PROCESSES = 64, SPLIT_RING_BYTES = 16 << 20, STACKS_RING_BYTES = 4 << 20 };
 enum {
     SPLIT_LOST_RING_FULL,
     SPLIT_LOST_THREADS_FULL,
     SPLIT_LOST_UNREADABLE,
     SPLIT_LOST_FOREIGN_REPLY,
+    SPLIT_LOST_SWITCH, // a thread that got or left a processor was not seen doing so
+    SPLIT_LOST_STACK,  // a long wait without a stack: too many of them
     SPLIT_LOSSES,
 };
 
@@ -30,8 +33,29 @@ struct split_control {
 };
 volatile struct split_control split_control SEC(".data.control") = {};
 
-// Puts the record into the type information, from which the skeleton is generated.
+// Set by user space before loading: waits from this length on are reported with their stack, at most so many in a
+// second.
+const volatile __u64 stack_after_ns = 1000000;
+const volatile __u32 stacks_a_second = 200;
+// One of so many connections is followed.
+const volatile __u32 sample_every = 1;
+
+// A long wait, with the registers and the stack of the thread at the end of the system call in which it was blocked.
+struct split_wait {
+    __u64 start; // of the operation
+    __u64 ns;
+    __u64 ip, sp, fp, lr;
+    __s64 call;
+    __u32 thread;
+    __u32 process;
+    __u32 part;
+    __u32 length; // of the stack
+    __u8 stack[STACK_BYTES];
+};
+
+// Puts the records into the type information, from which the skeleton is generated.
 const struct split_operation *split_record_types;
+const struct split_wait *split_wait_types;
 
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
@@ -60,6 +84,23 @@ struct {
     __uint(max_entries, SPLIT_RING_BYTES);
 } split_ring SEC(".maps");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, STACKS_RING_BYTES);
+} split_stacks SEC(".maps");
+
+// Stacks of the current second.
+struct stack_budget {
+    __u64 second;
+    __u64 used;
+};
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct stack_budget);
+} split_stack_budget SEC(".maps");
+
 static __always_inline void split_lost(__u32 reason) {
     __u64 *count = bpf_map_lookup_elem(&split_losses, &reason);
     if (count)
@@ -72,30 +113,47 @@ static __always_inline bool maybe_split(__u32 process) {
     return split_control.some[process >> 6 & 3] >> (process & 63) & 1;
 }
 
+// A thread may have one of so many slots.
+enum { SLOT_TRIES = 4 };
+
+static __always_inline struct split_thread *slot_at(__u32 id, __u32 try) {
+    __u32 number = (id + try) & (MOST_THREADS - 1);
+    return bpf_map_lookup_elem(&split_threads, &number);
+}
+
+// Takes a free slot for a thread that has none.
+static __always_inline struct split_thread *new_slot(__u32 id) {
+    for (__u32 try = 0; try < SLOT_TRIES; try++) {
+        struct split_thread *slot = slot_at(id, try);
+        if (!slot || slot->owner || __sync_val_compare_and_swap(&slot->owner, 0, id))
+            continue;
+        slot->generation = 0;
+        slot->followed = 0;
+        slot->since = 0;
+        slot->woken = 0;
+        slot->arrived = 0;
+        slot->clock_offset = 0;
+        slot->queued_before = 0;
+        slot->kind = KIND_NONE;
+        slot->state = ON_PROCESSOR;
+        slot->phase = PHASE_NONE;
+        slot->received = 0;
+        slot->fd = -1;
+        __builtin_memset(slot->outside, 0, sizeof(slot->outside));
+        return slot;
+    }
+    split_lost(SPLIT_LOST_THREADS_FULL);
+    return 0;
+}
+
 // The slot of a thread; `create` takes a free one.
 static __always_inline struct split_thread *slot_of(__u32 id, bool create) {
-    for (__u32 try = 0; try < 4; try++) {
-        __u32 number = (id + try) & (MOST_THREADS - 1);
-        struct split_thread *slot = bpf_map_lookup_elem(&split_threads, &number);
+    for (__u32 try = 0; try < SLOT_TRIES; try++) {
+        struct split_thread *slot = slot_at(id, try);
         if (slot && slot->owner == id)
             return slot;
-        if (slot && create && !slot->owner && !__sync_val_compare_and_swap(&slot->owner, 0, id)) {
-            slot->generation = 0;
-            slot->followed = 0;
-            slot->since = 0;
-            slot->woken = 0;
-            slot->kind = KIND_NONE;
-            slot->state = ON_PROCESSOR;
-            slot->phase = PHASE_NONE;
-            slot->received = 0;
-            slot->fd = -1;
-            __builtin_memset(slot->outside, 0, sizeof(slot->outside));
-            return slot;
-        }
     }
-    if (create)
-        split_lost(SPLIT_LOST_THREADS_FULL);
-    return 0;
+    return create ? new_slot(id) : 0;
 }
 
 // The state of a thread whose process is followed.
@@ -189,8 +247,41 @@ static __always_inline __u32 kind_by_file(struct task_struct *task, __u32 kind, 
     return KIND_OTHER;
 }
 
-static __always_inline bool is_plain(long number) {
-    return number == CALL_READ || number == CALL_READV || number == CALL_WRITE || number == CALL_WRITEV;
+// What a call is to us, by its number and, where that decides, its file.
+static __always_inline __u32 kind_of_call(struct task_struct *task, long number, __u32 fd) {
+    __u32 kind = kind_of(number);
+    if (number == CALL_READ || number == CALL_READV || number == CALL_WRITE || number == CALL_WRITEV)
+        return kind_by_file(task, kind, fd);
+    return kind;
+}
+
+#define EINTR 4
+#define EAGAIN 11
+// A call that a signal interrupted and that the kernel begins again has one of these.
+#define ERESTARTSYS 512
+#define ERESTART_RESTARTBLOCK 516
+
+// Whether a call on a socket shows that its connection has ended.
+static __always_inline bool is_end(long result) {
+    bool begins_again = result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK;
+    return result <= 0 && result != -EAGAIN && result != -EINTR && !begins_again;
+}
+
+static __always_inline struct scheduled scheduled_of(struct task_struct *task) {
+    struct scheduled scheduled = {};
+    if (bpf_core_field_exists(task->sched_info.run_delay)) {
+        scheduled.queued = task->sched_info.run_delay;
+        scheduled.arrived = task->sched_info.last_arrival;
+    }
+    return scheduled;
+}
+
+// The thread runs. The kernel loses few switches, but it does, above all in virtual machines.
+static __always_inline void runs(struct split_thread *thread, struct task_struct *task) {
+    if (likely(thread->state == ON_PROCESSOR))
+        return;
+    split_missed(thread, bpf_ktime_get_ns(), scheduled_of(task));
+    split_lost(SPLIT_LOST_SWITCH);
 }
 
 #define MSG_PEEK 2
@@ -253,17 +344,19 @@ static __always_inline void begun(struct split_thread *thread, struct task_struc
     struct sock *sock = FIELD(socket, socket, sk);
     if (!sock)
         return;
-    __u16 family = BPF_CORE_READ(sock, __sk_common.skc_family);
+    __u16 family = FIELD(sock, sock, __sk_common.skc_family);
     addresses->family = family;
-    addresses->server_port = BPF_CORE_READ(sock, __sk_common.skc_num);
-    addresses->client_port = __builtin_bswap16(BPF_CORE_READ(sock, __sk_common.skc_dport));
+    addresses->server_port = FIELD(sock, sock, __sk_common.skc_num);
+    addresses->client_port = __builtin_bswap16(FIELD(sock, sock, __sk_common.skc_dport));
     if (family == 2) {
-        BPF_CORE_READ_INTO((__u32 *)addresses->server, sock, __sk_common.skc_rcv_saddr);
-        BPF_CORE_READ_INTO((__u32 *)addresses->client, sock, __sk_common.skc_daddr);
+        *(__u32 *)addresses->server = FIELD(sock, sock, __sk_common.skc_rcv_saddr);
+        *(__u32 *)addresses->client = FIELD(sock, sock, __sk_common.skc_daddr);
     } else if (family == 10) {
         BPF_CORE_READ_INTO((struct in6_addr *)addresses->server, sock, __sk_common.skc_v6_rcv_saddr);
         BPF_CORE_READ_INTO((struct in6_addr *)addresses->client, sock, __sk_common.skc_v6_daddr);
     }
+    if (!is_sampled(addresses->client_port, sample_every))
+        split_forget(thread, operation->start);
 }
 
 static __always_inline void ended(struct split_thread *thread, struct task_struct *task) {
@@ -279,9 +372,8 @@ int BPF_PROG(split_enter, struct pt_regs *regs, long number) {
     struct split_thread *thread = thread_of(task);
     if (!thread)
         return 0;
-    __u32 kind = kind_of(number), fd = ARG1(regs);
-    if (is_plain(number))
-        kind = kind_by_file(task, kind, fd);
+    runs(thread, task);
+    __u32 kind = kind_of_call(task, number, ARG1(regs)), fd = ARG1(regs);
     thread->kind = kind;
     thread->wait_ns = 0;
     if (kind != KIND_RECEIVE && kind != KIND_SEND)
@@ -335,6 +427,7 @@ static __always_inline void sent(struct split_thread *thread, struct task_struct
         const void *from = (const void *)bytes_of(regs, number, &buffer);
         if (!from || bpf_probe_read_user(&header, sizeof(header), from)) {
             split_lost(SPLIT_LOST_UNREADABLE);
+            split_forget(thread, bpf_ktime_get_ns());
             return;
         }
     }
@@ -370,14 +463,59 @@ static __always_inline void used_file(struct split_thread *thread, struct task_s
     split_file(thread, FIELD(inode, inode, i_ino), FIELD(super_block, super_block, s_dev), bytes);
 }
 
+static __always_inline bool may_take_stack(void) {
+    __u32 zero = 0;
+    struct stack_budget *budget = bpf_map_lookup_elem(&split_stack_budget, &zero);
+    __u64 second = bpf_ktime_get_ns() >> 30;
+    if (!budget)
+        return 0;
+    if (budget->second != second) {
+        budget->second = second;
+        budget->used = 0;
+    }
+    return __sync_fetch_and_add(&budget->used, 1) < stacks_a_second;
+}
+
+// Reports a long wait of an operation. Registers and stack are those of the wait: it ends with the system call.
+static __always_inline void waited(struct split_thread *thread, struct task_struct *task,
+                                   struct pt_regs *regs) {
+    struct split_wait *wait = may_take_stack() ? bpf_ringbuf_reserve(&split_stacks, sizeof(*wait), 0) : 0;
+    if (!wait) {
+        split_lost(SPLIT_LOST_STACK);
+        return;
+    }
+    wait->start = thread->operation.start;
+    wait->ns = thread->wait_ns;
+    wait->ip = REGS_IP(regs);
+    wait->sp = REGS_SP(regs);
+    wait->fp = REGS_FP(regs);
+    wait->lr = REGS_LR(regs);
+    wait->call = (long)CALL(regs);
+    wait->thread = task->pid;
+    wait->process = task->tgid;
+    wait->part = split_blocked_part(thread);
+    wait->length = copy_stack(wait->stack, wait->sp);
+    bpf_ringbuf_submit(wait, BPF_RB_NO_WAKEUP);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct split_thread *thread = thread_of(task);
     if (!thread)
         return 0;
+    runs(thread, task);
     __u32 kind = thread->kind;
     long number = CALL(regs);
+    // The thread was in this call when tracing began: most connections wait for their next request.
+    if (kind == KIND_NONE)
+        kind = kind_of_call(task, number, ARG1(regs));
+    if (stacks_a_second && in_operation(thread) && thread->kind && thread->wait_ns >= stack_after_ns)
+        waited(thread, task, regs);
+    // A peek that finds the end is of a server that is about to stop the operation, which still runs.
+    if ((kind == KIND_RECEIVE || kind == KIND_SEND) && is_end(result) && ARG1(regs) == (__u32)thread->fd &&
+        !is_peek(regs, number))
+        split_forget(thread, bpf_ktime_get_ns());
     if (result > 0) {
         if (kind == KIND_RECEIVE)
             received(thread, task, regs, number, result);
@@ -401,11 +539,14 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(split_switch, bool preempted, struct task_struct *from, struct task_struct *to) {
     // One after the other: the compiler would join two checks in a way that the verifier does not accept.
     struct split_thread *thread = thread_of(from);
-    if (thread)
+    if (thread) {
+        runs(thread, from);
+        split_leaves(thread, scheduled_of(from));
         split_switch_out(thread, bpf_ktime_get_ns(), preempted || is_runnable(from));
+    }
     thread = thread_of(to);
-    if (thread)
-        split_switch_in(thread, bpf_ktime_get_ns());
+    if (thread && !split_switch_in(thread, bpf_ktime_get_ns()))
+        split_lost(SPLIT_LOST_SWITCH);
     return 0;
 }
 
@@ -419,7 +560,7 @@ int BPF_PROG(split_wake, struct task_struct *task) {
     struct split_thread *waker = thread_of(current);
     bool on_purpose = waker && waker != thread &&
                       (waker->kind == KIND_FUTEX || waker->kind == KIND_OTHER || waker->kind == KIND_SEND);
-    split_waking(thread, bpf_ktime_get_ns(), on_purpose ? current->pid : 0);
+    split_waking(thread, bpf_ktime_get_ns(), on_purpose ? waker : 0);
     return 0;
 }
 

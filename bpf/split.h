@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 // How the time of one thread is divided: a state machine of plain C, which knows neither maps nor helpers.
 //
-// `split.bpf.c` feeds it in the kernel; `split_host.c` makes a library of it, with which recorded calls and switches
-// are replayed in tests.
+// `split.bpf.c` feeds it in the kernel.
 //
 // Time is charged when a thread returns to a processor, leaves one, or begins or ends an operation. Each nanosecond
 // goes to exactly one part, so the parts of an operation add up to its time:
@@ -63,11 +62,12 @@ enum {
 
 // Bits of an operation.
 enum {
-    OPERATION_EXHAUST = 1,   // it continues a reply; no request was received
-    OPERATION_NO_REPLY = 2,  // it ended when the thread received again
-    OPERATION_PIPELINED = 4, // its request came together with the beginning of the next one
-    OPERATION_FILES_CUT = 8, // more files than room
-    OPERATION_WAKERS_CUT = 16,
+    OPERATION_EXHAUST = 1,     // it continues a reply; no request was received
+    OPERATION_NO_REPLY = 2,    // it ended when the thread received again
+    OPERATION_PIPELINED = 4,   // its request came together with the beginning of the next one
+    OPERATION_FILES_CUT = 8,   // more files than room
+    OPERATION_WAKERS_CUT = 16, // more wakers than room
+    OPERATION_WOKE = 32,       // it ended a wait of another thread
 };
 
 enum { SPLIT_FILES = 4, SPLIT_WAKERS = 4, HEADER = 16, HEADER_AND_FLAGS = 20 };
@@ -97,9 +97,10 @@ struct split_file {
     __u32 reads;
 };
 
-// Who ended waits of an operation for other threads.
+// Who ended waits of an operation: a thread, and the operation that it executed then.
 struct split_waker {
     __u64 wait_ns;
+    __u64 start; // of that operation; 0 if the thread executed none
     __u32 thread;
     __u32 count;
 };
@@ -144,8 +145,12 @@ struct split_thread {
     __u64 since;          // until when its time has been charged
     __u64 woken;          // when it was woken, if it waits for a processor since; 0 otherwise
     __u64 wait_ns;        // blocked during the current call
+    __u64 waker_start;    // of the operation of `waker`
+    __u64 arrived;        // when it was seen getting its processor; 0 otherwise
+    __u64 clock_offset;   // from the scheduler's clock to that of these times; 0: not known
+    __u64 queued_before;  // how long it had waited for processors when it left its last one
     __u64 outside[PARTS]; // time that belongs to no operation
-    __u32 waker;
+    __u32 waker;          // the thread that woke this one on purpose
     __u8 state;
     __u8 phase;
     __u8 kind;       // enum call_kind
@@ -156,6 +161,8 @@ struct split_thread {
     __u32 owner;     // the thread whose state this is
     __u32 followed;
     __u32 generation;
+    __u32 part; // what it left its processor for
+    __u32 unused;
     union {
         struct message_header header;
         __u8 incoming[3 * HEADER]; // room for the verifier's worst case
@@ -163,11 +170,8 @@ struct split_thread {
     struct split_operation operation;
 };
 
-static __always_inline __u32 split_part(const struct split_thread *thread) {
-    if (thread->state == ON_PROCESSOR)
-        return PART_CPU;
-    if (thread->state == RUNNABLE)
-        return thread->kind == KIND_YIELD ? PART_YIELD : PART_RUN_QUEUE;
+// The part of the time that a thread is blocked in its current call.
+static __always_inline __u32 split_blocked_part(const struct split_thread *thread) {
     switch (thread->kind) {
     case KIND_NONE:
         return PART_FAULT;
@@ -193,6 +197,14 @@ static __always_inline __u32 split_part(const struct split_thread *thread) {
     return PART_OTHER;
 }
 
+static __always_inline __u32 split_part(const struct split_thread *thread) {
+    if (thread->state == ON_PROCESSOR)
+        return PART_CPU;
+    if (thread->state == RUNNABLE)
+        return thread->kind == KIND_YIELD ? PART_YIELD : PART_RUN_QUEUE;
+    return split_blocked_part(thread);
+}
+
 static __always_inline bool in_operation(const struct split_thread *thread) {
     return thread->phase >= PHASE_RUNNING;
 }
@@ -216,9 +228,11 @@ static __always_inline void split_charge(struct split_thread *thread, __u64 now)
 static __always_inline void split_count_waker(struct split_thread *thread, __u64 ns) {
     struct split_waker *wakers = thread->operation.wakers;
     for (int i = 0; i < SPLIT_WAKERS; i++) {
-        if (!wakers[i].thread)
+        if (!wakers[i].thread) {
             wakers[i].thread = thread->waker;
-        if (wakers[i].thread == thread->waker) {
+            wakers[i].start = thread->waker_start;
+        }
+        if (wakers[i].thread == thread->waker && wakers[i].start == thread->waker_start) {
             wakers[i].wait_ns += ns;
             wakers[i].count++;
             return;
@@ -233,23 +247,37 @@ static __always_inline void split_switch_out(struct split_thread *thread, __u64 
     thread->woken = 0;
     thread->waker = 0;
     thread->state = runnable ? RUNNABLE : BLOCKED;
+    thread->part = split_part(thread) & (PARTS - 1);
     if (in_operation(thread))
-        thread->operation.waits[split_part(thread) & (PARTS - 1)]++;
+        thread->operation.waits[thread->part & (PARTS - 1)]++;
 }
 
-// Somebody woke the thread: `waker` is 0 if that was no thread of its process. The thread itself charges the time when
-// it runs, since only it changes its figures.
-static __always_inline void split_waking(struct split_thread *thread, __u64 now, __u32 waker) {
+// Somebody woke the thread. The thread itself charges the time when it runs, since only it changes its figures.
+// `waker` is the thread that did so; 0 if that was an interrupt, or a thread of no followed process.
+static __always_inline void split_waking(struct split_thread *thread, __u64 now, struct split_thread *waker) {
     if (thread->state != BLOCKED || thread->woken)
         return;
     // No thread ends a sleep or a read: an interrupt did, in the name of whatever ran.
-    thread->waker = thread->kind == KIND_FUTEX || thread->kind == KIND_POLL ? waker : 0;
+    if (waker && (thread->kind == KIND_FUTEX || thread->kind == KIND_POLL)) {
+        thread->waker = waker->owner;
+        thread->waker_start = 0;
+        if (in_operation(waker)) {
+            thread->waker_start = waker->operation.start;
+            waker->operation.flags |= OPERATION_WOKE;
+        }
+    }
     thread->woken = now;
 }
 
-// The thread gets a processor.
-static __always_inline void split_switch_in(struct split_thread *thread, __u64 now) {
+// The thread gets a processor. Returns whether it was seen leaving one.
+static __always_inline bool split_switch_in(struct split_thread *thread, __u64 now) {
     __u64 since = thread->since, woken = thread->woken;
+    if (thread->state == ON_PROCESSOR && since) {
+        // When it left its processor was not seen, so nobody knows where this time went.
+        thread->since = now;
+        thread->arrived = now;
+        return 0;
+    }
     if (thread->state == BLOCKED) {
         // A wake-up that was not seen: all of it was waiting.
         __u64 until = woken > since && woken < now ? woken : now;
@@ -257,12 +285,44 @@ static __always_inline void split_switch_in(struct split_thread *thread, __u64 n
         if (thread->waker && in_operation(thread) && since && until > since)
             split_count_waker(thread, until - since);
         thread->state = RUNNABLE;
-        if (thread->kind == KIND_YIELD)
-            thread->kind = KIND_OTHER;
     }
     split_charge(thread, now);
     thread->state = ON_PROCESSOR;
     thread->woken = 0;
+    thread->arrived = now;
+    return 1;
+}
+
+// What the scheduler knows of a thread.
+struct scheduled {
+    __u64 queued;  // how long it has waited for processors so far
+    __u64 arrived; // when it got its processor, by the scheduler's clock
+};
+
+// A seen arrival, and the same by the scheduler's clock: what `split_missed` needs.
+static __always_inline void split_leaves(struct split_thread *thread, struct scheduled scheduled) {
+    if (thread->arrived && scheduled.arrived)
+        thread->clock_offset = thread->arrived - scheduled.arrived;
+    thread->arrived = 0;
+    thread->queued_before = scheduled.queued;
+}
+
+// The thread runs, but was not seen getting its processor. The scheduler knows when that was, and how long it had waited
+// for it.
+static __always_inline void split_missed(struct split_thread *thread, __u64 now, struct scheduled scheduled) {
+    __u64 arrived = now;
+    if (thread->clock_offset) {
+        arrived = scheduled.arrived + thread->clock_offset;
+        if (arrived > now)
+            arrived = now;
+        if (arrived < thread->since)
+            arrived = thread->since;
+    }
+    __u64 queued = scheduled.queued - thread->queued_before;
+    if (!thread->woken && queued < arrived - thread->since)
+        thread->woken = arrived - queued;
+    split_switch_in(thread, arrived);
+    thread->arrived = 0;
 }
 
 // Whether these bytes can be the header of a request.
@@ -298,6 +358,20 @@ static __always_inline void split_end(struct split_thread *thread, __u64 now) {
     thread->phase = PHASE_BETWEEN;
     thread->left = 0;
     thread->received = 0;
+}
+
+// Gives up on what the thread receives or executes: its connection broke, or it does something else than was assumed.
+static __always_inline void split_forget(struct split_thread *thread, __u64 now) {
+    split_charge(thread, now);
+    thread->phase = PHASE_NONE;
+    thread->left = 0;
+    thread->received = 0;
+}
+
+// One of so many connections is in the sample; `time_split::ConnectionSample` has the same rule.
+static __always_inline bool is_sampled(__u16 client_port, __u32 every) {
+    __u32 mixed = client_port * 0x9e3779b1u;
+    return every <= 1 || (mixed >> 16) % every == 0;
 }
 
 // What a call on a socket has led to; bits.
@@ -343,8 +417,10 @@ static __always_inline __u32 split_sent(struct split_thread *thread, __u64 now, 
                                         const struct message_header *header) {
     if (thread->phase == PHASE_RUNNING) {
         if (header->response_to != thread->operation.request || header->length < HEADER ||
-            header->length > LONGEST_MESSAGE)
+            header->length > LONGEST_MESSAGE) {
+            split_forget(thread, now);
             return SPLIT_FOREIGN_REPLY;
+        }
         thread->left = header->length;
         thread->operation.reply_bytes = header->length;
         thread->header = *header;

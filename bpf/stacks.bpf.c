@@ -10,11 +10,10 @@
 // `threads_without_memory`, and then reads the stacks itself. sonar-sys/src/stacks.rs reads the records.
 
 #include "kernel.h"
+#include "stack.h"
 
 // A walk hands its records on in buffers of 32 KiB, and each record has to fit into one.
 enum { CHUNK = 4096, CHUNKS = 7, MAX_BYTES = CHUNK * CHUNKS, SAMPLES_BYTES = 2 << 20 };
-// A sampled stack goes into a ring, where each takes the whole of its room.
-enum { SAMPLED_CHUNKS = 4, MAX_SAMPLED = CHUNK * SAMPLED_CHUNKS };
 
 // Set by user space before loading.
 const volatile __u32 process = 0;
@@ -38,7 +37,7 @@ struct walked {
 };
 struct sampled {
     struct thread_head head;
-    __u8 stack[MAX_SAMPLED];
+    __u8 stack[STACK_BYTES];
 };
 
 struct {
@@ -135,19 +134,7 @@ int on_processor(void *ctx) {
         return 0;
     }
     fill(&sampled->head, task, (struct pt_regs *)bpf_task_pt_regs(task));
-    __u64 at = sampled->head.sp;
-    __u32 length = 0;
-    for (int i = 0; i < SAMPLED_CHUNKS; i++) {
-        __u32 size = CHUNK - (at & (CHUNK - 1));
-        if (length > MAX_SAMPLED - CHUNK || size > CHUNK)
-            break;
-        // A page that is not in memory ends it: nothing may wait here.
-        if (bpf_probe_read_user(sampled->stack + length, size, (void *)at))
-            break;
-        length += size;
-        at += size;
-    }
-    sampled->head.length = length;
+    sampled->head.length = copy_stack(sampled->stack, sampled->head.sp);
     bpf_ringbuf_submit(sampled, BPF_RB_NO_WAKEUP);
     return 0;
 }

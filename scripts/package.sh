@@ -5,6 +5,7 @@
 #   scripts/package.sh
 #
 #   MONGOSONAR=FILE       packages this program of this machine's architecture, and builds none
+#   MONGOSONAR_OTHER=FILE the same for the other architecture, together with MONGOSONAR
 #   VERSION=N             instead of the version in Cargo.toml
 #   OUT=FOLDER            instead of target/package
 #   SOURCE_DATE_EPOCH=N   the date of everything in the packages; the last commit's by default
@@ -27,8 +28,10 @@ other_name() { case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; esac }
 # prints the reason.
 program() {
     if [ -n "${MONGOSONAR:-}" ]; then
-        [ "$1" = "$(uname -m)" ] || { echo "the program in MONGOSONAR is for $(uname -m)" && return 77; }
-        realpath "$MONGOSONAR"
+        local file=$MONGOSONAR
+        [ "$1" = "$(uname -m)" ] || file=${MONGOSONAR_OTHER:-}
+        [ -n "$file" ] || { echo "MONGOSONAR_OTHER names no program" && return 77; }
+        realpath "$file"
         return
     fi
     local code=0

@@ -317,3 +317,13 @@ def payload(record):
     total = struct.unpack_from(">H", ip, 2)[0]
     tcp = ip[header:total]
     return tcp[(tcp[12] >> 4) * 4 :]
+
+
+def tests_of_sonar_sys():
+    """The program with the tests of sonar-sys, built as `cargo test --workspace` does it."""
+    if built := os.environ.get("SONAR_SYS_TESTS"):
+        return built
+    command = ["cargo", "test", "-q", "--workspace", "--lib", "--no-run", "--message-format=json"]
+    output = subprocess.run(command, cwd=LAB.parent, capture_output=True, text=True, check=True).stdout
+    artifacts = [json.loads(line) for line in output.splitlines()]
+    return next(a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == "sonar_sys")

@@ -380,7 +380,7 @@ def test_the_status_shows_what_each_source_costs(tmp_path):
         switch.write_text(before)
 
 
-def test_the_service_manager_is_told(tmp_path):
+def test_the_service_manager_is_notified(tmp_path):
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(path))

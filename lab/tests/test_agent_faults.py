@@ -15,6 +15,7 @@ import time
 import pymongo
 import pytest
 from test_agent import agent, append, slow_query
+from test_privileges import tasks
 
 import labkit
 
@@ -24,6 +25,8 @@ MIB = 1 << 20
 # More than a window, a minute or an hour keeps apart (10,000 rows).
 SHAPES = 12_000
 MAX_ROWS = 10_000
+# Bits of a set of capabilities (linux/capability.h).
+PERFMON, BPF = 1 << 38, 1 << 39
 # The store waits so long for the disk.
 SLOW_SECONDS = 40
 # Beside the ring, in a debug build: 96 MiB with a usual number of shapes, and the texts of those that are new.
@@ -52,6 +55,28 @@ int fdatasync(int fd) {
 int fsync(int fd) {
     wait_a_while();
     return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
+}
+"""
+
+
+# bpf() fails for lack of memory as long as a file exists.
+NO_BPF = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+long syscall(long number, ...) {
+    static long (*real)(long, ...);
+    __builtin_va_list list;
+    long word[6];
+    __builtin_va_start(list, number);
+    for (int at = 0; at < 6; at++) word[at] = __builtin_va_arg(list, long);
+    __builtin_va_end(list);
+    if (!real) real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_bpf && getenv("NO_BPF") && access(getenv("NO_BPF"), F_OK) == 0) return errno = ENOMEM, -1;
+    return real(number, word[0], word[1], word[2], word[3], word[4], word[5]);
 }
 """
 
@@ -135,19 +160,43 @@ def test_ten_thousand_new_shapes_a_minute_are_bounded_and_counted(tmp_path):
     assert folded >= SHAPES - MAX_ROWS and document["coverage"]["shapes_folded"] >= folded
 
 
-@pytest.fixture(scope="module")
-def slow_sync(tmp_path_factory):
-    """A library that lets a program wait for the disk as long as a file exists."""
+def preloaded(folder, source):
+    """A library whose functions take the place of those of libc."""
     if not shutil.which("cc"):
         pytest.skip("cc is not installed")
-    folder = tmp_path_factory.mktemp("slow")
-    (folder / "slow.c").write_text(SLOW_SYNC)
-    done = subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "slow.so", folder / "slow.c", "-ldl"])
+    (folder / "calls.c").write_text(source)
+    done = subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "calls.so", folder / "calls.c", "-ldl"])
     assert done.returncode == 0
     linked = subprocess.run(["ldd", labkit.MONGOSONAR], capture_output=True, text=True)
     if linked.returncode != 0 or "libc.so" not in linked.stdout:
-        pytest.skip("the program is static: nothing can be put before its calls")
-    return folder / "slow.so"
+        pytest.skip("the program is static: nothing can take the place of its calls")
+    return folder / "calls.so"
+
+
+@pytest.fixture(scope="module")
+def slow_sync(tmp_path_factory):
+    """A library that lets a program wait for the disk as long as a file exists."""
+    return preloaded(tmp_path_factory.mktemp("slow"), SLOW_SYNC)
+
+
+def test_programs_that_cannot_be_loaded_at_the_start_are_loaded_later(tmp_path):
+    library, flag = preloaded(tmp_path, NO_BPF), tmp_path / "no-bpf"
+    flag.touch()
+    config = "[collectors]\nqueries = false\nlog = false\ninternals = false\nmachine = false\n"
+    with agent(tmp_path, config, {"LD_PRELOAD": str(library), "NO_BPF": str(flag)}) as running:
+        running.wait_for("files", "waiting")
+        (problem,) = running.collector("files")["problems"]
+        assert "annot allocate memory" in problem and problem.endswith("it is tried again"), problem
+        threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(running.child.pid).items()}
+        assert int(threads["files"]["CapEff"], 16) & ~(BPF | PERFMON) == 0, "what it needs for that, and no more"
+        time.sleep(3)
+        flag.unlink()
+        running.wait_for("files", "working", 60)
+        threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(running.child.pid).items()}
+        assert int(threads["files"]["CapEff"], 16) & PERFMON == 0 and threads["files"]["Seccomp"].strip() == "2"
+        assert running.stop() == 0
+    text = running.err.read_text()
+    assert text.count("it is tried again") == 1 and text.count("files: it works again") == 1, text
 
 
 def garbage(port, until):

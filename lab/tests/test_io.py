@@ -13,6 +13,7 @@ import subprocess
 
 import pytest
 
+import labkit
 import vm
 from labkit import MONGOSONAR, process, wait_until
 
@@ -331,18 +332,10 @@ def test_calls_agree_with_strace_and_totals_with_the_kernel(tmp_path):
     assert device > 4 << 20 or kind in ("tmpfs", "ramfs"), (device, kind)
 
 
-def built_tests(library):
-    """The program with the tests of a library, built as `cargo test --workspace` does it."""
-    command = ["cargo", "test", "-q", "--workspace", "--lib", "--no-run", "--message-format=json"]
-    built = subprocess.run(command, cwd=LAB.parent, capture_output=True, text=True, check=True)
-    artifacts = [json.loads(line) for line in built.stdout.splitlines()]
-    return next(a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == library)
-
-
 @pytest.mark.vm
 def test_a_missed_end_does_not_blind_a_thread_on_a_stock_kernel():
     """Runs the library's test where fentry works: it detaches the programs that see ends for one access."""
-    program = os.environ.get("SONAR_SYS_TESTS") or built_tests("sonar_sys")
+    program = labkit.tests_of_sonar_sys()
     test = "ebpf::tests::an_access_whose_end_was_missed_is_replaced_by_the_next"
     done = vm.run(f"library-test --exact {test} --nocapture 2>&1", files=[(program, "/bin/library-test")])
     assert done.code == 0 and "1 passed" in done.out and "skipped" not in done.out, done

@@ -21,6 +21,7 @@ STORE = "/var/lib/mongosonar"
 UNIT = "/usr/lib/systemd/system/mongosonar.service"
 CAPABILITIES = ["CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("go"), reason="nfpm is built with Go, which is not installed"),
@@ -88,13 +89,72 @@ def test_the_same_sources_give_the_same_packages(packages, tmp_path):
 
 def test_what_was_not_built_is_named(packages, tmp_path):
     """The other architecture would need a program of its own."""
-    other = {"x86_64": "aarch64", "aarch64": "x86_64"}[os.uname().machine]
+    other = OTHER[os.uname().machine]
     done = build(tmp_path / "out")
     assert f"skipped: {other}: " in done.stderr and done.returncode == 0, done.stderr
     sums = dict(reversed(line.split()) for line in (packages / "SHA256SUMS").read_text().splitlines())
     assert {pathlib.PurePath(name).suffix for name in sums} == {".deb", ".rpm"}
     for name, digest in sums.items():
         assert hashlib.sha256((packages / name).read_bytes()).hexdigest() == digest
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory):
+    """The folder with the packages of both architectures."""
+    other = OTHER[os.uname().machine]
+    folder = ROOT / f"target/{other}-unknown-linux-musl"
+    built = [path for profile in ("debug", "release") if (path := folder / profile / "mongosonar").exists()]
+    if not built:
+        pytest.skip(f"no program for {other}: scripts/dist-musl.sh dev {other} builds it")
+    folder = tmp_path_factory.mktemp("both")
+    done = build(folder, MONGOSONAR_OTHER=str(max(built, key=os.path.getmtime)))
+    assert done.returncode == 0 and "skipped" not in done.stderr, done.stderr
+    return folder
+
+
+def deb_of(file, folder):
+    """Architecture and files of a .deb, which is unpacked into a folder."""
+    run = lambda *words: subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    run("dpkg-deb", "--extract", file, folder)
+    rows = [line.split(maxsplit=5) for line in run("dpkg-deb", "--contents", file).splitlines()]
+    return run("dpkg-deb", "--field", file, "Architecture").strip(), {row[5]: (row[0], row[1]) for row in rows}
+
+
+def rpm_of(file, folder):
+    """The same of an .rpm."""
+    # It may exit with 1 after all of it; a cut archive is an error below.
+    content = subprocess.run(["rpm2cpio", file], capture_output=True).stdout
+    subprocess.run(["busybox", "cpio", "-idm"], cwd=folder, input=content, capture_output=True, check=True)
+    listed = rpm("--query", "--package", "--queryformat", "%{ARCH}\n[%{FILENAMES} %{FILEMODES:perms}\n]", file)
+    arch, *rows = listed.splitlines()
+    return arch, dict(row.split() for row in rows)
+
+
+def test_both_architectures_have_the_same_files_and_programs_of_their_own(both, tmp_path):
+    names = {name: (tmp_path / name) for name in ("deb-amd64", "deb-arm64", "rpm-x86_64", "rpm-aarch64")}
+    for folder in names.values():
+        folder.mkdir()
+    debs = {arch: deb_of(only(both, f"*_{arch}.deb"), tmp_path / f"deb-{arch}") for arch in ("amd64", "arm64")}
+    assert [debs[arch][0] for arch in debs] == ["amd64", "arm64"]
+    assert debs["amd64"][1] == debs["arm64"][1] and "./usr/bin/mongosonar" in debs["arm64"][1]
+    machines = {"deb-amd64": "X86-64", "deb-arm64": "AArch64"}
+    if all(map(shutil.which, ("rpm", "rpm2cpio", "busybox"))):
+        rpms = {arch: rpm_of(only(both, f"*.{arch}.rpm"), tmp_path / f"rpm-{arch}") for arch in ("x86_64", "aarch64")}
+        assert [rpms[arch][0] for arch in rpms] == ["x86_64", "aarch64"]
+        assert rpms["x86_64"][1] == rpms["aarch64"][1] and "/usr/bin/mongosonar" in rpms["aarch64"][1]
+        machines |= {"rpm-x86_64": "X86-64", "rpm-aarch64": "AArch64"}
+    for name, machine in machines.items():
+        program = names[name] / "usr/bin/mongosonar"
+        headers = subprocess.run(["readelf", "-hlW", program], capture_output=True, text=True, check=True).stdout
+        assert re.search(rf"^ +Machine: .*{machine}", headers, re.M), (name, headers)
+        # No other file depends on the architecture.
+        for path in program.parents[2].rglob("*"):
+            if path.is_file() and path != program:
+                assert not path.read_bytes().startswith(b"\x7fELF"), path
+    for arch in ("amd64", "arm64"):
+        unpacked = (tmp_path / f"deb-{arch}/usr/bin/mongosonar").read_bytes()
+        assert (both / f"container/linux-{arch}/mongosonar").read_bytes() == unpacked
+    assert len((both / "SHA256SUMS").read_text().splitlines()) == 4
 
 
 def commands(prefix=("mongosonar",)):

@@ -99,7 +99,7 @@ def test_idle_threads_are_not_waiting(parked):
     report = json.loads(stacks(pid, "--format", "json"))
     # The one in recvmsg.
     assert report["idle"] == 1 and report["shown"] == report["samples"] - 1
-    assert "nothing to do not shown" in stacks(pid)
+    assert "Not shown: 1 sample of idle threads" in stacks(pid)
     assert json.loads(stacks(pid, "--on-cpu", "--format", "json"))["shown"] == 0
     assert json.loads(stacks(pid, "--threads", "checkpoint", "--format", "json"))["not_asked"] == report["samples"]
 
@@ -149,6 +149,34 @@ def test_the_format_of_pt_pmp(parked, tmp_path):
     theirs = subprocess.run(["pt-pmp", saved], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
     own = re.compile(r"(in_\w+,below,outermost)")
     assert sorted(own.findall("\n".join(lines))) == sorted(own.findall(theirs))
+
+
+def document(page):
+    """What a page draws."""
+    return json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
+
+
+def test_the_page_draws_the_document(parked, tmp_path):
+    pid, _ = parked
+    page = tmp_path / "stacks.html"
+    report = json.loads(stacks(pid, "--all", "--format", "json", "--html", page))
+    assert document(page.read_text()) == report
+    printed = document(stacks(pid, "--all", "--format", "html"))
+    assert printed["kind"] == "stacks" and printed["samples"] == report["samples"]
+    # A file of another kind stays as it is.
+    other = tmp_path / "mongod.log"
+    other.write_text("a log\n")
+    command = [MONGOSONAR, "stacks", "--pid", str(pid), "--html", other]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "name another file" in done.stderr and other.read_text() == "a log\n"
+
+
+def test_full_names_leave_nothing_out(parked):
+    pid, _ = parked
+    short, full = (stacks(pid, "--all", "--format", "folded", *more) for more in [(), ("--full-names",)])
+    machinery = re.compile(r";(start_thread|clone3?);")
+    assert not machinery.search(short) and machinery.search(full)
+    assert json.loads(stacks(pid, "--full-names", "--format", "json"))["full_names"] is True
 
 
 def test_folded_stacks_begin_at_the_root(parked):

@@ -7,6 +7,8 @@ WiredTiger.
 import concurrent.futures
 import json
 import os
+import re
+import shutil
 import subprocess
 import threading
 import time
@@ -115,6 +117,10 @@ def test_each_step_is_found_where_it_waits(served):
         wall["read"] - part(rows["read"], "cpu") - part(rows["read"], "run_queue")
     )
     assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
+    [file] = [file for file in report["files"] if file["name"] == "collection-2-1.wt"]
+    assert (
+        file["shapes"][0]["shape_id"] == rows["read"]["shape_id"] and file["reads"] >= rows["read"]["files"][0]["reads"]
+    )
     assert rows["read"]["device_bytes"] >= ROUNDS * 10 * 4096
     faults = sum(one["faults"] for one in measured["fault"])
     assert rows["fault"]["faults"] == faults > ROUNDS
@@ -127,7 +133,10 @@ def test_each_step_is_found_where_it_waits(served):
     assert report["coverage"]["programs_skipped"] < 10
 
 
-def test_the_holder_of_a_lock_is_named(served):
+def test_the_holder_of_a_lock_is_named_and_what_the_lock_is(served, tmp_path):
+    classes = tmp_path / "classes.txt"
+    classes.write_text("[lock of the lab]\nall  take_the_lock\n")
+
     def work():
         with client() as connected:
             connected.admin.command("hello")
@@ -138,15 +147,97 @@ def test_the_holder_of_a_lock_is_named(served):
                 ask(connected.lab, {"lock": 1})
                 holder.join()
 
-    report, _ = why(served, work)
+    report, _ = why(served, work, "--classes", classes)
     row = shape(report, "lock")
     waited = part(row, "futex")
+    [wait] = next(part["classes"] for part in row["parts"] if part["part"] == "futex")
+    assert (wait["class"], wait["waits"]) == ("lock of the lab", 5)
+    near(wait["wait_ns"], waited, 5)
+    [pause] = next(part["classes"] for part in shape(report, "hold")["parts"] if part["part"] == "sleep")
+    assert (pause["class"], pause["waits"]) == ("write conflict backoff or sleep", 5)
+    assert any("lock of the lab" in sentence for sentence in row["answer"]), row["answer"]
     assert row["operations"] == 5 and waited > 5 * 30_000_000, row["parts"]
     [blocker] = row["blockers"]
     assert blocker["shape_id"] == shape(report, "hold")["shape_id"]
     assert blocker["command"] == "find lab.orders" and blocker["thread_name"].startswith("conn")
     near(blocker["wait_ns"], waited, 5)
     assert any("find lab.orders" in sentence for sentence in row["answer"]), row["answer"]
+
+
+def document(page):
+    """What a page draws."""
+    inside = page.read_text().split('<script id="data" type="application/json">')[1].split("</script>")[0]
+    return json.loads(inside)
+
+
+def test_operations_over_time_are_those_of_the_table_and_the_page_draws_the_same_document(served, tmp_path):
+    def work():
+        with client() as connected:
+            time.sleep(1)
+            for _ in range(20):
+                ask(connected.lab, {"sleep": 50, "burn": 5})
+
+    page = tmp_path / "why.html"
+    report, _ = why(served, work, "--html", page)
+    activity = report["activity"]
+    lengths = [activity["width_ns"]] * len(activity["parts"][0]["active"])
+    lengths[-1] = activity["end_ns"] - activity["start_ns"] - sum(lengths[:-1])
+    assert activity["width_ns"] == 125_000_000 and lengths[-1] >= activity["width_ns"]
+    names = [part["part"] for part in activity["parts"]]
+    assert names == [part["part"] for part in report["active_parts"]] and names[0] == "sleep"
+    for over_time, whole in zip(activity["parts"], report["active_parts"], strict=True):
+        spent = sum(active * length for active, length in zip(over_time["active"], lengths, strict=True))
+        # Rounded to four digits in each interval.
+        assert abs(spent - whole["ns"]) <= 0.00005 * sum(lengths), over_time["part"]
+    # Nothing happened in the first second, then one operation after the other.
+    slept = activity["parts"][0]["active"]
+    assert sum(slept[:6]) == 0 and max(slept) == pytest.approx(0.9, abs=0.1), slept
+    drawn = document(page)
+    report.pop("stolen_ns")
+    assert drawn == report
+
+
+def test_only_what_is_asked_for_counts(served):
+    def work():
+        with client() as connected:
+            for _ in range(5):
+                ask(connected.lab, {"sleep": 10})
+                ask(connected.lab, {"burn": 1})
+
+    wanted, _ = why(served, work, "--namespace", "lab.orders", "--app", "lab-why")
+    only = shape(wanted, "sleep")["shape_id"]
+    assert wanted["operations"] == 10 and len(wanted["shapes"]) == 2
+    one, _ = why(served, work, "--shape", only[:6])
+    assert one["operations"] == 5 and [row["shape_id"] for row in one["shapes"]] == [only]
+    assert one["active"] < wanted["active"] and one["shapes"][0]["share"] == 1
+    for nothing in [("--app", "other"), ("--namespace", "lab.other"), ("--namespace", "shop")]:
+        report, _ = why(served, work, *nothing)
+        assert report["operations"] == 0 and report["shapes"] == report["activity"]["parts"] == [], nothing
+
+
+def test_operations_that_hang_are_shown_with_what_they_wait_for(served, tmp_path):
+    classes = tmp_path / "classes.txt"
+    classes.write_text("[lock of the lab]\nall  take_the_lock\n")
+    with client() as connected, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        # Longer than the trace with its beginning and end.
+        holder = pool.submit(ask, connected.lab, {"hold": 9_000})
+        time.sleep(0.1)
+
+        def work():
+            waiter = pool.submit(ask, connected.lab, {"lock": 1})
+            time.sleep(1)
+            return waiter
+
+        report, waiter = why(served, work, "--classes", classes)
+        assert not holder.done() and not waiter.done(), "the machine is too slow for this test"
+    before, since = report["in_progress"]
+    assert (before["elapsed_ns"], before["command"]) == (None, None)
+    assert before["class"] == "write conflict backoff or sleep" and before["thread_name"].startswith("conn")
+    assert (since["command"], since["namespace"], since["app"]) == ("find", "lab.orders", "lab-why")
+    assert (since["doing"], since["class"]) == ("futex", "lock of the lab")
+    assert since["elapsed_ns"] >= since["doing_ns"] >= 900_000_000
+    assert sum(part["ns"] for part in since["parts"]) == since["elapsed_ns"]
+    assert report["in_progress_total"] == 2
 
 
 @pytest.mark.parametrize("connections", [1, 8, 64])
@@ -191,3 +282,39 @@ def test_sums_equal_what_the_kernel_counts_for_each_thread(served):
     cpu = sum(part(row, "cpu") for row in report["shapes"]) + sum(role["cpu_ns"] for role in report["threads"])
     # The trace is a little longer than the time between the two readings.
     near(cpu, after[0] - before[0], 50, report["stolen_ns"])
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_calls_take_as_long_as_strace_says(served, tmp_path):
+    """strace sees a call from its entry to its exit, with what waking the thread takes and what strace itself takes."""
+    calls = tmp_path / "calls"
+    with client() as connected:
+        ask(connected.lab, {"burn": 1})
+        command = ["strace", "-f", "-T", "-e", "trace=clock_nanosleep,nanosleep,futex", "-o", calls, "-p", served.pid]
+        with labkit.process(command, stderr=subprocess.PIPE, text=True) as tracer:
+            assert "attached" in tracer.stderr.readline()
+
+            def work():
+                for _ in range(20):
+                    ask(connected.lab, {"sleep": 25})
+                holder = threading.Thread(target=ask, args=(connected.lab, {"hold": 300}))
+                holder.start()
+                time.sleep(0.1)
+                ask(connected.lab, {"lock": 1})
+                holder.join()
+
+            report, _ = why(served, work)
+    lines = calls.read_text().splitlines()
+    took = [re.search(r"nanosleep.*<([0-9.]+)>$", line) for line in lines]
+    slept = sorted(float(found[1]) * 1e9 for found in took if found)
+    sleeps = [ns for ns in slept if 20e6 < ns < 100e6]
+    assert len(sleeps) == 20, slept
+    row = shape(report, "sleep")
+    measured = part(row, "sleep") + part(row, "run_queue")
+    # Its threads are stopped at both ends of each call.
+    assert 0.95 * sum(sleeps) - 20 * 500_000 <= measured <= sum(sleeps) + 20 * 500_000, (measured, sum(sleeps))
+    # That is how a mutex is waited for.
+    waited = [re.search(r"futex.*FUTEX_WAIT_PRIVATE, 2, NULL.*<([0-9.]+)>$", line) for line in lines]
+    waited += [re.search(r"<... futex resumed>.*<(0\.[12][0-9]+)>$", line) for line in lines]
+    longest = max(float(found[1]) * 1e9 for found in waited if found)
+    assert abs(part(shape(report, "lock"), "futex") - longest) < 0.05 * longest + 1_000_000, longest

@@ -7,6 +7,8 @@ import { FtdcPage } from "./pages/ftdc";
 import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";
 import { ImpactPage, LongImpactPage } from "./pages/impact";
 import { IoPage } from "./pages/io";
+import { StackComparisonPage, StacksPage } from "./pages/stacks";
+import { WhyPage } from "./pages/why";
 import type { Report } from "./report";
 
 export function Page({ report }: { report: Report }) {
@@ -29,10 +31,16 @@ export function Page({ report }: { report: Report }) {
       return <ImpactPage report={report} />;
     case "profiler_impact_long":
       return <LongImpactPage report={report} />;
+    case "stacks":
+      return <StacksPage report={report} />;
+    case "stacks_compare":
+      return <StackComparisonPage report={report} />;
     case "timeline":
       return <TimelinePage report={report} />;
     case "what-changed":
       return <ChangesPage report={report} />;
+    case "why":
+      return <WhyPage report={report} />;
     default:
       return <Problem words={`There is no page for ${JSON.stringify((report as { kind: unknown }).kind)}.`} />;
   }

@@ -581,6 +581,148 @@ export interface IncidentReport {
   figures: SeriesFigure[];
 }
 
+/** A part of the time of operations. */
+export interface TimePart {
+  part: string;
+  ns: number;
+  share: number;
+  operations: Unknown;
+  p50_ns: Unknown;
+  p99_ns: Unknown;
+  /** What its long waits were for. */
+  classes: { class: string; waits: number; wait_ns: number; share: number }[];
+}
+
+export interface ShapeTime {
+  shape_id: string;
+  command: string;
+  namespace: string;
+  typed: string;
+  role: string;
+  class: string;
+  apps: string[];
+  operations: number;
+  share: number;
+  mean_ns: number;
+  p50_ns: Unknown;
+  p99_ns: Unknown;
+  max_ns: Unknown;
+  parts: TimePart[];
+  files: { name: string | null; inode: number; reads: number; bytes: number; wait_ns: number }[];
+  has_other_files: boolean;
+  blockers: {
+    thread: number;
+    thread_name: string | null;
+    /** Other threads with the same shape did so, too. */
+    has_others: boolean;
+    shape_id: string | null;
+    command: string | null;
+    waits: number;
+    wait_ns: number;
+    share: number;
+  }[];
+  answer: string[];
+}
+
+/** A file, and the shapes that waited for it. */
+export interface FileWaits {
+  name: string | null;
+  inode: number;
+  reads: number;
+  bytes: number;
+  wait_ns: number;
+  shapes: { shape_id: string; command: string; reads: number; wait_ns: number; share: number }[];
+}
+
+/** An operation that had not ended when the trace did. */
+export interface UnfinishedOperation {
+  thread_name: string;
+  client: string | null;
+  app: string | null;
+  shape_id: string | null;
+  command: string | null;
+  namespace: string | null;
+  typed: string | null;
+  elapsed_ns: Unknown;
+  doing: string | null;
+  doing_ns: Unknown;
+  class: string | null;
+}
+
+export interface WhyReport {
+  kind: "why";
+  about: About;
+  processes: number[];
+  seconds: number;
+  processors: number;
+  /** One of so many connections was followed. */
+  sample_every: number;
+  active: number;
+  active_parts: TimePart[];
+  /** Operations in progress in each interval; the last one goes on to the end. */
+  activity: { start_ns: number; end_ns: number; width_ns: number; parts: { part: string; active: number[] }[] };
+  shapes: ShapeTime[];
+  shapes_left_out: number;
+  files: FileWaits[];
+  in_progress: UnfinishedOperation[];
+  in_progress_total: number;
+  threads: {
+    role: string;
+    threads: number;
+    cpu_ns: number;
+    run_queue_ns: number;
+    read_ns: number;
+    write_ns: number;
+  }[];
+  coverage: Counters;
+}
+
+export interface StackRow {
+  class: string;
+  idle: boolean;
+  role: string | null;
+  state: string;
+  call: string | null;
+  samples: number;
+  threads: number;
+  cut: string | null;
+  /** The innermost first. `machinery` only passes a call on. */
+  frames: { function: string; library: string | null; machinery?: boolean }[];
+}
+
+export interface StackReport {
+  kind: "stacks";
+  about: About;
+  process: { pid: number; name: string };
+  snapshots: number;
+  threads: number;
+  samples: number;
+  shown: number;
+  idle: number;
+  not_asked: number;
+  cut: number;
+  without_frames: number;
+  lost: number;
+  walk_ns_per_thread: Unknown;
+  full_names: boolean;
+  limits: string[];
+  stacks: StackRow[];
+}
+
+export interface ShareChange {
+  name: string;
+  share: Pair;
+}
+
+export interface StackComparison {
+  kind: "stacks_compare";
+  about: About;
+  samples: Pair;
+  words: string[];
+  classes: { changed: ShareChange[]; unchanged: number };
+  functions: { changed: ShareChange[]; unchanged: number };
+}
+
 export type Report =
   | Digest
   | Comparison
@@ -592,7 +734,10 @@ export type Report =
   | FtdcReport
   | Changes
   | TimelineReport
-  | IncidentReport;
+  | IncidentReport
+  | WhyReport
+  | StackReport
+  | StackComparison;
 
 /** Reads the document of a page. */
 export function parse(text: string): Report {

@@ -63,7 +63,7 @@ enum Command {
     /// Show the queries on the wire: which, queries per second, how slow, for which connection, with which errors
     #[command(after_long_help = queries::args::EXAMPLES)]
     Queries(Box<QueriesArgs>),
-    /// Show where the time of each query goes inside the server: processors, waits for locks, reads of files
+    /// Show where the time of each query goes inside the server: running, waiting for a processor, for locks, for reads of files
     #[command(after_help = why::args::EXAMPLES)]
     Why(Box<WhyArgs>),
     /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations (slow ms) by shape, connections, starts, errors
@@ -93,7 +93,7 @@ enum Command {
     /// Trace the files of a process: which are read, in which order, by how much more than needed
     #[command(subcommand, after_help = files::args::EXAMPLES)]
     Io(IoCommand),
-    /// Show what the threads of a server do and wait for, by their stacks, without stopping it
+    /// Show what the threads of a server do and wait for, with their stacks, without stopping it
     #[command(after_help = stacks::args::EXAMPLES)]
     Stacks(StacksArgs),
     /// Read diagnostic.data (FTDC), what a server records of itself each second: what is wrong, since when; 3.2 to 8.x

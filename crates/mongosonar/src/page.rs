@@ -51,6 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_is_small_enough_to_be_sent_by_mail() {
+        assert!(APP.len() < 170_000, "{} bytes", APP.len());
+    }
+
+    #[test]
     fn the_document_stands_in_the_page_as_it_was() {
         let text = "</script><!--<img src=x onerror=alert(1)> & {{REPORT}} \u{2028}";
         let document = serde_json::json!({ "kind": text });

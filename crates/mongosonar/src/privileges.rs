@@ -46,6 +46,13 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
     give_up(Duty::Reading, &["/proc", "/sys"], keep);
 }
 
+/// Drops everything but what it takes to load eBPF programs, for a thread that will try that again.
+pub fn keep_for_tracing() {
+    if let Err(error) = privileges::drop_capabilities(&[capability::BPF, capability::PERFMON]) {
+        lacking("capabilities of a thread that waits", &error);
+    }
+}
+
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
 /// it starts. It keeps the network and reads files: for a thread that talks to a server.
 pub fn give_up_but_network() {

@@ -9,6 +9,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use sonar_core::history::{HistoryStore, HistoryWindow, Resolution, Span};
+use sonar_core::impact::SplitMix64;
 use sonar_core::{Source, Timestamp};
 use sonar_store::{SqliteHistory, StoreSettings};
 use support::*;
@@ -19,19 +20,6 @@ const START: u64 = 1_795_183_200;
 const WINDOWS: u64 = 48;
 /// Seconds between two replays into one store: more than one is long, so that each has windows of its own.
 const STEP: u64 = 600;
-
-/// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-}
 
 /// A log with slow operations of several shapes in each window, the first of which starts at `start`.
 fn log(start: u64) -> String {
@@ -167,7 +155,7 @@ fn a_replay_that_is_killed_loses_at_most_the_open_window() {
 
     let settings = || StoreSettings { durable: false, min_free_bytes: Some(0), ..StoreSettings::default() };
     let store = folder.path("store");
-    let mut random = Random(kills);
+    let mut random = SplitMix64(kills);
     let (mut none, mut parts, mut complete) = (0, 0, 0);
     for round in 1..=kills {
         let start = START + round * STEP;

@@ -82,6 +82,31 @@ addEventListener("load", async () => {
     await settle();
     found.unzoomed = plot.dataset.x;
   }
+  // A flame graph is walked through, zoomed and searched with the keyboard.
+  const flame = document.querySelector(".flame");
+  if (flame) {
+    const here = () => flame.querySelector("[tabindex='0']");
+    const boxes = () => Number(flame.dataset.boxes);
+    here().focus();
+    const way = [here().textContent];
+    const go = async key => {
+      press(here(), key);
+      await settle();
+      way.push(here().textContent);
+    };
+    for (const key of ["ArrowDown", "ArrowRight", "ArrowLeft"]) await go(key);
+    const all = boxes();
+    await go("Enter");
+    const zoomed = [boxes(), here().style.width];
+    await go("0");
+    const search = document.querySelector(".chart .filter");
+    search.value = "RECVMSG";
+    search.dispatchEvent(new Event("input", { bubbles: true }));
+    await settle();
+    const hits = [...flame.querySelectorAll(".hit")].map(e => e.textContent);
+    found.flame = { way, all, zoomed, back: boxes(), hits, misses: flame.querySelectorAll(".miss").length,
+      share: document.querySelector(".chart [role=status]")?.textContent ?? "" };
+  }
   report(found);
 });
 </script></body>"##;
@@ -121,12 +146,14 @@ fn pages(folder: &Folder) -> Vec<(&'static str, PathBuf)> {
     let accesses = folder.file("reads.msio", &recorded_reads("sortById-hashed"));
     let bench = fixture("disk-bench.json");
     let history = fixture("history");
-    let commands: [(&'static str, &str, Vec<&Path>); 9] = [
+    let stacks = ["before", "after"].map(|name| fixture(&format!("stacks-{name}.json")));
+    let commands: [(&'static str, &str, Vec<&Path>); 10] = [
         ("logs", "logs report", vec![&log]),
         ("by-app", "logs report --by app", vec![&log]),
         ("profile", "profiler report --class all", vec![&dump]),
         ("queries", "queries --read", vec![&capture]),
         ("compare", "compare", vec![&log, &slower]),
+        ("compare-stacks", "stacks compare", vec![&stacks[0], &stacks[1]]),
         ("io", "io report", vec![&accesses]),
         ("disk", "disk bench --compare", vec![&bench, &bench]),
         ("timeline", "timeline --utc --from 2026-11-21T21:23:40 --to 21:27:20 --store", vec![&history]),
@@ -151,6 +178,8 @@ fn pages(folder: &Folder) -> Vec<(&'static str, PathBuf)> {
         ("bench", bench_document(&bench)),
         ("impact", include_str!("support/impact.json").to_owned()),
         ("impact-long", include_str!("support/impact-long.json").to_owned()),
+        ("why", std::fs::read_to_string(fixture("why.json")).unwrap()),
+        ("stacks", std::fs::read_to_string(&stacks[1]).unwrap()),
     ] {
         let page = format!(r#"{before}<script id="data" type="application/json">{document}</script>{after}"#);
         pages.push((name, folder.file(&format!("{name}.html"), page.as_bytes())));
@@ -267,7 +296,10 @@ fn every_page_fits_every_screen_and_works_by_keyboard() {
             let own = ["host", "source", "time"].map(|fact| facts.get(fact)).iter().flatten().count();
             assert!(sides == 2 || own == 3, "{name}: {facts:?}");
             let drawn = charts(&name, &found["charts"]);
-            assert!(drawn > 0 || name.starts_with("compare"), "{name}: no chart");
+            assert!(
+                drawn > 0 || name.starts_with("compare") || name.starts_with("stacks"),
+                "{name}: no chart"
+            );
             // Dark and light.
             let shades = &found["shades"];
             assert_ne!(shades["dark"]["paper"], shades["light"]["paper"], "{name}");
@@ -278,11 +310,26 @@ fn every_page_fits_every_screen_and_works_by_keyboard() {
                 assert_eq!(zoomed[2], true, "{name}: there is a way back");
                 assert_eq!(found["unzoomed"], zoomed[0], "{name}: 0 shows all");
             }
+            if name.starts_with("stacks") {
+                flame(&name, &found["flame"]);
+            }
             if name.starts_with("logs") {
                 sorting(&name, &found);
             }
         }
     }
+}
+
+/// From the root to what it called, to its neighbour and back, zoomed in and out; then a search.
+fn flame(name: &str, found: &Value) {
+    let way = ["all", "other threads", "client connection", "other threads", "other threads", "all"];
+    assert_eq!(found["way"], serde_json::json!(way), "{name}");
+    assert_eq!(found["zoomed"][1], "100%", "{name}");
+    assert_eq!(found["back"], found["all"], "{name}: 0 shows all");
+    let hits = found["hits"].as_array().unwrap();
+    assert!(!hits.is_empty() && hits.iter().all(|hit| hit == "recvmsg"), "{name}: {hits:?}");
+    assert!(found["misses"].as_u64() > Some(5), "{name}: {found}");
+    assert!(found["share"].as_str().unwrap().ends_with("% of samples"), "{name}: {found}");
 }
 
 /// By a click on a heading, then with the keyboard into the details of a row.

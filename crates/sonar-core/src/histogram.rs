@@ -14,7 +14,8 @@ pub const MIN_INDEX: i32 = -957;
 /// Index of the bucket of `u64::MAX` ns, the highest.
 pub const MAX_INDEX: i32 = 1091;
 
-const BUCKETS: usize = (MAX_INDEX - MIN_INDEX + 1) as usize;
+/// The number of buckets, without that of zero.
+pub const BUCKETS: usize = (MAX_INDEX - MIN_INDEX + 1) as usize;
 
 /// `2^(j/32)` for j = 0 … 31, in fixed point with 63 fractional bits, rounded down.
 const ROOTS: [u64; 32] = [
@@ -206,26 +207,39 @@ impl Histogram {
         sum_ns: u128,
         (min_ns, max_ns): (u64, u64),
     ) -> Option<Self> {
-        let mut histogram = Self { zero, count: zero, ..Self::default() };
-        // Few passes: most of the time of reading a history is spent here.
-        let (mut first, mut last) = (i32::MAX, i32::MIN);
-        for &(index, count) in buckets {
-            if count > 0 {
-                (first, last) = (first.min(index), last.max(index));
-            }
-            histogram.count = histogram.count.checked_add(count)?;
+        let used = || buckets.iter().filter(|(_, count)| *count > 0);
+        let indices = used().map(|(index, _)| *index);
+        let (Some(first), Some(last)) = (indices.clone().min(), indices.max()) else {
+            return Self::from_counts(zero, (0, Vec::new()), sum_ns, (min_ns, max_ns));
+        };
+        if first < MIN_INDEX || last > MAX_INDEX {
+            return None;
         }
-        if first <= last {
-            if first < MIN_INDEX || last > MAX_INDEX {
+        let mut counts = vec![0u64; (last - first + 1) as usize];
+        for &(index, count) in used() {
+            let sum = &mut counts[(index - first) as usize];
+            *sum = sum.checked_add(count)?;
+        }
+        Self::from_counts(zero, (first, counts), sum_ns, (min_ns, max_ns))
+    }
+
+    /// The same from the index of the lowest bucket that is not empty, and the counts from there to the highest.
+    pub fn from_counts(
+        zero: u64,
+        (first, counts): (i32, Vec<u64>),
+        sum_ns: u128,
+        (min_ns, max_ns): (u64, u64),
+    ) -> Option<Self> {
+        let count = counts.iter().try_fold(zero, |sum, count| sum.checked_add(*count))?;
+        let mut histogram = Self { zero, count, counts, ..Self::default() };
+        if !histogram.counts.is_empty() {
+            let first = usize::try_from(first.checked_sub(MIN_INDEX)?).ok()?;
+            if first.checked_add(histogram.counts.len())? > BUCKETS {
                 return None;
             }
-            (histogram.counts, histogram.first_slot) =
-                (vec![0; (last - first + 1) as usize], (first - MIN_INDEX) as usize);
-            for &(index, count) in buckets.iter().filter(|(_, count)| *count > 0) {
-                histogram.counts[(index - first) as usize] += count;
-            }
+            histogram.first_slot = first;
         }
-        if histogram.count > 0 {
+        if count > 0 {
             if min_ns > max_ns || u128::from(min_ns) > sum_ns {
                 return None;
             }

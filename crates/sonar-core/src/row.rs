@@ -138,6 +138,15 @@ impl RowKeyRef<'_> {
             && self.server == row.server
     }
 
+    /// Whether this is a row for the rest. A decoder with too many shapes gives further ones the id 0.
+    pub(crate) fn is_other(&self) -> bool {
+        match self.subject {
+            SubjectRef::Other => true,
+            SubjectRef::Shape(_, shape, _) => shape.id == ShapeId(0),
+            _ => false,
+        }
+    }
+
     pub(crate) fn hash(&self, hasher: &RandomState) -> u64 {
         let place = (self.server, self.role, self.class);
         match self.subject {
@@ -266,6 +275,11 @@ impl Row {
     #[inline]
     pub fn observed_by_mut(&mut self, source: Source) -> &mut Observed {
         self.observed[source as usize].get_or_insert_default()
+    }
+
+    /// Replaces everything from one source.
+    pub fn set_observed(&mut self, source: Source, observed: Box<Observed>) {
+        self.observed[source as usize] = Some(observed);
     }
 
     /// The sources with figures, the one with the most precise latencies first.

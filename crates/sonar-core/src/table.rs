@@ -175,9 +175,28 @@ impl Table {
 
     /// Like [`add`](Self::add), without copying what is new.
     pub fn add_owned(&mut self, row: Row) -> (usize, bool) {
-        let (at, folded) = self.find_or_add(&row.key_ref());
+        let key = row.key_ref();
+        if !key.is_other() && self.rows.len() < self.cap() {
+            let hash = key.hash(&self.hasher);
+            match self.position(hash, &key) {
+                Some(at) => {
+                    self.rows[at].absorb(row);
+                    return (at, false);
+                }
+                None => return (self.push(hash, row), false),
+            }
+        }
+        let (at, folded) = self.find_or_add(&key);
         self.rows[at].absorb(row);
         (at, folded)
+    }
+
+    /// Makes room for so many further rows at once, as far as the table takes them.
+    pub fn reserve(&mut self, more: usize) {
+        let more = more.min(self.cap().saturating_sub(self.rows.len()));
+        let Self { rows, index, hasher, .. } = self;
+        rows.reserve(more);
+        index.reserve(more, |&at| rows[at as usize].key_ref().hash(hasher));
     }
 
     /// Adds all rows of `other`. Returns the number of operations that were counted under `other`.
@@ -190,10 +209,7 @@ impl Table {
     /// `other` for the same server, role and class, and `true`. There are at most [`MAX_OTHER_ROWS`] such rows; the
     /// last one takes the rest.
     fn find_or_add(&mut self, key: &RowKeyRef<'_>) -> (usize, bool) {
-        // A decoder with too many shapes gives the rest the id 0.
-        let is_other = matches!(key.subject, SubjectRef::Other)
-            || matches!(key.subject, SubjectRef::Shape(_, shape, _) if shape.id == ShapeId(0));
-        let cap = if matches!(self.by, GroupBy::App | GroupBy::Client) { MAX_GROUPS } else { MAX_ROWS };
+        let (is_other, cap) = (key.is_other(), self.cap());
         if !is_other {
             if let Some(at) = self.find(key) {
                 return (at, false);
@@ -211,16 +227,29 @@ impl Table {
         (at, !is_other)
     }
 
+    /// The most rows, without those for the rest.
+    fn cap(&self) -> usize {
+        if matches!(self.by, GroupBy::App | GroupBy::Client) { MAX_GROUPS } else { MAX_ROWS }
+    }
+
     fn find(&self, key: &RowKeyRef<'_>) -> Option<usize> {
-        let hash = key.hash(&self.hasher);
+        self.position(key.hash(&self.hasher), key)
+    }
+
+    fn position(&self, hash: u64, key: &RowKeyRef<'_>) -> Option<usize> {
         self.index.find(hash, |&at| key.matches(&self.rows[at as usize])).map(|&at| at as usize)
     }
 
     fn insert(&mut self, key: &RowKeyRef<'_>) -> usize {
+        self.push(key.hash(&self.hasher), Row::of_key(key))
+    }
+
+    /// Adds a row whose key has this hash.
+    fn push(&mut self, hash: u64, row: Row) -> usize {
         let Self { rows, index, hasher, .. } = self;
         let at = rows.len();
-        rows.push(Row::of_key(key));
-        index.insert_unique(key.hash(hasher), at as u32, |&at| rows[at as usize].key_ref().hash(hasher));
+        rows.push(row);
+        index.insert_unique(hash, at as u32, |&at| rows[at as usize].key_ref().hash(hasher));
         at
     }
 

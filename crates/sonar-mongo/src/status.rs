@@ -286,7 +286,7 @@ impl Server {
     }
 }
 
-/// The document of which samples are made, as a server writes it to `diagnostic.data`. `time_ms` is when it was taken.
+/// The document of a sample, as a server writes it to `diagnostic.data`. `time_ms` is when it was taken.
 pub fn sample_document(time_ms: i64, status: &ServerStatusReply, set: Option<&ReplicaSetStatus>) -> Vec<u8> {
     let mut document =
         doc! { "start": DateTime::from_millis(time_ms), "serverStatus": status.document.clone() };

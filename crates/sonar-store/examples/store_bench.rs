@@ -1,8 +1,8 @@
 //! What `bench/store.py` measures: fills a store with 30 days of 200 shapes, 50 of them active per window, and reads it.
 //!
 //! - `store_bench fill DIR`: prints the number of windows and the seconds of processor time it took.
-//! - `store_bench read DIR`: prints the median time of each view in milliseconds, and under `NAME_processors` the
-//!   processor time of all threads.
+//! - `store_bench read DIR [VIEW]`: prints the median time of each view, or of this one, in milliseconds, and under
+//!   `NAME_processors` the processor time of all threads.
 //!
 //! Before the last two days, for which windows of 10 s are kept, each minute is added as one window: its minute and its
 //! hour are the same as those of six.
@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sonar_core::history::{
     Collector, HistoryStore, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
+use sonar_core::impact::SplitMix64;
 use sonar_core::operation::{Application, Opcode, Operation};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{
@@ -34,26 +35,13 @@ const VARIANTS: u64 = 24;
 /// 2026-10-22 in UTC.
 const START: u64 = 1_792_627_200;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    /// Nearly normal, with mean 0 and variance 1.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.below(1 << 20) as f64 / f64::from(1 << 20)).sum::<f64>() - 6.0
-    }
+/// Nearly normal, with mean 0 and variance 1.
+fn normal(random: &mut SplitMix64) -> f64 {
+    (0..12).map(|_| random.below(1 << 20) as f64 / f64::from(1 << 20)).sum::<f64>() - 6.0
 }
 
 /// Rows of 10 s, by shape and variant.
-fn rows(random: &mut Random) -> Vec<Vec<Row>> {
+fn rows(random: &mut SplitMix64) -> Vec<Vec<Row>> {
     let apps: Vec<_> = (0..16)
         .map(|number| {
             Arc::new(Application {
@@ -84,7 +72,7 @@ fn rows(random: &mut Random) -> Vec<Vec<Row>> {
                     let op = Operation {
                         start: Timestamp::default(),
                         end: Timestamp::default(),
-                        latency_ns: Some((typical * (random.normal() * 0.4).exp()) as u64),
+                        latency_ns: Some((typical * (normal(random) * 0.4).exp()) as u64),
                         transfer_ns: Some(random.below(100_000)),
                         client: Endpoint::v4([10, 0, 0, ((number + random.below(6)) % 32) as u8], 40_000),
                         server: Endpoint::v4([0, 0, 0, 0], 27017),
@@ -127,7 +115,7 @@ fn series() -> BTreeMap<SeriesKey, SeriesValue> {
 }
 
 /// Rows of a minute, by shape and variant: each of six rows of 10 s.
-fn minute_rows(rows: &[Vec<Row>], random: &mut Random) -> Vec<Vec<Row>> {
+fn minute_rows(rows: &[Vec<Row>], random: &mut SplitMix64) -> Vec<Vec<Row>> {
     let mut minute = |variants: &Vec<Row>| -> Row {
         let mut table = Table::of_window(GroupBy::Shape);
         for _ in 0..6 {
@@ -142,7 +130,7 @@ struct Workload {
     /// Of 10 s, and of minutes.
     rows: [Vec<Vec<Row>>; 2],
     series: BTreeMap<SeriesKey, SeriesValue>,
-    random: Random,
+    random: SplitMix64,
 }
 
 impl Workload {
@@ -188,7 +176,7 @@ fn fill(dir: &Path) {
         ..StoreSettings::default()
     };
     let mut store = SqliteHistory::create(dir, settings).expect("a new store");
-    let mut random = Random(1);
+    let mut random = SplitMix64(1);
     let seconds = rows(&mut random);
     let minutes = minute_rows(&seconds, &mut random);
     let mut work = Workload { rows: [seconds, minutes], series: series(), random };
@@ -207,7 +195,7 @@ fn fill(dir: &Path) {
     println!("seconds {seconds}");
 }
 
-fn read(dir: &Path) {
+fn read(dir: &Path, only: Option<&str>) {
     let store = SqliteHistory::open(dir).expect("a filled store");
     let end = store.extent().expect("a readable store").expect("windows").to;
     let last =
@@ -227,12 +215,17 @@ fn read(dir: &Path) {
         store.observed(span, resolution, &mut |_| windows += 1).expect("readable");
         windows
     };
-    measure("day", || merged(day));
-    measure("month", || merged(month));
-    measure("day_by_hour", || each(day, Resolution::Hour));
-    measure("day_by_minute", || each(day, Resolution::Minute));
-    measure("month_by_hour", || each(month, Resolution::Hour));
-    measure("month_observed", || observed(month, Resolution::Hour));
+    let measure = |name: &str, view: &dyn Fn() -> usize| {
+        if only.is_none_or(|only| only == name) {
+            measure(name, view);
+        }
+    };
+    measure("day", &|| merged(day));
+    measure("month", &|| merged(month));
+    measure("day_by_hour", &|| each(day, Resolution::Hour));
+    measure("day_by_minute", &|| each(day, Resolution::Minute));
+    measure("month_by_hour", &|| each(month, Resolution::Hour));
+    measure("month_observed", &|| observed(month, Resolution::Hour));
 }
 
 /// Processor time of this process.
@@ -259,9 +252,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[1..] {
         [command, dir] if command == "fill" => fill(Path::new(dir)),
-        [command, dir] if command == "read" => read(Path::new(dir)),
+        [command, dir] if command == "read" => read(Path::new(dir), None),
+        [command, dir, view] if command == "read" => read(Path::new(dir), Some(view)),
         _ => {
-            eprintln!("usage: store_bench fill|read DIR");
+            eprintln!("usage: store_bench fill DIR | read DIR [VIEW]");
             std::process::exit(2);
         }
     }

@@ -9,12 +9,13 @@ use sonar_core::Timestamp;
 use sonar_core::history::{Resolution, WindowContent};
 
 use crate::StoreError;
+use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED};
 use crate::day_file::{DayFile, beside, width};
 use crate::day_writer::DayWriter;
 use crate::format::decode;
-use crate::lookup::{FileLookup, FoundNumbers, Interner};
+use crate::lookup::{FoundNumbers, Interner};
 use crate::plan::Slot;
-use crate::schema::{NUMBERED, configure};
+use crate::schema::{WITH_CHECKSUMS, configure, version};
 use crate::stored_window::StoredWindow;
 use crate::utc_day::UtcDay;
 
@@ -61,37 +62,53 @@ fn salvage(damaged: &Path, fresh: &mut DayWriter) -> Result<(), StoreError> {
     let old = Connection::open_with_flags(damaged, flags)
         .and_then(|old| configure(&old).map(|()| old))
         .map_err(sql)?;
-    let old = DayFile { path: damaged.to_owned(), connection: old };
+    let has_checksums = version(&old, damaged)? >= WITH_CHECKSUMS;
+    let old = DayFile { path: damaged.to_owned(), connection: old, has_checksums };
     fresh.transaction(|fresh| {
         for table in NUMBERED {
-            copy_table(&old.connection, fresh, table);
+            copy_table(&old, fresh, table);
         }
-        copy_table(&old.connection, fresh, "events");
+        copy_table(&old, fresh, &EVENTS);
         copy_windows(&old, fresh);
         Ok(())
     })
 }
 
 /// Copies the rows of a table that can be read, from its beginning and from its end up to where it is damaged.
-fn copy_table(old: &Connection, fresh: &DayWriter, table: &str) {
-    let key = if table == "events" { "slot" } else { "number" };
+fn copy_table(old: &DayFile, fresh: &DayWriter, table: &CheckedTable) {
     for direction in ["ASC", "DESC"] {
         // An error ends this direction: what follows cannot be read.
-        let _ = copy_rows(old, &fresh.file.connection, (table, &format!("ORDER BY {key} {direction}")));
+        let _ = copy_rows(old, &fresh.file.connection, (table, direction));
     }
 }
 
-fn copy_rows(old: &Connection, fresh: &Connection, (table, order): (&str, &str)) -> rusqlite::Result<()> {
-    let mut query = old.prepare(&format!("SELECT * FROM {table} {order}"))?;
-    let columns: Vec<String> = query.column_names().map(str::to_owned).collect();
-    let places = vec!["?"; columns.len()].join(", ");
-    let sql = format!("INSERT OR REPLACE INTO {table} ({}) VALUES ({places})", columns.join(", "));
-    let mut insert = fresh.prepare(&sql)?;
+/// Copies the rows whose checksum is right.
+fn copy_rows(
+    old: &DayFile,
+    fresh: &Connection,
+    (table, direction): (&CheckedTable, &str),
+) -> rusqlite::Result<()> {
+    let CheckedTable { name, columns: [key, ..] } = table else { return Ok(()) };
+    let more: Vec<String> = {
+        let all = old.connection.prepare(&format!("SELECT * FROM {name}"))?;
+        let is_more = |column: &&str| !table.columns.contains(column) && *column != CHECKSUM;
+        all.column_names().filter(is_more).map(|column| format!(", {column}")).collect()
+    };
+    let sql = table.select(old.has_checksums, &more.concat());
+    let mut query = old.connection.prepare(&format!("{sql} ORDER BY {key} {direction}"))?;
+    let count = query.column_count();
+    let places = vec!["?"; count].join(", ");
+    let columns = table.columns.join(", ");
+    let more = more.concat();
+    let mut insert = fresh
+        .prepare(&format!("INSERT OR REPLACE INTO {name} ({columns}, {CHECKSUM}{more}) VALUES ({places})"))?;
     let mut rows = query.query(())?;
     while let Some(row) = rows.next()? {
-        let values =
-            (0..columns.len()).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?;
-        insert.execute(params_from_iter(values))?;
+        if table.verify(row).is_ok() {
+            let values =
+                (0..count).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?;
+            insert.execute(params_from_iter(values))?;
+        }
     }
     Ok(())
 }
@@ -105,8 +122,8 @@ fn copy_windows(old: &DayFile, fresh: &DayWriter) {
 
 fn copy_windows_in(old: &DayFile, fresh: &DayWriter, direction: &str) -> rusqlite::Result<()> {
     let (interner, found) = <(Interner, FoundNumbers)>::default();
+    let lookup = fresh.file.lookup(&interner, &found);
     let fresh = &fresh.file.connection;
-    let lookup = FileLookup::new(fresh, &interner, &found);
     let sql = format!("SELECT width, start, data FROM windows NOT INDEXED ORDER BY rowid {direction}");
     let mut query = old.connection.prepare(&sql)?;
     let mut insert = fresh.prepare("INSERT OR IGNORE INTO windows (width, start, data) VALUES (?, ?, ?)")?;

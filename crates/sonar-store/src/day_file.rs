@@ -10,6 +10,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
 
 use crate::StoreError;
+use crate::checked_row::EVENTS;
 use crate::format::{BlobError, ObservedNs, decode, decode_observed};
 use crate::lookup::{FileLookup, FoundNumbers, Interner, endpoint};
 use crate::plan::{Slot, WindowIndex};
@@ -20,6 +21,8 @@ use crate::stored_window::StoredWindow;
 pub(crate) struct DayFile {
     pub path: PathBuf,
     pub connection: Connection,
+    /// Whether its rows have checksums: older versions have none.
+    pub has_checksums: bool,
 }
 
 impl DayFile {
@@ -30,7 +33,7 @@ impl DayFile {
             result => drop(result.map_err(StoreError::of_io("read", path))?),
         }
         let connection = match open_to_read(path, "") {
-            // Without the right to write, SQLite cannot share a file that nobody has open; it need not.
+            // Without write permission SQLite cannot share a file. It need not: nobody else has it open.
             Err(_) if !has_log(path) => open_to_read(path, "?immutable=1"),
             result => result,
         };
@@ -38,11 +41,18 @@ impl DayFile {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::NotClosed(path.to_owned()),
             _ => StoreError::of_sql(path)(error),
         })?;
-        let file = Self { path: path.to_owned(), connection };
-        match schema::version(&file.connection, path)? {
+        match schema::version(&connection, path)? {
             0 => Ok(None),
-            _ => Ok(Some(file)),
+            version => {
+                let has_checksums = version >= schema::WITH_CHECKSUMS;
+                Ok(Some(Self { path: path.to_owned(), connection, has_checksums }))
+            }
         }
+    }
+
+    /// What its blobs name by number.
+    pub fn lookup<'a>(&'a self, interner: &'a Interner, found: &'a FoundNumbers) -> FileLookup<'a> {
+        FileLookup::new((&self.connection, self.has_checksums), interner, found)
     }
 
     fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
@@ -145,7 +155,7 @@ impl DayFile {
 
     fn merged(&self, span: Span, parts: &[Slot]) -> Result<Option<StoredWindow>, StoreError> {
         let (interner, found) = <(Interner, FoundNumbers)>::default();
-        let lookup = FileLookup::new(&self.connection, &interner, &found);
+        let lookup = self.lookup(&interner, &found);
         let mut merged = StoredWindow::spanning(span);
         let mut any = false;
         for part in parts {
@@ -154,29 +164,31 @@ impl DayFile {
         Ok(any.then_some(merged))
     }
 
-    /// The events within a span, by time.
-    pub fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
-        let read = || {
-            let sql = "SELECT at, kind, server, subject, text, count FROM events WHERE slot BETWEEN ? AND ?";
-            let mut query = self.connection.prepare_cached(sql)?;
+    /// Adds the events within a span to `events`, by time, without those that are damaged.
+    ///
+    /// # Errors
+    /// Some are.
+    pub fn events(&self, span: Span, events: &mut Vec<Event>) -> Result<(), StoreError> {
+        let mut found = Vec::new();
+        let mut read = || {
+            let sql = EVENTS.select(self.has_checksums, ", at, count") + " WHERE slot BETWEEN ? AND ?";
+            let mut query = self.connection.prepare_cached(&sql)?;
             let slot = |at| seconds(Slot::of(at, Resolution::TenSeconds).start);
             let mut rows = query.query(params![slot(span.from), slot(span.to)])?;
-            let mut events = Vec::new();
+            let mut damage = Ok(());
             while let Some(row) = rows.next()? {
-                let kind: Box<str> = row.get(1)?;
-                // A newer program may have other kinds.
-                let Some(kind) = EventKind::from_name(&kind) else { continue };
-                let at = Timestamp::from_unix_ns(row.get::<_, i64>(0)? as u64);
-                let server: Endpoint = endpoint(&row.get::<_, Box<str>>(2)?)?;
-                let count = row.get::<_, i64>(5)?.max(1) as u64;
-                events.push(Event { at, kind, server, subject: row.get(3)?, text: row.get(4)?, count });
+                match EVENTS.verify(row).and_then(|()| event(row)) {
+                    Ok(event) => found.extend(event),
+                    Err(error) => damage = Err(error),
+                }
             }
-            Ok(events)
+            damage
         };
-        let mut events = self.sql(read())?;
-        events.retain(|event| span.contains(event.at));
-        events.sort();
-        Ok(events)
+        let read = self.sql(read());
+        found.retain(|event| span.contains(event.at));
+        found.sort();
+        events.append(&mut found);
+        read
     }
 
     /// Start of the first window and end of the last.
@@ -202,6 +214,16 @@ impl DayFile {
         }
         Ok(extent)
     }
+}
+
+/// An event from its columns; `None` if a newer program wrote it, which has other kinds.
+fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
+    let kind: Box<str> = row.get("kind")?;
+    let Some(kind) = EventKind::from_name(&kind) else { return Ok(None) };
+    let at = Timestamp::from_unix_ns(row.get::<_, i64>("at")? as u64);
+    let server: Endpoint = endpoint(&row.get::<_, Box<str>>("server")?)?;
+    let count = row.get::<_, i64>("count")?.max(1) as u64;
+    Ok(Some(Event { at, kind, server, subject: row.get("subject")?, text: row.get("text")?, count }))
 }
 
 fn open_to_read(path: &Path, options: &str) -> rusqlite::Result<Connection> {

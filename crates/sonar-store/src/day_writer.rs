@@ -5,16 +5,18 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Row, ToSql, params};
 use sonar_core::history::{Event, EventKind, Resolution};
+use sonar_core::operation::Application;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Endpoint, ShapeId, Timestamp};
+use sonar_core::{Endpoint, ShapeId, ShapeInfo, Timestamp};
 
 use crate::StoreError;
+use crate::checked_row::{APPLICATIONS, CheckedTable, LAYOUTS, ORDERS, SERIES, SHAPES, TEXTS, checksum_of};
 use crate::day_file::{DAY_WIDTH, DayFile, seconds, width};
 use crate::dictionary::Dictionary;
 use crate::format::{Layout, encode};
-use crate::lookup::series_key;
+use crate::lookup::{application, series_key};
 use crate::plan::Slot;
 use crate::schema;
 use crate::stored_window::StoredWindow;
@@ -32,7 +34,7 @@ pub(crate) struct DayWriter {
     pub day: UtcDay,
     pub file: DayFile,
     dictionary: Dictionary,
-    /// Events in the file, and those that were added to others since it was opened.
+    /// Events in the file, plus the events that were merged into others since it was opened.
     events: u64,
 }
 
@@ -49,8 +51,12 @@ impl DayWriter {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&path, flags).map_err(StoreError::of_sql(&path))?;
         schema::prepare(&mut connection, &path, durable)?;
-        let mut writer =
-            Self { day, file: DayFile { path, connection }, dictionary: Dictionary::default(), events: 0 };
+        let mut writer = Self {
+            day,
+            file: DayFile { path, connection, has_checksums: true },
+            dictionary: Dictionary::default(),
+            events: 0,
+        };
         let loaded = writer.load_numbers();
         loaded.map_err(StoreError::of_sql(&writer.file.path))?;
         Ok(writer)
@@ -59,48 +65,48 @@ impl DayWriter {
     fn load_numbers(&mut self) -> rusqlite::Result<()> {
         let Self { file: DayFile { connection, .. }, dictionary, events, .. } = self;
         *events = connection.query_row("SELECT COUNT(*) FROM events", (), |row| row.get(0))?;
-        let mut query = connection.prepare("SELECT number, id, cut FROM shapes")?;
-        let mut rows = query.query(())?;
-        while let Some(row) = rows.next()? {
-            dictionary.load_shape(row.get(0)?, ShapeId(row.get::<_, i64>(1)? as u64), row.get(2)?);
-        }
-        let mut query = connection.prepare("SELECT number, id FROM orders")?;
-        let mut rows = query.query(())?;
-        while let Some(row) = rows.next()? {
-            dictionary.orders.load(row.get(0)?, ShapeId(row.get::<_, i64>(1)? as u64));
-        }
-        let mut query = connection
-            .prepare("SELECT name, driver, driver_version, joined_late, number FROM applications")?;
-        let mut rows = query.query(())?;
-        while let Some(row) = rows.next()? {
-            dictionary.applications.load(row.get(4)?, crate::lookup::application(row)?.into());
-        }
-        let mut query = connection.prepare("SELECT number, text FROM texts")?;
-        let mut rows = query.query(())?;
-        while let Some(row) = rows.next()? {
-            dictionary.texts.load(row.get(0)?, row.get(1)?);
-        }
-        let mut query = connection.prepare("SELECT subject, server, name, metric, number FROM series")?;
-        let mut rows = query.query(())?;
-        while let Some(row) = rows.next()? {
-            dictionary.series.load(row.get(4)?, series_key(row)?);
-        }
-        let names = Layout::current();
-        let mut query = connection.prepare("SELECT number, names FROM layouts")?;
-        let mut rows = query.query(())?;
-        let (mut known, mut last) = (None, 0);
-        while let Some(row) = rows.next()? {
-            last = last.max(row.get(0)?);
-            if row.get::<_, Box<str>>(1)?.as_ref() == names {
-                known = Some(row.get(0)?);
+        let each = |table: &CheckedTable, load: &mut dyn FnMut(u32, &Row<'_>) -> rusqlite::Result<()>| {
+            let mut query = connection.prepare(&table.select(true, ""))?;
+            let mut rows = query.query(())?;
+            while let Some(row) = rows.next()? {
+                table.verify(row)?;
+                load(row.get("number")?, row)?;
             }
-        }
+            Ok::<_, rusqlite::Error>(())
+        };
+        let id = |row: &Row<'_>| Ok::<_, rusqlite::Error>(ShapeId(row.get::<_, i64>("id")? as u64));
+        each(&SHAPES, &mut |number, row| {
+            dictionary.load_shape(number, id(row)?, row.get("cut")?);
+            Ok(())
+        })?;
+        each(&ORDERS, &mut |number, row| {
+            dictionary.orders.load(number, id(row)?);
+            Ok(())
+        })?;
+        each(&APPLICATIONS, &mut |number, row| {
+            dictionary.applications.load(number, application(row)?.into());
+            Ok(())
+        })?;
+        each(&TEXTS, &mut |number, row| {
+            dictionary.texts.load(number, row.get("text")?);
+            Ok(())
+        })?;
+        each(&SERIES, &mut |number, row| {
+            dictionary.series.load(number, series_key(row)?);
+            Ok(())
+        })?;
+        let names = Layout::current();
+        let (mut known, mut last) = (None, 0);
+        each(&LAYOUTS, &mut |number, row| {
+            last = last.max(number);
+            if row.get::<_, Box<str>>("names")?.as_ref() == names {
+                known = Some(number);
+            }
+            Ok(())
+        })?;
         dictionary.layout = known.unwrap_or(last + 1);
         if known.is_none() {
-            connection.execute(
-                "INSERT INTO layouts (number, names) VALUES (?, ?)",
-                params![dictionary.layout, names],
-            )?;
+            LAYOUTS.insert(connection, &[&dictionary.layout, &names], &[])?;
         }
         Ok(())
     }
@@ -184,15 +190,19 @@ impl DayWriter {
             )
         };
         let event = if self.events <= MAX_EVENTS { event } else { &left_out };
-        let sql =
-            "INSERT INTO events (slot, kind, server, subject, text, at, count) VALUES (?, ?, ?, ?, ?, ?, ?)
+        let slot = seconds(Slot::of(event.at, Resolution::TenSeconds).start);
+        let (kind, server) = (event.kind.name(), event.server.to_string());
+        let checksum = checksum_of(&[&slot, &kind, &server, &event.subject, &event.text])?;
+        let sql = "INSERT INTO events (slot, kind, server, subject, text, checksum, at, count)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT DO UPDATE SET at = MIN(at, excluded.at), count = count + excluded.count";
         connection.prepare_cached(sql)?.execute(params![
-            seconds(Slot::of(event.at, Resolution::TenSeconds).start),
-            event.kind.name(),
-            event.server.to_string(),
+            slot,
+            kind,
+            server,
             event.subject,
             event.text,
+            checksum,
             event.at.unix_ns() as i64,
             event.count.max(1) as i64,
         ])?;
@@ -207,52 +217,26 @@ impl DayWriter {
     fn try_add_numbers(&mut self) -> rusqlite::Result<()> {
         let Self { file: DayFile { connection, .. }, dictionary, .. } = self;
         for (number, shape) in dictionary.added_shapes.drain(..) {
+            let ShapeInfo { command, database, collection, typed, plain, cut, .. } = &*shape;
             let statements: Vec<u8> = shape.statements.iter().flat_map(|id| id.0.to_le_bytes()).collect();
-            let sql = "INSERT OR REPLACE INTO shapes
-                (number, id, command, database, collection, typed, plain, cut, statements, rules)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-            connection.prepare_cached(sql)?.execute(params![
-                number,
-                shape.id.0 as i64,
-                shape.command,
-                shape.database,
-                shape.collection,
-                shape.typed,
-                shape.plain,
-                shape.cut,
-                statements,
-                RULES_VERSION,
-            ])?;
+            let id = shape.id.0 as i64;
+            let values: [&dyn ToSql; 9] =
+                [&number, &id, command, database, collection, typed, plain, cut, &statements];
+            SHAPES.insert(connection, &values, &[("rules", &RULES_VERSION)])?;
         }
         for (number, id) in dictionary.orders.added.drain(..) {
-            connection
-                .prepare_cached("INSERT INTO orders (number, id) VALUES (?, ?)")?
-                .execute(params![number, id.0 as i64])?;
+            ORDERS.insert(connection, &[&number, &(id.0 as i64)], &[])?;
         }
         for (number, app) in dictionary.applications.added.drain(..) {
-            let sql = "INSERT INTO applications (number, name, driver, driver_version, joined_late) VALUES (?, ?, ?, ?, ?)";
-            connection.prepare_cached(sql)?.execute(params![
-                number,
-                app.name,
-                app.driver,
-                app.driver_version,
-                app.joined_late
-            ])?;
+            let Application { name, driver, driver_version, joined_late } = &*app;
+            APPLICATIONS.insert(connection, &[&number, name, driver, driver_version, joined_late], &[])?;
         }
         for (number, text) in dictionary.texts.added.drain(..) {
-            connection
-                .prepare_cached("INSERT INTO texts (number, text) VALUES (?, ?)")?
-                .execute(params![number, text])?;
+            TEXTS.insert(connection, &[&number, &text], &[])?;
         }
         for (number, key) in dictionary.series.added.drain(..) {
-            let sql = "INSERT INTO series (number, subject, server, name, metric) VALUES (?, ?, ?, ?, ?)";
-            connection.prepare_cached(sql)?.execute(params![
-                number,
-                key.subject.name(),
-                key.server.to_string(),
-                key.name,
-                key.metric
-            ])?;
+            let (subject, server) = (key.subject.name(), key.server.to_string());
+            SERIES.insert(connection, &[&number, &subject, &server, &key.name, &key.metric], &[])?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ pub(crate) struct Numbers<K> {
     known: HashMap<K, u32>,
     last: u32,
     most: usize,
-    /// Those that the file does not have yet.
+    /// New keys that are not in the file yet.
     pub added: Vec<(u32, K)>,
 }
 

@@ -33,13 +33,13 @@ pub enum StoreError {
         newest: u32,
     },
     /// The file system has less room than the store leaves free.
-    #[error("{} has {free} bytes of room left, less than the {floor} bytes that are to stay free: make room there", dir.display())]
+    #[error("{} has {free} bytes of room left, less than the {floor} bytes that must stay free: make room there", dir.display())]
     NoRoom {
         /// The folder.
         dir: PathBuf,
         /// Bytes that can still be written.
         free: u64,
-        /// Bytes that are to stay free.
+        /// Bytes that must stay free.
         floor: u64,
     },
     /// Its writer did not close a file, and SQLite may not make it whole.

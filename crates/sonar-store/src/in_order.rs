@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
 
-/// Results of a thread that wait to be taken.
-const AHEAD: usize = 64;
+/// Results that a thread hands over at once: each time costs it and the other side a wait.
+const BATCH: usize = 16;
+/// Batches of a thread that wait to be taken.
+const AHEAD: usize = 4;
 /// More threads would wait for the disk, and for who takes the results.
 const MAX_THREADS: usize = 4;
 
-/// What comes of a job.
+/// An outcome of a job.
 pub(crate) enum JobOutcome<T, E> {
     /// A result; there may be any number.
     Item(T),
@@ -23,7 +25,7 @@ pub(crate) trait Worker<J, T, E> {
     fn work(&mut self, job: &J, yielded: &mut dyn FnMut(T)) -> Result<(), E>;
 }
 
-/// Takes what comes of a job; an error ends the work.
+/// Takes the outcomes of a job; an error ends the work.
 type OutcomeSink<'a, J, T, E> = dyn FnMut(&J, JobOutcome<T, E>) -> Result<(), E> + 'a;
 
 /// The number of threads that this machine has processors for.
@@ -31,8 +33,8 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
 }
 
-/// Does all jobs with this many threads, the workers of which `worker` makes. Passes what comes of them to `take`, in
-/// the order of the jobs, until it returns an error.
+/// Does all jobs with this many threads; `worker` makes the worker of each. Passes the outcomes to `take` in the order of
+/// the jobs, until it returns an error.
 pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
     jobs: &[J],
     threads: usize,
@@ -56,22 +58,28 @@ pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
     }
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let start = |first: usize| -> Option<Receiver<JobOutcome<T, E>>> {
+        let start = |first: usize| -> Option<Receiver<Vec<JobOutcome<T, E>>>> {
             let (to, from) = sync_channel(AHEAD);
             let (worker, stopped) = (&worker, &stopped);
             let run = move || {
                 let mut worker = worker();
+                let mut batch = Vec::with_capacity(BATCH);
                 for job in jobs.iter().skip(first).step_by(threads) {
                     if stopped.load(Ordering::Relaxed) {
                         return;
                     }
-                    let send = |outcome| {
-                        if to.send(outcome).is_err() {
-                            stopped.store(true, Ordering::Relaxed);
+                    let mut add = |outcome, is_last: bool| {
+                        batch.push(outcome);
+                        if is_last || batch.len() >= BATCH {
+                            let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+                            if to.send(full).is_err() {
+                                stopped.store(true, Ordering::Relaxed);
+                            }
                         }
                     };
-                    let done = worker.work(job, &mut |item| send(JobOutcome::Item(item)));
-                    send(JobOutcome::Done(done));
+                    let done = worker.work(job, &mut |item| add(JobOutcome::Item(item), false));
+                    // A batch ends with its job.
+                    add(JobOutcome::Done(done), true);
                 }
             };
             Builder::new().name("history".to_owned()).spawn_scoped(scope, run).ok().map(|_| from)
@@ -83,9 +91,9 @@ pub(crate) fn in_order<J: Sync, T: Send, E: Send, W: Worker<J, T, E>>(
                 continue;
             };
             // A thread ends early only if it panics, which ends the scope too.
-            for outcome in source {
-                let is_done = matches!(outcome, JobOutcome::Done(_));
-                take(job, outcome)?;
+            for batch in source {
+                let is_done = matches!(batch.last(), Some(JobOutcome::Done(_)));
+                batch.into_iter().try_for_each(|outcome| take(job, outcome))?;
                 if is_done {
                     break;
                 }

@@ -8,10 +8,11 @@
 //! - Writing: `day_writer` writes one file, `writer` decides what to write, `retention` and `space` what to remove.
 //! - Reading: `day_file` reads one file, `plan` decides which windows hold what is asked for, `reader` joins the days,
 //!   with the threads of `in_order`.
-//! - A window is one blob: [`mod@format`] has its layout.
+//! - A window is one blob: [`mod@format`] has its layout. The other rows have a checksum each: `checked_row`.
 //! - Faults: `damage` sets files aside, `lock` lets one writer in, `schema` upgrades older files.
 #![forbid(unsafe_code)]
 
+mod checked_row;
 mod damage;
 mod day_file;
 mod day_writer;

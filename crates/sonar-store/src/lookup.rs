@@ -9,6 +9,7 @@ use sonar_core::history::{SeriesKey, SeriesSubject};
 use sonar_core::operation::Application;
 use sonar_core::{Endpoint, ShapeId, ShapeInfo};
 
+use crate::checked_row::{APPLICATIONS, CheckedTable, LAYOUTS, ORDERS, SERIES, SHAPES, TEXTS};
 use crate::format::{Layout, NumberLookup};
 
 /// Larger numbers do not occur.
@@ -56,17 +57,22 @@ pub(crate) struct FoundNumbers {
 /// The numbers of one file.
 pub(crate) struct FileLookup<'a> {
     connection: &'a Connection,
+    has_checksums: bool,
     interner: &'a Interner,
     found: &'a FoundNumbers,
     failure: RefCell<Option<rusqlite::Error>>,
 }
 
 impl<'a> FileLookup<'a> {
-    pub fn new(connection: &'a Connection, interner: &'a Interner, found: &'a FoundNumbers) -> Self {
-        Self { connection, interner, found, failure: RefCell::default() }
+    pub fn new(
+        (connection, has_checksums): (&'a Connection, bool),
+        interner: &'a Interner,
+        found: &'a FoundNumbers,
+    ) -> Self {
+        Self { connection, has_checksums, interner, found, failure: RefCell::default() }
     }
 
-    /// The first error of SQLite, because of which something was not found.
+    /// The first error of SQLite during a lookup.
     pub fn failure(&self) -> Option<rusqlite::Error> {
         self.failure.take()
     }
@@ -75,7 +81,7 @@ impl<'a> FileLookup<'a> {
         &self,
         found: &Found<T>,
         number: u32,
-        (sql, read): (&str, impl FnOnce(&Row<'_>) -> rusqlite::Result<T>),
+        (table, read): (&CheckedTable, impl FnOnce(&Row<'_>) -> rusqlite::Result<T>),
     ) -> Option<T> {
         if let Some(Some(known)) = found.borrow().get(number as usize) {
             return Some(known.clone());
@@ -83,7 +89,11 @@ impl<'a> FileLookup<'a> {
         if number > MAX_NUMBER {
             return None;
         }
-        let query = || self.connection.prepare_cached(sql)?.query_row([number], read).optional();
+        let query = || {
+            let sql = table.select(self.has_checksums, "") + " WHERE number = ?";
+            let verified = |row: &Row<'_>| table.verify(row).and_then(|()| read(row));
+            self.connection.prepare_cached(&sql)?.query_row([number], verified).optional()
+        };
         let value = query().unwrap_or_else(|error| {
             self.failure.borrow_mut().get_or_insert(error);
             None
@@ -99,79 +109,65 @@ impl<'a> FileLookup<'a> {
 
 impl NumberLookup for FileLookup<'_> {
     fn shape(&self, number: u32) -> Option<Arc<ShapeInfo>> {
-        const SQL: &str =
-            "SELECT id, command, database, collection, typed, plain, cut, statements FROM shapes
-            WHERE number = ?";
-        self.find(
-            &self.found.shapes,
-            number,
-            (SQL, |row| {
-                let statements: Vec<u8> = row.get(7)?;
-                Ok(self.interner.shape(ShapeInfo {
-                    id: ShapeId(row.get::<_, i64>(0)? as u64),
-                    command: row.get(1)?,
-                    database: row.get(2)?,
-                    collection: row.get(3)?,
-                    typed: row.get(4)?,
-                    plain: row.get(5)?,
-                    cut: row.get(6)?,
-                    statements: statements
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .map(|id| ShapeId(u64::from_le_bytes(*id)))
-                        .collect(),
-                }))
-            }),
-        )
+        let read = |row: &Row<'_>| {
+            let statements: Vec<u8> = row.get("statements")?;
+            let statements = statements.as_chunks().0;
+            Ok(self.interner.shape(ShapeInfo {
+                id: ShapeId(row.get::<_, i64>("id")? as u64),
+                command: row.get("command")?,
+                database: row.get("database")?,
+                collection: row.get("collection")?,
+                typed: row.get("typed")?,
+                plain: row.get("plain")?,
+                cut: row.get("cut")?,
+                statements: statements.iter().map(|id| ShapeId(u64::from_le_bytes(*id))).collect(),
+            }))
+        };
+        self.find(&self.found.shapes, number, (&SHAPES, read))
     }
 
     fn order(&self, number: u32) -> Option<ShapeId> {
-        const SQL: &str = "SELECT id FROM orders WHERE number = ?";
-        self.find(&self.found.orders, number, (SQL, |row| Ok(ShapeId(row.get::<_, i64>(0)? as u64))))
+        let read = |row: &Row<'_>| Ok(ShapeId(row.get::<_, i64>("id")? as u64));
+        self.find(&self.found.orders, number, (&ORDERS, read))
     }
 
     fn application(&self, number: u32) -> Option<Arc<Application>> {
-        const SQL: &str =
-            "SELECT name, driver, driver_version, joined_late FROM applications WHERE number = ?";
-        self.find(
-            &self.found.applications,
-            number,
-            (SQL, |row| Ok(self.interner.application(application(row)?))),
-        )
+        let read = |row: &Row<'_>| Ok(self.interner.application(application(row)?));
+        self.find(&self.found.applications, number, (&APPLICATIONS, read))
     }
 
     fn text(&self, number: u32) -> Option<Arc<str>> {
-        const SQL: &str = "SELECT text FROM texts WHERE number = ?";
-        self.find(&self.found.texts, number, (SQL, |row| row.get(0)))
+        self.find(&self.found.texts, number, (&TEXTS, |row| row.get("text")))
     }
 
     fn series(&self, number: u32) -> Option<Arc<SeriesKey>> {
-        const SQL: &str = "SELECT subject, server, name, metric FROM series WHERE number = ?";
-        self.find(&self.found.series, number, (SQL, |row| series_key(row).map(Arc::new)))
+        self.find(&self.found.series, number, (&SERIES, |row| series_key(row).map(Arc::new)))
     }
 
     fn layout(&self, number: u32) -> Option<Arc<Layout>> {
-        const SQL: &str = "SELECT names FROM layouts WHERE number = ?";
-        let read = |row: &Row<'_>| Ok(Arc::new(Layout::parse(&row.get::<_, Box<str>>(0)?)));
-        self.find(&self.found.layouts, number, (SQL, read))
+        let read = |row: &Row<'_>| Ok(Arc::new(Layout::parse(&row.get::<_, Box<str>>("names")?)));
+        self.find(&self.found.layouts, number, (&LAYOUTS, read))
     }
 }
 
-/// An application from its columns: name, driver, driver_version, joined_late.
+/// An application from its columns.
 pub(crate) fn application(row: &Row<'_>) -> rusqlite::Result<Application> {
-    let (name, driver) = (row.get(0)?, row.get(1)?);
-    Ok(Application { name, driver, driver_version: row.get(2)?, joined_late: row.get(3)? })
+    Ok(Application {
+        name: row.get("name")?,
+        driver: row.get("driver")?,
+        driver_version: row.get("driver_version")?,
+        joined_late: row.get("joined_late")?,
+    })
 }
 
-/// The key of a series from its columns: subject, server, name, metric.
+/// The key of a series from its columns.
 pub(crate) fn series_key(row: &Row<'_>) -> rusqlite::Result<SeriesKey> {
-    let subject: Box<str> = row.get(0)?;
+    let subject: Box<str> = row.get("subject")?;
     Ok(SeriesKey {
         subject: SeriesSubject::from_name(&subject).ok_or(rusqlite::Error::InvalidQuery)?,
-        server: endpoint(&row.get::<_, Box<str>>(1)?)?,
-        name: row.get(2)?,
-        metric: row.get(3)?,
+        server: endpoint(&row.get::<_, Box<str>>("server")?)?,
+        name: row.get("name")?,
+        metric: row.get("metric")?,
     })
 }
 

@@ -102,7 +102,7 @@ impl WindowIndex {
         finer.iter().any(|starts| !within(starts, slot.span()).is_empty())
     }
 
-    /// The windows of this resolution that overlap a span and of which anything is stored.
+    /// The windows of this resolution that overlap a span, as far as they are stored.
     fn slots(&self, resolution: Resolution, span: Span) -> Vec<Slot> {
         if span.to <= span.from {
             return Vec::new();

@@ -10,7 +10,7 @@ use sonar_core::history::{Event, HistoryWindow, ObservedSpan, Resolution, Span, 
 use crate::StoreError;
 use crate::day_file::DayFile;
 use crate::in_order::{JobOutcome, Worker, in_order, threads};
-use crate::lookup::{FileLookup, FoundNumbers, Interner};
+use crate::lookup::{FoundNumbers, Interner};
 use crate::stored_window::StoredWindow;
 use crate::utc_day::UtcDay;
 
@@ -18,7 +18,7 @@ use crate::utc_day::UtcDay;
 #[derive(Debug)]
 pub(crate) struct StoreReader {
     pub dir: PathBuf,
-    /// Days whose file turned out to be damaged.
+    /// Days with a damaged file.
     pub damaged: RefCell<BTreeSet<UtcDay>>,
     pub notices: RefCell<Vec<StoreNotice>>,
 }
@@ -71,7 +71,7 @@ impl StoreReader {
         let mut all: Option<StoredWindow> = None;
         self.each(span, |file, day| {
             let found = FoundNumbers::default();
-            let lookup = FileLookup::new(&file.connection, &interner, &found);
+            let lookup = file.lookup(&interner, &found);
             if span.from <= day.from
                 && day.to <= span.to
                 && let Some((span, blob)) = file.whole_day()?
@@ -123,7 +123,7 @@ impl StoreReader {
         let interner = Interner::default();
         self.each(span, |file, _| {
             let found = FoundNumbers::default();
-            let lookup = FileLookup::new(&file.connection, &interner, &found);
+            let lookup = file.lookup(&interner, &found);
             let mut result = Ok(());
             for (slot, parts) in file.index(span)?.windows(span, resolution) {
                 let mut sum: Option<ObservedSpan> = None;
@@ -143,10 +143,7 @@ impl StoreReader {
     /// See [`sonar_core::HistoryStore::events`].
     pub fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
         let mut events = Vec::new();
-        self.each(span, |file, _| {
-            events.append(&mut file.events(span)?);
-            Ok(())
-        })?;
+        self.each(span, |file, _| file.events(span, &mut events))?;
         Ok(events)
     }
 
@@ -215,7 +212,7 @@ impl Worker<(UtcDay, Span), HistoryWindow, StoreError> for WindowReader<'_> {
             self.open = file.map(|file| OpenDay { day: *day, file, found: FoundNumbers::default() });
         }
         let Some(OpenDay { file, found, .. }) = &self.open else { return Ok(()) };
-        let lookup = FileLookup::new(&file.connection, self.interner, found);
+        let lookup = file.lookup(self.interner, found);
         let mut result = Ok(());
         let (resolution, content) = self.wanted;
         for (slot, parts) in file.index(*span)?.windows(*span, resolution) {

@@ -13,7 +13,7 @@ use crate::space::total_bytes;
 use crate::utc_day::UtcDay;
 use crate::{StoreError, StoreSettings};
 
-/// A day whose data is nowhere near that of other days says nothing about the age of those: the clock was wrong.
+/// A day far from all other days says nothing about their age: the clock was wrong.
 const NEAR_DAYS: u64 = 30;
 /// As many days must lie near a day.
 const NEAR: usize = 2;

@@ -25,10 +25,17 @@ pub(crate) const MIGRATIONS: &[&str] = &[
         text TEXT NOT NULL, at INTEGER NOT NULL, count INTEGER NOT NULL,
         PRIMARY KEY (slot, kind, server, subject, text)) WITHOUT ROWID;",
     "ALTER TABLE shapes ADD COLUMN rules INTEGER NOT NULL DEFAULT 2;",
+    "ALTER TABLE layouts ADD COLUMN checksum INTEGER;
+    ALTER TABLE shapes ADD COLUMN checksum INTEGER;
+    ALTER TABLE orders ADD COLUMN checksum INTEGER;
+    ALTER TABLE applications ADD COLUMN checksum INTEGER;
+    ALTER TABLE texts ADD COLUMN checksum INTEGER;
+    ALTER TABLE series ADD COLUMN checksum INTEGER;
+    ALTER TABLE events ADD COLUMN checksum INTEGER;",
 ];
 
-/// The tables whose rows blobs name by number.
-pub(crate) const NUMBERED: [&str; 6] = ["layouts", "shapes", "orders", "applications", "texts", "series"];
+/// The first version with checksums of rows.
+pub(crate) const WITH_CHECKSUMS: u32 = 3;
 
 /// Settings of every connection. A file is data of this machine, but nothing in it may do more than hold data.
 pub(crate) fn configure(connection: &Connection) -> rusqlite::Result<()> {

@@ -219,8 +219,8 @@ impl StoreWriter {
         result
     }
 
-    /// When a day has ended, and windows of it hardly come any more, completes it and removes what is too old; from
-    /// time to time removes what is too much.
+    /// Completes a day some time after its end, and then removes what is too old; from time to time removes what exceeds
+    /// the size.
     fn look_after(&mut self, start: Timestamp) {
         self.unchecked += 1;
         let day = UtcDay::of(Timestamp::from_unix_ns(start.unix_ns().saturating_sub(LATE_NS)));

@@ -453,8 +453,19 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
         file.pragma_update(None, "user_version", number).unwrap();
         file
     };
-    // Version 1 has no version of the rules.
-    version(1).execute_batch("ALTER TABLE shapes DROP COLUMN rules").unwrap();
+    let without_checksums = |file: &rusqlite::Connection| {
+        for table in ["layouts", "shapes", "orders", "applications", "texts", "series", "events"] {
+            file.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN checksum")).unwrap();
+        }
+    };
+    // Version 2 has no checksums of rows.
+    without_checksums(&version(2));
+    assert_eq!(calls_by_level(&create(dir.path()), span(DAY, DAY + 60)), [1; 3]);
+    // Version 1 has no version of the rules either.
+    let file = version(1);
+    without_checksums(&file);
+    file.execute_batch("ALTER TABLE shapes DROP COLUMN rules").unwrap();
+    drop(file);
     let reader = SqliteHistory::open(dir.path()).unwrap();
     assert_eq!(
         calls(&reader.read(span(DAY, DAY + 60)).unwrap().unwrap()),
@@ -470,7 +481,7 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
     let file = rusqlite::Connection::open(&path).unwrap();
     let now: u32 = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
     let rules: u32 = file.query_row("SELECT MIN(rules) FROM shapes", (), |row| row.get(0)).unwrap();
-    assert_eq!((now, rules), (2, 2));
+    assert_eq!((now, rules), (3, 2));
     drop(file);
 
     drop(version(99));
@@ -490,6 +501,61 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
         0,
         "a newer file is not damaged"
     );
+}
+
+#[test]
+fn a_letter_of_a_text_that_changed_is_noticed() {
+    let event =
+        |text: &str| Event::new(at(DAY + 65), EventKind::ServerStart, Endpoint::default(), ("", text));
+    for (table, column) in [
+        ("shapes", "typed"),
+        ("shapes", "collection"),
+        ("applications", "name"),
+        ("texts", "text"),
+        ("series", "metric"),
+        ("events", "text"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = create(dir.path());
+        let mut random = Random(4);
+        let mut total = 0;
+        for start in (DAY..DAY + 120).step_by(10) {
+            let window = window(start, 60, &mut random);
+            total += calls(&window);
+            store.append(&window, &[]).unwrap();
+        }
+        store.append(&small(DAY + 120), &[event("4.4.29"), event("5.0.1")]).unwrap();
+        drop(store);
+        let file = rusqlite::Connection::open(dir.path().join("2026-11-21.db")).unwrap();
+        let one = format!("(SELECT MIN(rowid) FROM {table})").replace("(SELECT MIN(rowid) FROM events)", "0");
+        let changed = match table {
+            "events" => "UPDATE events SET text = '4.4.28' WHERE text = '4.4.29'".to_owned(),
+            _ => format!("UPDATE {table} SET {column} = {column} || 'x' WHERE rowid = {one}"),
+        };
+        assert_eq!(file.execute(&changed, ()).unwrap(), 1, "{table}");
+        drop(file);
+        let mut reader = SqliteHistory::open(dir.path()).unwrap();
+        reader.read(span(DAY, DAY + 200)).unwrap();
+        let events = reader.events(span(DAY, DAY + 200)).unwrap();
+        let [StoreNotice::Damaged(notice)] = &reader.notices()[..] else { panic!("{table}.{column}") };
+        assert!(notice.contains(&format!("the checksum of a row of {table} is wrong")), "{notice}");
+        let expected =
+            if table == "events" { vec![event("5.0.1")] } else { vec![event("4.4.29"), event("5.0.1")] };
+        assert_eq!(events, expected, "{table}");
+        drop(reader);
+        // The writer keeps what is whole, and goes on.
+        let mut store = create(dir.path());
+        let notices = store.notices();
+        if table == "events" {
+            assert_eq!(notices, [], "it writes events and reads none");
+        } else {
+            assert!(matches!(&notices[..], [StoreNotice::Damaged(_)]), "{table}: {notices:?}");
+        }
+        store.append(&small(DAY + 130), &[]).unwrap();
+        let kept = calls_by_level(&store, span(DAY, DAY + 86_400));
+        assert!(kept[0] >= 2 && kept[0] <= total + 2, "{table}: {kept:?} of {total}");
+        assert_eq!(store.notices(), [], "{table}: nothing damaged is left");
+    }
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn a_text_is_stored_once_a_day_and_no_file_can_be_read_by_others() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_told_who_has_the_store() {
+fn a_second_writer_is_refused_and_learns_who_has_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let first = store(&dir);
     let Err(error) = SqliteHistory::create(dir.path(), settings()) else { panic!("two writers") };
@@ -257,7 +257,7 @@ fn many_windows_at_once_are_those_that_are_read_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random(11);
     let mut writer = store(&dir);
-    // Three days, the windows of 10 s of which are kept for the last one only.
+    // Three days; windows of 10 s are kept only for the last one.
     for start in (DAY + 79_200..DAY + 2 * 86_400 + 7_200).step_by(1_490) {
         for start in [start, start + 10, start + 60] {
             writer.append(&window(start, 6, &mut random), &[]).unwrap();

@@ -6,7 +6,6 @@
 
 mod plan;
 mod records;
-pub(crate) mod skeleton;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -22,7 +21,8 @@ pub use plan::AttachMode;
 pub use records::{FileKey, KernelEvent, ProcessChange, PseudoFolders};
 
 use self::plan::{PAGES, ProgramPlan};
-use self::skeleton::{IoSkel, IoSkelBuilder, types};
+use crate::privileges::{self, capability};
+use crate::skeletons::io::{IoSkel, IoSkelBuilder, types};
 use crate::{sys, sys_bpf};
 use records::{parse, usage};
 
@@ -432,7 +432,10 @@ pub(crate) fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
 
 pub(crate) fn load_error(error: &libbpf_rs::Error) -> TraceError {
     match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => TraceError::Permission(error.to_string()),
+        // Of a process that holds CAP_BPF, it is the kernel's verifier that refuses.
+        libbpf_rs::ErrorKind::PermissionDenied if !privileges::holds(capability::BPF) => {
+            TraceError::Permission(error.to_string())
+        }
         _ => TraceError::Load(format!("{error:#}")),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It knows nothing about MongoDB: names of processes and ports are arguments. Of our crates it imports only
 //! `sonar-core`. It is the only crate with `unsafe`, all of it in `sys`, `sys_bpf`, `sys_disk`, `sys_process` and
-//! `sys_uring`, which wrap the system calls, and in the generated skeleton. Nothing here prints, and only the engines
+//! `sys_uring`, which wrap the system calls, and in the generated `skeletons`. Nothing here prints, and only the engines
 //! of the disk test start threads, which end before the engines return.
 
 mod block;
@@ -16,10 +16,12 @@ mod hardware;
 pub mod helper;
 pub mod host;
 pub mod interfaces;
+pub mod kept_file;
 pub mod privileges;
 pub mod probe;
 pub mod resource;
 pub mod ring;
+mod skeletons;
 pub mod split;
 pub mod stacks;
 mod sys;

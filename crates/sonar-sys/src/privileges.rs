@@ -83,6 +83,11 @@ fn one_capability(number: u32) -> CapabilitySet {
     CapabilitySet::from_bits_retain(1 << number)
 }
 
+/// Whether the calling thread holds a capability.
+pub fn holds(number: u32) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(one_capability(number)))
+}
+
 /// Which files a thread may still use.
 #[derive(Copy, Clone, Debug)]
 pub enum FileAccess<'a> {

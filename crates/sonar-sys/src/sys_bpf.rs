@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
-use crate::ebpf::skeleton::types;
-use crate::split::skeleton::types as split;
+use crate::skeletons::io::types;
+use crate::skeletons::split::types as split;
 
 /// A structure of `bpf/state.h` or `bpf/split.h`.
 ///
@@ -30,6 +30,8 @@ unsafe impl KernelShared for types::usage {}
 unsafe impl KernelShared for types::control {}
 // SAFETY: as above.
 unsafe impl KernelShared for split::split_operation {}
+// SAFETY: as above.
+unsafe impl KernelShared for split::split_wait {}
 // SAFETY: as above; its union is of a header and of bytes.
 unsafe impl KernelShared for split::split_thread {}
 // SAFETY: as above.

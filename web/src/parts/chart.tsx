@@ -59,6 +59,8 @@ export interface ChartProps {
   stacked?: boolean;
   layer?: Layer;
   marks?: readonly Mark[];
+  /** A horizontal line over everything, with a word. */
+  level?: Mark;
   /** The whole extent of the x axis. */
   extent: Range;
   /** The part of it that is shown; null for all. */
@@ -109,7 +111,7 @@ function ticks(axis: Axis, min: number, max: number, most: number): Ticks {
 function bounds(props: ChartProps, values: readonly (readonly (number | null)[])[]): Range {
   const layer = props.layer?.bounds[1];
   let low = layer?.[0] ?? Infinity;
-  let high = layer?.[1] ?? -Infinity;
+  let high = layer?.[1] ?? props.level?.at ?? -Infinity;
   const [from, to] = props.range ?? props.extent;
   for (const line of values) {
     line.forEach((value, at) => {
@@ -392,6 +394,7 @@ function options(
         },
       ],
       drawAxes: [(self) => draw(self, props())],
+      draw: [(self) => drawLevel(self, props().level)],
       setSelect: [
         (self) => {
           const { left, width } = self.select;
@@ -459,6 +462,26 @@ function draw(plot: uPlot, props: ChartProps) {
     ctx.fillText(mark.name, left + 4 * devicePixelRatio, bbox.top + 2 * devicePixelRatio);
     free = left + ctx.measureText(mark.name).width + 8 * devicePixelRatio;
   }
+  ctx.restore();
+}
+
+/** A line over everything. */
+function drawLevel({ ctx, bbox, valToPos }: uPlot, level: Mark | undefined) {
+  if (!level) return;
+  const top = valToPos(level.at, "y", true);
+  ctx.save();
+  ctx.fillStyle = ctx.strokeStyle = css("--ink");
+  ctx.font = `${letters() * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.lineWidth = 2 * devicePixelRatio;
+  ctx.setLineDash([8 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, top);
+  ctx.lineTo(bbox.left + bbox.width, top);
+  ctx.stroke();
+  ctx.textAlign = "right";
+  // Above the line, or below it at the top of the chart.
+  ctx.textBaseline = top - bbox.top > 2 * letters() * devicePixelRatio ? "bottom" : "top";
+  ctx.fillText(level.name, bbox.left + bbox.width - 4, top + (ctx.textBaseline === "top" ? 4 : -4));
   ctx.restore();
 }
 

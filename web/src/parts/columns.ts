@@ -19,6 +19,8 @@ export interface Column<Row> {
   rank?: number;
   /** A value of 0 says something here. */
   zero?: boolean;
+  /** The value is a share of 1, and a bar of that length stands behind it. */
+  bar?: boolean;
   /** A class for the cell. */
   tone?: (row: Row) => string;
 }

@@ -100,6 +100,7 @@ export function Table<Row>(props: TableProps<Row>) {
       key={column.name}
       data-name={column.name}
       class={[column.text ? "text" : "", column.main ? "main" : "", column.tone?.(row) ?? ""].filter(Boolean).join(" ")}
+      style={column.bar ? bar(Number(column.value(row))) : {}}
     >
       {column.main ? <div class="clamp">{shown(column, row)}</div> : shown(column, row)}
     </td>
@@ -247,6 +248,12 @@ export function Table<Row>(props: TableProps<Row>) {
     </div>
   );
 }
+
+/** A bar behind a cell, for a share of 1. */
+const bar = (share: number) => ({
+  backgroundImage: `linear-gradient(to right, var(--bar) ${(share * 100).toFixed(1)}%, transparent 0)`,
+  minWidth: "7rem",
+});
 
 /** Pixels of an average digit in the table. */
 function characterWidth(holder: HTMLElement | null): number {

@@ -70,7 +70,7 @@ mod tests {
         let mut window = HistoryWindow::new(at(0), Resolution::TenSeconds);
         window.observe(Collector::Queries, 1);
         let event = Event::new(at(5), EventKind::NewApplication, local(5), ("shop", "first connection"));
-        let mut store = MemoryStore { windows: vec![window], events: vec![event] };
+        let mut store = MemoryStore { windows: vec![window], events: vec![event], ..MemoryStore::default() };
         let known = KnownApplications::read(&store, at(50)).unwrap();
         assert!(!new_at_once(&known, local(5), "shop"));
         assert!(new_at_once(&known, local(5), "pricing"));

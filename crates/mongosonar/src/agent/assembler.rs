@@ -7,7 +7,7 @@ use sonar_core::history::{Event, Span, StoreNotice};
 use sonar_core::{HistoryStore, Timestamp};
 use sonar_view::agent::AgentSummary;
 
-use super::parts::{WIDTH_NS, WindowPart};
+use super::parts::{MAX_AHEAD_NS, MAX_EVENTS, WIDTH_NS, WindowPart};
 
 /// The most windows that are open at once; one more stores the oldest.
 const MAX_OPEN: usize = 64;
@@ -18,6 +18,10 @@ pub struct Assembler<S> {
     open: BTreeMap<Timestamp, WindowPart>,
     /// From the first to the last window stored.
     span: Option<Span>,
+    /// The end of the last window that was counted: what comes later of earlier ones adds to windows that were counted.
+    counted_until: Option<Timestamp>,
+    /// Events of windows that could not be stored: they are stored with the next one, at their own times.
+    unstored: Vec<Event>,
     summary: AgentSummary,
 }
 
@@ -25,7 +29,12 @@ impl<S: HistoryStore> Assembler<S> {
     /// Stores into `store`, whose folder is `folder`.
     pub fn new(store: S, folder: &Path) -> Self {
         let summary = AgentSummary::new(folder.display().to_string());
-        Self { store, open: BTreeMap::new(), span: None, summary }
+        Self { store, open: BTreeMap::new(), span: None, counted_until: None, unstored: Vec::new(), summary }
+    }
+
+    /// The end of the last window that was stored, by the clock as it was then.
+    pub const fn stored_until(&self) -> Option<Timestamp> {
+        self.counted_until
     }
 
     /// What has been stored.
@@ -87,16 +96,38 @@ impl<S: HistoryStore> Assembler<S> {
         Ok(())
     }
 
+    /// Stores the windows that begin later than `now`, in order: the clock was set back.
+    ///
+    /// # Errors
+    /// One cannot be stored and is lost. Those after it are still open.
+    pub fn complete_ahead(&mut self, now: Timestamp) -> Result<(), S::Error> {
+        let is_ahead = |start: &Timestamp| start.since(now) > MAX_AHEAD_NS;
+        while let Some(first) = self.open.keys().copied().find(is_ahead)
+            && let Some(part) = self.open.remove(&first)
+        {
+            self.append(part)?;
+        }
+        // Windows of times that were counted before count again.
+        if self.counted_until.as_ref().is_some_and(is_ahead) {
+            self.counted_until = Some(now.floor_to(WIDTH_NS));
+        }
+        Ok(())
+    }
+
     fn append(&mut self, part: WindowPart) -> Result<(), S::Error> {
-        let WindowPart { window, events, events_left_out } = part;
+        let WindowPart { window, mut events, events_left_out } = part;
         self.summary.events_left_out += events_left_out;
+        events.splice(0..0, self.unstored.drain(..));
         if let Err(error) = self.store.append(&window, &events) {
             self.summary.windows_lost += 1;
+            self.summary.events_left_out += events.len().saturating_sub(MAX_EVENTS) as u64;
+            events.truncate(MAX_EVENTS);
+            self.unstored = events;
             return Err(error);
         }
-        // What comes late adds to a window that has been counted.
-        let is_late = self.span.is_some_and(|span| window.window.start < span.to);
+        let is_late = self.counted_until.is_some_and(|until| window.window.start < until);
         self.summary.windows += u64::from(!is_late);
+        self.counted_until = self.counted_until.max(Some(window.window.end));
         self.summary.events += events.len() as u64;
         self.summary.add(&window);
         let (from, to) = (window.window.start, window.window.end);
@@ -108,31 +139,35 @@ impl<S: HistoryStore> Assembler<S> {
 
 #[cfg(test)]
 pub mod tests {
-    use std::convert::Infallible;
+    use std::fmt;
 
-    use sonar_core::HistoryWindow;
-    use sonar_core::history::{Collector, Resolution};
+    use sonar_core::history::{Collector, EventKind, Resolution};
     use sonar_core::time::NS_PER_S;
+    use sonar_core::{Endpoint, HistoryWindow};
 
     use super::*;
 
-    /// Keeps what it is given.
+    /// Keeps windows and events in memory.
     #[derive(Default)]
     pub struct MemoryStore {
         pub windows: Vec<HistoryWindow>,
         pub events: Vec<Event>,
+        pub is_full: bool,
     }
 
     impl HistoryStore for MemoryStore {
-        type Error = Infallible;
+        type Error = fmt::Error;
 
-        fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), Infallible> {
+        fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), fmt::Error> {
+            if self.is_full {
+                return Err(fmt::Error);
+            }
             self.windows.push(window.clone());
             self.events.extend_from_slice(events);
             Ok(())
         }
 
-        fn read(&self, span: Span) -> Result<Option<HistoryWindow>, Infallible> {
+        fn read(&self, span: Span) -> Result<Option<HistoryWindow>, fmt::Error> {
             let mut all: Option<HistoryWindow> = None;
             self.windows(span, Resolution::TenSeconds, &mut |window| match &mut all {
                 Some(all) => all.merge(&window),
@@ -146,18 +181,18 @@ pub mod tests {
             span: Span,
             _: Resolution,
             visit: &mut dyn FnMut(HistoryWindow),
-        ) -> Result<(), Infallible> {
+        ) -> Result<(), fmt::Error> {
             let overlaps =
                 |window: &&HistoryWindow| window.window.start < span.to && window.window.end > span.from;
             self.windows.iter().filter(overlaps).cloned().for_each(visit);
             Ok(())
         }
 
-        fn events(&self, span: Span) -> Result<Vec<Event>, Infallible> {
+        fn events(&self, span: Span) -> Result<Vec<Event>, fmt::Error> {
             Ok(self.events.iter().filter(|event| span.contains(event.at)).cloned().collect())
         }
 
-        fn extent(&self) -> Result<Option<Span>, Infallible> {
+        fn extent(&self) -> Result<Option<Span>, fmt::Error> {
             let from = self.windows.iter().map(|window| window.window.start).min();
             let to = self.windows.iter().map(|window| window.window.end).max();
             Ok(from.zip(to).map(|(from, to)| Span { from, to }))
@@ -201,6 +236,56 @@ pub mod tests {
         assembler.complete(at(30)).unwrap();
         assert_eq!(stored(&assembler)[2], (0, 3), "it came late");
         assert_eq!((assembler.summary().windows, assembler.summary().windows_lost), (2, 0));
+    }
+
+    #[test]
+    fn events_of_windows_that_could_not_be_stored_come_with_the_next_one() {
+        let event = |second, text: &str| {
+            Event::new(at(second), EventKind::ServerStart, Endpoint::default(), ("", text))
+        };
+        let mut assembler = Assembler::new(MemoryStore::default(), Path::new("/x"));
+        assembler.store_mut().is_full = true;
+        for window in 0..3 {
+            assembler.add(part(window * 10, 1)).unwrap();
+            assembler.event(event(window * 10 + 5, "restart"));
+            assembler.complete(at(window * 10 + 10)).unwrap_err();
+        }
+        assert_eq!((assembler.summary().windows, assembler.summary().windows_lost), (0, 3));
+        assembler.store_mut().is_full = false;
+        for second in [30, 40] {
+            assembler.add(part(second, 1)).unwrap();
+        }
+        assembler.complete(at(50)).unwrap();
+        let times: Vec<_> = assembler.store().events.iter().map(|event| event.at).collect();
+        assert_eq!(times, [at(5), at(15), at(25)], "each once, at its own time");
+        assert_eq!(assembler.summary().windows, 2);
+        // No more than a window may have.
+        assembler.store_mut().is_full = true;
+        for number in 0..2 * MAX_EVENTS as u64 {
+            assembler.event(event(50 + number * 10, &number.to_string()));
+        }
+        while assembler.complete(Timestamp::from_unix_ns(u64::MAX)).is_err() {}
+        assert_eq!(assembler.unstored.len(), MAX_EVENTS);
+        assert_eq!(assembler.summary().events_left_out, MAX_EVENTS as u64);
+    }
+
+    #[test]
+    fn after_the_clock_was_set_back_nothing_waits_and_windows_count_again() {
+        let mut assembler = Assembler::new(MemoryStore::default(), Path::new("/x"));
+        for second in [3_600, 3_610, 3_620] {
+            assembler.add(part(second, 10)).unwrap();
+        }
+        assembler.complete(at(3_620)).unwrap();
+        assembler.add(part(0, 10)).unwrap();
+        assembler.complete_ahead(at(5)).unwrap();
+        assert_eq!(stored(&assembler), [(3_600, 10), (3_610, 10), (3_620, 10)]);
+        assembler.complete(at(10)).unwrap();
+        assert_eq!(stored(&assembler)[3], (0, 10));
+        assert_eq!((assembler.summary().windows, assembler.stored_until()), (4, Some(at(10))));
+        // What comes late of a time ahead is stored at once too.
+        assembler.add(part(3_620, 10)).unwrap();
+        assembler.complete_ahead(at(15)).unwrap();
+        assert_eq!(stored(&assembler)[4], (3_620, 10));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sonar_sys::clock;
 #[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// How often it wants to be told that the agent works, and when it was last.
+    /// How often it wants a sign of life, and when it got the last one.
     watchdog: Option<(Duration, Option<Instant>)>,
 }
 
@@ -57,7 +57,7 @@ impl ServiceManager {
 
     fn send(&self, message: &str) {
         if let Some(socket) = &self.socket {
-            // Nobody is left to be told if this fails.
+            // There is nobody to report a failure to.
             let _ = socket.send(message.as_bytes());
         }
     }

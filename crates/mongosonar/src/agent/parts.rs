@@ -14,7 +14,9 @@ const LATENESS_NS: u64 = 5 * NS_PER_S;
 /// The most windows of a source that are open at once; one more hands the oldest over.
 const MAX_OPEN: usize = 4;
 /// The most events of a part; further ones are counted.
-const MAX_EVENTS: usize = 1_000;
+pub const MAX_EVENTS: usize = 1_000;
+/// A window that begins so much later than now is of a time before the clock was set back.
+pub const MAX_AHEAD_NS: u64 = 2 * WIDTH_NS;
 /// A longer time between two observations is no observation: a source that says nothing for a day is not there, or
 /// its times are wrong.
 const MAX_SILENCE_NS: u64 = 86_400 * NS_PER_S;
@@ -69,7 +71,7 @@ impl WindowPart {
 pub struct WindowCutter {
     open: BTreeMap<Timestamp, WindowPart>,
     to: SyncSender<WindowPart>,
-    /// Nobody receives anything any more.
+    /// The receiver is gone.
     is_abandoned: bool,
 }
 
@@ -79,7 +81,7 @@ impl WindowCutter {
         Self { open: BTreeMap::new(), to, is_abandoned: false }
     }
 
-    /// Whether nobody receives anything any more.
+    /// Whether the receiver is gone.
     pub fn is_abandoned(&self) -> bool {
         self.is_abandoned
     }
@@ -123,6 +125,17 @@ impl WindowCutter {
             && now.since(oldest.key().plus_ns(WIDTH_NS)) >= LATENESS_NS
         {
             let part = oldest.remove();
+            self.send(part);
+        }
+    }
+
+    /// It is `now` by the clock of this host: sends the windows that begin later. The clock was set back, and nothing
+    /// more of them comes for a while.
+    pub fn release_ahead(&mut self, now: Timestamp) {
+        while let Some(newest) = self.open.last_entry()
+            && newest.key().since(now) > MAX_AHEAD_NS
+        {
+            let part = newest.remove();
             self.send(part);
         }
     }
@@ -186,6 +199,19 @@ mod tests {
         cutter.at(at(9)).window.observe(Collector::Log, NS_PER_S);
         cutter.finish();
         assert_eq!(received(&from), [(20, 1), (0, 1), (30, 1), (40, 1), (50, 1)]);
+    }
+
+    #[test]
+    fn nothing_waits_for_the_time_before_the_clock_was_set_back() {
+        let (mut cutter, from) = cutter();
+        cutter.observe(Collector::Log, at(3_600), at(3_603));
+        cutter.observe(Collector::Log, at(1), at(3));
+        cutter.advance(at(3));
+        cutter.release_ahead(at(3));
+        assert_eq!(received(&from), [(3_600, 3)]);
+        cutter.observe(Collector::Log, at(10), at(12));
+        cutter.release_ahead(at(3));
+        assert_eq!(received(&from), [], "a time that is a little ahead");
     }
 
     #[test]

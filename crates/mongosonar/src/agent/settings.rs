@@ -100,7 +100,7 @@ impl Default for CollectorTable {
 }
 
 impl CollectorTable {
-    /// Whether a collector is to run.
+    /// Whether a collector runs with this configuration.
     pub const fn runs(&self, collector: Collector) -> bool {
         match collector {
             Collector::Queries => self.queries,

@@ -7,8 +7,8 @@ use sonar_store::{SqliteHistory, StoreSettings};
 
 use super::settings::StoreTable;
 
-/// Opens the store in `folder` for writing, and creates what is missing. A `durable` one loses no window that it has
-/// taken, even if the power fails.
+/// Opens the store in `folder` for writing, and creates what is missing. A `durable` store loses no window that was
+/// appended, even if the power fails.
 ///
 /// # Errors
 /// The folder cannot be created or used, or another process writes to it.

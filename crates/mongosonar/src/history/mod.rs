@@ -97,12 +97,7 @@ impl StoredHistory {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<()> {
-        let mut observed = |window: HistoryWindow| {
-            if window.is_observed() {
-                visit(window);
-            }
-        };
-        self.store.windows(span, resolution, &mut observed).with_context(|| self.cannot_read())
+        self.store.windows(span, resolution, &mut observed(visit)).with_context(|| self.cannot_read())
     }
 
     /// Hands out the same windows without their series.
@@ -115,12 +110,7 @@ impl StoredHistory {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<()> {
-        let mut observed = |window: HistoryWindow| {
-            if window.is_observed() {
-                visit(window);
-            }
-        };
-        self.store.operations(span, resolution, &mut observed).with_context(|| self.cannot_read())
+        self.store.operations(span, resolution, &mut observed(visit)).with_context(|| self.cannot_read())
     }
 
     /// Everything within a span; `None` if nothing is stored there.
@@ -156,6 +146,15 @@ impl StoredHistory {
 
     fn cannot_read(&self) -> String {
         format!("cannot read the history in {}", self.name)
+    }
+}
+
+/// Passes on the windows that somebody observed.
+fn observed(visit: &mut dyn FnMut(HistoryWindow)) -> impl FnMut(HistoryWindow) {
+    |window| {
+        if window.is_observed() {
+            visit(window);
+        }
     }
 }
 

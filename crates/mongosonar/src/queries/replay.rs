@@ -131,6 +131,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
             counted: Coverage::default(),
             kernel: Coverage::default(),
             interval_ns,
+            seen: None,
             settings: window_settings,
             to,
             thread: 0,

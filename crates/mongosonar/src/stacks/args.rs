@@ -6,16 +6,17 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use sonar_core::files::ThreadRole;
 
+use crate::outfile;
 use crate::values::{number, parse_duration};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar stacks                                  what all threads do now
-  sudo mongosonar stacks --duration 30s                   what they wait for most, over 30 seconds
+  sudo mongosonar stacks                                    what all threads do now
+  sudo mongosonar stacks --duration 30s                     what they wait for most, over 30 seconds
   sudo mongosonar stacks --threads client-connection --waiting
-  sudo mongosonar stacks --all --format pmp               as pt-pmp prints them
-  sudo mongosonar stacks --duration 30s --format svg > stacks.svg
+  sudo mongosonar stacks --all --format pmp                 in the format of pt-pmp
+  sudo mongosonar stacks --duration 30s --html stacks.html  also a page with a flame graph
   sudo mongosonar stacks --duration 30s --format json > before.json
   mongosonar stacks compare before.json after.json";
 
@@ -25,36 +26,39 @@ Examples:
 pub struct StacksArgs {
     #[command(subcommand)]
     pub command: Option<StacksCommand>,
-    /// Process to look at, which may be any program [default: the mongod or mongos of this machine]
+    /// Process to sample, which may be any program [default: the mongod or mongos of this machine]
     #[arg(long, short_alias = 'p', value_name = "PID", value_parser = number(1_u32.., 712))]
     pub pid: Option<u32>,
-    /// Look again and again for this time [default: once]
+    /// Sample repeatedly for this long [default: once]
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Time between two looks
+    /// Time between two snapshots
     #[arg(long, short_alias = 'i', value_name = "TIME", default_value = "100ms", value_parser = parse_duration, requires = "duration")]
     pub interval: Duration,
-    /// Only threads with this role, like client-connection, checkpoint, journal, engine, replication
+    /// Only threads with this role, for example client-connection, checkpoint, journal, engine, replication
     #[arg(long, value_name = "ROLE", value_parser = parse_role)]
     pub threads: Option<ThreadRole>,
-    /// Only threads that run on a processor
+    /// Only running threads
     #[arg(long, conflicts_with_all = ["waiting", "all"])]
     pub on_cpu: bool,
-    /// Only threads that wait for something
+    /// Only waiting threads
     #[arg(long, conflicts_with = "all")]
     pub waiting: bool,
-    /// All threads, also those with nothing to do
+    /// All threads, including idle ones
     #[arg(long)]
     pub all: bool,
-    /// What to print
+    /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub format: StackFormat,
-    /// Names of functions with their arguments and templates
+    /// Show functions with arguments, templates and namespaces, and leave none out
     #[arg(long)]
     pub full_names: bool,
-    /// Rules for wait classes, which apply before the program's own
+    /// Rules for wait classes, applied before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub classes: Option<PathBuf>,
+    /// Write the report as one self-contained page, with a flame graph to zoom and search, into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
+    pub html: Option<PathBuf>,
     /// Print at most this many stacks as text
     #[arg(long, value_name = "N", default_value = "20", value_parser = number(1_usize.., 20))]
     pub limit: usize,
@@ -63,7 +67,7 @@ pub struct StacksArgs {
 /// Commands for stacks that were saved.
 #[derive(Subcommand, Debug, Clone)]
 pub enum StacksCommand {
-    /// Compare two results of --format json: which waits and functions are more or less frequent, beyond chance
+    /// Compare two results of --format json: which waits and functions became more or less frequent, beyond chance
     #[command(after_help = "Example:\n  mongosonar stacks compare before.json after.json")]
     Compare(StacksCompareArgs),
 }
@@ -71,15 +75,18 @@ pub enum StacksCommand {
 /// The arguments of `stacks compare`.
 #[derive(Args, Debug, Clone)]
 pub struct StacksCompareArgs {
-    /// Result of `stacks --format json` to compare with
+    /// A result of `stacks --format json`
     #[arg(value_name = "A")]
     pub before: PathBuf,
-    /// Another one
+    /// A later one
     #[arg(value_name = "B")]
     pub after: PathBuf,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Write the comparison as one self-contained page into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
+    pub html: Option<PathBuf>,
 }
 
 /// How stacks are printed.
@@ -87,14 +94,16 @@ pub struct StacksCompareArgs {
 pub enum StackFormat {
     /// A table by class and role, and the most frequent stacks
     Text,
-    /// As pt-pmp prints them
+    /// The format of pt-pmp
     Pmp,
-    /// The input of flame graphs
+    /// The input of flame graph programs
     Folded,
-    /// A flame graph, as a picture for a browser
+    /// A flame graph as a picture for a browser
     Svg,
     /// One JSON object
     Json,
+    /// The page that --html writes
+    Html,
 }
 
 const ROLES: [ThreadRole; 10] = [

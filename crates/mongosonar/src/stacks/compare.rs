@@ -9,13 +9,18 @@ use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
 
 use super::args::StacksCompareArgs;
-use crate::exit::OK;
-use crate::{input, screen};
+use crate::exit::{OK, usage};
+use crate::{input, outfile, page, screen};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StacksCompareArgs) -> Result<u8> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let names = [&args.before, &args.after].map(|path| input::name(path));
+    if before.full_names != after.full_names {
+        return Err(usage!(
+            "one of the two has full names of functions (--full-names), so they cannot be compared"
+        ));
+    }
     let comparison = StackComparison::new(&before, &after, About::new(None, names.to_vec(), None));
     let mut out = io::stdout().lock();
     if args.json {
@@ -24,6 +29,9 @@ pub fn run(args: &StacksCompareArgs) -> Result<u8> {
         comparison.text(&mut Fitting::new(&mut out, Some(screen::reading_width())))?;
     }
     out.flush()?;
+    if let Some(path) = &args.html {
+        outfile::write(path, |out| page::write(out, |out| comparison.json(out)))?;
+    }
     Ok(OK)
 }
 

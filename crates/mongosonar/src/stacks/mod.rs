@@ -3,7 +3,8 @@
 pub mod args;
 mod collect;
 mod compare;
-mod helper;
+pub mod helper;
+pub mod symbols;
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,8 +23,9 @@ use self::args::{StackFormat, StacksCommand};
 use self::collect::StackCollector;
 use self::helper::StackSource;
 use crate::exit::{OK, usage};
+use crate::outfile::OutFile;
 use crate::stop::{self, StopBehavior};
-use crate::{privileges, screen, servers};
+use crate::{page, privileges, screen, servers};
 
 /// How long to sleep at most before checking whether to stop.
 const NAP: Duration = Duration::from_millis(50);
@@ -34,6 +36,8 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
         return compare::run(args);
     }
     let process = choose(args.pid)?;
+    // It cannot be opened later.
+    let html = args.html.as_deref().map(OutFile::open).transpose()?;
     // Before anything starts a thread, and before the kernel counts this one's time.
     let source = StackSource::start(process.pid)?;
     let begun = realtime_ns();
@@ -50,6 +54,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
             if looks == 0 {
                 bail!("the process has ended");
             }
+            collector.limit("the process ended before the time was over".into());
             break;
         }
         looks += 1;
@@ -67,6 +72,9 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     let mut report = collector.finish(ResourceUsage::now()?.processor().as_secs_f64());
     report.about.end_ns = Some(realtime_ns());
     show(args, &report)?;
+    if let Some(file) = html {
+        file.write(|out| page::write(out, |out| report.json(out)))?;
+    }
     Ok(OK)
 }
 
@@ -74,6 +82,7 @@ fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
     let mut out = io::stdout().lock();
     match args.format {
         StackFormat::Json => report.json(&mut out)?,
+        StackFormat::Html => page::write(&mut out, |out| report.json(out))?,
         StackFormat::Pmp => pmp(report, &mut out)?,
         StackFormat::Folded => folded(report, &mut out)?,
         StackFormat::Svg => svg(report, &mut out)?,

@@ -1,26 +1,29 @@
 //! The arguments of `mongosonar why`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::connection::PortlessServerArgs;
+use crate::outfile;
 use crate::queries::args::{Range, parse_ports};
 use crate::values::{number, parse_duration};
+use sonar_core::time_split::ConnectionSample;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar why                          the heaviest query shapes of the next ten seconds
-  sudo mongosonar why --namespace shop.orders  those of one collection
+  sudo mongosonar why                                 the heaviest query shapes of the next ten seconds
+  sudo mongosonar why --namespace shop.orders         those of one collection
   sudo mongosonar why --shape 1f2e3d4c5b6a7980 --duration 1m
-  sudo mongosonar why --app shop-api --json    for programs
-  sudo mongosonar why --uri mongodb://localhost  names collections and indexes instead of files";
+  sudo mongosonar why --app shop-api --html why.html  also a page with charts
+  sudo mongosonar why --uri mongodb://localhost       with names of collections and indexes instead of files";
 
 /// The arguments of `why`.
 #[derive(Args, Debug, Clone)]
 pub struct WhyArgs {
-    /// Only the shape with this id, or whose id begins like this
+    /// Only the shape with this id; the beginning of the id is enough
     #[arg(long, value_name = "ID", help_heading = "What to explain")]
     pub shape: Option<String>,
     /// Only this collection (db.collection) or database
@@ -29,21 +32,30 @@ pub struct WhyArgs {
     /// Only operations of this application
     #[arg(long, value_name = "NAME", help_heading = "What to explain")]
     pub app: Option<String>,
-    /// Also operations that are not an application's: internal, monitoring, replication, waiting on purpose
+    /// Also internal, monitoring and replication operations, and those that wait on purpose
     #[arg(long, help_heading = "What to explain")]
     pub all: bool,
     /// How long to trace
     #[arg(long, short_alias = 'd', value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "What to trace")]
     pub duration: Duration,
+    /// Follow only one of N connections, on a very busy server
+    #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to trace")]
+    pub sample: Option<ConnectionSample>,
     /// Process to trace; repeat for several [default: each mongod and mongos of this machine]
     #[arg(long, short_alias = 'p', value_name = "PID", help_heading = "What to trace")]
     pub pid: Vec<u32>,
     /// Port or range of ports of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017]
     #[arg(long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to trace")]
     pub port: Vec<Range>,
-    /// Shapes to show
+    /// Rules for wait classes, applied before the built-in ones (see `mongosonar stacks`)
+    #[arg(long, value_name = "FILE", help_heading = "What to trace")]
+    pub classes: Option<PathBuf>,
+    /// Show at most this many shapes
     #[arg(long, value_name = "N", default_value = "5", value_parser = number(1_usize.., 5), help_heading = "How to show it")]
     pub limit: usize,
+    /// Write the report as one self-contained page with charts into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse, help_heading = "How to show it")]
+    pub html: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long, help_heading = "How to show it")]
     pub json: bool,
@@ -52,4 +64,18 @@ pub struct WhyArgs {
     pub keep_privileges: bool,
     #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
     pub server: PortlessServerArgs,
+}
+
+impl WhyArgs {
+    /// Whether only some operations were asked for, by what the wire knows of them.
+    pub fn is_narrowed(&self) -> bool {
+        self.shape.is_some() || self.namespace.is_some() || self.app.is_some()
+    }
+}
+
+fn parse_sample(text: &str) -> Result<ConnectionSample, String> {
+    let every = text.trim().strip_prefix("1/").and_then(|every| every.trim().parse().ok());
+    let every =
+        every.ok_or_else(|| format!("{text:?} is not a sample: write it like 1/10, at most 1/65535"))?;
+    Ok(ConnectionSample { every })
 }

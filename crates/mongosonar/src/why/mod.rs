@@ -4,7 +4,9 @@
 //! kernel knows where its time goes. They meet by connection and request id.
 
 pub mod args;
+mod in_progress;
 mod open_files;
+mod waits;
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -15,21 +17,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::time_split::{
-    ShapeSplit, SplitJoiner, SplitTable, ThreadOperation, TimeSplit, WireOperation,
+    Activity, ConnectionSample, JoinedOperation, SplitJoiner, SplitResult, SplitTable, ThreadOperation,
+    TimeSplit, WireOperation,
 };
 use sonar_core::window::WindowSettings;
-use sonar_core::{Class, Operation, Role};
+use sonar_core::{Class, Operation, Outcome, Role, Timestamp};
 use sonar_decode::{Settings, Shared};
-use sonar_sys::split::SplitTracer;
+use sonar_sys::split::{SplitEvent, SplitTracer};
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::kit::{About, Fitting};
 use sonar_view::why::{SplitCoverageJson, WhyReport, WhyTrace};
 
 pub use self::args::WhyArgs;
+use self::in_progress::{ThreadsNow, UnansweredRequests};
 use self::open_files::OpenFiles;
+use self::waits::WaitClassifier;
 use crate::exit::OK;
 use crate::files::names::FileNames;
 use crate::files::process::refused;
+use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, block_bytes};
@@ -38,7 +44,7 @@ use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
-use crate::{privileges, screen, servers};
+use crate::{page, privileges, screen, servers};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -47,10 +53,15 @@ const LATE: Duration = Duration::from_millis(600);
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhyArgs) -> Result<u8> {
+    // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
+    sonar_sys::resource::prefer_this_process().ok();
     let confined = !args.keep_privileges;
     let processes = processes(args)?;
+    // It cannot be opened later.
+    let html = args.html.as_deref().map(OutFile::open).transpose()?;
     // Before any thread is started.
     let files = OpenFiles::new(&processes, confined);
+    let mut classifier = WaitClassifier::new(args, &processes)?;
     let only_port = match args.port.as_slice() {
         [Range(first, last)] if first == last => Some(*first),
         _ => None,
@@ -65,7 +76,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, 1)?;
-    let tracer = SplitTracer::start(&processes).map_err(refused)?;
+    let tracer = SplitTracer::start(&processes, args.sample.unwrap_or_default()).map_err(refused)?;
     let names = FileNames::ask_target(target.clone())?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
@@ -79,57 +90,92 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         }
     })?;
     known.recv_timeout(applications::PATIENCE).ok();
-    let state =
-        Arc::new(Mutex::new(JoinState { joiner: SplitJoiner::since(now()), table: SplitTable::default() }));
+    classifier.load();
+    let state = Arc::new(Mutex::new(JoinState {
+        joiner: SplitJoiner::default(),
+        table: SplitTable::default(),
+        activity: Activity::default(),
+        asked: AskedOperations::from(args),
+        ended: None,
+        unanswered: UnansweredRequests::default(),
+    }));
     let task = CaptureTask {
         settings: Settings { ports: listened.ports(), ..Settings::default() },
         shared,
         interval: Duration::from_secs(1),
         window: WindowSettings::default(),
-        each: Some(Arc::new(Mutex::new(WireSide { state: state.clone(), pending: Vec::new() }))),
+        each: Some(Arc::new(Mutex::new(WireSide {
+            state: state.clone(),
+            sample: args.sample.unwrap_or_default(),
+            pending: Vec::new(),
+            unanswered: Vec::new(),
+        }))),
         keep: None,
         say,
         stop: stop.flag().clone(),
         confined,
     };
     let (running, windows) = capture.start(&task)?;
+    let mut trace = RunningTrace { running, windows, notices, packets_dropped: 0 };
+    // What came while everything was opened.
+    tracer.run(drop, || false).context("cannot read the records of the kernel")?;
+    let (before, losses_before) = (thread_times(&tracer)?, tracer.losses());
+    let (begun, started) = (Instant::now(), now());
+    {
+        let mut state = lock(&state);
+        (state.joiner, state.activity) = (SplitJoiner::since(started), Activity::since(started));
+    }
     eprintln!(
         "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",
         list(&processes),
         args.duration
     );
-    let mut trace = RunningTrace { running, windows, notices, packets_dropped: 0 };
-    let before = thread_times(&tracer);
-    let (begun, started) = (Instant::now(), now());
+    let mut ended = started;
     tracer
         .run(
-            |operation| lock(&state).thread(operation),
+            |event| match event {
+                SplitEvent::Operation(operation) => lock(&state).thread(operation),
+                SplitEvent::Wait(wait) => {
+                    if let Some(class) = classifier.classify(&wait) {
+                        lock(&state).table.waited(wait.operation, class);
+                    }
+                }
+            },
             || {
                 trace.take_windows();
                 lock(&state).tick();
+                ended = now();
                 !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration
             },
         )
         .context("cannot read the records of the kernel")?;
-    let (elapsed, ended) = (begun.elapsed(), now());
-    lock(&state).joiner.traced_until(ended);
-    let losses = tracer.losses();
-    let threads = since(&before, &thread_times(&tracer));
+    {
+        let mut state = lock(&state);
+        state.joiner.traced_until(ended);
+        state.ended = Some(ended);
+    }
+    let threads_now = ThreadsNow::look(&tracer, &mut classifier)?;
+    let losses = tracer.losses().since(&losses_before);
+    let threads = since(&before, &thread_times(&tracer)?);
     let paths = files.read();
     // The last packets are still in the ring.
     std::thread::sleep(LATE);
     stop.flag().store(true, Ordering::Relaxed);
     let packets_dropped = trace.finish()?;
     let state = std::mem::take(&mut *lock(&state));
-    let (rows, blockers_turned_away) = state.table.finish(ended);
-    let rows = asked(rows, args);
+    let mut unfinished =
+        threads_now.unfinished(|operation| state.request_of(operation), args.sample.is_none());
+    unfinished.retain(|one| one.wire.as_ref().map_or(!args.is_narrowed(), |wire| state.asked.has(wire)));
+    let SplitResult { rows, blockers_turned_away, waits_turned_away } = state.table.finish();
     let coverage = SplitCoverageJson {
         foreign_replies: losses.foreign_replies,
         ring_full: losses.ring_full,
         threads_full: losses.threads_full,
         unreadable: losses.unreadable,
         programs_skipped: losses.programs_skipped,
+        switches_missed: losses.switches_missed,
         blockers_turned_away,
+        waits_without_class: losses.stacks_skipped + waits_turned_away,
         packets_dropped,
         ..SplitCoverageJson::default()
     };
@@ -141,9 +187,12 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             Some((started.unix_ns(), ended.unix_ns())),
         ),
         processes,
-        seconds: elapsed.as_secs_f64(),
-        processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        sample: args.sample.unwrap_or_default(),
+        seconds: ended.since(started) as f64 / 1e9,
+        processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
         rows: &rows,
+        activity: &state.activity.until(ended),
+        ended,
         limit: args.limit,
         file_name: &|device, inode| {
             let path = paths.get(&(device, inode))?;
@@ -151,6 +200,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         },
         thread_name: &|thread| thread_names.0.get(&thread).cloned(),
         threads: thread_names.label(threads),
+        unfinished,
         coverage: coverage.with_counts(state.joiner.finish()),
     });
     let mut out = BufWriter::new(io::stdout().lock());
@@ -160,6 +210,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         report.text(&mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
+    if let Some(file) = html {
+        file.write(|out| page::write(out, |out| report.json(out)))?;
+    }
     Ok(OK)
 }
 
@@ -197,38 +250,68 @@ fn lock<T>(state: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 struct JoinState {
     joiner: SplitJoiner,
     table: SplitTable,
+    activity: Activity,
+    asked: AskedOperations,
+    /// The end of the trace.
+    ended: Option<Timestamp>,
+    /// Requests that had no reply then.
+    unanswered: UnansweredRequests,
 }
 
 impl JoinState {
     fn wire(&mut self, operation: WireOperation) {
+        if self.ended.is_some_and(|ended| operation.end > ended) {
+            self.unanswered.add(operation);
+            return;
+        }
         if let Some(joined) = self.joiner.wire(operation) {
-            self.table.add(&joined);
+            self.joined(&joined);
         }
     }
 
     fn thread(&mut self, operation: ThreadOperation) {
         if let Some(joined) = self.joiner.thread(operation) {
-            self.table.add(&joined);
+            self.joined(&joined);
         }
     }
 
+    fn joined(&mut self, operation: &JoinedOperation) {
+        if self.asked.has(&operation.wire) {
+            self.table.add(operation);
+            self.activity.add(operation);
+        } else {
+            self.table.pass(operation);
+        }
+    }
+
+    /// The request of an operation that is still in progress.
+    fn request_of(&self, operation: &ThreadOperation) -> Option<WireOperation> {
+        self.unanswered.of(operation).or_else(|| self.joiner.pending(operation)).cloned()
+    }
+
     fn tick(&mut self) {
-        let now = now();
-        self.joiner.expire(now);
-        self.table.resolve(now);
+        self.joiner.expire(now());
+        self.table.resolve();
     }
 }
 
 /// Passes the operations of a batch of packets on at once.
 struct WireSide {
     state: Arc<Mutex<JoinState>>,
+    /// Connections that are followed.
+    sample: ConnectionSample,
     pending: Vec<WireOperation>,
+    unanswered: Vec<WireOperation>,
 }
 
 impl OperationListener for WireSide {
     fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
-        if op.role == Role::Served {
-            self.pending.push(op.into());
+        if op.role == Role::Served && self.sample.has(op.client) {
+            let requests = match op.outcome {
+                Outcome::InFlight => &mut self.unanswered,
+                _ => &mut self.pending,
+            };
+            requests.push(op.into());
         }
         Ok(())
     }
@@ -236,6 +319,7 @@ impl OperationListener for WireSide {
     fn flush(&mut self) -> io::Result<()> {
         let mut state = lock(&self.state);
         self.pending.drain(..).for_each(|operation| state.wire(operation));
+        self.unanswered.drain(..).for_each(|request| state.unanswered.add(request));
         Ok(())
     }
 }
@@ -272,22 +356,37 @@ impl RunningTrace {
     }
 }
 
-/// The rows that were asked for.
-fn asked(rows: Vec<ShapeSplit>, args: &WhyArgs) -> Vec<ShapeSplit> {
-    let is_asked = |row: &ShapeSplit| {
-        let namespace = row.shape.namespace();
-        let in_database = |asked: &str| namespace == asked || *row.shape.database == *asked;
-        (args.all || row.class == Class::User)
-            && args.shape.as_ref().is_none_or(|id| row.shape.id.to_string().starts_with(id.as_str()))
-            && args.namespace.as_deref().is_none_or(in_database)
-            && args.app.as_ref().is_none_or(|app| row.apps.contains_key(app))
-    };
-    rows.into_iter().filter(is_asked).collect()
+/// Which operations are counted.
+#[derive(Default)]
+struct AskedOperations {
+    all: bool,
+    shape: Option<String>,
+    namespace: Option<String>,
+    app: Option<String>,
 }
 
-fn thread_times(tracer: &SplitTracer) -> HashMap<u32, TimeSplit> {
-    let threads = tracer.threads().unwrap_or_default();
-    threads.into_iter().map(|thread| (thread.thread, thread.split)).collect()
+impl AskedOperations {
+    fn has(&self, operation: &WireOperation) -> bool {
+        let shape = &operation.shape;
+        let in_namespace = |asked: &String| *shape.database == **asked || shape.namespace() == *asked;
+        (self.all || operation.class == Class::User)
+            && self.shape.as_ref().is_none_or(|id| shape.id.to_string().starts_with(id.as_str()))
+            && self.namespace.as_ref().is_none_or(in_namespace)
+            && self.app.as_ref().is_none_or(|app| *operation.app.name == **app)
+    }
+}
+
+impl From<&WhyArgs> for AskedOperations {
+    fn from(args: &WhyArgs) -> Self {
+        let WhyArgs { all, shape, namespace, app, .. } = args.clone();
+        Self { all, shape, namespace, app }
+    }
+}
+
+/// What each thread did outside operations so far.
+fn thread_times(tracer: &SplitTracer) -> Result<HashMap<u32, TimeSplit>> {
+    let threads = tracer.threads().context("cannot read the times of threads")?;
+    Ok(threads.into_iter().map(|thread| (thread.thread, thread.split)).collect())
 }
 
 /// What each thread did since.

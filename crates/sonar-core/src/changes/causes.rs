@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::change::{ChangeKind, HistoryChange, ShapeChange, ShapeWay};
+use super::commands;
 use super::sides::{ComparedSpan, Sides};
-use super::{commands, growth};
-use crate::history::{Event, EventKind, Span};
+use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};
 
@@ -217,7 +217,7 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         }
         (ChangeKind::Growth(growth), ChangeKind::Shape(shape)) => {
             let is_worse = shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Heavier));
-            let is_its = shape.shape.namespace() == growth::namespace(&growth.grown.key);
+            let is_its = shape.shape.namespace() == namespace_of(&growth.grown.key);
             (is_its && is_worse && change.cost_ns > 0.0).then_some(2)
         }
         (ChangeKind::Event(events), ChangeKind::Shape(shape)) => {

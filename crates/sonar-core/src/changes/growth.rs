@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::change::{ChangeKind, GrowthChange, HistoryChange, SeriesChange};
 use super::sides::{ComparedSpan, Sides};
-use crate::history::{SeriesKey, SeriesSubject, metrics};
+use crate::history::{SeriesKey, SeriesSubject, metrics, namespace_of};
 
 /// A collection or an index grew if it is larger by this share.
 const MIN_GROWTH: f64 = 0.1;
@@ -27,7 +27,7 @@ pub(super) fn changes(sides: &Sides<'_>, is_moment: bool) -> Vec<HistoryChange> 
             let range = (first.min(last), first.max(last));
             let score = now / before.max(1.0);
             let change = SeriesChange { key: key.clone(), before, range, after: now, score, judged: None };
-            grown.entry((key.server, namespace(key))).or_default().push(change);
+            grown.entry((key.server, namespace_of(key))).or_default().push(change);
         }
     }
     let since = sides.span().from;
@@ -68,13 +68,4 @@ fn joined(mut parts: Vec<SeriesChange>) -> Option<GrowthChange> {
     };
     let grown = parts.remove(of_documents.or_else(most)?);
     Some(GrowthChange { grown, parts })
-}
-
-/// The collection that a size is about.
-pub(super) fn namespace(key: &SeriesKey) -> &str {
-    match key.subject {
-        // The name of the index follows.
-        SeriesSubject::Index => key.name.split(' ').next().unwrap_or_default(),
-        _ => &key.name,
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
 use super::find::find;
 use super::sides::{ChangeInput, MIN_WINDOWS, RECENT_WINDOWS};
-use crate::history::{Event, HistoryWindow, Span};
+use crate::history::{Event, HistoryWindow, Span, namespace_of};
 use crate::internals::FigureVerdict;
 use crate::{Endpoint, Timestamp};
 
@@ -186,7 +186,7 @@ fn ids_of(what: &ChangeKind, server: Endpoint) -> Vec<ChangeId> {
             shape.ways.iter().map(|way| id(format!("{} {}", shape.shape.id, same(way).name()))).collect()
         }
         ChangeKind::Errors(errors) => vec![id(format!("{} {}", errors.code, errors.namespace))],
-        ChangeKind::Growth(growth) => vec![id(super::growth::namespace(&growth.grown.key).to_owned())],
+        ChangeKind::Growth(growth) => vec![id(namespace_of(&growth.grown.key).into_owned())],
         ChangeKind::Series(series) => {
             vec![id(format!("{} {}", series.key.name, series.key.metric))]
         }

@@ -15,7 +15,7 @@ pub struct ChangeInput<'a> {
     pub before: &'a [HistoryWindow],
     /// After.
     pub after: &'a [HistoryWindow],
-    /// Windows that follow [`after`](Self::after), of which only sizes of collections count: those are measured every
+    /// Windows that follow [`after`](Self::after). Only the sizes of collections in them count, which are measured every
     /// few minutes.
     pub later: &'a [HistoryWindow],
     /// Events of both, by time.
@@ -71,7 +71,7 @@ impl<'a> Sides<'a> {
         }
     }
 
-    /// Windows of which only sizes of collections count.
+    /// The windows in which only the sizes of collections count.
     pub fn later(&self) -> &'a [HistoryWindow] {
         self.input.later
     }

@@ -1,5 +1,7 @@
 //! Values over time that are not about queries: what the server, the machine and files did.
 
+use std::borrow::Cow;
+
 use crate::{Endpoint, Timestamp};
 
 /// What a series is about.
@@ -23,7 +25,7 @@ pub enum SeriesSubject {
     Interface,
     /// A collection.
     Collection,
-    /// An index; its name is `db.collection index`.
+    /// An index; its name is that of [`index_name`].
     Index,
     /// A file of a server.
     File,
@@ -81,6 +83,36 @@ pub struct SeriesKey {
     pub metric: Box<str>,
 }
 
+/// The name of the series of an index: `db.collection index`. A collection may have spaces in its name: those, and
+/// backslashes, are written after a backslash.
+pub fn index_name(namespace: &str, index: &str) -> String {
+    let mut name = String::with_capacity(namespace.len() + index.len() + 1);
+    for letter in namespace.chars() {
+        if matches!(letter, ' ' | '\\') {
+            name.push('\\');
+        }
+        name.push(letter);
+    }
+    name + " " + index
+}
+
+/// The collection that a series of a collection or an index is about: `db.collection`.
+pub fn namespace_of(key: &SeriesKey) -> Cow<'_, str> {
+    if key.subject != SeriesSubject::Index {
+        return Cow::Borrowed(&key.name);
+    }
+    let mut namespace = String::new();
+    let mut letters = key.name.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ' ' => break,
+            '\\' => namespace.extend(letters.next()),
+            letter => namespace.push(letter),
+        }
+    }
+    Cow::Owned(namespace)
+}
+
 /// The values of a series in a span of time. Rates count by the seconds that they speak for.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct SeriesValue {
@@ -128,5 +160,32 @@ impl SeriesValue {
     /// The mean over time; `None` without a value.
     pub fn mean(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.weighted / self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_spaces_are_not_split_in_the_wrong_place() {
+        for (namespace, index, expected) in [
+            ("shop.carts", "user_1", "shop.carts user_1"),
+            ("shop.old carts", "user_1", "shop.old\\ carts user_1"),
+            ("shop.old", "carts user_1", "shop.old carts user_1"),
+            ("shop.a\\ b", "my index\\", "shop.a\\\\\\ b my index\\"),
+            ("shop.c ", "", "shop.c\\  "),
+        ] {
+            let name = index_name(namespace, index);
+            assert_eq!(name, expected);
+            let key = |subject| SeriesKey {
+                subject,
+                server: Endpoint::default(),
+                name: name.as_str().into(),
+                metric: "index.size_bytes".into(),
+            };
+            assert_eq!(namespace_of(&key(SeriesSubject::Index)), namespace);
+            assert_eq!(namespace_of(&key(SeriesSubject::Collection)), *name);
+        }
     }
 }

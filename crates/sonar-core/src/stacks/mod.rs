@@ -41,9 +41,13 @@ impl ThreadState {
     pub const fn of_kernel(state: u32, on_cpu: bool) -> Self {
         const INTERRUPTIBLE: u32 = 1;
         const UNINTERRUPTIBLE: u32 = 2;
+        // It is being woken up, or has not run yet.
+        const WAKING: u32 = 0x200;
+        const NEW: u32 = 0x800;
         match state {
             _ if on_cpu => Self::OnCpu,
             0 => Self::Runnable,
+            _ if state & (WAKING | NEW) != 0 => Self::Runnable,
             _ if state & INTERRUPTIBLE != 0 => Self::Sleeping,
             _ if state & UNINTERRUPTIBLE != 0 => Self::Disk,
             _ => Self::Stopped,
@@ -88,8 +92,10 @@ pub struct StackSnapshot {
     pub threads: Vec<ThreadSample>,
     /// Processor time that the look took, in nanoseconds.
     pub cost_ns: u64,
-    /// Samples of running threads that had no room.
+    /// Samples of running threads during the look that had no room.
     pub lost: u64,
+    /// Threads that are not in `threads`, as there are too many.
+    pub left_out: u64,
 }
 
 #[cfg(test)]
@@ -102,6 +108,8 @@ mod tests {
         let states = [0, 1, 2, 0x102, 4, 8].map(|state| ThreadState::of_kernel(state, false));
         use ThreadState::{Disk, OnCpu, Runnable, Sleeping, Stopped};
         assert_eq!(states, [Runnable, Sleeping, Disk, Disk, Stopped, Stopped]);
+        // TASK_WAKING, TASK_NEW.
+        assert_eq!([0x200, 0x800].map(|state| ThreadState::of_kernel(state, false)), [Runnable; 2]);
         // A thread that is about to sleep still runs.
         assert_eq!(ThreadState::of_kernel(1, true), OnCpu);
     }

@@ -1,29 +1,29 @@
 //! Which operation ended the wait of another one.
 //!
-//! The kernel names the thread that woke a waiting one. What that thread executed is known when its operation ends,
-//! which may be much later, so each wait stays pending until an operation of that thread covers its end.
+//! The kernel names the thread that ended a wait, and when the operation began that this thread executed then. The
+//! shape of that operation is known when it ends, before or after the one that waited.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{JoinedOperation, ThreadOperation};
+use super::{JoinedOperation, OperationKey};
 use crate::{ShapeId, ShapeInfo, Timestamp};
 
-/// Waits that may be pending.
+/// Waits that may wait for the shape of their blocker.
 pub const MAX_PENDING_BLOCKS: usize = 65_536;
-/// Operations that are remembered.
-const MAX_RECENT: usize = 65_536;
-/// How long an operation is remembered after its end, in nanoseconds.
-const REMEMBERED_NS: u64 = 5_000_000_000;
+/// Operations that are remembered because they ended a wait.
+const MAX_REMEMBERED: usize = 65_536;
 
 /// Who ended waits.
 #[derive(Clone, Debug)]
 pub struct Blocker {
     /// The id of the thread.
     pub thread: u32,
-    /// Its name, if one of its operations was seen.
+    /// Its name, if the operation was seen.
     pub thread_name: Option<String>,
-    /// What it executed at that time; `None` if that is unknown, or if it serves no connection.
+    /// Other threads that executed the same shape ended waits, too.
+    pub has_others: bool,
+    /// What it executed; `None` if that is unknown, or if it executed nothing for a client.
     pub shape: Option<Arc<ShapeInfo>>,
 }
 
@@ -33,27 +33,19 @@ pub(super) struct BlockedWait {
     /// The row of the operation that waited.
     pub row: usize,
     pub thread: u32,
+    /// The start of the operation of that thread.
+    pub operation_start: Option<Timestamp>,
     pub count: u32,
     pub wait_ns: u64,
-    /// The operation that waited.
-    pub from: Timestamp,
-    pub to: Timestamp,
 }
 
-#[derive(Debug)]
-struct RecentOperation {
-    from: Timestamp,
-    to: Timestamp,
-    name: String,
-    shape: Arc<ShapeInfo>,
-}
-
-/// Waits that are pending, and what threads executed recently.
+/// Waits whose blocker is not known yet, and operations that ended waits.
 #[derive(Default, Debug)]
 pub(super) struct Blockers {
-    pending: VecDeque<BlockedWait>,
-    recent: HashMap<u32, VecDeque<RecentOperation>>,
-    remembered: usize,
+    pending: Vec<BlockedWait>,
+    seen: HashMap<OperationKey, (String, Arc<ShapeInfo>)>,
+    /// The same, the oldest first.
+    order: VecDeque<OperationKey>,
     /// Waits that were not kept.
     pub turned_away: u64,
 }
@@ -63,52 +55,46 @@ impl Blockers {
         if self.pending.len() >= MAX_PENDING_BLOCKS {
             self.turned_away += u64::from(wait.count);
         } else {
-            self.pending.push_back(wait);
+            self.pending.push(wait);
         }
     }
 
+    /// Remembers an operation that ended a wait.
     pub fn executed(&mut self, operation: &JoinedOperation) {
-        if self.remembered >= MAX_RECENT {
+        let thread = &operation.thread;
+        if !thread.woke_others {
             return;
         }
-        let ThreadOperation { thread, thread_name, start, end, .. } = &operation.thread;
-        self.remembered += 1;
-        self.recent.entry(*thread).or_default().push_back(RecentOperation {
-            from: *start,
-            to: *end,
-            name: thread_name.clone(),
-            shape: Arc::clone(&operation.wire.shape),
-        });
+        let key = (thread.thread, thread.start);
+        let known = (thread.thread_name.clone(), Arc::clone(&operation.wire.shape));
+        if self.seen.insert(key, known).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > MAX_REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.seen.remove(&oldest);
+        }
     }
 
     /// Gives the waits whose blocker is known; with `all`, also the others.
-    pub fn resolve(&mut self, now: Timestamp, all: bool) -> Vec<(BlockedWait, Blocker)> {
+    pub fn resolve(&mut self, all: bool) -> Vec<(BlockedWait, Blocker)> {
         let mut resolved = Vec::new();
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.retain(|wait| {
-            let recent = self.recent.get(&wait.thread);
-            let holder = recent.and_then(|recent| {
-                recent.iter().rev().find(|other| other.from <= wait.to && other.to >= wait.from)
-            });
-            if holder.is_none() && !all {
+        let seen = &self.seen;
+        self.pending.retain(|wait| {
+            let known = wait.operation_start.and_then(|start| seen.get(&(wait.thread, start)));
+            if known.is_none() && wait.operation_start.is_some() && !all {
                 return true;
             }
-            let name = holder.or_else(|| recent.and_then(|recent| recent.back()));
             let blocker = Blocker {
                 thread: wait.thread,
-                thread_name: name.map(|other| other.name.clone()),
-                shape: holder.map(|other| Arc::clone(&other.shape)),
+                thread_name: known.map(|(name, _)| name.clone()),
+                has_others: false,
+                shape: known.map(|(_, shape)| Arc::clone(shape)),
             };
             resolved.push((wait.clone(), blocker));
             false
         });
-        self.pending = pending;
-        for recent in self.recent.values_mut() {
-            let before = recent.len();
-            recent.retain(|operation| now.since(operation.to) < REMEMBERED_NS);
-            self.remembered -= before - recent.len();
-        }
-        self.recent.retain(|_, recent| !recent.is_empty());
         resolved
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::ThreadOperation;
-use crate::{Application, Class, Endpoint, Operation, Role, ShapeInfo, Timestamp};
+use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeInfo, Timestamp};
 
 /// Operations of one side that may wait for the other one.
 pub const MAX_PENDING: usize = 131_072;
@@ -26,6 +26,8 @@ pub struct WireOperation {
     pub end: Timestamp,
     /// From one to the other, in nanoseconds; `None` if unknown.
     pub latency_ns: Option<u64>,
+    /// A reply was seen.
+    pub was_answered: bool,
     /// Who sent it.
     pub role: Role,
     /// Its purpose.
@@ -45,6 +47,7 @@ impl From<&Operation<'_>> for WireOperation {
             start: op.start,
             end: op.end,
             latency_ns: op.latency_ns,
+            was_answered: matches!(op.outcome, Outcome::Ok | Outcome::Failed(_)),
             role: op.role,
             class: op.class,
             shape: Arc::clone(op.shape),
@@ -88,12 +91,15 @@ pub struct JoinCounts {
     pub continued: u64,
     /// Operations whose request came together with another one, so that their time cannot be divided.
     pub pipelined: u64,
+    /// Operations whose reply was sent by another thread than the one that received the request, so that their time
+    /// cannot be divided: the server has a pool of threads.
+    pub answered_elsewhere: u64,
 }
 
 type ConnectionRequest = (Endpoint, Endpoint, u32);
 
-/// Waits for the other side of each operation. Operations of the wire count only if they began and ended while the
-/// threads were traced.
+/// Waits for the other side of each operation. Operations count only if they began and ended while the threads were
+/// traced.
 #[derive(Default, Debug)]
 pub struct SplitJoiner {
     traced_from: Timestamp,
@@ -119,8 +125,7 @@ impl SplitJoiner {
     pub fn wire(&mut self, operation: WireOperation) -> Option<JoinedOperation> {
         let key = (operation.server, operation.client, operation.request_id);
         if let Some(thread) = self.thread.remove(&key) {
-            self.counts.joined += 1;
-            return Some(JoinedOperation { wire: operation, thread });
+            return self.join(operation, thread);
         }
         if operation.start < self.traced_from || self.traced_to.is_some_and(|to| operation.end > to) {
             return None;
@@ -136,6 +141,9 @@ impl SplitJoiner {
 
     /// An operation of a thread; returns it joined if the wire's side has come.
     pub fn thread(&mut self, operation: ThreadOperation) -> Option<JoinedOperation> {
+        if operation.start < self.traced_from {
+            return None;
+        }
         if operation.is_exhaust {
             self.counts.continued += 1;
             return None;
@@ -150,13 +158,28 @@ impl SplitJoiner {
         };
         let key = (server, client, operation.request_id);
         if let Some(wire) = self.wire.remove(&key) {
-            self.counts.joined += 1;
-            return Some(JoinedOperation { wire, thread: operation });
+            return self.join(wire, operation);
         }
         if self.thread.len() >= MAX_PENDING || self.thread.insert(key, operation).is_some() {
             self.counts.without_wire += 1;
         }
         None
+    }
+
+    fn join(&mut self, wire: WireOperation, thread: ThreadOperation) -> Option<JoinedOperation> {
+        // To the thread, an operation without a reply ends when it receives the next request.
+        if thread.is_unacknowledged && wire.was_answered {
+            self.counts.answered_elsewhere += 1;
+            return None;
+        }
+        self.counts.joined += 1;
+        Some(JoinedOperation { wire, thread })
+    }
+
+    /// The operation of the wire that a thread still executes, or whose reply it still sends.
+    pub fn pending(&self, operation: &ThreadOperation) -> Option<&WireOperation> {
+        let (server, client) = operation.connection?;
+        self.wire.get(&(server, client, operation.request_id))
     }
 
     /// Gives up waiting for the other side of operations that ended long before `now`.
@@ -190,6 +213,7 @@ pub(super) mod tests {
             start: Timestamp::from_unix_ns(start_ns),
             end: Timestamp::from_unix_ns(start_ns + 900),
             latency_ns: Some(900),
+            was_answered: true,
             role: Role::Served,
             class: Class::User,
             shape: Arc::new(ShapeInfo::default()),
@@ -224,6 +248,8 @@ pub(super) mod tests {
             files: Vec::new(),
             has_all_files: true,
             wakers: Vec::new(),
+            has_all_wakers: true,
+            woke_others: false,
         }
     }
 
@@ -249,10 +275,30 @@ pub(super) mod tests {
         joiner.thread(ThreadOperation { is_pipelined: true, ..thread(5, 0) });
         joiner.thread(ThreadOperation { connection: None, ..thread(6, 0) });
         joiner.expire(Timestamp::from_unix_ns(PATIENCE_NS * 2));
-        let expected =
-            JoinCounts { joined: 0, without_wire: 2, without_thread: 2, continued: 1, pipelined: 1 };
+        let expected = JoinCounts {
+            without_wire: 2,
+            without_thread: 2,
+            continued: 1,
+            pipelined: 1,
+            ..JoinCounts::default()
+        };
         assert_eq!(joiner.finish(), expected);
         assert!(joiner.wire(wire(9, 0)).is_none(), "its partner was given up");
+    }
+
+    #[test]
+    fn an_operation_that_another_thread_answered_is_not_divided() {
+        let mut joiner = SplitJoiner::default();
+        let unacknowledged = |id| ThreadOperation { is_unacknowledged: true, ..thread(id, 1_200) };
+        joiner.wire(wire(1, 1_000));
+        assert!(joiner.thread(unacknowledged(1)).is_none());
+        assert!(joiner.thread(unacknowledged(2)).is_none());
+        assert!(joiner.wire(wire(2, 1_000)).is_none());
+        // The client asked for no reply.
+        joiner.wire(WireOperation { was_answered: false, ..wire(3, 1_000) });
+        assert!(joiner.thread(unacknowledged(3)).is_some());
+        let expected = JoinCounts { joined: 1, answered_elsewhere: 2, ..JoinCounts::default() };
+        assert_eq!(joiner.finish(), expected);
     }
 
     #[test]
@@ -264,6 +310,8 @@ pub(super) mod tests {
         joiner.traced_until(Timestamp::from_unix_ns(10_000));
         joiner.wire(wire(4, 9_101));
         joiner.wire(wire(5, 9_000));
+        joiner.thread(thread(6, 999));
+        joiner.thread(ThreadOperation { is_exhaust: true, ..thread(7, 999) });
         assert_eq!(joiner.finish(), JoinCounts { without_thread: 2, ..JoinCounts::default() });
     }
 

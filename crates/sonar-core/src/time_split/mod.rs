@@ -3,17 +3,25 @@
 //! The parts are measured at the server's thread, so they add up to the time from the moment when the thread had
 //! received the whole request until it had sent the whole reply.
 
+mod activity;
 mod blockers;
+mod connection_sample;
 mod join;
 mod rows;
+mod waits;
 
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
+use crate::stacks::ThreadSample;
 use crate::{Endpoint, Timestamp};
 
+pub use activity::{Activity, ActivityInterval, MAX_INTERVALS};
 pub use blockers::{Blocker, MAX_PENDING_BLOCKS};
+pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
-pub use rows::{FileTotal, MAX_SPLIT_ROWS, ShapeSplit, SplitTable};
+pub use rows::{FileTotal, MAX_SPLIT_ROWS, ShapeSplit, SplitResult, SplitTable, WaitTotal};
+pub use waits::MAX_PENDING_WAITS;
 
 /// What a thread did, or waited for. The discriminants are those of `enum part` in `bpf/split.h`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -155,6 +163,8 @@ pub struct FileWait {
 pub struct Waker {
     /// Its id.
     pub thread: u32,
+    /// The start of the operation that it executed then; `None` if it executed none.
+    pub operation_start: Option<Timestamp>,
     /// How many waits.
     pub count: u32,
     /// How long the operation had waited, in nanoseconds.
@@ -214,6 +224,57 @@ pub struct ThreadOperation {
     pub has_all_files: bool,
     /// Threads of the server that ended its waits, at most four.
     pub wakers: Vec<Waker>,
+    /// Whether `wakers` has all of them.
+    pub has_all_wakers: bool,
+    /// It ended a wait of another thread.
+    pub woke_others: bool,
+}
+
+impl ThreadOperation {
+    /// What identifies it among all operations of the machine.
+    pub fn key(&self) -> OperationKey {
+        (self.thread, self.start)
+    }
+}
+
+/// A long wait of an operation, with the stack of its thread.
+#[derive(Clone, Debug)]
+pub struct WaitSample {
+    /// The server's process.
+    pub process: u32,
+    /// The operation: its thread, and its start.
+    pub operation: OperationKey,
+    /// What it was blocked in.
+    pub part: TimePart,
+    /// How long, in nanoseconds.
+    pub wait_ns: u64,
+    /// Its registers and stack at the end of the wait.
+    pub sample: ThreadSample,
+}
+
+/// An operation that a thread executes now.
+#[derive(Clone, Debug)]
+pub struct InFlightOperation {
+    /// The operation so far; its end is now.
+    pub operation: ThreadOperation,
+    /// What the thread does, or waits for.
+    pub doing: TimePart,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// An operation by its thread and its start ([`ThreadOperation::start`]).
+pub type OperationKey = (u32, Timestamp);
+
+/// What an operation waited for, by the functions on its stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClassifiedWait {
+    /// What it was blocked in.
+    pub part: TimePart,
+    /// The class of the wait, for example `execution ticket`.
+    pub class: Arc<str>,
+    /// How long, in nanoseconds.
+    pub wait_ns: u64,
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
-use super::{Blocker, JoinedOperation, TimePart, TimeSplit};
-use crate::{Class, Histogram, Role, ShapeId, ShapeInfo, Timestamp};
+use super::waits::PendingWaits;
+use super::{Blocker, ClassifiedWait, JoinedOperation, OperationKey, TimePart, TimeSplit};
+use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
 pub const MAX_SPLIT_ROWS: usize = 2_000;
@@ -23,6 +24,15 @@ pub struct FileTotal {
     pub wait_ns: u64,
 }
 
+/// Waits of operations of a shape.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct WaitTotal {
+    /// How many.
+    pub waits: u64,
+    /// How long, in nanoseconds.
+    pub wait_ns: u64,
+}
+
 /// Operations of one shape.
 #[derive(Clone, Debug)]
 pub struct ShapeSplit {
@@ -34,8 +44,8 @@ pub struct ShapeSplit {
     pub class: Class,
     /// From the arrival of the request until the reply was sent.
     pub total: Histogram,
-    /// Time until the thread had received the request after it had arrived, in nanoseconds.
-    pub unread_ns: u64,
+    /// Time from the arrival of the request until the thread had received it.
+    pub unread: Histogram,
     /// Where the time went.
     pub split: TimeSplit,
     /// The time of each part in each operation that had any.
@@ -60,19 +70,24 @@ pub struct ShapeSplit {
     pub files: HashMap<(u32, u64), FileTotal>,
     /// Waits for files that `files` does not have.
     pub has_other_files: bool,
+    /// Some of their waits were ended by more threads than are known.
+    pub has_other_blockers: bool,
+    /// Long waits by what they were blocked in and what for, as far as their stacks were taken.
+    pub waits: HashMap<(TimePart, Arc<str>), WaitTotal>,
     /// Names of applications, with operations.
     pub apps: HashMap<String, u64>,
-    blockers: HashMap<BlockerKey, (Blocker, FileTotal)>,
+    blockers: HashMap<BlockerKey, (Blocker, WaitTotal)>,
 }
 
 impl ShapeSplit {
-    fn new(shape: Arc<ShapeInfo>, role: Role, class: Class) -> Self {
+    /// Without operations.
+    pub fn new(shape: Arc<ShapeInfo>, role: Role, class: Class) -> Self {
         Self {
             shape,
             role,
             class,
             total: Histogram::new(),
-            unread_ns: 0,
+            unread: Histogram::default(),
             split: TimeSplit::default(),
             parts: Default::default(),
             unexplained_ns: 0,
@@ -85,6 +100,8 @@ impl ShapeSplit {
             unacknowledged: 0,
             files: HashMap::new(),
             has_other_files: false,
+            has_other_blockers: false,
+            waits: HashMap::new(),
             apps: HashMap::new(),
             blockers: HashMap::new(),
         }
@@ -93,7 +110,7 @@ impl ShapeSplit {
     fn add(&mut self, operation: &JoinedOperation) {
         let thread = &operation.thread;
         self.total.record(operation.total_ns());
-        self.unread_ns = self.unread_ns.saturating_add(operation.unread_ns());
+        self.unread.record(operation.unread_ns());
         self.split.add(&thread.split);
         for (part, ns) in thread.split.parts().filter(|(_, ns)| *ns > 0) {
             self.parts[part as usize].get_or_insert_default().record(ns);
@@ -107,6 +124,7 @@ impl ShapeSplit {
         self.switches = self.switches.saturating_add(thread.switches);
         self.unacknowledged += u64::from(thread.is_unacknowledged);
         self.has_other_files |= !thread.has_all_files;
+        self.has_other_blockers |= !thread.has_all_wakers;
         for file in &thread.files {
             let key = (file.device, file.inode);
             if self.files.len() >= MAX_PER_ROW && !self.files.contains_key(&key) {
@@ -126,13 +144,23 @@ impl ShapeSplit {
         }
     }
 
+    fn waited(&mut self, wait: ClassifiedWait) {
+        let ClassifiedWait { part, class, wait_ns } = wait;
+        let total = self.waits.entry((part, class)).or_default();
+        total.waits += 1;
+        total.wait_ns = total.wait_ns.saturating_add(wait_ns);
+    }
+
     fn blocked(&mut self, wait: &BlockedWait, blocker: Blocker) {
         let key = BlockerKey::from(&blocker);
         if self.blockers.len() >= MAX_PER_ROW && !self.blockers.contains_key(&key) {
+            self.has_other_blockers = true;
             return;
         }
-        let (_, total) = self.blockers.entry(key).or_insert((blocker, FileTotal::default()));
-        total.reads += u64::from(wait.count);
+        let thread = blocker.thread;
+        let (known, total) = self.blockers.entry(key).or_insert((blocker, WaitTotal::default()));
+        known.has_others |= known.thread != thread;
+        total.waits += u64::from(wait.count);
         total.wait_ns = total.wait_ns.saturating_add(wait.wait_ns);
     }
 
@@ -144,7 +172,7 @@ impl ShapeSplit {
     /// Who ended waits of these operations: how many, and how long they had waited in nanoseconds; the longest first.
     pub fn blockers(&self) -> Vec<(&Blocker, u64, u64)> {
         let mut blockers: Vec<_> =
-            self.blockers.values().map(|(blocker, total)| (blocker, total.reads, total.wait_ns)).collect();
+            self.blockers.values().map(|(blocker, total)| (blocker, total.waits, total.wait_ns)).collect();
         blockers.sort_by_key(|(blocker, _, ns)| (std::cmp::Reverse(*ns), blocker.thread));
         blockers
     }
@@ -156,54 +184,81 @@ pub struct SplitTable {
     rows: Vec<ShapeSplit>,
     by: HashMap<(Role, Class, ShapeId), usize>,
     blockers: Blockers,
+    waits: PendingWaits,
+}
+
+/// What a [`SplitTable`] has at its end.
+#[derive(Debug)]
+pub struct SplitResult {
+    /// The rows, those with the most time first.
+    pub rows: Vec<ShapeSplit>,
+    /// Waits whose blocker was not kept.
+    pub blockers_turned_away: u64,
+    /// Waits whose class was not kept.
+    pub waits_turned_away: u64,
 }
 
 impl SplitTable {
+    /// Notes what an operation waited for; call it before the operation is added.
+    pub fn waited(&mut self, operation: OperationKey, wait: ClassifiedWait) {
+        self.waits.add(operation, wait);
+    }
+
+    /// Notes an operation that is not to be counted: it may have ended waits of others.
+    pub fn pass(&mut self, operation: &JoinedOperation) {
+        self.waits.take(operation.thread.key());
+        self.blockers.executed(operation);
+    }
+
     /// Adds an operation.
     pub fn add(&mut self, operation: &JoinedOperation) {
         let wire = &operation.wire;
         let mut key = (wire.role, wire.class, wire.shape.id);
-        let mut shape = &wire.shape;
-        let other = Arc::new(ShapeInfo::other());
-        if self.rows.len() >= MAX_SPLIT_ROWS && !self.by.contains_key(&key) {
-            shape = &other;
-            key.2 = other.id;
+        let is_full = self.rows.len() >= MAX_SPLIT_ROWS && !self.by.contains_key(&key);
+        if is_full {
+            key.2 = ShapeInfo::other().id;
         }
         let rows = &mut self.rows;
         let number = *self.by.entry(key).or_insert_with(|| {
-            rows.push(ShapeSplit::new(Arc::clone(shape), wire.role, wire.class));
+            let shape = if is_full { Arc::new(ShapeInfo::other()) } else { Arc::clone(&wire.shape) };
+            rows.push(ShapeSplit::new(shape, wire.role, wire.class));
             rows.len() - 1
         });
-        self.rows[number].add(operation);
+        let row = &mut self.rows[number];
+        row.add(operation);
+        self.waits.take(operation.thread.key()).into_iter().for_each(|wait| row.waited(wait));
         for waker in &operation.thread.wakers {
             self.blockers.wait(BlockedWait {
                 row: number,
                 thread: waker.thread,
+                operation_start: waker.operation_start,
                 count: waker.count,
                 wait_ns: waker.wait_ns,
-                from: operation.thread.start,
-                to: operation.thread.end,
             });
         }
         self.blockers.executed(operation);
     }
 
     /// Finds out who ended the waits so far.
-    pub fn resolve(&mut self, now: Timestamp) {
-        self.resolve_blockers(now, false);
+    pub fn resolve(&mut self) {
+        self.resolve_blockers(false);
     }
 
-    fn resolve_blockers(&mut self, now: Timestamp, all: bool) {
-        for (wait, blocker) in self.blockers.resolve(now, all) {
+    fn resolve_blockers(&mut self, all: bool) {
+        for (wait, blocker) in self.blockers.resolve(all) {
             self.rows[wait.row].blocked(&wait, blocker);
         }
     }
 
-    /// The rows, those with the most time first, and waits whose blocker was not kept.
-    pub fn finish(mut self, now: Timestamp) -> (Vec<ShapeSplit>, u64) {
-        self.resolve_blockers(now, true);
+    /// The rows, and what was not kept.
+    pub fn finish(mut self) -> SplitResult {
+        self.resolve_blockers(true);
         self.rows.sort_by(|a, b| b.total.sum_ns().cmp(&a.total.sum_ns()).then(a.shape.id.cmp(&b.shape.id)));
-        (self.rows, self.blockers.turned_away)
+        SplitResult {
+            rows: self.rows,
+            blockers_turned_away: self.blockers.turned_away,
+            waits_turned_away: self.waits.turned_away,
+        }
     }
 }
 
@@ -213,6 +268,7 @@ mod tests {
     use super::super::join::tests::{thread, wire};
     use super::super::{FileWait, ThreadOperation, Waker, WireOperation};
     use super::*;
+    use crate::Timestamp;
 
     fn shape(id: u64) -> Arc<ShapeInfo> {
         Arc::new(ShapeInfo { id: ShapeId(id), command: "find".into(), ..ShapeInfo::default() })
@@ -234,10 +290,10 @@ mod tests {
             let file = FileWait { inode: 7, device: 8, reads: 2, bytes: 8192, wait_ns: 250 };
             thread.files = vec![file, FileWait { inode: 9, ..file }];
         }));
-        let (rows, lost) = table.finish(Timestamp::from_unix_ns(10_000));
+        let SplitResult { rows, blockers_turned_away: lost, .. } = table.finish();
         let [row] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((row.count(), lost), (2, 0));
-        assert_eq!((row.unread_ns, row.split.total_ns(), row.unexplained_ns), (200, 1_800, 200));
+        assert_eq!((row.unread.sum_ns() as u64, row.split.total_ns(), row.unexplained_ns), (200, 1_800, 200));
         assert_eq!(row.total.sum_ns(), 2_200);
         assert_eq!(row.parts[TimePart::Read as usize].as_ref().unwrap().count(), 2);
         assert!(row.parts[TimePart::Futex as usize].is_none());
@@ -245,37 +301,71 @@ mod tests {
         assert_eq!(row.files.len(), 2);
     }
 
-    #[test]
-    fn a_blocker_is_the_operation_that_its_thread_executed_meanwhile() {
-        let mut table = SplitTable::default();
-        let waker = |thread| Waker { thread, count: 1, wait_ns: 500 };
-        // Thread 2 waits for thread 41, which executes shape 5 from before until long after.
-        table.add(&joined(1, 10_000, |op| op.wakers = vec![waker(41), waker(99)]));
-        table.resolve(Timestamp::from_unix_ns(20_000));
-        table.add(&joined(5, 2_000, |op| {
+    /// A thread that executed an operation from `start_ns` on when it ended a wait of 500 ns.
+    fn waker(thread: u32, start_ns: Option<u64>) -> Waker {
+        let operation_start = start_ns.map(Timestamp::from_unix_ns);
+        Waker { thread, operation_start, count: 1, wait_ns: 500 }
+    }
+
+    /// What thread 41 executed from `start_ns` on.
+    fn executed_by_41(id: u64, start_ns: u64) -> JoinedOperation {
+        joined(id, start_ns, |op| {
             op.thread = 41;
             op.thread_name = "conn41".into();
-            op.end = Timestamp::from_unix_ns(90_000);
-        }));
-        let (rows, _) = table.finish(Timestamp::from_unix_ns(100_000));
-        let row = rows.iter().find(|row| row.shape.id == ShapeId(1)).unwrap();
+            op.start = Timestamp::from_unix_ns(start_ns);
+            op.woke_others = true;
+        })
+    }
+
+    #[test]
+    fn a_blocker_is_the_operation_that_its_thread_executed_then() {
+        let mut table = SplitTable::default();
+        // It ends after the one that it blocked; the next operation of its thread began before that one ended, too.
+        table.add(&joined(1, 10_000, |op| op.wakers = vec![waker(41, Some(2_000)), waker(99, None)]));
+        table.resolve();
+        table.pass(&executed_by_41(5, 2_000));
+        table.pass(&executed_by_41(6, 10_500));
+        table.resolve();
+        let rows = table.finish().rows;
+        let [row] = &rows[..] else { panic!("others are passed only: {rows:?}") };
         let blockers = row.blockers();
         let known = blockers.iter().find(|(blocker, ..)| blocker.thread == 41).unwrap();
         assert_eq!(known.0.thread_name.as_deref(), Some("conn41"));
         assert_eq!(known.0.shape.as_ref().unwrap().id, ShapeId(5));
         assert_eq!((known.1, known.2), (1, 500));
-        let unknown = blockers.iter().find(|(blocker, ..)| blocker.thread == 99).unwrap();
-        assert!(unknown.0.shape.is_none() && unknown.0.thread_name.is_none());
+        let background = blockers.iter().find(|(blocker, ..)| blocker.thread == 99).unwrap();
+        assert!(background.0.shape.is_none() && background.0.thread_name.is_none());
     }
 
     #[test]
-    fn an_operation_of_another_time_is_no_blocker() {
+    fn a_blocker_that_was_not_seen_has_no_shape() {
         let mut table = SplitTable::default();
-        table.add(&joined(5, 0, |op| op.thread = 41));
-        table.add(&joined(1, 50_000, |op| op.wakers = vec![Waker { thread: 41, count: 1, wait_ns: 9 }]));
-        let (rows, _) = table.finish(Timestamp::from_unix_ns(100_000));
-        let row = rows.iter().find(|row| row.shape.id == ShapeId(1)).unwrap();
-        assert!(row.blockers()[0].0.shape.is_none());
+        table.pass(&executed_by_41(5, 0));
+        table.add(&joined(1, 50_000, |op| op.wakers = vec![waker(41, Some(40_000))]));
+        let SplitResult { rows, blockers_turned_away: turned_away, .. } = table.finish();
+        assert!(rows[0].blockers()[0].0.shape.is_none());
+        assert_eq!(turned_away, 0);
+    }
+
+    #[test]
+    fn a_wait_with_a_stack_is_counted_with_its_operation() {
+        let mut table = SplitTable::default();
+        let operation = joined(1, 10_000, |_| {});
+        let wait =
+            |class: &str, wait_ns| ClassifiedWait { part: TimePart::Futex, class: class.into(), wait_ns };
+        for (class, wait_ns) in [("execution ticket", 50), ("metadata lock", 20), ("execution ticket", 30)] {
+            table.waited(operation.thread.key(), wait(class, wait_ns));
+        }
+        let other = joined(2, 90_000, |_| {});
+        table.waited(other.thread.key(), wait("journal write or flush", 1));
+        table.pass(&other);
+        table.add(&operation);
+        table.add(&joined(1, 70_000, |_| {}));
+        let SplitResult { rows, waits_turned_away, .. } = table.finish();
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!(row.waits.len(), 2);
+        let total = row.waits[&(TimePart::Futex, "execution ticket".into())];
+        assert_eq!((total, waits_turned_away), (WaitTotal { waits: 2, wait_ns: 80 }, 0));
     }
 
     #[test]
@@ -284,7 +374,7 @@ mod tests {
         for id in 0..MAX_SPLIT_ROWS as u64 + 5 {
             table.add(&joined(id + 1, id, |_| {}));
         }
-        let (rows, _) = table.finish(Timestamp::from_unix_ns(1));
+        let rows = table.finish().rows;
         assert_eq!(rows.len(), MAX_SPLIT_ROWS + 1);
         assert_eq!(rows.iter().map(ShapeSplit::count).sum::<u64>(), MAX_SPLIT_ROWS as u64 + 5);
     }

@@ -1,11 +1,15 @@
 //! Names of functions: demangled, and without what does not help to read a stack.
 
+use std::fmt;
 use std::sync::Arc;
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
 /// The longest name that is demangled, in bytes; a longer one is shown as it is.
 const MAX_MANGLED: usize = 8_192;
+/// The longest demangled name, in bytes: a mangled one may double a type again and again. Instead of a longer one, the
+/// symbol is shown as it is.
+const MAX_DEMANGLED: usize = 16_384;
 /// The longest name that is kept, in bytes.
 const MAX_SHOWN: usize = 4_096;
 /// Marks that compilers append to the name of a copy or a part of a function.
@@ -30,11 +34,31 @@ impl FunctionName {
             let name: Arc<str> = cut(base).into();
             return Self { full: name.clone(), plain: name };
         };
-        let full = parsed.demangle().unwrap_or_else(|_| base.to_owned());
+        let full = demangled(&parsed, DemangleOptions::new()).unwrap_or_else(|| base.to_owned());
         let options = DemangleOptions::new().no_params().no_return_type();
-        let plain = parsed.demangle_with_options(&options).unwrap_or_else(|_| full.clone());
+        let plain = demangled(&parsed, options).unwrap_or_else(|| full.clone());
         Self { full: cut(&full).into(), plain: cut(&plain_name(&plain)).into() }
     }
+}
+
+/// A text that refuses to become too long.
+#[derive(Default)]
+struct DemangledText(String);
+
+impl fmt::Write for DemangledText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+fn demangled(symbol: &Symbol<&str>, options: DemangleOptions) -> Option<String> {
+    let mut text = DemangledText::default();
+    symbol.structured_demangle(&mut text, &options).ok()?;
+    Some(text.0)
 }
 
 fn cut(name: &str) -> &str {
@@ -180,6 +204,23 @@ mod tests {
         assert_eq!(plain("pthread_cond_timedwait@@GLIBC_2.3.2"), "pthread_cond_timedwait");
         assert_eq!(plain("_ZN5mongo"), "_ZN5mongo");
         assert_eq!(plain("_Zgarbage"), "_Zgarbage");
+    }
+
+    #[test]
+    fn a_type_that_doubles_again_and_again_is_not_written_out() {
+        // f(pair<int, int>, pair<that, that>, pair<that, that>, ...): the last argument has 2^16 numbers.
+        let mut bomb = "_Z1fSt4pairIiiE".to_owned();
+        for level in 0..15 {
+            let digit = char::from_digit(level, 36).unwrap().to_ascii_uppercase();
+            bomb.push_str(&format!("S_IS{digit}_S{digit}_E"));
+        }
+        let name = FunctionName::new(&bomb);
+        assert_eq!((&*name.plain, &*name.full), ("f", bomb.as_str()));
+        let small = FunctionName::new(&bomb[..25]);
+        assert_eq!(
+            &*small.full,
+            "f(std::pair<int, int>, std::pair<std::pair<int, int>, std::pair<int, int> >)"
+        );
     }
 
     proptest! {

@@ -1,7 +1,9 @@
 //! Symbols and unwind information of an ELF file.
 
+use std::cell::Cell;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::sync::Arc;
 
 use object::Endianness;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
@@ -12,6 +14,10 @@ use object::read::{Object, ObjectSection, ReadCache, ReadRef};
 const MAX_SYMBOLS: usize = 4_000_000;
 /// The longest section that is read, in bytes.
 const MAX_SECTION: u64 = 256 << 20;
+/// The most bytes that are read of a file for its sections and tables; a damaged one may name the same bytes many times.
+const MAX_READ: u64 = 1 << 30;
+/// What a name of a section counts for.
+const NAME_READ: u64 = 4_096;
 /// The longest name of a function, in bytes; a longer one is cut.
 const MAX_NAME: usize = 8_192;
 /// The most segments of a file.
@@ -48,7 +54,46 @@ struct ExecutedSegment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) addresses: Range<u64>,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+/// Reads of a file that may be damaged or made to harm: a section is as long as its header says, up to the length of
+/// the file, and a file may be long and empty.
+struct BoundedReads<'a, R: Read + Seek> {
+    cache: &'a ReadCache<R>,
+    /// Bytes that may still be read.
+    left: &'a Cell<u64>,
+}
+
+impl<R: Read + Seek> Clone for BoundedReads<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Read + Seek> Copy for BoundedReads<'_, R> {}
+
+impl<R: Read + Seek> BoundedReads<'_, R> {
+    fn take(self, bytes: u64) -> Result<(), ()> {
+        self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
+        if bytes > MAX_SECTION { Err(()) } else { Ok(()) }
+    }
+}
+
+impl<'a, R: Read + Seek> ReadRef<'a> for BoundedReads<'a, R> {
+    fn len(self) -> Result<u64, ()> {
+        self.cache.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        self.take(size)?;
+        self.cache.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        self.take(NAME_READ)?;
+        self.cache.read_bytes_at_until(range, delimiter)
+    }
 }
 
 /// What is used of an ELF file. Names are read from it when they are asked for.
@@ -96,8 +141,10 @@ impl<R: Read + Seek> Image<R> {
     /// [`ImageError`]. A table that is too large or damaged is left out.
     pub fn read(file: R) -> Result<Self, ImageError> {
         let cache = ReadCache::new(file);
+        let left = Cell::new(MAX_READ);
         let format = |error: object::read::Error| ImageError::Format(error.to_string());
-        let elf = ElfFile64::<Endianness, _>::parse(&cache).map_err(format)?;
+        let bounded = BoundedReads { cache: &cache, left: &left };
+        let elf = ElfFile64::<Endianness, _>::parse(bounded).map_err(format)?;
         let segments = segments(&elf);
         let (symbols, names, has_symtab) = symbols(&elf);
         let build_id = elf.build_id().ok().flatten().filter(|id| (2..=MAX_BUILD_ID).contains(&id.len()));
@@ -111,7 +158,8 @@ impl<R: Read + Seek> Image<R> {
         let debug_link = debug_link.filter(is_name);
         let unwind = EH_FRAME.map(|name| {
             let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_SECTION)?;
-            let bytes = section.uncompressed_data().ok()?.into_owned();
+            // Sections that are loaded are never compressed.
+            let bytes: Arc<[u8]> = section.data().ok()?.into();
             let start = section.address();
             Some(Section { addresses: start..start.checked_add(bytes.len() as u64)?, bytes })
         });
@@ -131,6 +179,12 @@ impl<R: Read + Seek> Image<R> {
             debug_link,
             unwind,
         })
+    }
+
+    /// Bytes of memory that its tables take, about.
+    pub(super) fn bytes(&self) -> usize {
+        let unwind: usize = self.unwind.iter().flatten().map(|section| section.bytes.len()).sum();
+        unwind + self.symbols.len() * size_of::<Symbol>()
     }
 
     /// Takes the symbols of another file of the same program, which was split off when this one was stripped. Returns
@@ -317,6 +371,68 @@ mod tests {
         assert!(names.iter().any(|name| name.ends_with("clock_gettime")), "{names:?}");
     }
 
+    /// A file of 64 bits without segments, with these sections: type, offset, size, linked section. Number 2 has names.
+    fn with_sections(sections: &[(u32, u64, u64, u32)]) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[16..18].copy_from_slice(&3_u16.to_le_bytes());
+        bytes[18..20].copy_from_slice(&62_u16.to_le_bytes());
+        bytes[20] = 1;
+        bytes[40..48].copy_from_slice(&64_u64.to_le_bytes());
+        for (at, number) in [(52, 64_u16), (54, 56), (58, 64), (60, sections.len() as u16), (62, 2)] {
+            bytes[at..at + 2].copy_from_slice(&number.to_le_bytes());
+        }
+        for (kind, offset, size, link) in sections {
+            let mut header = [0; 64];
+            header[4..8].copy_from_slice(&kind.to_le_bytes());
+            header[24..32].copy_from_slice(&offset.to_le_bytes());
+            header[32..40].copy_from_slice(&size.to_le_bytes());
+            header[40..44].copy_from_slice(&link.to_le_bytes());
+            header[56..64].copy_from_slice(&24_u64.to_le_bytes());
+            bytes.extend(header);
+        }
+        bytes
+    }
+
+    /// A file that is long and has no bytes behind its beginning, as a sparse one.
+    struct SparseFile {
+        bytes: Vec<u8>,
+        length: u64,
+        at: u64,
+    }
+
+    impl Read for SparseFile {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            assert!(buffer.len() as u64 <= MAX_SECTION, "{} bytes at once", buffer.len());
+            for byte in buffer.iter_mut() {
+                *byte = usize::try_from(self.at).ok().and_then(|at| self.bytes.get(at)).copied().unwrap_or(0);
+                self.at += 1;
+            }
+            Ok(buffer.len())
+        }
+    }
+
+    impl Seek for SparseFile {
+        fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+            self.at = match to {
+                SeekFrom::Start(at) => at,
+                SeekFrom::End(by) => self.length.saturating_add_signed(by),
+                SeekFrom::Current(by) => self.at.saturating_add_signed(by),
+            };
+            Ok(self.at)
+        }
+    }
+
+    #[test]
+    fn a_table_as_long_as_a_sparse_file_is_not_read() {
+        const SYMTAB: u32 = 2;
+        const STRTAB: u32 = 3;
+        let sections = |size| [(0, 0, 0, 0), (SYMTAB, 4_096, size, 2), (STRTAB, 0, 64, 0)];
+        let sparse = |size| SparseFile { bytes: with_sections(&sections(size)), length: 1 << 45, at: 0 };
+        assert_eq!(Image::read(sparse(24)).err(), None, "the file is valid");
+        assert!(Image::read(sparse(24 << 38)).is_err());
+    }
+
     proptest! {
         #[test]
         fn damaged_files_do_not_panic(
@@ -339,7 +455,10 @@ mod tests {
         let frames = 0x2000..0x2100;
         let table = |head: [u8; 4], words: [i32; 6]| Section {
             addresses: 0x1000..0x101c,
-            bytes: head.into_iter().chain(words.into_iter().flat_map(i32::to_le_bytes)).collect(),
+            bytes: head
+                .into_iter()
+                .chain(words.into_iter().flat_map(i32::to_le_bytes))
+                .collect::<Arc<[u8]>>(),
         };
         let form = [1, 0x1b, 0x03, 0x3b];
         // Frames at 0x1004 + 0xffc, two entries: where a function begins, and its frame.
@@ -351,7 +470,7 @@ mod tests {
             words[at] = wrong;
             assert!(!is_search_table(&table(form, words), &frames), "{words:?}");
         }
-        let cut = Section { addresses: 0x1000..0x1006, bytes: vec![1, 0x1b, 0x03, 0x3b, 0, 0] };
+        let cut = Section { addresses: 0x1000..0x1006, bytes: vec![1, 0x1b, 0x03, 0x3b, 0, 0].into() };
         assert!(!is_search_table(&cut, &frames));
     }
 }

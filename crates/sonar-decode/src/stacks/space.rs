@@ -19,6 +19,8 @@ use super::maps::Mapping;
 const MAX_FRAMES: usize = 512;
 /// The most addresses whose names are remembered.
 const MAX_NAMES: usize = 200_000;
+/// The most bytes that the tables of all files may take.
+const MAX_BYTES: usize = 1 << 30;
 /// The most executable mappings of a process.
 const MAX_MODULES: usize = 4_096;
 
@@ -40,6 +42,8 @@ pub enum StackEnd {
     NotSampled,
     /// The thread ran while its stack was copied.
     Changed,
+    /// Nothing of it was copied: it cannot be read, or there was no room.
+    NotCopied,
     /// It goes on beyond the bytes that were copied.
     Deeper,
     /// It has more frames than are kept.
@@ -55,6 +59,7 @@ impl StackEnd {
             Self::Complete => None,
             Self::NotSampled => Some("it ran, and no sample hit it"),
             Self::Changed => Some("it ran while its stack was copied"),
+            Self::NotCopied => Some("its stack was not copied"),
             Self::Deeper => Some("it is deeper than what was copied"),
             Self::TooManyFrames => Some("it has more than 512 frames"),
             Self::Lost => Some("an address cannot be unwound"),
@@ -84,7 +89,9 @@ struct ModuleOfProcess {
 pub struct AddressSpace<R> {
     images: Vec<Image<R>>,
     modules: Vec<ModuleOfProcess>,
-    unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
+    /// Bytes of the tables of all images, about.
+    bytes: usize,
+    unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
     names: HashMap<u64, NamedFrame>,
 }
@@ -94,6 +101,7 @@ impl<R: Read + Seek> Default for AddressSpace<R> {
         Self {
             images: Vec::new(),
             modules: Vec::new(),
+            bytes: 0,
             unwinder: UnwinderNative::new(),
             cache: CacheNative::new(),
             names: HashMap::new(),
@@ -103,8 +111,14 @@ impl<R: Read + Seek> Default for AddressSpace<R> {
 
 impl<R: Read + Seek> AddressSpace<R> {
     /// Adds a file with its mappings. `is_program` is the file that the process was started from. Mappings that belong
-    /// to no part of the file that is to be executed, and more than 4,096 of all files, are left out.
-    pub fn add(&mut self, mut image: Image<R>, mappings: &[Mapping], is_program: bool) {
+    /// to no part of the file that is to be executed, and more than 4,096 of all files, are left out. Returns `false`
+    /// if there is no room for the file.
+    pub fn add(&mut self, mut image: Image<R>, mappings: &[Mapping], is_program: bool) -> bool {
+        let bytes = self.bytes.saturating_add(image.bytes());
+        if bytes > MAX_BYTES {
+            return false;
+        }
+        self.bytes = bytes;
         let unwind = std::mem::take(&mut image.unwind);
         for mapping in mappings {
             let Some(bias) = image.bias(mapping.range.start, mapping.offset) else { continue };
@@ -130,6 +144,7 @@ impl<R: Read + Seek> AddressSpace<R> {
         }
         self.images.push(image);
         self.names.clear();
+        true
     }
 
     /// Whether the address is in a mapping that was added.
@@ -170,7 +185,10 @@ impl<R: Read + Seek> AddressSpace<R> {
                 // The instruction of the call is before the address to which it returns.
                 Ok(Some(FrameAddress::ReturnAddress(address))) => addresses.push(address.get() - 1),
                 Ok(None) => return (addresses, StackEnd::Complete),
-                Err(Error::CouldNotReadStack(address)) if address >= copied.end && !copied.is_empty() => {
+                Err(Error::CouldNotReadStack(_)) if copied.is_empty() => {
+                    return (addresses, StackEnd::NotCopied);
+                }
+                Err(Error::CouldNotReadStack(address)) if address >= copied.end => {
                     return (addresses, StackEnd::Deeper);
                 }
                 Err(_) => return (addresses, StackEnd::Lost),
@@ -211,4 +229,48 @@ fn unwind_registers(registers: Registers) -> UnwindRegsNative {
     // Addresses of user space have 48 bits; the bits above may sign a return address.
     let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
     UnwindRegsNative::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use sonar_core::stacks::ThreadState;
+
+    use super::*;
+
+    #[test]
+    fn files_beyond_the_room_for_tables_are_refused() {
+        let image = || Image::read(File::open(std::env::current_exe().unwrap()).unwrap()).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let own = std::env::current_exe().unwrap();
+        let mappings: Vec<Mapping> = super::super::executable(&maps)
+            .into_iter()
+            .filter(|map| own.ends_with(map.file_name()))
+            .collect();
+        let mut space = AddressSpace::default();
+        assert!(space.add(image(), &mappings, true));
+        assert!(space.covers(mappings[0].range.start));
+        let mut full = AddressSpace { bytes: MAX_BYTES, ..AddressSpace::default() };
+        assert!(!full.add(image(), &mappings, true));
+        assert!(!full.covers(mappings[0].range.start));
+    }
+
+    #[test]
+    fn a_stack_of_which_nothing_was_copied_says_so() {
+        let registers = Registers { ip: 0x1000, sp: 0x7000, fp: 0x7100, lr: 0x2000 };
+        let sample = ThreadSample {
+            thread: 1,
+            name: "conn1".into(),
+            state: ThreadState::Sleeping,
+            call: Some(202),
+            registers: Some(registers),
+            stack: Vec::new(),
+            changed: false,
+        };
+        let stack = AddressSpace::<File>::default().unwind(&sample);
+        assert_eq!(stack.end, StackEnd::NotCopied);
+        assert_eq!(stack.end.reason(), Some("its stack was not copied"));
+        assert_eq!(stack.frames.len(), 1);
+    }
 }

@@ -2,7 +2,7 @@
 
 /// Number on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl), number on aarch64 (include/uapi/asm-generic/unistd.h)
 /// and name; `NONE` where an architecture lacks the call.
-const CALLS: [(u32, u32, &str); 67] = [
+const CALLS: [(u32, u32, &str); 68] = [
     (0, 63, "read"),
     (1, 64, "write"),
     (3, 57, "close"),
@@ -46,6 +46,7 @@ const CALLS: [(u32, u32, &str); 67] = [
     (217, 61, "getdents64"),
     (219, 128, "restart_syscall"),
     (221, 223, "fadvise64"),
+    (228, 113, "clock_gettime"),
     (230, 115, "clock_nanosleep"),
     (232, NONE, "epoll_wait"),
     (247, 95, "waitid"),

@@ -86,6 +86,16 @@ impl<'a> BlobReader<'a> {
         Ok(taken)
     }
 
+    /// The next `len` numbers, if each of them is one byte long. They are not taken.
+    pub fn single_bytes(&self, len: usize) -> Option<&'a [u8]> {
+        self.0.get(..len).filter(|bytes| bytes.iter().all(|byte| *byte < 0x80))
+    }
+
+    /// What follows the next `len` bytes.
+    pub fn after(&self, len: usize) -> Self {
+        Self(self.0.get(len..).unwrap_or_default())
+    }
+
     pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(BlobError::Cut)?;
         self.0 = rest;

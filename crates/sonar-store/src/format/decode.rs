@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sonar_core::command_types::TypeCounts;
 use sonar_core::execution::ServerSums;
 use sonar_core::figures::{Apps, Clients, PlanUse, Share};
+use sonar_core::histogram::BUCKETS;
 use sonar_core::history::{Collector, HistoryWindow, SeriesKey, SeriesValue, Span, WindowContent};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Observed, UnfinishedOperations};
@@ -88,8 +89,6 @@ struct Decoder<'a> {
     addresses: Vec<IpAddr>,
     start: Timestamp,
     lookup: &'a dyn NumberLookup,
-    /// Buckets of the histogram that is being read.
-    buckets: Vec<(i32, u64)>,
 }
 
 /// What a blob begins with.
@@ -107,7 +106,7 @@ impl<'a> Decoder<'a> {
         let addresses = addresses(sections.section()?)?;
         let (gaps, counts) = (sections.section()?, sections.section()?);
         let main = sections.section()?;
-        Ok(Self { main, gaps, counts, addresses, start, lookup, buckets: Vec::new() })
+        Ok(Self { main, gaps, counts, addresses, start, lookup })
     }
 
     fn head(&mut self) -> Decoded<Head> {
@@ -234,6 +233,7 @@ impl<'a> Decoder<'a> {
         if len > MAX_ROWS + MAX_OTHER_ROWS {
             return Err(BlobError::Impossible("the number of rows"));
         }
+        into.reserve(len);
         for _ in 0..len {
             let row = self.row(layout)?;
             let calls = row.figures().calls;
@@ -293,7 +293,7 @@ impl<'a> Decoder<'a> {
         }
         for source in Source::ALL {
             if sources & 1 << source as u8 != 0 {
-                *row.observed_by_mut(source) = self.observed(layout)?;
+                row.set_observed(source, Box::new(self.observed(layout)?));
             }
         }
         Ok(row)
@@ -363,23 +363,49 @@ impl<'a> Decoder<'a> {
         let sum_ns = self.main.wide()?;
         let shortest = self.main.varint()?;
         let longest = shortest.saturating_add(self.main.varint()?);
-        self.buckets.clear();
-        // Copies stay in registers: most of a blob is read here.
-        let (mut gaps, mut counts) = (BlobReader(self.gaps.0), BlobReader(self.counts.0));
-        let mut index = 0i64;
-        for at in 0..buckets {
-            index = if at == 0 {
-                gaps.zigzag()?
-            } else {
-                index.saturating_add_unsigned(gaps.varint()?).saturating_add(1)
-            };
-            let place = i32::try_from(index).map_err(|_| BlobError::Impossible("a bucket"))?;
-            self.buckets.push((place, counts.count()? + 1));
-        }
-        (self.gaps, self.counts) = (gaps, counts);
-        Histogram::from_parts(zero, &self.buckets, sum_ns, (shortest, longest))
+        let counts = self.buckets(buckets)?;
+        Histogram::from_counts(zero, counts, sum_ns, (shortest, longest))
             .filter(|histogram| histogram.count() <= MAX_COUNT)
             .ok_or(BlobError::Impossible("a histogram"))
+    }
+
+    /// The index of the first of so many buckets, none of which is empty, and the counts from it to the last. Most of a
+    /// blob is read here.
+    fn buckets(&mut self, buckets: u64) -> Decoded<(i32, Vec<u64>)> {
+        let Some(others) = buckets.checked_sub(1) else { return Ok((0, Vec::new())) };
+        let others = usize::try_from(others).ok().filter(|others| *others < BUCKETS);
+        let others = others.ok_or(BlobError::Impossible("a histogram"))?;
+        let first = i32::try_from(self.gaps.zigzag()?).map_err(|_| BlobError::Impossible("a bucket"))?;
+        let room = |gaps: u64| match usize::try_from(gaps.saturating_add(others as u64)) {
+            Ok(last) if last < BUCKETS => Ok(vec![0; last + 1]),
+            _ => Err(BlobError::Impossible("a bucket")),
+        };
+        let mut at = 0;
+        // Gaps and counts are nearly always small.
+        if let (Some(gaps), Some(bytes)) =
+            (self.gaps.single_bytes(others), self.counts.single_bytes(others + 1))
+        {
+            (self.gaps, self.counts) = (self.gaps.after(others), self.counts.after(others + 1));
+            let mut counts = room(gaps.iter().map(|gap| u64::from(*gap)).sum())?;
+            counts[0] = u64::from(bytes[0]) + 1;
+            for (gap, count) in gaps.iter().zip(&bytes[1..]) {
+                at += usize::from(*gap) + 1;
+                counts[at] = u64::from(*count) + 1;
+            }
+            return Ok((first, counts));
+        }
+        let (mut gaps, mut sum) = (BlobReader(self.gaps.0), 0u64);
+        for _ in 0..others {
+            sum = sum.saturating_add(gaps.varint()?);
+        }
+        let mut counts = room(sum)?;
+        counts[0] = self.counts.count()? + 1;
+        for _ in 0..others {
+            // Their sum has been checked.
+            at += self.gaps.varint()? as usize + 1;
+            counts[at] = self.counts.count()? + 1;
+        }
+        Ok((first, counts))
     }
 
     fn execution(&mut self, figures: &mut Figures, layout: &Layout) -> Decoded<()> {

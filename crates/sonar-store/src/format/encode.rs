@@ -106,7 +106,7 @@ impl Encoder<'_> {
         self.main.count(history.series_left_out + left_out);
     }
 
-    /// The number of operations whose shape has no number.
+    /// Operations of shapes without a number.
     fn folded(&mut self, shapes: &Table) -> u64 {
         let mut folded = 0;
         for row in shapes.iter() {

@@ -9,6 +9,7 @@ use sonar_core::execution::{Execution, PlanFlags};
 use sonar_core::history::{
     Collector, HistoryStore, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
+pub use sonar_core::impact::SplitMix64 as Random;
 use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Opcode, Operation};
 use sonar_core::{
     Class, Endpoint, Identity, Outcome, Reading, Record, Role, Row, ShapeId, ShapeInfo, Source, Table,
@@ -27,26 +28,9 @@ pub fn span(from: u64, to: u64) -> Span {
     Span { from: at(from), to: at(to) }
 }
 
-/// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn maybe(&mut self, end: u64) -> Option<u64> {
-        let value = self.below(end);
-        (self.below(3) > 0).then_some(value)
-    }
+fn maybe(random: &mut Random, end: u64) -> Option<u64> {
+    let value = random.below(end);
+    (random.below(3) > 0).then_some(value)
 }
 
 pub fn shape(number: u64) -> Arc<ShapeInfo> {
@@ -94,7 +78,7 @@ pub fn record(window: &mut HistoryWindow, end: Timestamp, random: &mut Random) {
         start: end,
         end,
         latency_ns,
-        transfer_ns: random.maybe(1 << 20),
+        transfer_ns: maybe(random, 1 << 20),
         client,
         server: Endpoint::v4([0, 0, 0, 0], 27017 + random.below(2) as u16),
         role: Role::ALL[random.below(2) as usize],
@@ -111,9 +95,9 @@ pub fn record(window: &mut HistoryWindow, end: Timestamp, random: &mut Random) {
         cursor_id: None,
         request_bytes: random.below(5_000),
         response_bytes: random.below(1 << 24),
-        docs_returned: random.maybe(1_000),
+        docs_returned: maybe(random, 1_000),
         docs_matched: None,
-        docs_affected: random.maybe(10),
+        docs_affected: maybe(random, 10),
         outcome,
         values: None,
     };
@@ -122,10 +106,10 @@ pub fn record(window: &mut HistoryWindow, end: Timestamp, random: &mut Random) {
     }
     let plan = ["", "COLLSCAN", "IXSCAN { a: 1 }", "IXSCAN { b: -1 }"][random.below(4) as usize];
     let execution = Execution {
-        keys_examined: random.maybe(1 << 30),
-        docs_examined: random.maybe(1 << 40),
-        write_concern_us: random.maybe(1 << 20),
-        spilled_bytes: random.maybe(1 << 35),
+        keys_examined: maybe(random, 1 << 30),
+        docs_examined: maybe(random, 1 << 40),
+        write_concern_us: maybe(random, 1 << 20),
+        spilled_bytes: maybe(random, 1 << 35),
         plan,
         other_plans: if random.below(5) == 0 { &["IDHACK"] } else { &[] },
         flags: PlanFlags {

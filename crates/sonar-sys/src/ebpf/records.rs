@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, FileUsage};
 
-use super::skeleton::types;
+use crate::skeletons::io::types;
 use crate::sys_bpf;
 
 /// A file as the kernel identifies it.

@@ -5,9 +5,8 @@
 //! each operation. [`SplitTracer`] loads them and reads the records.
 
 mod records;
-pub(crate) mod skeleton;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -15,15 +14,22 @@ use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
-use sonar_core::time_split::{ThreadOperation, TimeSplit};
+use rustix::time::ClockId;
+use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperation, TimeSplit, WaitSample};
 
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
+use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
 use crate::{sys, sys_bpf};
-use records::parse;
-use skeleton::{SplitSkel, SplitSkelBuilder, types};
+use records::{parse, parse_wait};
 
 /// Threads whose time can be divided at once.
 pub const MAX_THREADS: u32 = 8192;
+/// Stacks of long waits that are taken in a second.
+pub const MAX_STACKS_A_SECOND: u32 = 200;
+/// How long a thread may take, on a busy machine, from sending a reply to the end of the call that sent it.
+const SENT_LATE: Duration = Duration::from_millis(50);
+/// Waits from this length on are reported with their stack.
+pub const LONG_WAIT: Duration = Duration::from_millis(1);
 
 /// What the programs could not divide, or could not report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -37,8 +43,38 @@ pub struct SplitLosses {
     /// Replies to another request than the one that the thread had received: it does not serve one request after the
     /// other.
     pub foreign_replies: u64,
+    /// Times when a thread got or left a processor without being seen. Where its time went since is known but for what
+    /// it waited for a processor, or not at all.
+    pub switches_missed: u64,
+    /// Long waits whose stack was not taken: there were more than [`MAX_STACKS_A_SECOND`], or the ring was full.
+    pub stacks_skipped: u64,
     /// Events that the kernel skipped because the same program was running on that processor.
     pub programs_skipped: u64,
+}
+
+impl SplitLosses {
+    /// What was lost since an earlier state of the same counts.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            ring_full: self.ring_full.saturating_sub(earlier.ring_full),
+            threads_full: self.threads_full.saturating_sub(earlier.threads_full),
+            unreadable: self.unreadable.saturating_sub(earlier.unreadable),
+            foreign_replies: self.foreign_replies.saturating_sub(earlier.foreign_replies),
+            switches_missed: self.switches_missed.saturating_sub(earlier.switches_missed),
+            stacks_skipped: self.stacks_skipped.saturating_sub(earlier.stacks_skipped),
+            programs_skipped: self.programs_skipped.saturating_sub(earlier.programs_skipped),
+        }
+    }
+}
+
+/// What the programs report.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "events are handled one by one, and most are operations")]
+pub enum SplitEvent {
+    /// An operation has ended.
+    Operation(ThreadOperation),
+    /// A long wait of an operation has ended, which has not ended itself.
+    Wait(WaitSample),
 }
 
 /// The time of a thread outside operations since it was first seen.
@@ -50,6 +86,8 @@ pub struct ThreadTime {
     pub split: TimeSplit,
     /// Time that it waited for the next request, in nanoseconds.
     pub idle_ns: u64,
+    /// It waited for a request since it was first seen: what it executes now began later.
+    pub is_followed: bool,
 }
 
 /// The programs, loaded and attached until this is dropped.
@@ -61,11 +99,12 @@ pub struct SplitTracer {
 }
 
 impl SplitTracer {
-    /// Loads and attaches the programs, for these processes by their ids in the initial process namespace.
+    /// Loads and attaches the programs, for these processes by their ids in the initial process namespace, and for these
+    /// of their connections.
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
-    pub fn start(processes: &[u32]) -> Result<Self, TraceError> {
+    pub fn start(processes: &[u32], connections: ConnectionSample) -> Result<Self, TraceError> {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
@@ -74,7 +113,13 @@ impl SplitTracer {
         let error = |error: libbpf_rs::Error| load_error(&error);
         // The skeleton borrows a place for a pointer for as long as it lives: it is leaked, eight bytes for each try.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut skeleton = SplitSkelBuilder::default().open(place).map_err(error)?.load().map_err(error)?;
+        let mut open = SplitSkelBuilder::default().open(place).map_err(error)?;
+        let settings = open.maps.rodata_data.as_deref_mut();
+        let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
+        settings.stack_after_ns = LONG_WAIT.as_nanos() as u64;
+        settings.stacks_a_second = MAX_STACKS_A_SECOND;
+        settings.sample_every = connections.every.get().into();
+        let mut skeleton = open.load().map_err(error)?;
         let mut links = Vec::new();
         for program in skeleton.object_mut().progs_mut() {
             links.push(program.attach().map_err(error)?);
@@ -119,31 +164,43 @@ impl SplitTracer {
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
-    /// Passes operations that have ended to `each` until `tick`, which is called ten times a second, returns `false`.
+    /// Passes events to `each` until `tick`, which is called ten times a second, returns `false`. The long waits of an
+    /// operation come before it.
     ///
     /// # Errors
     /// The ring cannot be read.
-    pub fn run(
-        &self,
-        mut each: impl FnMut(ThreadOperation),
-        mut tick: impl FnMut() -> bool,
-    ) -> io::Result<()> {
+    pub fn run(&self, mut each: impl FnMut(SplitEvent), mut tick: impl FnMut() -> bool) -> io::Result<()> {
         let offset = self.clock_offset_ns;
+        let maps = &self.skeleton.maps;
+        let (operations, waits) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let mut builder = RingBufferBuilder::new();
+        // Read in this order: the waits of an operation that was read are in the second ring by then.
         builder
-            .add(&self.skeleton.maps.split_ring, |bytes: &[u8]| {
-                if let Some(operation) = parse(bytes, offset) {
-                    each(operation);
-                }
+            .add(&maps.split_ring, |bytes: &[u8]| {
+                operations.borrow_mut().extend(parse(bytes, offset));
                 0
             })
+            .and_then(|builder| {
+                builder.add(&maps.split_stacks, |bytes: &[u8]| {
+                    waits.borrow_mut().extend(parse_wait(bytes, offset));
+                    0
+                })
+            })
             .map_err(io::Error::other)?;
-        let ring = builder.build().map_err(io::Error::other)?;
+        let rings = builder.build().map_err(io::Error::other)?;
+        let mut consume = || {
+            drained(rings.consume())?;
+            waits.borrow_mut().drain(..).map(SplitEvent::Wait).for_each(&mut each);
+            operations.borrow_mut().drain(..).map(SplitEvent::Operation).for_each(&mut each);
+            Ok(())
+        };
         loop {
             std::thread::sleep(Duration::from_millis(100));
-            drained(ring.consume())?;
+            consume()?;
             if !tick() {
-                return drained(ring.consume());
+                // The client has a reply before the call that sent it has ended.
+                std::thread::sleep(SENT_LATE);
+                return consume();
             }
         }
     }
@@ -153,16 +210,32 @@ impl SplitTracer {
     /// # Errors
     /// The table cannot be read.
     pub fn threads(&self) -> io::Result<Vec<ThreadTime>> {
-        let mut threads = Vec::new();
+        let time = |state: types::split_thread| {
+            let (split, idle_ns) = records::split_of(&state.outside);
+            ThreadTime { thread: state.owner, split, idle_ns, is_followed: state.phase > 0 || idle_ns > 0 }
+        };
+        Ok(self.states()?.into_iter().map(time).collect())
+    }
+
+    /// What threads execute now.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn in_flight(&self) -> io::Result<Vec<InFlightOperation>> {
+        let states = self.states()?;
+        let now = sys::nanoseconds(ClockId::Monotonic);
+        let in_flight = |state| records::in_flight(state, now, self.clock_offset_ns);
+        Ok(states.iter().filter_map(in_flight).collect())
+    }
+
+    fn states(&self) -> io::Result<Vec<types::split_thread>> {
+        let mut states = Vec::new();
         for number in 0..MAX_THREADS {
             let state = lookup(&self.skeleton.maps.split_threads, &number.to_ne_bytes())?;
             let state: Option<types::split_thread> = state.as_deref().and_then(sys_bpf::read);
-            if let Some(state) = state.filter(|state| state.owner != 0 && state.followed != 0) {
-                let (split, idle_ns) = records::split_of(&state.outside);
-                threads.push(ThreadTime { thread: state.owner, split, idle_ns });
-            }
+            states.extend(state.filter(|state| state.owner != 0 && state.followed != 0));
         }
-        Ok(threads)
+        Ok(states)
     }
 
     /// Whether the kernel lets this process read the figures with its present capabilities.
@@ -183,6 +256,8 @@ impl SplitTracer {
             threads_full: loss(1),
             unreadable: loss(2),
             foreign_replies: loss(3),
+            switches_missed: loss(4),
+            stacks_skipped: loss(5),
             programs_skipped: programs
                 .map(|program| sys_bpf::program_statistics(program.as_fd()).unwrap_or_default().skipped)
                 .sum(),

@@ -1,17 +1,27 @@
 //! What the programs in the kernel report.
 
-use sonar_core::time_split::{FileWait, ThreadOperation, TimePart, TimeSplit, Waker};
+use sonar_core::stacks::{Registers, ThreadSample, ThreadState};
+use sonar_core::time_split::{
+    FileWait, InFlightOperation, ThreadOperation, TimePart, TimeSplit, WaitSample, Waker,
+};
 use sonar_core::{Endpoint, Timestamp};
 
-use super::skeleton::types;
+use crate::skeletons::split::types;
 use crate::sys_bpf;
 
 const EXHAUST: u32 = 1;
 const NO_REPLY: u32 = 2;
 const PIPELINED: u32 = 4;
 const FILES_CUT: u32 = 8;
+const WAKERS_CUT: u32 = 16;
+const WOKE: u32 = 32;
 const FAMILY_IPV4: u16 = 2;
 const FAMILY_IPV6: u16 = 10;
+/// `PHASE_RUNNING`.
+const RUNNING: u8 = 3;
+/// States of a thread.
+const ON_PROCESSOR: u8 = 0;
+const BLOCKED: u8 = 2;
 /// `PART_IDLE`.
 const IDLE: usize = 14;
 
@@ -32,16 +42,73 @@ fn endpoint(family: u16, address: [u8; 16], port: u16) -> Option<Endpoint> {
     }
 }
 
-/// A record of the ring.
+/// The time of a reading of the monotonic clock.
+fn time(ns: u64, clock_offset_ns: u64) -> Timestamp {
+    Timestamp::from_unix_ns(ns.wrapping_add(clock_offset_ns))
+}
+
+/// A record of the ring of waits.
+pub(super) fn parse_wait(bytes: &[u8], clock_offset_ns: u64) -> Option<WaitSample> {
+    let record: types::split_wait = sys_bpf::read(bytes)?;
+    let part = *TimePart::ALL.get(record.part as usize)?;
+    let stack = record.stack.get(..record.length as usize)?;
+    Some(WaitSample {
+        process: record.process,
+        operation: (record.thread, time(record.start, clock_offset_ns)),
+        part,
+        wait_ns: record.ns,
+        sample: ThreadSample {
+            thread: record.thread,
+            name: String::new(),
+            state: ThreadState::Sleeping,
+            call: u32::try_from(record.call).ok(),
+            registers: Some(Registers { ip: record.ip, sp: record.sp, fp: record.fp, lr: record.lr }),
+            stack: stack.to_vec(),
+            changed: false,
+        },
+    })
+}
+
+/// A record of the ring of operations.
 pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<ThreadOperation> {
     let record: types::split_operation = sys_bpf::read(bytes)?;
-    let at = |ns: u64| Timestamp::from_unix_ns(ns.wrapping_add(clock_offset_ns));
+    Some(operation(&record, clock_offset_ns))
+}
+
+/// What a thread executes now; `None` if it is in no operation. `now` is of the monotonic clock.
+pub(super) fn in_flight(
+    state: &types::split_thread,
+    now: u64,
+    clock_offset_ns: u64,
+) -> Option<InFlightOperation> {
+    if state.phase < RUNNING || state.operation.thread != state.owner {
+        return None;
+    }
+    let now = now.max(state.since);
+    let (doing, since) = match state.state {
+        ON_PROCESSOR => (TimePart::Cpu, state.since),
+        // It was woken, but has no processor yet.
+        BLOCKED if state.woken > 0 => (TimePart::RunQueue, state.woken.clamp(state.since, now)),
+        _ => (*TimePart::ALL.get(state.part as usize)?, state.since),
+    };
+    let mut operation = operation(&state.operation, clock_offset_ns);
+    operation.end = time(now, clock_offset_ns);
+    operation.duration_ns = now.saturating_sub(state.operation.start);
+    operation.split[doing] += now - since;
+    if let Some(part) = TimePart::ALL.get(state.part as usize) {
+        operation.split[*part] += since - state.since;
+    }
+    Some(InFlightOperation { operation, doing, since: time(since, clock_offset_ns) })
+}
+
+fn operation(record: &types::split_operation, clock_offset_ns: u64) -> ThreadOperation {
+    let at = |ns: u64| time(ns, clock_offset_ns);
     let addresses = &record.addresses;
     let server = endpoint(addresses.family, addresses.server, addresses.server_port);
     let client = endpoint(addresses.family, addresses.client, addresses.client_port);
     let name = record.name.split(|byte| *byte == 0).next().unwrap_or_default();
     let (split, _) = split_of(&record.parts);
-    Some(ThreadOperation {
+    ThreadOperation {
         process: record.process,
         thread: record.thread,
         thread_name: String::from_utf8_lossy(name).into_owned(),
@@ -81,7 +148,14 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<ThreadOperatio
             .wakers
             .iter()
             .filter(|waker| waker.thread != 0)
-            .map(|waker| Waker { thread: waker.thread, count: waker.count, wait_ns: waker.wait_ns })
+            .map(|waker| Waker {
+                thread: waker.thread,
+                operation_start: (waker.start != 0).then(|| at(waker.start)),
+                count: waker.count,
+                wait_ns: waker.wait_ns,
+            })
             .collect(),
-    })
+        has_all_wakers: record.flags & WAKERS_CUT == 0,
+        woke_others: record.flags & WOKE != 0,
+    }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sonar_core::Endpoint;
-use sonar_core::time_split::{ThreadOperation, TimePart};
+use sonar_core::time_split::{ConnectionSample, ThreadOperation, TimePart, WaitSample};
 
 use super::*;
 
@@ -22,6 +22,7 @@ const SLEEP: u8 = 2;
 const LOCK: u8 = 3;
 const TWO_REPLIES: u8 = 4;
 const NO_REPLY: u8 = 5;
+const NOTHING: u8 = 6;
 
 fn message(id: i32, response_to: i32, flags: u32, body: &[u8]) -> Vec<u8> {
     let length = 20 + i32::try_from(body.len()).unwrap();
@@ -67,11 +68,14 @@ fn serve(mut stream: TcpStream, lock: &Arc<Lock>) {
     while stream.read_exact(&mut header).is_ok() {
         let word = |at: usize| i32::from_le_bytes(*header[at..].first_chunk().unwrap());
         let mut body = vec![0; usize::try_from(word(0)).unwrap() - 16];
-        stream.read_exact(&mut body).unwrap();
+        if stream.read_exact(&mut body).is_err() {
+            return;
+        }
         let id = word(4);
         match body[4] {
             BURN => burn(MOMENT),
             SLEEP => thread::sleep(MOMENT),
+            NOTHING => {}
             LOCK => drop(lock.wait()),
             TWO_REPLIES => {
                 stream.write_all(&message(id + 1000, id, MORE_TO_COME, b"first")).unwrap();
@@ -80,7 +84,7 @@ fn serve(mut stream: TcpStream, lock: &Arc<Lock>) {
                 continue;
             }
             NO_REPLY => {
-                thread::sleep(MOMENT);
+                thread::sleep(MOMENT / 10);
                 continue;
             }
             other => panic!("{other}"),
@@ -96,7 +100,11 @@ fn command(command: u8, reply: u32) -> Vec<u8> {
 
 /// `None` without root, or where the kernel does not describe its types; a kernel that refuses the programs is a fault.
 fn start() -> Option<SplitTracer> {
-    match SplitTracer::start(&[std::process::id()]) {
+    start_with(ConnectionSample::default())
+}
+
+fn start_with(connections: ConnectionSample) -> Option<SplitTracer> {
+    match SplitTracer::start(&[std::process::id()], connections) {
         Ok(tracer) => Some(tracer),
         Err(error) if !rustix::process::geteuid().is_root() || matches!(error, TraceError::NoBtf) => {
             eprintln!("skipped: {error}");
@@ -107,8 +115,10 @@ fn start() -> Option<SplitTracer> {
 }
 
 fn assert_nothing_lost(tracer: &SplitTracer) {
-    // An interrupt may come while a program handles the same event on that processor.
-    let losses = SplitLosses { programs_skipped: 0, ..tracer.losses() };
+    // An interrupt may come while a program handles the same event on that processor, and the kernel loses a switch now
+    // and then.
+    let losses =
+        SplitLosses { programs_skipped: 0, switches_missed: 0, stacks_skipped: 0, ..tracer.losses() };
     assert_eq!(losses, SplitLosses::default());
 }
 
@@ -124,9 +134,8 @@ fn traced(client: impl FnOnce(&mut TcpStream)) -> Option<(Vec<ThreadOperation>, 
     client(&mut stream);
     drop(stream);
     server.join().unwrap();
-    let mut operations = Vec::new();
-    tracer.run(|operation| operations.push(operation), || false).unwrap();
-    operations.retain(|operation| operation.connection == Some((Endpoint::from(address), client_end)));
+    let mut operations = operations_of(&tracer, address);
+    operations.retain(|operation| operation.connection.is_some_and(|(_, client)| client == client_end));
     assert_nothing_lost(&tracer);
     Some((operations, tracer))
 }
@@ -214,9 +223,208 @@ fn replies_without_a_request_and_requests_without_a_reply_are_divided() {
         .map(|operation| (operation.request_id, operation.is_exhaust, operation.is_unacknowledged))
         .collect();
     assert_eq!(kinds, [(1, false, false), (1001, true, false), (2, false, true), (3, false, false)]);
-    for operation in &operations[1..] {
+    for operation in [&operations[1], &operations[3]] {
         has_mostly(operation, TimePart::Sleep);
     }
+    assert!(operations[2].split[TimePart::Sleep] >= 1_900_000, "{:?}", operations[2]);
+}
+
+/// The operations of the server at this address.
+fn operations_of(tracer: &SplitTracer, server: std::net::SocketAddr) -> Vec<ThreadOperation> {
+    events_of(tracer, server).0
+}
+
+/// The same, and their long waits.
+fn events_of(tracer: &SplitTracer, server: std::net::SocketAddr) -> (Vec<ThreadOperation>, Vec<WaitSample>) {
+    let (mut operations, mut waits) = (Vec::new(), Vec::new());
+    let each = |event| match event {
+        SplitEvent::Operation(operation) => operations.push(operation),
+        SplitEvent::Wait(wait) => waits.push(wait),
+    };
+    tracer.run(each, || false).unwrap();
+    operations.retain(|operation| operation.connection.is_some_and(|(end, _)| end == server.into()));
+    waits.retain(|wait| operations.iter().any(|operation| operation.key() == wait.operation));
+    (operations, waits)
+}
+
+#[test]
+fn a_long_wait_is_reported_with_the_stack_of_its_thread() {
+    let Some(tracer) = start() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let lock = Arc::default();
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &lock));
+    let mut stream = TcpStream::connect(address).unwrap();
+    ask(&mut stream, 1, &command(LOCK, 10));
+    ask(&mut stream, 2, &command(BURN, 10));
+    drop(stream);
+    server.join().unwrap();
+    let (operations, waits) = events_of(&tracer, address);
+    let wait = waits.iter().max_by_key(|wait| wait.wait_ns).unwrap();
+    assert_eq!((wait.operation, wait.part), (operations[0].key(), TimePart::Futex));
+    assert_eq!(wait.sample.call, Some(libc::SYS_futex as u32));
+    assert!(wait.wait_ns <= operations[0].split[TimePart::Futex] && wait.wait_ns >= 18_000_000, "{waits:?}");
+    let registers = wait.sample.registers.unwrap();
+    let frame = usize::try_from(registers.fp.wrapping_sub(registers.sp)).unwrap_or(usize::MAX);
+    assert!(wait.sample.stack.len() >= 4096 || frame < wait.sample.stack.len(), "{registers:?}");
+    assert!(waits.iter().all(|wait| wait.operation == operations[0].key()), "the second one does not wait");
+}
+
+#[test]
+fn the_first_request_of_a_connection_that_was_idle_at_the_start_is_divided() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let lock = Arc::default();
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &lock));
+    let mut stream = TcpStream::connect(address).unwrap();
+    ask(&mut stream, 1, &command(BURN, 10));
+    // The thread waits for the next request then.
+    thread::sleep(MOMENT);
+    let tracer = start();
+    ask(&mut stream, 2, &command(SLEEP, 10));
+    drop(stream);
+    server.join().unwrap();
+    let Some(tracer) = tracer else { return };
+    let operations = operations_of(&tracer, address);
+    let [operation] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!(operation.request_id, 2);
+    has_mostly(operation, TimePart::Sleep);
+    assert_nothing_lost(&tracer);
+}
+
+#[test]
+fn a_request_that_breaks_off_does_not_touch_the_next_connection_of_its_thread() {
+    let Some(tracer) = start() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let lock = Arc::default();
+        for _ in 0..2 {
+            serve(listener.accept().unwrap().0, &lock);
+        }
+    });
+    let request = message(1, 0, 0, &command(SLEEP, 10));
+    let mut broken = TcpStream::connect(address).unwrap();
+    broken.write_all(&request[..20]).unwrap();
+    thread::sleep(MOMENT);
+    drop(broken);
+    // The next one has the same thread and the same number of its socket.
+    let mut stream = TcpStream::connect(address).unwrap();
+    ask(&mut stream, 2, &command(SLEEP, 10));
+    drop(stream);
+    server.join().unwrap();
+    let operations = operations_of(&tracer, address);
+    let [operation] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!((operation.request_id, operation.request_bytes), (2, 25));
+    has_mostly(operation, TimePart::Sleep);
+    assert_nothing_lost(&tracer);
+}
+
+#[test]
+fn an_operation_in_progress_shows_what_its_thread_waits_for() {
+    let Some(tracer) = start() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let lock: Arc<Lock> = Arc::default();
+    let served = Arc::clone(&lock);
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &served));
+    let mut stream = TcpStream::connect(address).unwrap();
+    let of_server = || {
+        let mut operations = tracer.in_flight().unwrap();
+        operations.retain(|one| one.operation.connection.is_some_and(|(end, _)| end == address.into()));
+        operations
+    };
+    // A reply arrives before the call that sent it ends.
+    let ends = || {
+        (0..500).any(|_| {
+            thread::sleep(Duration::from_millis(2));
+            of_server().is_empty()
+        })
+    };
+    ask(&mut stream, 1, &command(NOTHING, 10));
+    assert!(ends());
+    stream.write_all(&message(2, 0, 0, &command(LOCK, 10))).unwrap();
+    let begun = Instant::now();
+    let one = loop {
+        let found = of_server().into_iter().find(|one| one.operation.duration_ns > 10_000_000);
+        if found.is_some() || begun.elapsed() > Duration::from_secs(5) {
+            break found.unwrap();
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    answer(&mut stream);
+    assert!(ends());
+    drop(stream);
+    server.join().unwrap();
+    assert_eq!((one.operation.request_id, one.doing), (2, TimePart::Futex));
+    assert_eq!(one.operation.split.total_ns(), one.operation.duration_ns, "{one:?}");
+    assert!(one.since >= one.operation.start && one.operation.end.since(one.since) <= 40_000_000, "{one:?}");
+}
+
+/// To the thread, such an operation ends without a reply. [`SplitJoiner`](sonar_core::time_split::SplitJoiner) finds out.
+#[test]
+fn an_operation_that_another_thread_answers_ends_with_the_next_request() {
+    let Some(tracer) = start() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (requests, received) = std::sync::mpsc::channel::<i32>();
+    let server = thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let mut answers = stream.try_clone().unwrap();
+        let worker = thread::spawn(move || {
+            for id in received {
+                answers.write_all(&message(id + 1000, id, 0, b"reply")).unwrap();
+            }
+        });
+        let mut request = [0; 25];
+        // The header alone, as servers do.
+        while stream
+            .read_exact(&mut request[..16])
+            .and_then(|()| stream.read_exact(&mut request[16..]))
+            .is_ok()
+        {
+            requests.send(i32::from_le_bytes(*request[4..].first_chunk().unwrap())).unwrap();
+        }
+        drop(requests);
+        worker.join().unwrap();
+    });
+    let mut stream = TcpStream::connect(address).unwrap();
+    for id in 1..=3 {
+        ask(&mut stream, id, &command(NOTHING, 10));
+    }
+    drop(stream);
+    server.join().unwrap();
+    let operations = operations_of(&tracer, address);
+    assert!(!operations.is_empty() && operations.iter().all(|operation| operation.is_unacknowledged));
+    assert!(operations.iter().all(|operation| operation.reply_bytes == 0), "{operations:?}");
+}
+
+#[test]
+fn of_a_sample_exactly_the_chosen_connections_are_reported() {
+    const CLIENTS: usize = 64;
+    let sample = ConnectionSample { every: 4.try_into().unwrap() };
+    let Some(tracer) = start_with(sample) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut chosen = Vec::new();
+    for number in 0..CLIENTS as i32 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let (accepted, client) = listener.accept().unwrap();
+        let server = thread::spawn(move || serve(accepted, &Arc::default()));
+        for id in [2 * number + 1, 2 * number + 2] {
+            stream.write_all(&message(id, 0, MORE_TO_COME, &command(NO_REPLY, 0))).unwrap();
+            ask(&mut stream, 1000 + id, &command(NOTHING, 10));
+            if sample.has(client.into()) {
+                chosen.extend([id as u32, 1000 + id as u32]);
+            }
+        }
+        drop(stream);
+        server.join().unwrap();
+    }
+    let ids: Vec<_> = operations_of(&tracer, address).iter().map(|operation| operation.request_id).collect();
+    assert_eq!(ids, chosen);
+    assert!(!chosen.is_empty() && chosen.len() < CLIENTS * 4);
+    assert_nothing_lost(&tracer);
 }
 
 #[test]
@@ -250,13 +458,13 @@ fn many_connections_are_divided_independently() {
         .collect();
     clients.into_iter().for_each(|client| client.join().unwrap());
     server.join().unwrap();
-    let mut operations = Vec::new();
-    tracer.run(|operation| operations.push(operation), || false).unwrap();
-    operations.retain(|operation| operation.connection.is_some_and(|(server, _)| server == address.into()));
+    let operations = operations_of(&tracer, address);
     assert_eq!(operations.len(), CLIENTS as usize * 20);
     for operation in &operations {
         has_mostly(operation, TimePart::Sleep);
-        assert!(operation.wakers.is_empty(), "a timer ended its waits: {operation:?}");
+        // The allocator has locks of its own.
+        let waited: u64 = operation.wakers.iter().map(|waker| waker.wait_ns).sum();
+        assert!(waited < 10_000_000, "a timer ended its waits: {operation:?}");
     }
     assert_nothing_lost(&tracer);
 }

@@ -107,7 +107,10 @@ pub struct AgentStatus {
     pub windows: u64,
     /// Windows that could not be stored.
     pub windows_lost: u64,
-    /// Start of the window that was stored last, in nanoseconds since 1970.
+    /// Why windows cannot be stored now; `None` if they can.
+    #[serde(default)]
+    pub store_problem: Option<String>,
+    /// End of the last window that was stored, in nanoseconds since 1970.
     pub last_window_ns: Option<u64>,
     /// Why the last change of the configuration was refused; `None` if it was not.
     pub refused_configuration: Option<String>,
@@ -168,6 +171,9 @@ impl AgentStatus {
             Bytes(self.store_bytes as f64),
             plural(self.windows, "window")
         )?;
+        if let Some(why) = &self.store_problem {
+            writeln!(out, "NOT STORING: {}", escape(why))?;
+        }
         if self.windows_lost > 0 {
             writeln!(out, "LOST: {} could not be stored", plural(self.windows_lost, "window"))?;
         }
@@ -250,6 +256,8 @@ mod tests {
             written_ns: start + 100 * second,
             store: "/var/lib/mongosonar".to_owned(),
             windows: 9,
+            windows_lost: 1,
+            store_problem: Some("no room\u{1b}".to_owned()),
             cpu_ns: 2 * second,
             helpers_cpu_ns: second / 10,
             refused_configuration: Some("only a restart can change: store.path".to_owned()),
@@ -265,6 +273,8 @@ mod tests {
             "queries    working   2026-11-21T21:20:01Z 3.00s ago     1,234   1.00%   0.50%       -",
             "files      needs you 2026-11-21T21:20:00Z -                 0   0.00%   0.00%   0.25%",
             "only a restart can change: store.path",
+            "NOT STORING: no room\\u{1b}",
+            "LOST: 1 window could not be stored",
             "           db1: all\\u{1b}",
             "no mongod or mongos runs here",
         ] {

@@ -5,11 +5,13 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::compare::holm;
-use sonar_core::stacks::{SampleShare, is_machinery, without_namespace};
+use sonar_core::stacks::{SampleShare, without_namespace};
 
 use super::report::{SCHEMA, StackReport, StackRow};
 use crate::kit::{About, Fitting, Percent, escape, json, plural};
 
+/// What the document is.
+const KIND: &str = "stacks_compare";
 /// The most differences to show of classes, and of functions.
 const MOST: usize = 10;
 /// Smaller differences of shares are of no interest.
@@ -26,6 +28,8 @@ pub struct StackComparison {
     pub about: About,
     /// Samples of A and B.
     pub samples: [u64; 2],
+    /// The differences, a sentence each.
+    pub words: Vec<String>,
     /// Classes with the role of the threads, the largest difference first.
     pub classes: ShareChanges,
     /// Functions, wherever they stand on a stack.
@@ -60,7 +64,7 @@ impl StackComparison {
             let mut names: Vec<String> = row
                 .frames
                 .iter()
-                .filter(|frame| frame.function != "?" && !is_machinery(&frame.function))
+                .filter(|frame| frame.function != "?" && !frame.machinery)
                 .map(|frame| without_namespace(&frame.function).to_owned())
                 .collect();
             // A function that calls itself counts once.
@@ -68,14 +72,9 @@ impl StackComparison {
             names.dedup();
             names
         };
-        Self {
-            schema: SCHEMA,
-            kind: "stacks_compare",
-            about,
-            samples: [a.shown, b.shown],
-            classes: changes([a, b], &class),
-            functions: changes([a, b], &functions),
-        }
+        let (classes, functions) = (changes([a, b], &class), changes([a, b], &functions));
+        let words = words(&classes, &functions);
+        Self { schema: SCHEMA, kind: KIND, about, samples: [a.shown, b.shown], words, classes, functions }
     }
 
     /// Writes the document and a line feed.
@@ -95,29 +94,29 @@ impl StackComparison {
             writeln!(out, "{letter}  {}: {}", escape(name), plural(samples, "sample"))?;
         }
         writeln!(out)?;
-        out.sentences(self.words())?;
+        out.sentences(&self.words)?;
         out.flush()
-    }
-
-    /// A sentence for each difference.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        for (what, changes) in [("wait class", &self.classes), ("function", &self.functions)] {
-            for change in changes.changed.iter().take(MOST) {
-                words.push(sentence(change));
-            }
-            let more = changes.changed.len().saturating_sub(MOST);
-            if more > 0 {
-                words.push(format!("{} more changed; --json has them.", plural(more, what)));
-            }
-            words.push(format!("{} unchanged within noise.", plural(changes.unchanged, what)));
-        }
-        words
     }
 }
 
+/// A sentence for each difference.
+fn words(classes: &ShareChanges, functions: &ShareChanges) -> Vec<String> {
+    let mut words = Vec::new();
+    for (what, changes) in [("wait class", classes), ("function", functions)] {
+        for change in changes.changed.iter().take(MOST) {
+            words.push(sentence(change));
+        }
+        let more = changes.changed.len().saturating_sub(MOST);
+        if more > 0 {
+            words.push(format!("{} more changed; --json has them.", plural(more, what)));
+        }
+        words.push(format!("{} unchanged within noise.", plural(changes.unchanged, what)));
+    }
+    words
+}
+
 fn sentence(change: &ShareChange) -> String {
-    let name = escape(&change.name);
+    let name = &change.name;
     let [a, b] = change.share.map(|share| format!("{:.1}", Percent(share)));
     match change.share {
         [0.0, _] => format!("New in B: {name}, {b} of samples."),

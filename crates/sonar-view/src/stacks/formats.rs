@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use sonar_core::stacks::is_machinery;
-
-use super::report::{StackFrame, StackReport};
+use super::report::{StackFrame, StackReport, StackRow};
 use crate::kit::escape;
 
 /// Writes the stacks as pt-pmp prints them: a line for each, with the count in seven columns, and the functions from the
@@ -49,7 +47,7 @@ fn pmp_name(frame: &StackFrame) -> String {
 pub fn folded(report: &StackReport, mut out: impl Write) -> io::Result<()> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for row in &report.stacks {
-        let path = path(row.role.as_deref(), &row.class, &row.frames);
+        let path = path(row, report.full_names);
         *counts.entry(path.join(";")).or_default() += row.samples;
     }
     for (path, count) in counts {
@@ -59,14 +57,15 @@ pub fn folded(report: &StackReport, mut out: impl Write) -> io::Result<()> {
 }
 
 /// The boxes of a flame graph, from the root on.
-pub(super) fn path(role: Option<&str>, class: &str, frames: &[StackFrame]) -> Vec<String> {
-    let role = role.unwrap_or("other threads").to_owned();
-    let functions = shown(frames).into_iter().rev().map(|frame| frame.function.replace(';', ":"));
-    [role].into_iter().chain(functions).chain([format!("[{class}]")]).collect()
+pub(super) fn path(row: &StackRow, is_full: bool) -> Vec<String> {
+    let role = row.role.as_deref().unwrap_or("other threads").to_owned();
+    let functions = shown(&row.frames, is_full).into_iter().rev();
+    let functions = functions.map(|frame| frame.function.replace(';', ":"));
+    [role].into_iter().chain(functions).chain([format!("[{}]", row.class)]).collect()
 }
 
-/// The frames without those that only pass a call on; the innermost always stays.
-pub(super) fn shown(frames: &[StackFrame]) -> Vec<&StackFrame> {
-    let is_kept = |(at, frame): &(usize, &StackFrame)| *at == 0 || !is_machinery(&frame.function);
+/// The frames without those that only pass a call on, unless all are wanted; the innermost always stays.
+pub(super) fn shown(frames: &[StackFrame], is_full: bool) -> Vec<&StackFrame> {
+    let is_kept = |(at, frame): &(usize, &StackFrame)| *at == 0 || is_full || !frame.machinery;
     frames.iter().enumerate().filter(is_kept).map(|(_, frame)| frame).collect()
 }

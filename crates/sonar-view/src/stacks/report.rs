@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sonar_core::files::ThreadRole;
-use sonar_core::stacks::{SampledStack, StackKey, StackTable};
+use sonar_core::stacks::{SampledStack, StackKey, StackTable, is_machinery};
 
 use crate::kit::{About, json};
 
@@ -49,6 +49,8 @@ pub struct StackReport {
     pub walk_ns_per_thread: Option<u64>,
     /// Processor time of the program in all, in seconds: sampling, reading symbols, unwinding.
     pub cpu_seconds: f64,
+    /// Names of functions have their arguments and templates, and no function is left out where stacks are shown.
+    pub full_names: bool,
     /// What could not be seen, a sentence each.
     pub limits: Vec<String>,
     /// The stacks, the most frequent first.
@@ -94,6 +96,9 @@ pub struct StackFrame {
     pub function: String,
     /// The file of the library; null in the program itself.
     pub library: Option<String>,
+    /// It only passes a call on; left out of the JSON where it does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub machinery: bool,
 }
 
 impl From<(StackKey, SampledStack)> for StackRow {
@@ -101,6 +106,7 @@ impl From<(StackKey, SampledStack)> for StackRow {
         let role = key.role.name();
         let frame = |(function, library): &(Arc<str>, Option<Arc<str>>)| StackFrame {
             function: function.to_string(),
+            machinery: is_machinery(function),
             library: library.as_ref().map(ToString::to_string),
         };
         Self {
@@ -136,6 +142,7 @@ impl StackReport {
             lost: 0,
             walk_ns_per_thread: None,
             cpu_seconds: 0.0,
+            full_names: false,
             limits: Vec::new(),
             stacks: Vec::new(),
         }
@@ -166,9 +173,18 @@ impl StackReport {
         let report: Self = serde_json::from_slice(bytes)
             .map_err(|error| format!("it is no result of `stacks --format json`: {error}"))?;
         match (report.kind.as_str(), report.schema) {
-            (KIND, SCHEMA) => Ok(report),
+            (KIND, SCHEMA) if report.adds_up() => Ok(report),
+            (KIND, SCHEMA) => Err("it was changed: the samples of its stacks do not add up".to_owned()),
             (KIND, schema) => Err(format!("it has schema {schema}, and this version reads {SCHEMA}")),
             _ => Err("it is no result of `stacks --format json`".to_owned()),
         }
+    }
+
+    /// Whether the stacks have the samples that the document states, in no more threads than samples.
+    fn adds_up(&self) -> bool {
+        let sum = self.stacks.iter().try_fold(0_u64, |sum, row| {
+            (row.threads <= row.samples).then(|| sum.checked_add(row.samples)).flatten()
+        });
+        sum == Some(self.shown)
     }
 }

@@ -48,7 +48,7 @@ impl FlameBox {
 pub fn svg(report: &StackReport, mut out: impl Write) -> io::Result<()> {
     let mut root = FlameBox::default();
     for row in &report.stacks {
-        root.add(&path(row.role.as_deref(), &row.class, &row.frames), row.samples);
+        root.add(&path(row, report.full_names), row.samples);
     }
     let unit = WIDTH / root.samples.max(1) as f64;
     let rows = root.height(unit);

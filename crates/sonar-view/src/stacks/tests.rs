@@ -74,12 +74,12 @@ fn text_has_classes_with_shares_and_the_stacks() {
     let report = report(&[PROFILER, TICKET]);
     let text = written(|out| report.text(1, 100, &mut Fitting::new(out, Some(100))));
     for part in [
-        "9 samples of threads with nothing to do not shown (--all)",
+        "Not shown: 9 samples of idle threads (--all shows them)",
         "80.0%  profiler write",
         "20.0%  execution ticket",
         "80.0% profiler write in futex, client connection, 8 threads",
         "pthread_cond_timedwait < CondVarLockGrantNotification::wait < profile",
-        "1 stack more; --limit shows more",
+        "1 more stack: --limit shows more",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
@@ -90,9 +90,37 @@ fn a_document_is_read_back_as_it_was_written() {
     let report = report(&[PROFILER, TICKET]);
     let text = written(|out| report.json(out));
     assert_eq!(StackReport::read(text.as_bytes()).unwrap(), report);
-    for (from, to) in [("\"schema\":1", "\"schema\":2"), ("\"stacks\"", "\"other\""), ("{", "[")] {
+    let changes = [
+        ("\"schema\":1", "\"schema\":2"),
+        ("\"stacks\"", "\"other\""),
+        ("{", "["),
+        // Samples that are more than all, or overflow.
+        ("\"samples\":24", "\"samples\":25"),
+        ("\"samples\":24", "\"samples\":18446744073709551615"),
+        ("\"threads\":8", "\"threads\":25"),
+    ];
+    for (from, to) in changes {
         assert!(StackReport::read(text.replacen(from, to, 1).as_bytes()).is_err(), "{to}");
     }
+}
+
+#[test]
+fn full_names_leave_no_function_out() {
+    let mut report = report(&[PROFILER]);
+    assert!(report.stacks[0].frames.iter().any(|frame| frame.machinery && frame.function == "start_thread"));
+    report.full_names = true;
+    let text = written(|out| report.text(1, 200, &mut Fitting::new(out, Some(200))));
+    assert!(text.contains("< mongo::profile < start_thread < clone"), "{text}");
+    let folded = written(|out| folded(&report, out));
+    assert!(folded.starts_with("client connection;clone;start_thread;mongo::profile;"), "{folded}");
+}
+
+#[test]
+fn what_a_process_names_is_not_written_to_a_terminal_as_it_is() {
+    let mut report = report(&[PROFILER]);
+    report.limits.push("/tmp/\u{1b}[31mx.so: it cannot be opened".to_owned());
+    let text = written(|out| report.text(1, 100, &mut Fitting::new(out, None)));
+    assert!(text.contains("x.so: it cannot be opened") && !text.contains('\u{1b}'), "{text}");
 }
 
 #[test]
@@ -120,7 +148,7 @@ fn a_comparison_names_what_changed_and_not_what_is_noise() {
     let names: Vec<&str> = comparison.classes.changed.iter().map(|change| change.name.as_str()).collect();
     assert_eq!(names, ["profiler write, client connection", "on CPU, client connection"]);
     assert_eq!(comparison.classes.unchanged, 1);
-    let words = comparison.words().join("\n");
+    let words = comparison.words.join("\n");
     assert!(words.contains("New in B: profiler write, client connection, 26.2% of samples."), "{words}");
     assert!(words.contains("New in B: profile, 26.2% of samples."), "{words}");
     assert!(words.contains("1 wait class unchanged within noise."), "{words}");

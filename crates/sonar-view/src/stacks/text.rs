@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use sonar_core::stacks::without_namespace;
+
 use super::formats::shown;
 use super::report::{StackReport, StackRow};
 use crate::kit::{Fitting, Grouped, Heading, Nanos, Percent, TextTable, escape, plural, wrap};
@@ -20,7 +22,8 @@ impl StackReport {
     pub fn text<W: Write>(&self, limit: usize, width: usize, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(out, "{}", self.head())?;
         for limit in self.limits.iter().cloned().chain(self.left_out()) {
-            writeln!(out, "{limit}")?;
+            // It may have the path of a file.
+            writeln!(out, "{}", escape(&limit))?;
         }
         if self.stacks.is_empty() {
             return out.flush();
@@ -30,20 +33,20 @@ impl StackReport {
         writeln!(out)?;
         for row in self.stacks.iter().take(limit) {
             writeln!(out, "{}", escape(&self.row_head(row)))?;
-            let line = functions(row);
+            let line = functions(row, self.full_names);
             for part in wrap(escape(&line).as_ref(), width.saturating_sub(INDENT).max(LEAST)) {
                 writeln!(out, "{:INDENT$}{part}", "")?;
             }
         }
         if let Some(more) = self.stacks.len().checked_sub(limit).filter(|more| *more > 0) {
-            writeln!(out, "{} more; --limit shows more", plural(more as u64, "stack"))?;
+            writeln!(out, "{}: --limit shows more", plural(more as u64, "more stack"))?;
         }
         out.flush()
     }
 
     fn head(&self) -> String {
         let cost = match self.walk_ns_per_thread {
-            Some(ns) => format!("; {} of CPU time for a thread and snapshot", Nanos(ns)),
+            Some(ns) => format!("; {} of CPU time per thread and snapshot", Nanos(ns)),
             None => String::new(),
         };
         format!(
@@ -61,25 +64,25 @@ impl StackReport {
         let mut lines = Vec::new();
         if self.idle > 0 {
             lines.push(format!(
-                "{} of threads with nothing to do not shown (--all)",
+                "Not shown: {} of idle threads (--all shows them)",
                 plural(self.idle, "sample")
             ));
         }
         if self.not_asked > 0 {
-            lines.push(format!("{} of other threads not shown", plural(self.not_asked, "sample")));
+            lines.push(format!("Not shown: {} of other threads", plural(self.not_asked, "sample")));
         }
         if self.cut > 0 {
-            lines.push(format!("{} without a whole stack", plural(self.cut, "sample")));
+            lines.push(format!("Incomplete stacks: {}", plural(self.cut, "sample")));
         }
         if self.lost > 0 {
             lines.push(format!(
-                "{} of running threads lost: no room in the kernel",
+                "Lost: {} of running threads, as the kernel's buffer was full",
                 plural(self.lost, "sample")
             ));
         }
         if self.without_frames > 0 {
             lines.push(format!(
-                "{} counted without functions: too many different stacks",
+                "Counted without functions: {}, as there are too many different stacks",
                 plural(self.without_frames, "sample")
             ));
         }
@@ -100,7 +103,7 @@ impl StackReport {
         let mut table = TextTable::new(&[
             Heading::figure("samples", 0),
             Heading::figure("share", 0),
-            Heading::text("waiting for", 0, 20),
+            Heading::text("class", 0, 20),
             Heading::text("threads", 1, 12),
         ])
         .spaced();
@@ -122,12 +125,13 @@ fn role(row: &StackRow) -> &str {
 }
 
 /// The functions from the innermost to the outermost, and why they end.
-fn functions(row: &StackRow) -> String {
+fn functions(row: &StackRow, is_full: bool) -> String {
     let name = |function: &str, library: Option<&str>| match library {
         Some(library) if function == "?" => format!("? in {library}"),
-        _ => function.strip_prefix("mongo::").unwrap_or(function).to_owned(),
+        _ if is_full => function.to_owned(),
+        _ => without_namespace(function).to_owned(),
     };
-    let frames = shown(&row.frames).into_iter();
+    let frames = shown(&row.frames, is_full).into_iter();
     let mut names: Vec<String> =
         frames.map(|frame| name(&frame.function, frame.library.as_deref())).collect();
     if let Some(cut) = &row.cut {

@@ -1,6 +1,10 @@
 //! The answer in words, with its evidence. It says what would help only where the figures show it.
 
-use super::document::{BlockerJson, PartJson, ShapeTimeJson, UNEXPLAINED, UNREAD, WhyReport};
+use sonar_core::time_split::TimePart;
+
+use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
+use super::files::FileJson;
+use super::parts::{PartJson, ShownPart};
 use crate::kit::{Bytes, Count, Nanos, Percent, plural};
 
 /// A part below this share of the time is not explained.
@@ -8,40 +12,19 @@ const NOTABLE: f64 = 0.05;
 /// A part from this share on decides what would help.
 const DOMINANT: f64 = 0.3;
 
-/// A part in words: what the operation did meanwhile.
-pub(super) fn doing(part: &str) -> &'static str {
-    match part {
-        "cpu" => "on a processor",
-        "run_queue" => "waiting for a processor",
-        "yield" => "giving way to other threads",
-        "file_read" => "waiting for reads of files",
-        "page_fault" => "waiting for pages of memory",
-        "file_write" => "waiting for writes to files",
-        "flush" => "waiting for flushes to disk",
-        "futex" => "waiting for a mutex, a ticket or a condition",
-        "poll" => "waiting for a lock, replication or another server",
-        "backoff" => "pausing for a busy page (WiredTiger)",
-        "sleep" => "pausing after a write conflict",
-        "send" => "waiting for the client to take the reply",
-        "other_server" => "waiting for a socket of another server",
-        UNREAD => "not yet read by the server",
-        UNEXPLAINED => "unexplained: events were lost",
-        _ => "waiting in other system calls",
-    }
-}
-
 pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String> {
-    let part = |name: &str| shape.parts.iter().find(|part| part.part == name);
-    let is = |name: &str, least: f64| part(name).is_some_and(|part| part.share >= least);
+    let is_notable = |part: TimePart| shape.share_of(part) >= NOTABLE;
     let each = |ns: u64| Nanos(ns / shape.operations.max(1));
     let mut sentences = vec![whole(shape)];
-    if is("file_read", NOTABLE) {
-        sentences.push(reads(shape));
+    if is_notable(TimePart::Read) {
+        sentences.push(read_evidence(&shape.files, shape.operations, shape.device_bytes));
     }
-    if is("futex", NOTABLE) || is("poll", NOTABLE) {
-        sentences.extend(shape.blockers.first().map(blocker));
+    if is_notable(TimePart::Futex) || is_notable(TimePart::Poll) {
+        let first = shape.blockers.first();
+        sentences.extend(first.map(|first| blocker(first, !shape.has_other_blockers)));
     }
-    if let Some(part) = part(UNREAD).filter(|part| part.share >= NOTABLE) {
+    let unread = shape.parts.iter().find(|part| part.part == ShownPart::Unread);
+    if let Some(part) = unread.filter(|part| part.share >= NOTABLE) {
         sentences.push(format!(
             "{} of each operation passed before the server read the request: its thread was busy with an earlier request of the connection, or had no processor.",
             each(part.ns)
@@ -58,10 +41,17 @@ fn whole(shape: &ShapeTimeJson) -> String {
         .iter()
         .map(|part| {
             let mean = Nanos(part.ns / shape.operations.max(1));
-            format!("{mean} ({}) {}", Percent(part.share), doing(part.part))
+            format!("{mean} ({}) {}{}", Percent(part.share), part.part.words(), classes(part))
         })
         .collect();
     format!("Of {} on average, {}.", Nanos(shape.mean_ns as u64), list(&spent))
+}
+
+/// What its long waits were for, where that is known.
+fn classes(part: &PartJson) -> String {
+    let notable = part.classes.iter().filter(|class| class.share >= NOTABLE);
+    let named: Vec<_> = notable.map(|class| format!("{} {}", class.class, Percent(class.share))).collect();
+    if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
 }
 
 /// `a, b and c`.
@@ -73,47 +63,46 @@ fn list(items: &[String]) -> String {
     }
 }
 
-fn reads(shape: &ShapeTimeJson) -> String {
-    let waited: u64 = shape.files.iter().map(|file| file.wait_ns).sum();
-    let reads: u64 = shape.files.iter().map(|file| file.reads).sum();
-    let bytes: u64 = shape.files.iter().map(|file| file.bytes).sum();
-    let operations = shape.operations.max(1) as f64;
-    let mut names: Vec<_> = shape
-        .files
-        .iter()
-        .take(2)
-        .filter(|file| file.wait_ns > 0)
+/// The evidence for waits in reads: how many, of what size, in which files.
+fn read_evidence(files: &[FileJson], operations: u64, device_bytes: u64) -> String {
+    let sum = |of: fn(&FileJson) -> u64| files.iter().map(of).sum::<u64>();
+    let (waited, reads, bytes) = (sum(|file| file.wait_ns), sum(|file| file.reads), sum(|file| file.bytes));
+    let operations = operations.max(1) as f64;
+    let longest = files.iter().take(2).filter(|file| file.wait_ns > 0);
+    let mut names: Vec<_> = longest
         .map(|file| {
-            let name = file.name.clone().unwrap_or_else(|| format!("inode {}", file.inode));
-            format!("{name} ({})", Percent(file.wait_ns as f64 / waited.max(1) as f64))
+            let part = Percent(file.wait_ns as f64 / waited.max(1) as f64);
+            format!("{} ({part})", file.label())
         })
         .collect();
-    if shape.files.len() > 2 {
+    if files.len() > 2 {
         names.push("others".to_owned());
     }
-    let size = Bytes(bytes as f64 / reads.max(1) as f64);
     format!(
-        "Each operation waits {} times for reads, of {size} on average, in {}; {} came from the disk for each.",
+        "Each operation waits {} times for reads, of {} on average, in {}; {} came from the disk for each.",
         Count(reads as f64 / operations),
+        Bytes(bytes as f64 / reads.max(1) as f64),
         list(&names),
-        Bytes(shape.device_bytes as f64 / operations)
+        Bytes(device_bytes as f64 / operations)
     )
 }
 
-fn blocker(blocker: &BlockerJson) -> String {
+fn blocker(blocker: &BlockerJson, are_all_known: bool) -> String {
     let thread = blocker.thread_name.clone().unwrap_or_else(|| format!("thread {}", blocker.thread));
     let who = match &blocker.command {
-        Some(command) => format!("{thread}, which executed {command}"),
+        Some(command) if blocker.has_others => format!("{command} on {thread} and other connections"),
+        Some(command) => format!("{thread}, which executed {command},"),
         None => thread,
     };
     let waits = plural(blocker.waits, "wait");
-    format!("{} of the time in its waits was ended by {who} ({waits}).", Percent(blocker.share))
+    let least = if are_all_known { "" } else { "at least " };
+    format!("{who} ended {waits}: {least}{} of the time in locks and conditions.", Percent(blocker.share))
 }
 
 /// What would help, as far as the figures show it.
 fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
-    let share = |name: &str| shape.parts.iter().find(|part| part.part == name).map_or(0.0, |part| part.share);
-    if share("file_read") >= DOMINANT && shape.device_bytes > 0 {
+    let share = |part| shape.share_of(part);
+    if share(TimePart::Read) >= DOMINANT && shape.device_bytes > 0 {
         let reads: u64 = shape.files.iter().map(|file| file.reads).sum();
         return Some(match reads >= 10 * shape.operations {
             true => "What would help: an index with which it examines fewer documents, if it examines many more than it returns; otherwise a larger cache or a faster disk.".to_owned(),
@@ -123,19 +112,19 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
     let running: f64 = report
         .active_parts
         .iter()
-        .filter(|part| matches!(part.part, "cpu" | "run_queue"))
+        .filter(|part| matches!(part.part, ShownPart::Measured(TimePart::Cpu | TimePart::RunQueue)))
         .map(|part| part.ns as f64 / 1e9 / report.seconds.max(f64::MIN_POSITIVE))
         .sum();
-    if share("run_queue") >= DOMINANT && running > report.processors as f64 {
+    if share(TimePart::RunQueue) >= DOMINANT && running > report.processors as f64 {
         return Some(format!(
             "What would help: fewer operations at once, cheaper ones, or more processors: {running:.1} want to run on {} on average.",
             plural(report.processors as u64, "processor")
         ));
     }
-    if share("flush") >= DOMINANT {
+    if share(TimePart::Flush) >= DOMINANT {
         return Some("What would help: a disk that flushes faster, or fewer acknowledged writes that wait for the journal.".to_owned());
     }
-    if share("send") >= DOMINANT {
+    if share(TimePart::Send) >= DOMINANT {
         return Some("What would help: smaller replies, or a client that reads them faster.".to_owned());
     }
     None

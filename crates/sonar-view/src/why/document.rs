@@ -3,8 +3,12 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::time_split::JoinCounts;
+use sonar_core::time_split::{JoinCounts, TimePart};
 
+use super::activity::ActivityJson;
+use super::files::{FileJson, FileWaitsJson};
+use super::in_progress::InProgressJson;
+use super::parts::{PartJson, ShownPart};
 use crate::kit::About;
 use crate::kit::json::line;
 
@@ -19,39 +23,34 @@ pub struct WhyReport {
     pub about: About,
     /// Processes that were traced.
     pub processes: Vec<u32>,
+    /// One of so many connections was followed; the others are in `threads` only. 1: all of them.
+    pub sample_every: u16,
     /// Length of the trace in seconds.
     pub seconds: f64,
     /// Processors of the machine.
     pub processors: usize,
+    /// Operations of all shapes that are counted.
+    pub operations: u64,
     /// Operations in progress at a time, on average, of all shapes that are counted.
     pub active: f64,
     /// The same by part.
     pub active_parts: Vec<PartJson>,
+    /// The same over time.
+    pub activity: ActivityJson,
     /// The shapes that were asked for, those with the most time first.
     pub shapes: Vec<ShapeTimeJson>,
     /// Shapes beyond those.
     pub shapes_left_out: usize,
+    /// Files that operations of all shapes waited for, the longest first, with the shapes; at most 8.
+    pub files: Vec<FileWaitsJson>,
+    /// Operations of 100 ms or more that had not ended when the trace did, the longest first; at most 20.
+    pub in_progress: Vec<InProgressJson>,
+    /// How many there were.
+    pub in_progress_total: usize,
     /// What threads did outside operations, by the name of the thread.
     pub threads: Vec<ThreadRoleJson>,
     /// What was seen and what was not.
     pub coverage: SplitCoverageJson,
-}
-
-/// A part of a time.
-#[derive(Clone, Debug, Serialize, PartialEq)]
-pub struct PartJson {
-    /// Stable name.
-    pub part: &'static str,
-    /// Nanoseconds, of all operations.
-    pub ns: u64,
-    /// Share of the whole, 0 to 1.
-    pub share: f64,
-    /// Operations that had any.
-    pub operations: Option<u64>,
-    /// Median of those, in nanoseconds.
-    pub p50_ns: Option<u64>,
-    /// Their 99th percentile.
-    pub p99_ns: Option<u64>,
 }
 
 /// Where the time of one shape went.
@@ -107,25 +106,10 @@ pub struct ShapeTimeJson {
     pub has_other_files: bool,
     /// Who ended their waits, the longest first.
     pub blockers: Vec<BlockerJson>,
+    /// There were more of them.
+    pub has_other_blockers: bool,
     /// In words: what the time was spent on, with the evidence, and what would help where the figures show it.
     pub answer: Vec<String>,
-}
-
-/// A file that operations waited for.
-#[derive(Clone, Debug, Serialize)]
-pub struct FileJson {
-    /// The collection or index, else the name of the file; null if it is not known any more.
-    pub name: Option<String>,
-    /// Device, in the kernel's own encoding.
-    pub device: u32,
-    /// Inode.
-    pub inode: u64,
-    /// Reads that waited.
-    pub reads: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Time blocked in them, in nanoseconds.
-    pub wait_ns: u64,
 }
 
 /// Who ended waits.
@@ -135,6 +119,8 @@ pub struct BlockerJson {
     pub thread: u32,
     /// Its name; null if it ended.
     pub thread_name: Option<String>,
+    /// Other threads that executed the same shape ended waits, too; the figures are of all of them.
+    pub has_others: bool,
     /// The shape that it executed; null if it serves no connection.
     pub shape_id: Option<String>,
     /// The command of that shape with its namespace.
@@ -178,6 +164,8 @@ pub struct SplitCoverageJson {
     pub continued: u64,
     /// Operations that cannot be divided, because their request came together with another one.
     pub pipelined: u64,
+    /// Operations that cannot be divided, because another thread sent their reply.
+    pub answered_elsewhere: u64,
     /// Replies of threads that do not serve one request after the other.
     pub foreign_replies: u64,
     /// Operations that the kernel could not report: its ring was full.
@@ -188,8 +176,12 @@ pub struct SplitCoverageJson {
     pub unreadable: u64,
     /// Events that the kernel skipped.
     pub programs_skipped: u64,
+    /// Times when a thread got or left a processor without being seen.
+    pub switches_missed: u64,
     /// Waits whose blocker was not kept.
     pub blockers_turned_away: u64,
+    /// Long waits without a class: there were too many.
+    pub waits_without_class: u64,
     /// Packets that the kernel dropped.
     pub packets_dropped: u64,
 }
@@ -204,6 +196,14 @@ impl WhyReport {
     }
 }
 
+impl ShapeTimeJson {
+    /// The share of a part, 0 to 1.
+    pub(super) fn share_of(&self, part: TimePart) -> f64 {
+        let found = self.parts.iter().find(|shown| shown.part == ShownPart::Measured(part));
+        found.map_or(0.0, |found| found.share)
+    }
+}
+
 impl SplitCoverageJson {
     /// With the counts of the joiner.
     pub fn with_counts(self, counts: JoinCounts) -> Self {
@@ -213,16 +213,8 @@ impl SplitCoverageJson {
             without_thread: counts.without_thread,
             continued: counts.continued,
             pipelined: counts.pipelined,
+            answered_elsewhere: counts.answered_elsewhere,
             ..self
         }
     }
 }
-
-/// `part` of `whole`; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// Names of the two parts that are not measured at the thread.
-pub(super) const UNREAD: &str = "not_yet_read";
-pub(super) const UNEXPLAINED: &str = "unexplained";

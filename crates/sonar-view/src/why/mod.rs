@@ -2,12 +2,18 @@
 //!
 //! A [`WhyReport`] is the JSON document in memory; text is made from it.
 
+mod activity;
 mod answer;
 mod document;
+mod files;
+mod in_progress;
+mod parts;
 mod report;
 mod text;
 
-pub use document::{
-    BlockerJson, FileJson, PartJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport,
-};
+pub use activity::{ActivityJson, PartActivityJson};
+pub use document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
+pub use files::{FileJson, FileShapeJson, FileWaitsJson};
+pub use in_progress::{InProgressJson, UnfinishedOperation};
+pub use parts::{PartJson, ShownPart, WaitClassJson};
 pub use report::WhyTrace;

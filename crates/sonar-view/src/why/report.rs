@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use sonar_core::time_split::{ShapeSplit, TimePart, TimeSplit};
+use sonar_core::Timestamp;
+use sonar_core::time_split::{Activity, ConnectionSample, ShapeSplit, TimePart, TimeSplit};
 
-use super::answer;
-use super::document::{
-    BlockerJson, FileJson, PartJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, UNEXPLAINED, UNREAD,
-    WhyReport, share,
-};
+use super::activity::ActivityJson;
+use super::document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
+use super::in_progress::{self, UnfinishedOperation};
+use super::parts::share;
+use super::{answer, files, parts};
 use crate::kit::About;
 
 /// Files, blockers and applications of a shape that are shown.
@@ -20,13 +21,19 @@ pub struct WhyTrace<'a> {
     pub about: About,
     /// Processes.
     pub processes: Vec<u32>,
+    /// Connections that were followed.
+    pub sample: ConnectionSample,
     /// Length in seconds.
     pub seconds: f64,
     /// Processors.
     pub processors: usize,
     /// The rows that are counted, those with the most time first.
     pub rows: &'a [ShapeSplit],
-    /// How many of them are shown.
+    /// Their operations over time, up to the end of the trace.
+    pub activity: &'a Activity,
+    /// The end of the trace.
+    pub ended: Timestamp,
+    /// The most rows to show.
     pub limit: usize,
     /// The name of a file by device and inode.
     pub file_name: &'a dyn Fn(u32, u64) -> Option<String>,
@@ -34,6 +41,8 @@ pub struct WhyTrace<'a> {
     pub thread_name: &'a dyn Fn(u32) -> Option<String>,
     /// Threads by name, with their time outside operations.
     pub threads: Vec<(String, TimeSplit)>,
+    /// Operations that had not ended.
+    pub unfinished: Vec<UnfinishedOperation>,
     /// What was not seen.
     pub coverage: SplitCoverageJson,
 }
@@ -43,24 +52,24 @@ impl WhyReport {
     pub fn new(trace: &WhyTrace<'_>) -> Self {
         let whole = trace.rows.iter().map(|row| row.total.sum_ns() as u64).sum();
         let active = |ns: u64| ns as f64 / 1e9 / trace.seconds.max(f64::MIN_POSITIVE);
-        let mut all = TimeSplit::default();
-        let (mut unread, mut unexplained) = (0, 0);
-        for row in trace.rows {
-            all.add(&row.split);
-            unread += row.unread_ns;
-            unexplained += row.unexplained_ns;
-        }
+        let active_parts = parts::of_all(trace.rows, whole);
         let mut report = Self {
             schema: 1,
             kind: "why",
             about: trace.about.clone(),
             processes: trace.processes.clone(),
+            sample_every: trace.sample.every.get(),
             seconds: trace.seconds,
             processors: trace.processors,
             active: active(whole),
-            active_parts: parts(&all, (unread, unexplained), whole, |_| None),
+            operations: trace.rows.iter().map(ShapeSplit::count).sum(),
+            activity: ActivityJson::new(trace.activity, trace.ended, &active_parts),
+            active_parts,
             shapes: Vec::new(),
             shapes_left_out: trace.rows.len().saturating_sub(trace.limit),
+            files: files::of_all(trace.rows, trace.file_name),
+            in_progress: in_progress::longest(&trace.unfinished),
+            in_progress_total: trace.unfinished.len(),
             threads: roles(&trace.threads),
             coverage: trace.coverage,
         };
@@ -71,7 +80,6 @@ impl WhyReport {
 
     fn shape(&self, row: &ShapeSplit, trace: &WhyTrace<'_>, whole: u64) -> ShapeTimeJson {
         let total = row.total.sum_ns() as u64;
-        let histogram = |part: TimePart| row.parts[part as usize].as_deref();
         let mut apps: Vec<_> = row.apps.iter().filter(|(app, _)| !app.is_empty()).collect();
         apps.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let mut shape = ShapeTimeJson {
@@ -89,7 +97,7 @@ impl WhyReport {
             p50_ns: row.total.quantile_ns(0.5),
             p99_ns: row.total.quantile_ns(0.99),
             max_ns: row.total.max_ns(),
-            parts: parts(&row.split, (row.unread_ns, row.unexplained_ns), total, histogram),
+            parts: parts::of_shape(row, total),
             reads: row.reads,
             read_bytes: row.read_bytes,
             device_bytes: row.device_bytes,
@@ -97,63 +105,15 @@ impl WhyReport {
             faults: row.faults,
             switches: row.switches,
             unacknowledged: row.unacknowledged,
-            files: files(row, trace),
+            files: files::of_shape(row, trace.file_name),
             has_other_files: row.has_other_files || row.files.len() > MAX_SHOWN,
             blockers: blockers(row, trace),
+            has_other_blockers: row.has_other_blockers || row.blockers().len() > MAX_SHOWN,
             answer: Vec::new(),
         };
         shape.answer = answer::sentences(&shape, self);
         shape
     }
-}
-
-fn parts<'a>(
-    split: &TimeSplit,
-    (unread, unexplained): (u64, u64),
-    whole: u64,
-    histogram: impl Fn(TimePart) -> Option<&'a sonar_core::Histogram>,
-) -> Vec<PartJson> {
-    let plain = |part, ns| PartJson {
-        part,
-        ns,
-        share: share(ns, whole),
-        operations: None,
-        p50_ns: None,
-        p99_ns: None,
-    };
-    let measured = split.parts().map(|(part, ns)| {
-        let times = histogram(part);
-        PartJson {
-            operations: times.map(sonar_core::Histogram::count),
-            p50_ns: times.and_then(|times| times.quantile_ns(0.5)),
-            p99_ns: times.and_then(|times| times.quantile_ns(0.99)),
-            ..plain(part.name(), ns)
-        }
-    });
-    let mut parts: Vec<_> = measured
-        .chain([plain(UNREAD, unread), plain(UNEXPLAINED, unexplained)])
-        .filter(|part| part.ns > 0)
-        .collect();
-    parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
-    parts
-}
-
-fn files(row: &ShapeSplit, trace: &WhyTrace<'_>) -> Vec<FileJson> {
-    let mut files: Vec<_> = row
-        .files
-        .iter()
-        .map(|(&(device, inode), total)| FileJson {
-            name: (trace.file_name)(device, inode),
-            device,
-            inode,
-            reads: total.reads,
-            bytes: total.bytes,
-            wait_ns: total.wait_ns,
-        })
-        .collect();
-    files.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.inode.cmp(&b.inode)));
-    files.truncate(MAX_SHOWN);
-    files
 }
 
 fn blockers(row: &ShapeSplit, trace: &WhyTrace<'_>) -> Vec<BlockerJson> {
@@ -162,6 +122,7 @@ fn blockers(row: &ShapeSplit, trace: &WhyTrace<'_>) -> Vec<BlockerJson> {
     let json = |(blocker, waits, wait_ns): (&sonar_core::time_split::Blocker, u64, u64)| BlockerJson {
         thread: blocker.thread,
         thread_name: blocker.thread_name.clone().or_else(|| (trace.thread_name)(blocker.thread)),
+        has_others: blocker.has_others,
         shape_id: blocker.shape.as_ref().map(|shape| shape.id.to_string()),
         command: blocker
             .shape

@@ -2,10 +2,13 @@
 
 use std::io::{self, Write};
 
-use super::answer::doing;
-use super::document::{PartJson, ShapeTimeJson, SplitCoverageJson, WhyReport};
+use super::document::{ShapeTimeJson, SplitCoverageJson, WhyReport};
+use super::parts::PartJson;
+use super::{files, in_progress};
 use crate::kit::{Fitting, Grouped, Heading, Nanos, Percent, TextTable, bar, escape, or_unknown, plural};
 
+/// Wait classes below this share of the time are not shown.
+const NOTABLE_CLASS: f64 = 0.01;
 /// Columns of a bar.
 const BAR: usize = 20;
 /// Threads that used less of a processor than this are not shown.
@@ -17,15 +20,21 @@ impl WhyReport {
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
-        let operations = self.coverage.joined;
         writeln!(
             out,
             "{} in {}; {:.2} in progress at a time on {}",
-            plural(Grouped(operations), "operation"),
+            plural(Grouped(self.operations), "operation"),
             Nanos((self.seconds * 1e9) as u64),
             self.active,
             plural(self.processors as u64, "processor")
         )?;
+        if self.sample_every > 1 {
+            writeln!(
+                out,
+                "Only 1/{} of the connections was followed; the others are in no figure but OUTSIDE OPERATIONS.",
+                self.sample_every
+            )?;
+        }
         if !self.active_parts.is_empty() {
             writeln!(out)?;
             self.active_text(out)?;
@@ -35,7 +44,13 @@ impl WhyReport {
             shape.text(out)?;
         }
         if self.shapes_left_out > 0 {
-            writeln!(out, "\n{} more: --limit shows them", plural(self.shapes_left_out as u64, "shape"))?;
+            writeln!(out, "\n{}: --limit shows more", plural(self.shapes_left_out as u64, "more shape"))?;
+        }
+        files::text(&self.files, out)?;
+        in_progress::text(&self.in_progress, self.seconds, out)?;
+        let more = self.in_progress_total - self.in_progress.len();
+        if more > 0 {
+            writeln!(out, "{} more in progress", plural(more as u64, "operation"))?;
         }
         self.threads_text(out)?;
         self.coverage.text(out)
@@ -47,17 +62,25 @@ impl WhyReport {
             Heading::figure("at a time", 1),
             Heading::figure("share", 1),
             Heading::whole("", 9),
+            Heading::whole("over time", 8),
         ]);
         for part in &self.active_parts {
             let active = part.ns as f64 / 1e9 / self.seconds.max(f64::MIN_POSITIVE);
             table.row([
-                doing(part.part).to_owned(),
+                part.part.words().to_owned(),
                 format!("{active:.2}"),
                 Percent(part.share).to_string(),
                 bar(part.share, BAR),
+                self.activity.line(part.part),
             ]);
         }
-        table.spaced().write(out)
+        table.spaced().write(out)?;
+        let column = Nanos(self.activity.column_ns());
+        writeln!(
+            out,
+            "Over time: each column is {column}; the highest is {:.2} at a time.",
+            self.activity.most()
+        )
     }
 
     fn threads_text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
@@ -122,6 +145,16 @@ impl ShapeTimeJson {
         ]);
         for part in &self.parts {
             table.row(self.cells(part));
+            for class in part.classes.iter().filter(|class| class.share >= NOTABLE_CLASS) {
+                table.row([
+                    format!("    {}", escape(&class.class)),
+                    Nanos(class.wait_ns / self.operations.max(1)).to_string(),
+                    Percent(class.share).to_string(),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                ]);
+            }
         }
         table.spaced().write(out)?;
         for sentence in &self.answer {
@@ -132,7 +165,7 @@ impl ShapeTimeJson {
 
     fn cells(&self, part: &PartJson) -> [String; 6] {
         [
-            format!("  {}", doing(part.part)),
+            format!("  {}", part.part.words()),
             Nanos(part.ns / self.operations.max(1)).to_string(),
             Percent(part.share).to_string(),
             part.p50_ns.map(Nanos).map_or_else(String::new, |time| time.to_string()),
@@ -149,6 +182,10 @@ impl SplitCoverageJson {
             (self.without_thread, "on the wire were executed by no traced thread"),
             (self.continued, "continued a reply that no request asked for"),
             (self.pipelined, "cannot be divided: several requests came at once"),
+            (
+                self.answered_elsewhere,
+                "cannot be divided: another thread sent the reply, so the server has a pool",
+            ),
             (self.foreign_replies, "cannot be divided: their thread serves several requests at once"),
             (self.ring_full, "were lost: the kernel's ring was full"),
         ];
@@ -156,7 +193,9 @@ impl SplitCoverageJson {
             (self.threads_full, "events of threads beyond the table of threads"),
             (self.unreadable, "headers of messages could not be read"),
             (self.programs_skipped, "events were skipped by the kernel"),
+            (self.switches_missed, "times the kernel did not report that a thread got or left a processor"),
             (self.blockers_turned_away, "waits have no blocker: there were too many"),
+            (self.waits_without_class, "long waits have no class: there were too many"),
             (self.packets_dropped, "packets were dropped by the kernel"),
         ];
         if lines.iter().chain(&lost).all(|(count, _)| *count == 0) {

@@ -2,19 +2,31 @@
 
 use std::time::{Duration, Instant};
 
-/// The pause after the first failure.
-const FIRST: Duration = Duration::from_secs(1);
-/// The longest pause.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// When the next attempt is due: at once, or after pauses of 1, 2, 4 … 60 seconds while it fails.
-#[derive(Clone, Debug, Default)]
+/// When the next attempt is due: at once, or after pauses that double while it fails. It does not depend on the clock,
+/// which may be set.
+#[derive(Clone, Debug)]
 pub struct Backoff {
+    /// The pause after the first failure.
+    first: Duration,
+    /// The longest pause.
+    longest: Duration,
     /// The last failure, and the pause after it.
     last: Option<(Instant, Duration)>,
 }
 
+impl Default for Backoff {
+    /// Pauses of 1, 2, 4 … 60 seconds.
+    fn default() -> Self {
+        Self::between(Duration::from_secs(1), Duration::from_secs(60))
+    }
+}
+
 impl Backoff {
+    /// Pauses from `first` to `longest`.
+    pub const fn between(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, last: None }
+    }
+
     /// Whether an attempt is due.
     pub fn is_due(&self, now: Instant) -> bool {
         self.last.is_none_or(|(at, pause)| now.saturating_duration_since(at) >= pause)
@@ -27,7 +39,7 @@ impl Backoff {
 
     /// An attempt failed: the pause doubles.
     pub fn failed(&mut self, now: Instant) {
-        let pause = self.last.map_or(FIRST, |(_, pause)| (2 * pause).min(LONGEST));
+        let pause = self.last.map_or(self.first, |(_, pause)| (2 * pause).min(self.longest));
         self.last = Some((now, pause));
     }
 
@@ -57,6 +69,12 @@ mod tests {
         backoff.worked();
         assert!(backoff.is_due(start));
         backoff.failed(start);
-        assert!(backoff.is_due(start + FIRST));
+        assert!(backoff.is_due(start + Duration::from_secs(1)));
+        let mut slow = Backoff::between(Duration::from_secs(10), Duration::from_secs(15));
+        for pause in [10, 15, 15] {
+            slow.failed(start);
+            assert!(!slow.is_due(start + Duration::from_secs(pause - 1)));
+            assert!(slow.is_due(start + Duration::from_secs(pause)));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! How each collector is: what the status shows, and what is reported once.
+//! The state of each collector: what the status shows, and what is reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -70,6 +70,8 @@ pub enum SourcePart {
     Server(u16),
     /// A network interface.
     Interface(String),
+    /// What it asks the server with this name, which may be on another host.
+    Host(String),
 }
 
 /// A collector, or a part of it.
@@ -98,6 +100,11 @@ impl From<(Collector, &str)> for SourceId {
 }
 
 impl SourceId {
+    /// A server that is asked over the network.
+    pub fn of_host(collector: Collector, host: &str) -> Self {
+        Self { collector, part: SourcePart::Host(host.to_owned()) }
+    }
+
     /// What the log of the agent calls it.
     fn name(&self) -> String {
         match &self.part {
@@ -113,7 +120,11 @@ impl SourceId {
             SourcePart::Server(port) => local(port),
             _ => Endpoint::default(),
         };
-        Event::new(at, kind, server, (self.collector.name(), text))
+        let text = match &self.part {
+            SourcePart::Host(name) => format!("{name}: {text}"),
+            _ => text.to_owned(),
+        };
+        Event::new(at, kind, server, (self.collector.name(), &text))
     }
 }
 
@@ -122,6 +133,7 @@ fn name_of(part: &SourcePart) -> String {
         SourcePart::Whole => String::new(),
         SourcePart::Server(port) => format!("port {port}"),
         SourcePart::Interface(name) => format!("interface {name}"),
+        SourcePart::Host(name) => name.clone(),
     }
 }
 
@@ -184,14 +196,14 @@ impl CollectorEntry {
     }
 }
 
-/// How all collectors are. Any thread may report; a repeated report changes nothing.
+/// The state of all collectors. Any thread may report; a repeated report changes nothing.
 #[derive(Debug)]
 pub struct CollectorBoard {
     entries: Mutex<Vec<CollectorEntry>>,
 }
 
 impl CollectorBoard {
-    /// Those that are wanted wait, the others are off.
+    /// Wanted collectors wait, the others are off.
     pub fn new(is_wanted: impl Fn(Collector) -> bool) -> Self {
         let entry = |collector| CollectorEntry::new(collector, is_wanted(collector));
         Self { entries: Mutex::new(Collector::ALL.into_iter().map(entry).collect()) }

@@ -2,25 +2,33 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, channel};
+use std::sync::mpsc::{Sender, SyncSender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use sonar_core::history::Collector;
 use sonar_core::{Endpoint, Timestamp};
-use sonar_sys::ebpf::{KernelEvent, Trace, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, Trace, TraceError, TraceMode, Tracer};
 
+use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
+use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::file_work::{FileWork, add_work};
 use crate::agent::parts::{WIDTH_NS, WindowCutter, WindowPart};
 use crate::agent::servers::local;
 use crate::files::finder::PathFinder;
 use crate::files::paths::Paths;
-use crate::files::process::{self, TracedProcesses};
+use crate::files::process::TracedProcesses;
 use crate::files::totals::{FirstSeenFile, TotalsTable};
-use crate::privileges;
 use crate::queries::live::now;
+use crate::{doctor, privileges};
+
+/// Attempts to load the programs: the last one is two minutes after the first. Each takes a second of a processor.
+const ATTEMPTS: u32 = 8;
+/// How often a waiting thread checks whether to stop.
+const NAP: Duration = Duration::from_millis(200);
 
 /// What finds processes and paths. It has helper processes, so it is made before any thread is started.
 pub struct FileSearch {
@@ -46,7 +54,7 @@ pub struct FilesTask {
     pub to: SyncSender<WindowPart>,
     /// The servers, by the folders of their data.
     pub servers: Arc<WatchedServers>,
-    /// Where it reports how it is.
+    /// Where it reports its state.
     pub board: Arc<CollectorBoard>,
     /// Ends it.
     pub stop: Arc<AtomicBool>,
@@ -54,13 +62,32 @@ pub struct FilesTask {
     pub confined: bool,
 }
 
-/// Starts the thread, and waits until it traces.
+/// Starts the thread, and waits for its first attempt to trace. `None` if it has ended, because further ones would be
+/// useless; it has reported why.
 ///
 /// # Errors
-/// It cannot trace.
-pub fn start(search: FileSearch, task: FilesTask) -> Result<JoinHandle<()>> {
-    let (say, started) = channel();
+/// No thread can be started.
+pub fn start(search: FileSearch, task: FilesTask) -> Result<Option<JoinHandle<()>>> {
+    let (say, tried) = channel();
     let run = move || {
+        let Some(tracer) = begin(&search, &task, &say) else { return };
+        if task.confined {
+            privileges::give_up_while_tracing(|| tracer.is_readable());
+        }
+        say.send(true).ok();
+        trace_files(&tracer, search, &task);
+    };
+    let builder = std::thread::Builder::new().name(Collector::Files.name().to_owned());
+    let handle = builder.spawn(run).context("cannot start a thread")?;
+    // It ends without a word only if it panics.
+    Ok(tried.recv().unwrap_or(false).then_some(handle))
+}
+
+/// Loads the programs, again and again where that may succeed later. `say` gets `true` once it waits for that; `None` if
+/// it gives up, or the task is stopped.
+fn begin(search: &FileSearch, task: &FilesTask, say: &Sender<bool>) -> Option<Tracer> {
+    let mut backoff = Backoff::default();
+    for attempt in 1.. {
         let trace = Trace {
             processes: &search.processes.running(),
             program: search.processes.program(),
@@ -68,35 +95,69 @@ pub fn start(search: FileSearch, task: FilesTask) -> Result<JoinHandle<()>> {
             way: None,
             pseudo: false,
         };
-        let tracer = match Tracer::start(&trace) {
-            Ok(tracer) => tracer,
-            Err(error) => return drop(say.send(Err(process::refused(error)))),
+        let error = match Tracer::start(&trace) {
+            Ok(tracer) => return Some(tracer),
+            Err(error) => error,
         };
-        if task.confined {
-            privileges::give_up_while_tracing(|| tracer.is_readable());
+        let problem = problem(error, attempt >= ATTEMPTS);
+        if let Some(event) = task.board.failed(Collector::Files, now(), &problem) {
+            let mut windows = WindowCutter::new(task.to.clone());
+            windows.event(event);
+            windows.finish();
         }
-        drop(say.send(Ok(())));
-        trace_files(&tracer, search, &task);
-    };
-    let builder = std::thread::Builder::new().name(Collector::Files.name().to_owned());
-    let handle = builder.spawn(run).context("cannot start a thread")?;
-    started.recv().map_err(|_| anyhow!("the thread that traces files has failed"))??;
-    Ok(handle)
+        if problem.is_permanent {
+            return None;
+        }
+        if attempt == 1 {
+            if task.confined {
+                privileges::keep_for_tracing();
+            }
+            say.send(true).ok();
+        }
+        backoff.failed(Instant::now());
+        while !backoff.is_due(Instant::now()) {
+            if task.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+    None
 }
 
-/// What is known from window to window.
+/// Why nothing can be traced: for good if somebody has to do something first, or after the last attempt.
+fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
+    match error {
+        TraceError::Permission(_) => {
+            let fix = doctor::remedy(Collector::Files).map(|fix| format!("{fix}, then {RESTART}"));
+            CollectorProblem::permanent(error.to_string(), Some(fix.unwrap_or_else(|| RESTART.to_owned())))
+        }
+        TraceError::NoBtf => CollectorProblem::permanent(error.to_string(), None),
+        TraceError::Load(_) if is_last => {
+            let what = format!("{error} (after {ATTEMPTS} attempts)");
+            CollectorProblem::permanent(what, Some(RESTART.to_owned()))
+        }
+        TraceError::Load(_) => CollectorProblem::temporary(format!("{error}; it is tried again")),
+    }
+}
+
+/// State that outlives a window.
 struct FileTracing<'a> {
     files: TotalsTable,
     search: FileSearch,
     windows: WindowCutter,
     /// Until when accesses have been taken.
-    taken: Timestamp,
+    taken: ClockReading,
+    /// The start of the window that is open.
+    open: Timestamp,
     task: &'a FilesTask,
 }
 
 fn trace_files(tracer: &Tracer, search: FileSearch, task: &FilesTask) {
     let windows = WindowCutter::new(task.to.clone());
-    let mut tracing = FileTracing { files: TotalsTable::default(), search, windows, taken: now(), task };
+    let (files, taken) = (TotalsTable::default(), ClockReading::now());
+    let open = taken.time.floor_to(WIDTH_NS);
+    let mut tracing = FileTracing { files, search, windows, taken, open, task };
     let ended = tracer.run_with(
         &mut tracing,
         |tracing, event| tracing.event(tracer, event),
@@ -130,19 +191,23 @@ impl FileTracing<'_> {
         self.search.processes.look(tracer);
         self.files.release(tracer);
         let stopped = self.task.stop.load(Ordering::Relaxed);
-        let time = now();
+        let reading = ClockReading::now();
         // The clock may have been set back.
-        if stopped || time.floor_to(WIDTH_NS) != self.taken.floor_to(WIDTH_NS) {
-            self.take(tracer, time);
+        if stopped || reading.time.floor_to(WIDTH_NS) != self.open {
+            self.take(tracer, reading);
         }
         !stopped && !self.windows.is_abandoned()
     }
 
-    /// Takes what was done until `time`, which belongs to the window that has just ended.
-    fn take(&mut self, tracer: &Tracer, time: Timestamp) {
-        let from = std::mem::replace(&mut self.taken, time);
-        let at = Timestamp::from_unix_ns(from.floor_to(WIDTH_NS).plus_ns(WIDTH_NS).min(time).unix_ns() - 1);
-        let seconds = time.since(from) as f64 / 1e9;
+    /// Takes what was done until now, which belongs to the window that has just ended.
+    fn take(&mut self, tracer: &Tracer, reading: ClockReading) {
+        let time = reading.time;
+        let end = self.open.plus_ns(WIDTH_NS);
+        self.open = time.floor_to(WIDTH_NS);
+        let before = std::mem::replace(&mut self.taken, reading);
+        let observed = reading.since(&before);
+        let (from, seconds) = (before.time, observed.elapsed.as_secs_f64());
+        let at = Timestamp::from_unix_ns(observed.to.min(end).unix_ns() - 1);
         let totals = match self.files.take(tracer) {
             Ok(totals) => totals,
             Err(error) => return self.fail(&CollectorProblem::temporary(format!("{error:#}"))),
@@ -155,8 +220,9 @@ impl FileTracing<'_> {
                 add_work(&mut self.windows, (server, &file.path), &FileWork::of(&usage), (at, seconds));
             }
         }
-        self.windows.observe(Collector::Files, from.max(at.floor_to(WIDTH_NS)), at);
+        self.windows.observe(Collector::Files, from, at);
         self.windows.advance(time);
+        self.windows.release_ahead(time);
         let lost = tracer.losses().iter().map(|(_, _, count)| count).sum();
         self.task.board.lost(Collector::Files, lost);
         self.task.board.ebpf(Collector::Files, tracer.run_time());
@@ -169,5 +235,22 @@ impl FileTracing<'_> {
         if let Some(event) = self.task.board.failed(Collector::Files, now(), problem) {
             self.windows.event(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_tried_again_and_anything_else_names_its_fix() {
+        let busy = || TraceError::Load("out of memory".to_owned());
+        let first = problem(busy(), false);
+        assert!(!first.is_permanent && first.text().ends_with("it is tried again"), "{first:?}");
+        let last = problem(busy(), true);
+        assert!(last.is_permanent && last.text().ends_with(&format!("fix: {RESTART}")), "{last:?}");
+        let denied = problem(TraceError::Permission("EPERM".to_owned()), false);
+        assert!(denied.is_permanent && denied.text().ends_with(RESTART), "{denied:?}");
+        assert!(problem(TraceError::NoBtf, false).is_permanent);
     }
 }

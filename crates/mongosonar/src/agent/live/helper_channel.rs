@@ -14,7 +14,7 @@ const MAX_MESSAGE: u32 = 1 << 20;
 /// A helper, used by one thread at a time, from a request to its answer.
 #[derive(Debug)]
 pub struct HelperChannel {
-    /// Kept, so that it ends with us.
+    /// Kept so that the helper ends with this process.
     _helper: Helper,
     /// `None` once an answer did not come: a late one would be taken for that of the next request.
     socket: Mutex<Option<UnixStream>>,

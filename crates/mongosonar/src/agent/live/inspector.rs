@@ -75,7 +75,7 @@ impl ServerFiles {
 enum InspectorRequest {
     /// The servers of this host.
     Servers,
-    /// Read the configuration file again. Its path is not asked for: nobody may name another one.
+    /// Read the configuration file again. The request has no path, so that it cannot name another file.
     Reload,
     /// Which file is at the path of a log.
     Identity(PathBuf),
@@ -291,7 +291,7 @@ impl Inspector {
         )
     }
 
-    /// Reads the configuration file again; gives what it says of servers.
+    /// Reads the configuration file again. Returns its settings of servers.
     ///
     /// # Errors
     /// The file is wrong, or the helper has gone. The old configuration stays.

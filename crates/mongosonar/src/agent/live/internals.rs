@@ -25,19 +25,21 @@ const EVERY: Duration = Duration::from_secs(2);
 /// How long after its time a sample may come.
 const DELAY_NS: u64 = 15_000_000_000;
 /// A server that wrote no sample for so long has stopped writing them.
-const SILENCE_NS: u64 = 120_000_000_000;
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// The samples of a server that are followed.
 struct SampleSource {
     server: FoundServer,
     follower: FtdcFollower<InspectedFolder>,
     sequence: SampleSequence,
-    /// When the last sample came.
+    /// The time of the last sample.
     last: Timestamp,
+    /// When it came.
+    came: Instant,
     backoff: Backoff,
 }
 
-/// Follows the samples of all servers until it is to stop.
+/// Follows the samples of all servers until it is stopped.
 pub fn run(task: &FollowTask) {
     let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
     let mut windows = WindowCutter::new(task.to.clone());
@@ -73,7 +75,9 @@ pub fn run(task: &FollowTask) {
             task.board.waits(Collector::Internals, why);
         }
         // Samples come some ten seconds late.
-        windows.advance(Timestamp::from_unix_ns(now().unix_ns().saturating_sub(DELAY_NS)));
+        let time = now();
+        windows.advance(Timestamp::from_unix_ns(time.unix_ns().saturating_sub(DELAY_NS)));
+        windows.release_ahead(time);
         if !goes_on || windows.is_abandoned() {
             break;
         }
@@ -103,6 +107,7 @@ impl SampleSource {
             follower: FtdcFollower::new(folder, after_ms),
             sequence: SampleSequence::default(),
             last: time,
+            came: Instant::now(),
             backoff: Backoff::default(),
         }
     }
@@ -122,7 +127,7 @@ impl SampleSource {
             }
             Ok(()) => {
                 self.backoff.worked();
-                match time.since(self.last) > SILENCE_NS {
+                match self.came.elapsed() > SILENCE {
                     true => task.board.failed(id, time, &silent(&self.server)),
                     false if self.follower.counts().samples > 0 => task.board.data(id, self.last),
                     // It can be read again, but has nothing new so far.
@@ -143,13 +148,14 @@ impl SampleSource {
 
     fn read(&mut self, windows: &mut WindowCutter, stop: &AtomicBool) -> io::Result<()> {
         let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(Collector::Internals));
-        let (sequence, last) = (&mut self.sequence, &mut self.last);
+        let Self { sequence, last, came, follower, .. } = self;
         let mut each = |sample: &sonar_core::internals::ServerSample| {
             let ms = u64::try_from(sample.time_ms()).unwrap_or(0);
-            *last = (*last).max(Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)));
+            // Earlier than the one before, if the clock was set back.
+            (*last, *came) = (Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)), Instant::now());
             cutter.add(sequence, sample);
         };
-        while self.follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}
+        while follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem, unreadable as problem_of_path};
+use super::clock_reading::ClockReading;
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
 use super::watched::WatchedServers;
@@ -28,8 +29,8 @@ use crate::queries::live::now;
 /// How often logs are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A server that is found later than so many nanoseconds after the agent's start has appeared since.
-const APPEARED_NS: u64 = 15_000_000_000;
+/// A server that is found later than this after the agent's start has appeared since.
+const APPEARED: Duration = Duration::from_secs(15);
 /// The most bytes of a log that are read from its beginning.
 const MAX_FROM_BEGINNING: u64 = 16 << 20;
 
@@ -41,12 +42,12 @@ pub struct FollowTask {
     pub servers: Arc<WatchedServers>,
     /// Opens their files.
     pub inspector: Arc<Inspector>,
-    /// Where it reports how it is.
+    /// Where it reports its state.
     pub board: Arc<CollectorBoard>,
     /// How far logs have been read.
     pub positions: Arc<LogPositions>,
     /// When the agent started: what a log has of before is not read.
-    pub begun: Timestamp,
+    pub begun: ClockReading,
     /// Applications that are not new.
     pub applications: Arc<KnownApplications>,
     /// Ends it.
@@ -85,13 +86,13 @@ struct FollowedLog {
     lost: u64,
 }
 
-/// Follows the logs of all servers until it is to stop.
+/// Follows the logs of all servers until it is stopped.
 pub fn run(task: &FollowTask) {
     let mut follower = LogsFollower {
         task,
         sources: BTreeMap::new(),
         windows: WindowCutter::new(task.to.clone()),
-        last: now(),
+        observed: ClockReading::now(),
         lost_before: 0,
     };
     loop {
@@ -111,7 +112,7 @@ struct LogsFollower<'a> {
     sources: BTreeMap<u16, LogSource>,
     windows: WindowCutter,
     /// Until when logs were observed.
-    last: Timestamp,
+    observed: ClockReading,
     /// Lines lost in logs that are no longer followed.
     lost_before: u64,
 }
@@ -128,7 +129,8 @@ impl LogsFollower<'_> {
                 backoff: Backoff::default(),
             });
         }
-        let time = now();
+        let reading = ClockReading::now();
+        let time = reading.time;
         let mut is_observed = false;
         for (port, source) in &mut self.sources {
             is_observed |= source.poll(self.task, (&mut self.windows, time));
@@ -142,10 +144,11 @@ impl LogsFollower<'_> {
             self.task.board.waits(Collector::Log, "no server here has a log that is known");
         }
         if is_observed {
-            self.windows.observe(Collector::Log, self.last, time);
+            self.windows.observe(Collector::Log, reading.since(&self.observed).from, time);
         }
-        self.last = time;
+        self.observed = reading;
         self.windows.advance(time);
+        self.windows.release_ahead(time);
     }
 
     /// Ends the logs of servers that have ended, or write another log now.
@@ -241,13 +244,13 @@ impl FollowedLog {
     fn open(server: &FoundServer, task: &FollowTask) -> io::Result<Self> {
         let mut place = InspectedLog::new(server.log.clone().unwrap_or_default(), task.inspector.clone());
         let file = place.open()?;
-        let has_appeared = now().since(task.begun) > APPEARED_NS;
+        let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
         let start = match task.positions.of(server.port) {
             Some(position) => FollowStart::At(position),
             None if has_appeared && file.metadata()?.len() <= MAX_FROM_BEGINNING => FollowStart::Beginning,
             None => FollowStart::End,
         };
-        let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun)) } else { None };
+        let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun.time)) } else { None };
         let follower = FileFollower::new(place, Some(file), start)?;
         let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
@@ -256,7 +259,7 @@ impl FollowedLog {
         Ok(Self { port: server.port, follower, reader, counted: Reading::default(), lost: 0 })
     }
 
-    /// Reads what was written since the last call. It may be days of lines, so it ends early if it is to stop.
+    /// Reads what was written since the last call. That may be days of lines, so `stop` ends it early.
     fn poll(&mut self, (windows, time): (&mut WindowCutter, Timestamp), stop: &AtomicBool) -> io::Result<()> {
         let server = local(self.port);
         let mut sink = LogLines { reader: &mut self.reader, cutter: LogOperations { windows, server } };

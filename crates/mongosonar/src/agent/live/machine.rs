@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_core::Timestamp;
 use sonar_core::history::Collector;
 use sonar_core::machine::{MachineMonitor, MachineStep, WatchedProcess};
 use sonar_sys::Host;
@@ -15,6 +14,7 @@ use sonar_sys::host::machine::MachineReader;
 use sonar_sys::privileges::{Duty, capability};
 
 use super::board::CollectorBoard;
+use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
@@ -22,8 +22,8 @@ use crate::privileges;
 
 /// How often the machine is read.
 const EVERY: Duration = Duration::from_secs(2);
-/// A longer step is not time observed: the machine slept, or this process was stopped.
-const MAX_STEP_NS: u64 = 10_000_000_000;
+/// A longer step is not time observed: this process was stopped.
+const MAX_STEP: Duration = Duration::from_secs(10);
 
 /// What the thread shares with the others.
 pub struct MachineTask {
@@ -31,7 +31,7 @@ pub struct MachineTask {
     pub to: SyncSender<WindowPart>,
     /// The servers.
     pub servers: Arc<WatchedServers>,
-    /// Where it reports how it is.
+    /// Where it reports its state.
     pub board: Arc<CollectorBoard>,
     /// Ends it.
     pub stop: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ fn read(task: &MachineTask) {
     let mut windows = WindowCutter::new(task.to.clone());
     let mut reader = MachineReader::new(Host::live());
     let mut monitor = MachineMonitor::default();
-    let mut last: Option<Timestamp> = None;
+    let mut before: Option<ClockReading> = None;
     let mut next = std::time::Instant::now();
     while !task.stop.load(Ordering::Relaxed) && !windows.is_abandoned() {
         if std::time::Instant::now() < next {
@@ -78,15 +78,17 @@ fn read(task: &MachineTask) {
         for (key, value, seconds) in &values {
             window.sample(key, at, (*value, *seconds));
         }
-        if let Some(last) = last.filter(|last| !values.is_empty() && at.since(*last) <= MAX_STEP_NS) {
-            windows.observe(Collector::Machine, last, at);
+        let reading = ClockReading::of(at);
+        let observed = before.replace(reading).map(|before| reading.since(&before));
+        if let Some(observed) = observed.filter(|one| !values.is_empty() && one.elapsed <= MAX_STEP) {
+            windows.observe(Collector::Machine, observed.from, at);
         }
         events.into_iter().for_each(|event| windows.event(event));
         if let Some(event) = task.board.data(Collector::Machine, at) {
             windows.event(event);
         }
         windows.advance(at);
-        last = Some(at);
+        windows.release_ahead(at);
     }
     windows.finish();
 }

@@ -6,6 +6,7 @@
 
 mod backoff;
 mod board;
+mod clock_reading;
 mod files;
 mod helper_channel;
 mod inspector;
@@ -19,6 +20,7 @@ mod reload;
 mod report;
 mod status;
 mod status_file;
+mod storing;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -30,8 +32,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use sonar_core::history::{Collector, Event, EventKind, StoreNotice};
-use sonar_core::time::NS_PER_S;
+use sonar_core::history::{Collector, Event, EventKind};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
@@ -41,6 +42,7 @@ use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState, WatchedServer
 
 use self::backoff::Backoff;
 use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId, lost_helper};
+use self::clock_reading::ClockReading;
 use self::files::{FileSearch, FilesTask};
 use self::inspector::{FoundServer, Inspector};
 use self::log::FollowTask;
@@ -58,25 +60,21 @@ use super::parts::WindowPart;
 use super::servers::{LocalServers, local};
 use super::settings::AgentSettings;
 use super::store;
+use crate::privileges;
 use crate::queries::applications::Lookup;
 use crate::queries::live::now;
 use crate::stop::{Signals, StopBehavior};
-use crate::{doctor, privileges};
 
-/// How long after its end a window is stored: samples of `diagnostic.data` come some ten seconds late.
-const LATENESS_NS: u64 = 15 * NS_PER_S;
 /// Parts of windows that wait to be joined.
 const WAITING: usize = 256;
 /// The longest sleep of the main thread.
 const NAP: Duration = Duration::from_millis(250);
-/// How often to look for servers.
+/// How often to search for servers.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
 /// How often to look at interfaces that are named in the configuration: they come and go.
 const INTERFACES_EVERY: Duration = Duration::from_secs(2);
 /// How often the status is written.
 const STATUS_EVERY: Duration = Duration::from_secs(2);
-/// The most notices of the store that the status shows.
-const MAX_NOTICES: usize = 20;
 /// How long collectors may take to hand over their last windows.
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -97,7 +95,7 @@ pub struct LivePlan<'a> {
 }
 
 impl LivePlan<'_> {
-    /// Whether a collector is to run.
+    /// Whether a collector runs with this configuration.
     fn runs(&self, collector: Collector) -> bool {
         let has_work = collector != Collector::Status || !self.targets.is_empty();
         has_work && self.settings.collectors.runs(collector)
@@ -150,9 +148,10 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         notices: Vec::new(),
         searched: None,
         stated: None,
-        stored_until: Timestamp::default(),
-        failing: None,
-        begun: now(),
+        store_problem: None,
+        last_loss: None,
+        status_problem: None,
+        begun: ClockReading::now(),
         applications,
         manager,
         board,
@@ -221,12 +220,14 @@ struct LiveAgent<'a> {
     notices: Vec<String>,
     searched: Option<Instant>,
     stated: Option<Instant>,
-    /// Windows that ended by then are stored.
-    stored_until: Timestamp,
-    /// Why the store fails, if it does.
-    failing: Option<String>,
-    begun: Timestamp,
-    /// Those that the history knew at the start.
+    /// Why nothing can be stored, as long as that is so.
+    store_problem: Option<String>,
+    /// Why the last window that was lost for another reason was lost.
+    last_loss: Option<String>,
+    /// Why the status cannot be written, if it cannot.
+    status_problem: Option<String>,
+    begun: ClockReading,
+    /// Applications that the history knew at the start.
     applications: Arc<KnownApplications>,
 }
 
@@ -258,16 +259,8 @@ impl LiveAgent<'_> {
                 stop: stop.clone(),
                 confined: self.plan.confined,
             };
-            match files::start(search, task) {
-                Ok(handle) => drop(self.threads.insert(Collector::Files, CollectorThread { handle, stop })),
-                Err(error) => {
-                    let fix = doctor::remedy(Collector::Files).map(|fix| format!("{fix}, then {RESTART}"));
-                    let fix = fix.unwrap_or_else(|| RESTART.to_owned());
-                    self.fail(
-                        Collector::Files,
-                        &CollectorProblem::permanent(crate::exit::message(&error), Some(fix)),
-                    );
-                }
+            if let Some(handle) = files::start(search, task)? {
+                self.threads.insert(Collector::Files, CollectorThread { handle, stop });
             }
         }
         if self.plan.settings.collectors.machine {
@@ -367,7 +360,7 @@ impl LiveAgent<'_> {
         self.assembler.event(event);
     }
 
-    /// Collects until it is to stop.
+    /// Collects until it is stopped.
     fn collect(&mut self, stop: &AtomicBool, reload: &AtomicBool) {
         let begun = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.plan.once.is_none_or(|once| begun.elapsed() < once) {
@@ -509,63 +502,7 @@ impl LiveAgent<'_> {
         }
     }
 
-    fn add(&mut self, part: WindowPart) {
-        if let Err(error) = self.assembler.add(part) {
-            self.store_failed(&error);
-        }
-    }
-
-    /// Stores the windows that have ended a while before `time`.
-    fn store(&mut self, time: Timestamp) {
-        let until = Timestamp::from_unix_ns(time.unix_ns().saturating_sub(LATENESS_NS));
-        // The clock was set back: nothing more of the open windows comes.
-        let is_set_back = self.stored_until.since(until) > LATENESS_NS;
-        let until = if is_set_back { Timestamp::from_unix_ns(u64::MAX) } else { until };
-        while let Err(error) = self.assembler.complete(until) {
-            self.store_failed(&error);
-        }
-        self.stored_until = if is_set_back { Timestamp::default() } else { until };
-        for notice in self.assembler.notices() {
-            self.notice(&notice, time);
-        }
-    }
-
-    /// A window could not be stored. It is said once.
-    fn store_failed(&mut self, error: &impl std::fmt::Display) {
-        let text = error.to_string();
-        if self.failing.as_ref() != Some(&text) {
-            eprintln!("mongosonar: a window is lost: {text}");
-            self.note(text.clone());
-            self.failing = Some(text);
-        }
-    }
-
-    fn notice(&mut self, notice: &StoreNotice, time: Timestamp) {
-        let text = match notice {
-            StoreNotice::Damaged(text) | StoreNotice::Full(text) => text.clone(),
-            StoreNotice::Recovered(windows) => {
-                self.failing = None;
-                format!("there is room again; {windows} windows were not stored")
-            }
-            StoreNotice::Shrunk(resolution, day) => {
-                format!("windows of {} of {day} were deleted to keep the size", resolution.name())
-            }
-        };
-        eprintln!("mongosonar: {text}");
-        if !matches!(notice, StoreNotice::Shrunk(..)) {
-            self.event(Event::new(time, EventKind::StoreProblem, Endpoint::default(), ("", &text)));
-        }
-        self.note(text);
-    }
-
-    fn note(&mut self, text: String) {
-        if self.notices.len() >= MAX_NOTICES {
-            self.notices.remove(0);
-        }
-        self.notices.push(text);
-    }
-
-    /// Looks for servers; notes those that have started or ended.
+    /// Searches for servers, and reports which have started or ended.
     fn look_for_servers(&mut self) {
         let is_first = self.searched.replace(Instant::now()).is_none();
         let found = match self.inspector.servers() {
@@ -594,7 +531,7 @@ impl LiveAgent<'_> {
         self.follow_network();
     }
 
-    /// Notes starts and ends of servers whose log does not.
+    /// Reports starts and ends of servers without a log that reports them.
     fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
         let is_logged = |server: &FoundServer| self.plan.settings.collectors.log && server.log.is_some();
         let time = now();
@@ -651,9 +588,7 @@ impl LiveAgent<'_> {
         while let Err(error) = self.assembler.complete(Timestamp::from_unix_ns(u64::MAX)) {
             self.store_failed(&error);
         }
-        for notice in self.assembler.notices() {
-            self.notice(&notice, now());
-        }
+        self.take_notices();
         // Without them the next run begins at the ends of the logs.
         let _ = self.positions.save(self.plan.folder);
         status_file::remove(self.plan.folder);
@@ -680,18 +615,19 @@ impl LiveAgent<'_> {
             diagnostic_data: path(&server.diagnostic),
         };
         let pid = std::process::id();
-        let summary = self.assembler.summary();
+        let summary = self.assembler.summary().clone();
         let status = AgentStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid,
             started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
-            started_ns: self.begun.unix_ns(),
+            started_ns: self.begun.time.unix_ns(),
             written_ns: now().unix_ns(),
             store: self.plan.folder.display().to_string(),
             store_bytes: folder_bytes(self.plan.folder),
             windows: summary.windows,
             windows_lost: summary.windows_lost,
-            last_window_ns: summary.end_ns,
+            store_problem: self.store_problem.clone(),
+            last_window_ns: self.assembler.stored_until().map(Timestamp::unix_ns),
             refused_configuration: self.refused.clone(),
             notices: self.notices.clone(),
             cpu_ns: usage.processor().as_nanos() as u64,
@@ -701,11 +637,14 @@ impl LiveAgent<'_> {
             servers: self.watched.all().iter().map(server).collect(),
         };
         let written = status_file::write(self.plan.folder, &status);
-        if let Err(error) = written.and_then(|()| self.positions.save(self.plan.folder)) {
-            let text = format!("the status cannot be written: {error}");
-            if self.notices.last() != Some(&text) {
-                eprintln!("mongosonar: {text}");
-                self.note(text);
+        match written.and_then(|()| self.positions.save(self.plan.folder)) {
+            Ok(()) => self.status_problem = None,
+            Err(error) => {
+                let text = format!("the status cannot be written: {error}");
+                if self.status_problem.replace(text.clone()).as_ref() != Some(&text) {
+                    eprintln!("mongosonar: {text}");
+                    self.note(text);
+                }
             }
         }
     }

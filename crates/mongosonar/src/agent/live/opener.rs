@@ -25,7 +25,7 @@ use crate::{doctor, privileges};
 /// Which ring to open.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RingRequest {
-    /// Names of interfaces; empty: all. Those that do not exist are left out if others do.
+    /// Names of interfaces; empty: all. Missing ones are left out if at least one exists.
     pub interfaces: Vec<String>,
     /// Ranges of ports.
     pub ports: Vec<(u16, u16)>,
@@ -96,7 +96,7 @@ impl NetworkState {
             .collect()
     }
 
-    /// What is wrong with an interface that is to be captured.
+    /// Why an interface cannot be captured; `None` if it can.
     pub fn problem(&self, name: &str) -> Option<CollectorProblem> {
         let what = match self.interfaces.iter().find(|(known, ..)| known == name) {
             None => "it does not exist; it is captured once it does",

@@ -1,11 +1,11 @@
 //! How far logs have been read, kept from one run of the agent to the next: what a server writes in between is not lost.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use sonar_sys::kept_file::KeptFile;
 
 use crate::follow::{FileIdentity, FollowPosition};
 
@@ -23,7 +23,7 @@ type SavedPosition = (u16, u64, u64, u64);
 impl LogPositions {
     /// Those of the last run; none if there was none, or they cannot be read.
     pub fn load(folder: &Path) -> Self {
-        let text = fs::read_to_string(folder.join(NAME)).unwrap_or_default();
+        let text = KeptFile::new(folder, NAME).read().ok().flatten().unwrap_or_default();
         let saved: Vec<SavedPosition> = serde_json::from_str(&text).unwrap_or_default();
         let position = |(port, device, inode, offset)| {
             (port, FollowPosition { identity: FileIdentity { device, inode }, offset })
@@ -47,7 +47,7 @@ impl LogPositions {
     /// Writes them for the next run.
     ///
     /// # Errors
-    /// The file cannot be written: the disk is full.
+    /// The file cannot be written.
     pub fn save(&self, folder: &Path) -> io::Result<()> {
         let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let saved: Vec<SavedPosition> = positions
@@ -55,15 +55,14 @@ impl LogPositions {
             .map(|(port, at)| (*port, at.identity.device, at.identity.inode, at.offset))
             .collect();
         drop(positions);
-        let new = folder.join("positions.json.new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(&saved)?)?;
-        fs::rename(new, folder.join(NAME))
+        KeptFile::new(folder, NAME).write(&serde_json::to_string(&saved)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -35,7 +35,7 @@ pub struct QueriesCollector {
     /// `None` while the capture fails.
     running: Option<RunningQueries>,
     backoff: Backoff,
-    /// Whether an interface that is to be captured exists and is up.
+    /// Whether any of the interfaces to capture exists and is up.
     has_interface: bool,
     /// Losses of all captures so far.
     lost: u64,
@@ -275,7 +275,7 @@ impl QueriesCollector {
         while let Some((part, _)) = self.take(Duration::from_secs(2), servers) {
             last.push(part);
         }
-        // A thread that is stuck would keep the agent from storing what it has.
+        // A stuck thread must not keep the agent from storing its windows.
         match self.running.take() {
             Some(running) if running.joiner.ended => (last, running.capture.join()),
             Some(_) => (last, Err(anyhow!("the capture thread does not end"))),

@@ -1,34 +1,30 @@
 //! The file in which a running agent states how it is, in the folder of its store and readable by its owner only.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use sonar_sys::Host;
+use sonar_sys::kept_file::KeptFile;
 use sonar_view::agent::AgentStatus;
 
-fn path(folder: &Path) -> PathBuf {
-    folder.join("agent.json")
+fn file(folder: &Path) -> KeptFile {
+    KeptFile::new(folder, "agent.json")
 }
 
 /// Replaces the status, so that a reader sees either the old or the new one.
 ///
 /// # Errors
-/// The file cannot be written: the disk is full.
+/// The file cannot be written.
 pub fn write(folder: &Path, status: &AgentStatus) -> io::Result<()> {
-    let new = folder.join("agent.json.new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    status.json(&mut file)?;
-    file.flush()?;
-    fs::rename(new, path(folder))
+    let mut text = Vec::new();
+    status.json(&mut text)?;
+    file(folder).write(&String::from_utf8_lossy(&text))
 }
 
 /// Removes the status: the agent ends.
 pub fn remove(folder: &Path) {
-    // Without this a reader finds out that the process has gone.
-    let _ = fs::remove_file(path(folder));
+    file(folder).remove();
 }
 
 /// The status of the agent that stores into this folder; `None` if none runs.
@@ -36,14 +32,10 @@ pub fn remove(folder: &Path) {
 /// # Errors
 /// The file cannot be read, or is damaged.
 pub fn read(folder: &Path) -> Result<Option<AgentStatus>> {
-    let path = path(folder);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
-    };
-    let status: AgentStatus =
-        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+    let file = file(folder);
+    let shown = file.path().display();
+    let Some(text) = file.read().with_context(|| format!("cannot read {shown}"))? else { return Ok(None) };
+    let status: AgentStatus = serde_json::from_str(&text).with_context(|| format!("{shown} is damaged"))?;
     // After SIGKILL the file is still there.
     let process = Host::live().stat(status.pid);
     Ok(process.is_some_and(|process| process.started == status.started_ticks).then_some(status))
@@ -51,6 +43,7 @@ pub fn read(folder: &Path) -> Result<Option<AgentStatus>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -65,11 +58,11 @@ mod tests {
         let mut status = AgentStatus { pid, started_ticks, windows: 5, ..AgentStatus::default() };
         write(&folder, &status).unwrap();
         assert_eq!(read(&folder).unwrap(), Some(status.clone()));
-        assert_eq!(fs::metadata(path(&folder)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(file(&folder).path()).unwrap().permissions().mode() & 0o777, 0o600);
         status.started_ticks += 1;
         write(&folder, &status).unwrap();
         assert_eq!(read(&folder).unwrap(), None, "another process has its number");
-        fs::write(path(&folder), "{").unwrap();
+        fs::write(file(&folder).path(), "{").unwrap();
         assert!(read(&folder).is_err());
         remove(&folder);
         assert_eq!(read(&folder).unwrap(), None);

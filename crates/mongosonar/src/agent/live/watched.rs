@@ -8,7 +8,7 @@ use sonar_core::Timestamp;
 use super::inspector::FoundServer;
 use crate::agent::servers::LocalServers;
 
-/// The servers that were found last.
+/// The servers of the last search.
 #[derive(Debug, Default)]
 pub struct WatchedServers {
     found: Mutex<Arc<Vec<FoundServer>>>,
@@ -24,7 +24,7 @@ impl WatchedServers {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces them; gives those that have started and those that have ended since.
+    /// Replaces them. Returns the servers that have started and those that have ended.
     pub fn set(&self, found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
         let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let key = |server: &FoundServer| (server.pid, server.started, server.port);

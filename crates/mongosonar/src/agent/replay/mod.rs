@@ -67,7 +67,7 @@ pub fn run<S: HistoryStore>(plan: &ReplayPlan<'_>, store: S) -> Result<(AgentSum
         let ends = merge.start(scope, &inputs, &stop)?;
         let merged = merge.run(&stop);
         if merged.is_err() {
-            // Nobody takes any more windows.
+            // The receiver of windows is gone.
             stop.store(true, Ordering::Relaxed);
         }
         merge.sources.clear();
@@ -163,7 +163,7 @@ impl<S: HistoryStore> SourceMerge<'_, S> {
 
     /// Takes all windows, and stores each once every source has gone past it.
     fn run(&mut self, stop: &AtomicBool) -> Result<()> {
-        // Once it is to stop, a source may have ended within a window. What is stored is complete.
+        // When the replay is stopped, a source may end within a window. Only complete windows are stored.
         while !stop.load(Ordering::Relaxed)
             && let Some(behind) = self.sources.iter_mut().min_by_key(|source| source.reached)
             && behind.reached < NEVER

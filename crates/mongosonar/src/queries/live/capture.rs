@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ impl CaptureThread {
                 let over = self.pipeline.boundary.plus_ns(time.since(until));
                 self.pipeline.rotate(over);
             }
+            self.pipeline.seen = Some(time);
             if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -143,12 +144,7 @@ impl CaptureThread {
     fn read(&mut self) {
         let pipeline = &mut self.pipeline;
         self.ring.for_each(|packet| pipeline.packet(&packet));
-        let sink = &self.pipeline.sink;
-        if let Some(output) = &sink.each
-            && output.lock().unwrap_or_else(PoisonError::into_inner).flush().is_err()
-        {
-            sink.broken.store(true, Ordering::Relaxed);
-        }
+        self.pipeline.sink.flush();
     }
 
     fn count_drops(&mut self) {
@@ -262,6 +258,7 @@ impl CaptureTask {
             counted: Coverage::default(),
             kernel: Coverage::default(),
             interval_ns,
+            seen: Some(start),
             settings: self.window,
             to,
             thread,

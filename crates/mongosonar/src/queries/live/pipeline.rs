@@ -38,6 +38,9 @@ pub struct Pipeline {
     /// End of the open interval. The interval ends with the first later packet, or when no earlier one can come any
     /// more.
     pub boundary: Timestamp,
+    /// When the thread last looked at the clock: until then it has captured, by the clock as it was. `None` where the
+    /// only clock is that of the packets.
+    pub seen: Option<Timestamp>,
     pub settings: WindowSettings,
     pub to: SyncSender<ThreadWindow>,
     /// The number of the thread, from 0.
@@ -51,6 +54,18 @@ pub struct LiveSink {
     pub window: Window,
     pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     pub broken: Arc<AtomicBool>,
+}
+
+impl LiveSink {
+    /// Hands what was written on.
+    pub fn flush(&self) {
+        let flushed = |output: &Arc<Mutex<dyn OperationListener>>| {
+            output.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        };
+        if self.each.as_ref().is_some_and(|output| flushed(output).is_err()) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Sink for LiveSink {
@@ -77,7 +92,8 @@ impl Pipeline {
         self.decoder.packet(packet, &mut self.sink);
     }
 
-    /// Hands the open window over and opens the one in which `time` lies.
+    /// Hands the open window over and opens the one in which `time` lies. If that is not the next one, the clock was
+    /// set: the open window ends when it was last looked at, and the new one begins at `time`.
     #[cold]
     pub fn rotate(&mut self, time: Timestamp) {
         let end = self.boundary;
@@ -85,13 +101,20 @@ impl Pipeline {
         self.boundary = next.plus_ns(self.interval_ns);
         self.decoder.tick(end, &mut self.sink);
         let in_flight = self.decoder.in_flight(end);
-        self.hand_over(end, Some(next), in_flight);
+        match self.seen.filter(|_| next != end) {
+            None => self.hand_over(end, Some(next), in_flight),
+            Some(seen) => {
+                self.hand_over(seen.min(end), Some(next), in_flight);
+                self.sink.window.start = time;
+            }
+        }
     }
 
     /// Hands the last window over.
     pub fn finish(&mut self, end: Timestamp) {
         let in_flight = self.decoder.in_flight(end);
         self.decoder.finish(end, &mut self.sink);
+        self.sink.flush();
         self.hand_over(end, None, in_flight);
     }
 
@@ -122,5 +145,61 @@ impl Pipeline {
             keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
         }
         self.orphaned |= self.to.send(ThreadWindow { thread: self.thread, window, next }).is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use sonar_core::time::NS_PER_S;
+    use sonar_decode::{Settings, Shared};
+
+    use super::*;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_unix(10_000 + second, 0)
+    }
+
+    fn pipeline() -> (Pipeline, Receiver<ThreadWindow>) {
+        let (to, windows) = sync_channel(100);
+        let pipeline = Pipeline {
+            decoder: Decoder::new(Settings::default(), Arc::new(Shared::default())),
+            sink: LiveSink {
+                window: Window::new(at(0), WindowSettings::default()),
+                each: None,
+                broken: Arc::default(),
+            },
+            keep: None,
+            counted: Coverage::default(),
+            kernel: Coverage::default(),
+            interval_ns: 10 * NS_PER_S,
+            boundary: at(10),
+            seen: None,
+            settings: WindowSettings::default(),
+            to,
+            thread: 0,
+            orphaned: false,
+        };
+        (pipeline, windows)
+    }
+
+    #[test]
+    fn a_window_in_which_the_clock_was_set_is_as_long_as_the_capture_in_it() {
+        let (mut pipeline, windows) = pipeline();
+        pipeline.seen = Some(at(9));
+        // Looked at a little late.
+        pipeline.rotate(at(11));
+        pipeline.seen = Some(at(13));
+        pipeline.rotate(at(3_604));
+        pipeline.seen = Some(at(3_606));
+        pipeline.rotate(at(25));
+        pipeline.seen = Some(at(29));
+        pipeline.rotate(at(30));
+        let spans: Vec<_> = windows
+            .try_iter()
+            .map(|one| (one.window.start.since(at(0)) / NS_PER_S, one.window.end.since(at(0)) / NS_PER_S))
+            .collect();
+        assert_eq!(spans, [(0, 10), (10, 13), (3_604, 3_606), (25, 30)]);
     }
 }

@@ -78,11 +78,10 @@ impl ProcessReader {
 
 impl KnownProcess {
     fn new(folder: PathBuf, started: u64) -> Self {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self {
             started,
             readings: 0,
-            tasks: rustix::fs::open(folder.join("task"), flags, Mode::empty()).ok(),
+            tasks: None,
             folder,
             names: BTreeMap::new(),
             groups: GroupFiles::default(),
@@ -111,6 +110,10 @@ impl KnownProcess {
 
     /// Reads what hardly ever changes.
     fn refresh(&mut self, host: &Host, buffer: &mut TextBuffer) {
+        if self.tasks.is_none() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.tasks = rustix::fs::open(self.folder.join("task"), flags, Mode::empty()).ok();
+        }
         if let Some(text) = buffer.read(&self.folder.join("limits")) {
             let limits = || text.lines().skip(1).filter_map(soft_limit);
             self.descriptor_limit =

@@ -40,9 +40,9 @@ pub fn start(task: StatusTask, targets: Vec<Target>, confined: bool) -> Result<J
             privileges::give_up_but_network();
         }
         std::thread::scope(|scope| {
-            for target in &targets {
+            for (number, target) in (1..).zip(&targets) {
                 let task = &task;
-                spawn(scope, move || ask_hosts(task, target));
+                spawn(scope, move || ask_hosts(task, target, number));
             }
         });
     };
@@ -52,7 +52,7 @@ pub fn start(task: StatusTask, targets: Vec<Target>, confined: bool) -> Result<J
         .context("cannot start a thread")
 }
 
-/// Starts a thread whose processor time counts as that of the collector.
+/// Starts a thread. Its name makes its processor time count for the collector.
 fn spawn<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, run: impl FnOnce() + Send + 'scope) {
     let builder = std::thread::Builder::new().name(Collector::Status.name().to_owned());
     if let Err(error) = builder.spawn_scoped(scope, run) {
@@ -60,15 +60,16 @@ fn spawn<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, run: impl FnOnce
     }
 }
 
-/// Asks all servers that a target names.
-fn ask_hosts(task: &StatusTask, target: &Target) {
+/// Asks all servers that a target names, which has this number.
+fn ask_hosts(task: &StatusTask, target: &Target, number: usize) {
+    let name = &format!("connection string {number}");
     let hosts = loop {
         match target.hosts() {
             Ok(hosts) => break hosts,
             Err(error) => {
                 let problem = CollectorProblem::temporary(error.to_string());
                 let report = ServerReport { problems: vec![problem], ..ServerReport::default() };
-                if let Some(event) = task.reports.report("the connection string", now(), report) {
+                if let Some(event) = task.reports.report(name, now(), report) {
                     let mut windows = WindowCutter::new(task.to.clone());
                     windows.event(event);
                     windows.finish();
@@ -79,7 +80,7 @@ fn ask_hosts(task: &StatusTask, target: &Target) {
             }
         }
     };
-    task.reports.forget("the connection string");
+    task.reports.forget(name);
     std::thread::scope(|scope| {
         for host in &hosts {
             spawn(scope, move || ask(task, target, host));
@@ -87,7 +88,7 @@ fn ask_hosts(task: &StatusTask, target: &Target) {
     });
 }
 
-/// Asks a server until it is to stop.
+/// Asks a server until the task is stopped.
 fn ask(task: &StatusTask, target: &Target, host: &str) {
     let mut server = AskedServer::new(task, target, host);
     let mut next = Instant::now();

@@ -1,4 +1,4 @@
-//! How the servers with a URI are, as one collector.
+//! The states of the servers with a URI, as one collector.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,29 +6,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sonar_core::Timestamp;
 use sonar_core::history::{Collector, Event};
 
-use crate::agent::live::board::{CollectorBoard, CollectorProblem};
-
-/// The most problems that the status names.
-const MAX_PROBLEMS: usize = 4;
+use crate::agent::live::board::{CollectorBoard, CollectorProblem, SourceId};
 
 /// What is known of one server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerReport {
-    /// What it did not answer, and why; empty if all is well.
+    /// The requests that failed, and why; empty if none did.
     pub problems: Vec<CollectorProblem>,
     /// What is collected of it, in a few words.
     pub note: String,
     /// It answered something now.
     pub has_data: bool,
-    /// Requests that it did not answer since the last report.
+    /// Unanswered requests since the last report.
     pub lost: u64,
 }
 
-/// Joins the reports of all servers.
+/// Collects the reports of all servers.
 #[derive(Debug)]
 pub struct StatusReports {
     board: Arc<CollectorBoard>,
-    servers: Mutex<(BTreeMap<String, ServerReport>, u64)>,
+    /// What is collected of each server, and requests that were not answered, of all.
+    servers: Mutex<(BTreeMap<String, String>, u64)>,
 }
 
 impl StatusReports {
@@ -37,23 +35,23 @@ impl StatusReports {
         Self { board, servers: Mutex::default() }
     }
 
-    /// Notes how a server is at `at`. Returns an event if the collector fails or works again.
+    /// Reports the state of a server at `at`. Returns an event if it fails or works again.
     pub fn report(&self, server: &str, at: Timestamp, report: ServerReport) -> Option<Event> {
         let mut all = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (servers, lost) = &mut *all;
-        let has_data = report.has_data;
-        *lost += report.lost;
-        servers.insert(server.to_owned(), report);
+        let (notes, lost) = &mut *all;
+        let ServerReport { problems, note, has_data, lost: more } = report;
+        *lost += more;
         self.board.lost(Collector::Status, *lost);
-        let notes = servers.iter().filter(|(_, one)| !one.note.is_empty());
-        self.board
-            .notes(Collector::Status, notes.map(|(name, one)| format!("{name}: {}", one.note)).collect());
+        notes.insert(server.to_owned(), note);
+        let shown = notes.iter().filter(|(_, note)| !note.is_empty());
+        self.board.notes(Collector::Status, shown.map(|(name, note)| format!("{name}: {note}")).collect());
         if has_data {
             self.board.delivered(Collector::Status, at);
         }
-        match joined(servers) {
-            Some(problem) => self.board.failed(Collector::Status, at, &problem),
-            None if has_data => self.board.data(Collector::Status, at),
+        let source = SourceId::of_host(Collector::Status, server);
+        match joined(&problems) {
+            Some(problem) => self.board.failed(source, at, &problem),
+            None if has_data => self.board.data(source, at),
             None => None,
         }
     }
@@ -61,20 +59,15 @@ impl StatusReports {
     /// Forgets a server that has another name now.
     pub fn forget(&self, server: &str) {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).0.remove(server);
+        self.board.forget(SourceId::of_host(Collector::Status, server));
     }
 }
 
-/// All problems as one.
-fn joined(servers: &BTreeMap<String, ServerReport>) -> Option<CollectorProblem> {
-    let all = servers.iter().flat_map(|(name, one)| one.problems.iter().map(move |problem| (name, problem)));
-    let count = all.clone().count();
-    let is_permanent = all.clone().any(|(_, problem)| problem.is_permanent);
-    let mut texts: Vec<String> =
-        all.take(MAX_PROBLEMS).map(|(name, problem)| format!("{name}: {}", problem.text())).collect();
-    if count > MAX_PROBLEMS {
-        texts.push(format!("{} more", count - MAX_PROBLEMS));
-    }
-    (count > 0).then(|| CollectorProblem { what: texts.join("; "), fix: None, is_permanent })
+/// The problems of a server as one.
+fn joined(problems: &[CollectorProblem]) -> Option<CollectorProblem> {
+    let texts: Vec<String> = problems.iter().map(CollectorProblem::text).collect();
+    let is_permanent = problems.iter().any(|problem| problem.is_permanent);
+    (!texts.is_empty()).then(|| CollectorProblem { what: texts.join("; "), fix: None, is_permanent })
 }
 
 #[cfg(test)]
@@ -85,31 +78,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_collector_works_when_all_servers_do() {
+    fn each_server_fails_and_recovers_by_itself() {
         let board = Arc::new(CollectorBoard::new(|_| true));
         let reports = StatusReports::new(board.clone());
         let at = |second: u64| Timestamp::from_unix(1_000 + second, 0);
         let good = || ServerReport { has_data: true, note: "figures".to_owned(), ..ServerReport::default() };
-        let bad = |what: &str| ServerReport {
-            problems: vec![CollectorProblem::temporary(what.to_owned())],
+        let bad = |what: &[&str]| ServerReport {
+            problems: what.iter().map(|what| CollectorProblem::temporary((*what).to_owned())).collect(),
             lost: 1,
             ..ServerReport::default()
         };
+        let status = || board.all()[Collector::Status as usize].clone();
         assert_eq!(reports.report("a:1", at(0), good()), None);
-        let failed = reports.report("b:2", at(1), bad("refused")).unwrap();
-        assert_eq!((failed.kind, &*failed.text), (EventKind::CollectorFailed, "b:2: refused"));
-        assert_eq!(reports.report("a:1", at(10), good()), None, "no word of b:2 has changed");
-        assert_eq!(reports.report("b:2", at(11), bad("refused")), None);
-        let status = board.all()[Collector::Status as usize].clone();
-        assert_eq!((status.state, status.lost), (CollectorState::Waiting, 2));
-        assert_eq!(status.last_data_ns, Some(at(10).unix_ns()), "a:1 goes on");
-        assert_eq!(status.notes, ["a:1: figures"]);
-        let recovered = reports.report("b:2", at(20), good()).unwrap();
-        assert_eq!(recovered.kind, EventKind::CollectorRecovered);
-        for number in 0..9 {
-            reports.report(&format!("c:{number}"), at(30), bad("down"));
-        }
-        let text = board.all()[Collector::Status as usize].problems.join("");
-        assert!(text.starts_with("c:0: down; c:1: down") && text.ends_with("; 5 more"), "{text}");
+        let failed = reports.report("b:2", at(1), bad(&["refused", "no sizes"])).unwrap();
+        assert_eq!((failed.kind, &*failed.text), (EventKind::CollectorFailed, "b:2: refused; no sizes"));
+        assert_eq!(reports.report("a:1", at(10), good()), None, "b:2 has not changed");
+        assert_eq!(reports.report("b:2", at(11), bad(&["refused", "no sizes"])), None);
+        assert_eq!((status().state, status().lost), (CollectorState::Working, 2), "a:1 goes on");
+        assert_eq!(status().last_data_ns, Some(at(10).unix_ns()));
+        assert_eq!(
+            (status().notes, status().problems),
+            (vec!["a:1: figures".to_owned()], vec!["b:2: refused; no sizes".to_owned()])
+        );
+        let failed = reports.report("a:1", at(20), bad(&["down"])).unwrap();
+        assert_eq!(&*failed.text, "a:1: down", "no word of b:2");
+        assert_eq!((status().state, status().problems.len()), (CollectorState::Waiting, 2));
+        let recovered = reports.report("b:2", at(21), good()).unwrap();
+        assert_eq!(
+            (recovered.kind, &*recovered.text),
+            (EventKind::CollectorRecovered, "b:2: it works again")
+        );
+        assert_eq!(
+            (status().state, status().problems),
+            (CollectorState::Working, vec!["a:1: down".to_owned()])
+        );
+        reports.forget("a:1");
+        assert_eq!(status().problems.len(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sonar_core::history::Collector;
 use sonar_core::internals::{IncidentKind, SampleSequence, ServerSample};
@@ -18,14 +18,16 @@ use super::sizes::{MAX_COLLECTIONS, SizeSchedule};
 use super::task::StatusTask;
 use super::{members, sizes};
 use crate::agent::figures::SampleCutter;
+use crate::agent::live::backoff::Backoff;
 use crate::agent::live::board::CollectorProblem;
+use crate::agent::live::clock_reading::ClockReading;
 use crate::agent::live::inspector::FoundServer;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::queries::live::now;
 
 /// The first wait before a server that does not answer is tried again, and the longest.
-const RETRY: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(300)];
+const RETRY: Backoff = Backoff::between(Duration::from_secs(10), Duration::from_secs(300));
 /// How long measuring collections may take in a window.
 const SIZES_TIME: Duration = Duration::from_secs(3);
 /// How long a sample waits for one of `diagnostic.data` of the same window, which comes some ten seconds late.
@@ -34,7 +36,7 @@ const HOLD_NS: u64 = 12_000_000_000;
 /// written any more.
 const MAX_SILENCE_NS: u64 = 30_000_000_000;
 /// When to ask again for what the user may not ask for.
-const REFUSED_NS: u64 = 300_000_000_000;
+const REFUSED: Duration = Duration::from_secs(300);
 /// The most samples that wait.
 const MAX_HELD: usize = 8;
 /// Clocks that differ by more are those of different machines, in milliseconds.
@@ -58,12 +60,12 @@ pub struct AskedServer<'a> {
     connection: Option<ServerConnection>,
     /// Its name in the history, once that is known.
     name: Option<Endpoint>,
-    /// The wait after the next failure, and when to try again.
-    retry: (Duration, Timestamp),
+    /// When to connect again.
+    retry: Backoff,
     /// When it last answered.
-    last: Option<Timestamp>,
+    answered: Option<ClockReading>,
     /// What fails, and when to ask for it again.
-    failing: BTreeMap<ServerRequest, (CollectorProblem, Timestamp)>,
+    failing: BTreeMap<ServerRequest, (CollectorProblem, Instant)>,
     reader: StatusReader,
     sequence: SampleSequence,
     held: VecDeque<ServerSample>,
@@ -120,8 +122,8 @@ impl<'a> AskedServer<'a> {
             begun: now(),
             connection: None,
             name: None,
-            retry: (RETRY[0], Timestamp::default()),
-            last: None,
+            retry: RETRY,
+            answered: None,
             failing: BTreeMap::new(),
             reader: StatusReader::default(),
             sequence: SampleSequence::default(),
@@ -132,11 +134,12 @@ impl<'a> AskedServer<'a> {
         }
     }
 
-    /// Asks it once; returns whether anybody still wants the answers.
+    /// Asks it once; returns whether the receiver of the windows is still there.
     pub fn ask(&mut self) -> bool {
-        let at = now();
-        if self.connection.is_some() || at >= self.retry.1 {
-            let report = self.report(at);
+        let reading = ClockReading::now();
+        let at = reading.time;
+        if self.connection.is_some() || self.retry.is_due(Instant::now()) {
+            let report = self.report(reading);
             if let Some(event) = self.task.reports.report(self.host, at, report) {
                 self.windows.event(event);
             }
@@ -153,7 +156,8 @@ impl<'a> AskedServer<'a> {
     }
 
     /// Asks for everything that is due.
-    fn report(&mut self, at: Timestamp) -> ServerReport {
+    fn report(&mut self, reading: ClockReading) -> ServerReport {
+        let at = reading.time;
         let answers = match self.connection.take().map_or_else(|| self.connect(), Ok) {
             Ok(mut connection) => {
                 let answers = self.collect(&mut connection, at);
@@ -164,18 +168,21 @@ impl<'a> AskedServer<'a> {
         };
         match answers {
             Ok(Answers { has_data, lost }) => {
-                self.retry = (RETRY[0], Timestamp::default());
-                // After a longer time without an answer nobody knows what happened.
-                if let Some(last) = self.last.replace(at).filter(|last| at.since(*last) <= MAX_SILENCE_NS) {
-                    self.windows.observe(Collector::Status, last, at);
+                self.retry.worked();
+                // A longer time without an answer was not observed.
+                let before = self.answered.replace(reading);
+                let observed = before.map(|before| reading.since(&before));
+                if let Some(observed) =
+                    observed.filter(|one| one.elapsed.as_nanos() <= u128::from(MAX_SILENCE_NS))
+                {
+                    self.windows.observe(Collector::Status, observed.from, at);
                 }
                 let problems = self.failing.values().map(|(problem, _)| problem.clone()).collect();
                 ServerReport { problems, note: self.note(), has_data, lost }
             }
             Err(what) => {
-                let (wait, _) = self.retry;
-                self.retry = ((wait * 2).min(RETRY[1]), now().plus_ns(wait.as_nanos() as u64));
-                self.last = None;
+                self.retry.failed(Instant::now());
+                self.answered = None;
                 let problems = vec![CollectorProblem::temporary(what)];
                 ServerReport { problems, lost: 1, ..ServerReport::default() }
             }
@@ -207,11 +214,11 @@ impl<'a> AskedServer<'a> {
     /// The server does not answer: the connection is not to be used again.
     fn request<T>(
         &mut self,
-        (request, at): (ServerRequest, Timestamp),
+        request: ServerRequest,
         answers: &mut Answers,
         ask: impl FnOnce() -> Result<T, ServerError>,
     ) -> Result<Option<T>, ServerError> {
-        if self.failing.get(&request).is_some_and(|(_, again)| at < *again) {
+        if self.failing.get(&request).is_some_and(|(_, again)| Instant::now() < *again) {
             return Ok(None);
         }
         match ask() {
@@ -226,8 +233,8 @@ impl<'a> AskedServer<'a> {
                 let is_refused = matches!(error, ServerError::Unauthorized { .. });
                 let problem =
                     CollectorProblem { what: error.to_string(), fix: None, is_permanent: is_refused };
-                let wait = if is_refused { REFUSED_NS } else { 1 };
-                self.failing.insert(request, (problem, at.plus_ns(wait)));
+                let wait = if is_refused { REFUSED } else { Duration::ZERO };
+                self.failing.insert(request, (problem, Instant::now() + wait));
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -240,9 +247,8 @@ impl<'a> AskedServer<'a> {
         at: Timestamp,
     ) -> Result<Answers, ServerError> {
         let (name, mut answers) = (*name, Answers::default());
-        let set =
-            self.request((ServerRequest::ReplicaSet, at), &mut answers, || server.replica_set_status())?;
-        let status = self.request((ServerRequest::Status, at), &mut answers, || server.status())?;
+        let set = self.request(ServerRequest::ReplicaSet, &mut answers, || server.replica_set_status())?;
+        let status = self.request(ServerRequest::Status, &mut answers, || server.status())?;
         let set = set.flatten();
         if let Some(set) = &set {
             members::add(&mut self.windows.at(at).window, (name, at), set);
@@ -263,13 +269,13 @@ impl<'a> AskedServer<'a> {
         if self.sizes.wants_list(at) {
             self.sizes.asked_for_list(at);
             let list = || server.collections(MAX_COLLECTIONS);
-            if let Some(list) = self.request((ServerRequest::List, at), &mut answers, list)? {
+            if let Some(list) = self.request(ServerRequest::List, &mut answers, list)? {
                 if list.refused > 0 {
                     let refused = plural(list.refused, "database");
                     let what = format!("the user may not list the collections of {refused}");
                     let problem =
                         CollectorProblem::permanent(what, Some("grant the role readAnyDatabase".to_owned()));
-                    self.failing.insert(ServerRequest::List, (problem, at.plus_ns(REFUSED_NS)));
+                    self.failing.insert(ServerRequest::List, (problem, Instant::now() + REFUSED));
                 }
                 self.sizes.set(list);
             }
@@ -293,7 +299,7 @@ impl<'a> AskedServer<'a> {
                 continue;
             }
             let size = || server.collection_size(&database, &collection);
-            if let Some(Some(size)) = self.request((ServerRequest::Sizes, at), answers, size)? {
+            if let Some(Some(size)) = self.request(ServerRequest::Sizes, answers, size)? {
                 let window = &mut self.windows.at(at).window;
                 sizes::add(window, (name, at), &format!("{database}.{collection}"), &size);
             }
@@ -317,7 +323,7 @@ impl<'a> AskedServer<'a> {
         self.task.servers.sampled_until(self.name?.port).or_else(is_young)
     }
 
-    /// Decides on samples. Each window has the figures of one source: those of `diagnostic.data`, where the server
+    /// Decides on samples; one of a time before the clock was set back waits no longer. Each window has the figures of one source: those of `diagnostic.data`, where the server
     /// writes it, because they come each second. A sample waits for them for `hold_ns`.
     fn settle(&mut self, at: Timestamp, hold_ns: u64) {
         let (Some(name), false) = (self.name, self.held.is_empty()) else { return };
@@ -326,7 +332,7 @@ impl<'a> AskedServer<'a> {
         while let Some(sample) = self.held.front() {
             let time = timestamp(sample.time_ms());
             let is_sampled = sampled_until >= Some(time.floor_to(WIDTH_NS));
-            if comes && !is_sampled && at.since(time) < hold_ns {
+            if comes && !is_sampled && time <= at && at.since(time) < hold_ns {
                 break;
             }
             let Some(sample) = self.held.pop_front() else { break };

@@ -1,10 +1,9 @@
-//! When to ask for the size of which collection: a few in each window, so that a server with many collections is not
-//! burdened.
+//! Which collections to measure next: a few in each window, to spare a server with many collections.
 
 use sonar_core::Endpoint;
 use sonar_core::Timestamp;
 use sonar_core::history::metrics;
-use sonar_core::history::{HistoryWindow, SeriesMetric};
+use sonar_core::history::{HistoryWindow, SeriesMetric, index_name};
 use sonar_core::time::NS_PER_S;
 use sonar_mongo::status::{CollectionList, CollectionSize};
 
@@ -12,8 +11,8 @@ use sonar_mongo::status::{CollectionList, CollectionSize};
 pub const MAX_COLLECTIONS: usize = 400;
 /// The most collections that are measured in a window.
 const PER_WINDOW: usize = 20;
-/// How often a collection is measured, and how often new ones are looked for. A little less than five minutes, because
-/// windows do not begin on the second.
+/// Each collection is measured, and the list of collections read again, every five minutes: a little less, because a
+/// round does not begin exactly on the second.
 const EVERY_NS: u64 = 299 * NS_PER_S;
 /// The seconds that a size speaks for: those of a window.
 const SECONDS: f64 = 10.0;
@@ -96,7 +95,7 @@ pub fn add(
         sample(metrics::COLLECTION_REUSABLE, namespace, reusable);
     }
     for (index, bytes) in &size.indexes {
-        sample(metrics::INDEX_SIZE, &format!("{namespace} {index}"), *bytes);
+        sample(metrics::INDEX_SIZE, &index_name(namespace, index), *bytes);
     }
 }
 

@@ -11,7 +11,7 @@ use super::report::StatusReports;
 use crate::agent::live::watched::WatchedServers;
 use crate::agent::parts::WindowPart;
 
-/// How often a thread looks whether it is to stop.
+/// How often a thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(200);
 
 /// What the threads share with the others.
@@ -20,7 +20,7 @@ pub struct StatusTask {
     pub to: SyncSender<WindowPart>,
     /// The servers of this host.
     pub servers: Arc<WatchedServers>,
-    /// Where they report how they are.
+    /// Where they report their states.
     pub reports: StatusReports,
     /// The addresses of this host.
     pub addresses: BTreeSet<IpAddr>,

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""What `why` costs a server: the lab's own server with one thread for each connection, on both processors, by turns
+with `why` and without; and what `why` and its eBPF programs use at 10,000 operations a second, what is lost at the
+highest rate, and the memory."""
+
+import json
+import os
+import signal
+import statistics
+import struct
+import subprocess
+import threading
+import time
+
+from lib.kit import (
+    MIB,
+    MONGOSONAR,
+    ROOT,
+    Memory,
+    build,
+    figure,
+    folder,
+    links,
+    main,
+    make_lab,
+    note,
+    process,
+    processor_time,
+    ratio_interval,
+    rounds,
+    say,
+)
+from lib.tracers import run_time, statistics_on
+
+SERVER, LOAD = ROOT / "lab/bin/threaded", ROOT / "lab/bin/threaded-load"
+PORT = 27917
+CONNECTIONS = 16
+PAIRS = rounds(15, 31)
+SLOT = 2.0  # seconds with `why`, and without
+RATE = 10_000
+
+
+def document(*fields):
+    body = b"".join(fields) + b"\0"
+    return struct.pack("<i", len(body) + 4) + body
+
+
+def text(name, value):
+    return b"\x02" + name.encode() + b"\0" + struct.pack("<i", len(value) + 1) + value.encode() + b"\0"
+
+
+def find(milliseconds):
+    """A request that takes so much processor time."""
+    burn = b"\x01burn\0" + struct.pack("<d", milliseconds)
+    command = document(text("find", "orders"), text("$db", "lab"), b"\x03filter\0" + document(burn))
+    return struct.pack("<iiiiiB", 21 + len(command), 1, 0, 2013, 0, 0) + command
+
+
+def at_ordinary_priority():
+    """In a child: a bench runs before everything else, but a server and its clients do not."""
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
+
+
+class Load:
+    """The clients, and how many replies they had when."""
+
+    def __init__(self, milliseconds, rate, connections=CONNECTIONS):
+        command = [LOAD, PORT, connections, rate, 3_600]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.child = subprocess.Popen(list(map(str, command)), preexec_fn=at_ordinary_priority, **pipes)
+        self.child.stdin.write(find(milliseconds))
+        self.child.stdin.close()
+        self.counts = []
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.child.stdout:
+            at, replies = map(int, line.split())
+            self.counts.append((at / 1e9, replies))
+
+    def rate(self, begun, ended):
+        """Replies a second between two times of the monotonic clock."""
+        inside = [count for count in self.counts if begun <= count[0] <= ended]
+        (first, before), (last, after) = inside[0], inside[-1]
+        return (after - before) / (last - first)
+
+    def __enter__(self):
+        time.sleep(1)
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait()
+
+
+class Why:
+    """`why`, tracing."""
+
+    def __init__(self, server, *arguments):
+        command = [MONGOSONAR, "why", "--pid", server.pid, "--port", PORT, "--duration", "1h", "--json", *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.child = subprocess.Popen(list(map(str, command)), **pipes)
+        first = self.child.stderr.readline()
+        if "tracing" not in first:
+            raise SystemExit(first + self.child.stderr.read())
+
+    def end(self):
+        self.child.send_signal(signal.SIGINT)
+        output, errors = self.child.communicate(timeout=60)
+        if self.child.returncode != 0:
+            raise SystemExit(errors)
+        return json.loads(output)
+
+
+def throughput(server):
+    """Both processors busy; the ratio of each pair of slots, with `why` to without."""
+    ratios, rates = [], []
+    with Load(0.13, 0) as load:
+        for number in range(PAIRS):
+            found = {}
+            for traced in (number % 2 == 0, number % 2 == 1):
+                why = Why(server) if traced else None
+                time.sleep(0.3)
+                begun = time.monotonic()
+                time.sleep(SLOT)
+                found[traced] = load.rate(begun, time.monotonic())
+                if why:
+                    why.end()
+            ratios.append(found[True] / found[False])
+            rates.append(found[False])
+    mean, low, high = ratio_interval(ratios)
+    note(f"{statistics.median(rates):,.0f} operations a second without why; {PAIRS} pairs of {SLOT:.0f} s by turns.")
+    percent = lambda ratio: 100 * (1 - ratio)
+    interval = f"95 % interval {percent(high):.2f} to {percent(low):.2f}"
+    figure("throughput lost to why", percent(mean), f"% ({interval})", limit=1)
+
+
+def cost(server):
+    seconds = 10
+    with Load(0.02, RATE, 64) as load, statistics_on():
+        why = Why(server)
+        time.sleep(1)
+        used, (ran, _), switches = processor_time(why.child.pid), run_time(why.child.pid), context_switches()
+        begun = time.monotonic()
+        time.sleep(seconds)
+        took = time.monotonic() - begun
+        used = processor_time(why.child.pid) - used
+        after, runs = run_time(why.child.pid)
+        switches = (context_switches() - switches) / took
+        rate = load.rate(begun, time.monotonic())
+        memory = Memory.of(why.child.pid)
+        report = why.end()
+    ran = (after - ran) / 1e9
+    note(f"{rate:,.0f} operations and {switches:,.0f} context switches a second for processor time and memory.")
+    figure("processor time, why and its programs", 100 * (used + ran) / took, "% of a processor", limit=3)
+    figure("processor time, why", 100 * used / took, "% of a processor")
+    figure("processor time, eBPF programs", 100 * ran / took, "% of a processor")
+    figure("memory", memory.resident / MIB, "MiB")
+    lost(report, "operations lost at this rate")
+
+
+def context_switches():
+    with open("/proc/stat") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("ctxt"))
+
+
+def lost(report, what):
+    coverage = report["coverage"]
+    say("  coverage " + ", ".join(f"{name} {count}" for name, count in coverage.items() if count))
+    names = ("ring_full", "threads_full", "unreadable", "foreign_replies", "without_thread", "packets_dropped")
+    figure(what, sum(coverage[name] for name in names), limit=0)
+
+
+def fastest(server):
+    seconds = 5
+    with Load(0, 0) as load:
+        why = Why(server)
+        begun = time.monotonic()
+        time.sleep(seconds)
+        rate = load.rate(begun, time.monotonic())
+        report = why.end()
+    figure("highest rate with both processors busy", rate, "operations a second")
+    lost(report, "operations lost at the highest rate")
+
+
+def bench():
+    links("link set lo up")
+    with (
+        folder() as work,
+        process([SERVER, PORT, work], stdout=subprocess.PIPE, preexec_fn=at_ordinary_priority) as server,
+    ):
+        server.stdout.readline()
+        throughput(server)
+        cost(server)
+        fastest(server)
+
+
+build("-p", "mongosonar")
+make_lab("bin/threaded", "WiredTiger (libwiredtiger-dev)")
+make_lab("bin/threaded-load", "a C compiler")
+main(bench, alone=True)

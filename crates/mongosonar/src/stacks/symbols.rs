@@ -1,0 +1,192 @@
+//! The functions of a process by their addresses, and what its threads wait for.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use sonar_core::stacks::ThreadSample;
+use sonar_decode::stacks::{
+    AddressSpace, Image, Mapping, StackView, UnwoundStack, WaitClass, WaitClasses, call_name, executable,
+};
+
+use super::helper::StackSource;
+
+/// How often mappings are read again for addresses in none of them.
+const MAX_RELOADS: u32 = 10;
+
+/// The bytes of an executable file.
+pub enum ImageFile {
+    /// A file.
+    Opened(File),
+    /// The code that the kernel maps into each process.
+    Memory(Cursor<Vec<u8>>),
+}
+
+impl Read for ImageFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Opened(file) => file.read(buffer),
+            Self::Memory(bytes) => bytes.read(buffer),
+        }
+    }
+}
+
+impl Seek for ImageFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::Opened(file) => file.seek(to),
+            Self::Memory(bytes) => bytes.seek(to),
+        }
+    }
+}
+
+/// The table of wait classes, with those of a file before them.
+///
+/// # Errors
+/// The file cannot be read, or a line of it is wrong.
+pub fn wait_classes(file: Option<&Path>) -> Result<WaitClasses> {
+    let Some(path) = file else { return Ok(WaitClasses::default()) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    WaitClasses::with(&text).map_err(|error| crate::exit::usage!("--classes {}: {error}", path.display()))
+}
+
+/// What a thread does or waits for, and the name of its system call.
+pub fn classify(
+    classes: &WaitClasses,
+    sample: &ThreadSample,
+    stack: &UnwoundStack,
+) -> (WaitClass, Option<Arc<str>>) {
+    let functions: Vec<&str> =
+        stack.frames.iter().map(|frame| frame.name.as_ref().map_or("?", |name| &*name.plain)).collect();
+    let name = |number| call_name(number).map_or_else(|| format!("call {number}"), str::to_owned);
+    let call = sample.call.map(name);
+    let view = StackView { state: sample.state, call: call.as_deref(), functions: &functions };
+    (classes.classify(&view), call.map(Arc::from))
+}
+
+/// The executable files of a process, read when an address in them is first seen.
+pub struct ProcessSymbols {
+    /// Where files and mappings come from.
+    pub source: StackSource,
+    /// The name of the program.
+    program: String,
+    /// The vDSO, read before privileges were dropped.
+    vdso: Vec<u8>,
+    space: AddressSpace<ImageFile>,
+    /// Files that were read or could not be.
+    known: HashSet<(String, u64, String)>,
+    reloads: u32,
+    limits: Vec<String>,
+}
+
+impl ProcessSymbols {
+    /// With nothing read. Call it before dropping privileges.
+    pub fn new(source: StackSource, program: String) -> Self {
+        Self {
+            source,
+            program,
+            vdso: own_vdso().unwrap_or_default(),
+            space: AddressSpace::default(),
+            known: HashSet::new(),
+            reloads: 0,
+            limits: Vec::new(),
+        }
+    }
+
+    /// Sentences about files that could not be read since the last call.
+    pub fn take_limits(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.limits)
+    }
+
+    /// Unwinds a sample.
+    pub fn unwind(&mut self, sample: &ThreadSample) -> UnwoundStack {
+        self.space.unwind(sample)
+    }
+
+    /// Reads the files that are mapped now if one of the samples is in none that is known.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn load_for(&mut self, samples: &[ThreadSample]) -> Result<()> {
+        let is_new = |sample: &ThreadSample| {
+            sample.registers.is_some_and(|registers| !self.space.covers(registers.ip))
+        };
+        if samples.iter().any(is_new) && self.reloads < MAX_RELOADS {
+            self.reloads += 1;
+            self.load()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the files that are mapped now and were not before.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn load(&mut self) -> Result<()> {
+        let maps = self.source.maps()?;
+        let mut files: BTreeMap<(String, u64, String), Vec<Mapping>> = BTreeMap::new();
+        for mapping in executable(&maps) {
+            let key = (mapping.inode.0.clone(), mapping.inode.1, mapping.path.clone());
+            if mapping.path.starts_with(['/', '[']) {
+                files.entry(key).or_default().push(mapping);
+            }
+        }
+        for (key, mappings) in files {
+            if self.known.contains(&key) {
+                continue;
+            }
+            let path = key.2.clone();
+            self.known.insert(key);
+            match self.image(&mappings) {
+                Ok(Some(image)) => {
+                    let is_program = mappings[0].file_name() == self.program;
+                    if !self.space.add(image, &mappings, is_program) {
+                        self.limits.push(format!(
+                            "{path}: there is no room for its tables, so its functions have no names"
+                        ));
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => self.limits.push(format!("{path}: {why}, so its functions have no names")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the file of these mappings, with the symbols that were split off it; `None` if it needs none.
+    fn image(&mut self, mappings: &[Mapping]) -> Result<Option<Image<ImageFile>>> {
+        let mapping = &mappings[0];
+        if mapping.path.starts_with('[') {
+            let is_vdso = mapping.path == "[vdso]" && !self.vdso.is_empty();
+            let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(std::mem::take(&mut self.vdso))));
+            return Ok(bytes.map(Image::read).transpose()?);
+        }
+        let file = self.source.mapped_file(mapping).ok_or_else(|| anyhow!("it cannot be opened"))?;
+        let mut image = Image::read(ImageFile::Opened(file))?;
+        if !image.has_symtab() {
+            let id = image.build_id().unwrap_or_default().to_vec();
+            let name = image.debug_link().unwrap_or_default().to_owned();
+            let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
+            if let Some(file) = self.source.symbol_file(path, &id, &name)
+                && let Ok(symbols) = Image::read(ImageFile::Opened(file))
+            {
+                image.with_symbols_of(symbols);
+            }
+        }
+        Ok(Some(image))
+    }
+}
+
+/// The code that the kernel maps into this process, which is the same in every process.
+fn own_vdso() -> Option<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let vdso = executable(&maps).into_iter().find(|mapping| mapping.path == "[vdso]")?;
+    let length = usize::try_from(vdso.range.end - vdso.range.start).ok()?;
+    let mut bytes = vec![0; length.min(1 << 20)];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.range.start).ok()?;
+    Some(bytes)
+}

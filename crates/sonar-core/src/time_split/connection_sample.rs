@@ -1,0 +1,52 @@
+//! Which connections are followed.
+
+use std::num::NonZeroU16;
+
+use crate::Endpoint;
+
+/// One of so many connections, chosen by the client's port, so that the wire and the kernel choose the same.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ConnectionSample {
+    /// One of this many; 1 is all of them.
+    pub every: NonZeroU16,
+}
+
+impl Default for ConnectionSample {
+    fn default() -> Self {
+        Self { every: NonZeroU16::MIN }
+    }
+}
+
+impl ConnectionSample {
+    /// Whether the connection of this client is followed. `is_sampled` in `bpf/split.h` has the same rule.
+    pub fn has(self, client: Endpoint) -> bool {
+        // Clients often have only even ports.
+        let mixed = u32::from(client.port).wrapping_mul(0x9e37_79b1);
+        (mixed >> 16).is_multiple_of(u32::from(self.every.get()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn sampled(every: u16, ports: impl Iterator<Item = u16>) -> usize {
+        let sample = ConnectionSample { every: NonZeroU16::new(every).unwrap() };
+        ports.filter(|port| sample.has(Endpoint::v4([10, 0, 0, 1], *port))).count()
+    }
+
+    #[test]
+    fn about_one_of_so_many_is_chosen_also_of_even_ports() {
+        let all = || 32_768..61_000;
+        let even = || (32_768..61_000).step_by(2);
+        assert_eq!(sampled(1, all()), all().len());
+        for every in [2, 3, 8, 10, 100] {
+            for (chosen, of) in [(sampled(every, all()), all().len()), (sampled(every, even()), even().len())]
+            {
+                let expected = of as f64 / f64::from(every);
+                assert!((chosen as f64 - expected).abs() < 0.2 * expected, "1/{every}: {chosen} of {of}");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Long waits whose operation has not ended yet.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::{ClassifiedWait, OperationKey};
+
+/// Operations whose waits are kept until they end.
+pub const MAX_PENDING_WAITS: usize = 16_384;
+/// Waits that are kept of one operation.
+const MAX_WAITS: usize = 256;
+
+/// Waits by their operation.
+#[derive(Default, Debug)]
+pub(super) struct PendingWaits {
+    waits: HashMap<OperationKey, Vec<ClassifiedWait>>,
+    /// The keys, the oldest first; some may have been taken.
+    order: VecDeque<OperationKey>,
+    /// Waits that were not kept.
+    pub turned_away: u64,
+}
+
+impl PendingWaits {
+    pub fn add(&mut self, operation: OperationKey, wait: ClassifiedWait) {
+        let waits = self.waits.entry(operation).or_default();
+        if waits.is_empty() {
+            self.order.push_back(operation);
+        }
+        if waits.len() < MAX_WAITS {
+            waits.push(wait);
+        } else {
+            self.turned_away += 1;
+        }
+        if self.order.len() > MAX_PENDING_WAITS {
+            self.order.retain(|operation| self.waits.contains_key(operation));
+        }
+        if self.order.len() > MAX_PENDING_WAITS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            let gone = self.waits.remove(&oldest);
+            self.turned_away += gone.map_or(0, |waits| waits.len() as u64);
+        }
+    }
+
+    /// The waits of an operation that has ended.
+    pub fn take(&mut self, operation: OperationKey) -> Vec<ClassifiedWait> {
+        self.waits.remove(&operation).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TimePart;
+    use super::*;
+    use crate::Timestamp;
+
+    fn wait(wait_ns: u64) -> ClassifiedWait {
+        ClassifiedWait { part: TimePart::Futex, class: "execution ticket".into(), wait_ns }
+    }
+
+    fn key(ns: u64) -> OperationKey {
+        (1, Timestamp::from_unix_ns(ns))
+    }
+
+    #[test]
+    fn waits_belong_to_their_operation() {
+        let mut pending = PendingWaits::default();
+        pending.add(key(1), wait(10));
+        pending.add(key(2), wait(20));
+        pending.add(key(1), wait(30));
+        assert_eq!(pending.take(key(1)), [wait(10), wait(30)]);
+        assert!(pending.take(key(1)).is_empty());
+        assert_eq!(pending.take(key(2)), [wait(20)]);
+        assert_eq!(pending.turned_away, 0);
+    }
+
+    #[test]
+    fn an_operation_that_goes_on_keeps_its_waits() {
+        let mut pending = PendingWaits::default();
+        pending.add(key(0), wait(1));
+        for number in 1..3 * MAX_PENDING_WAITS as u64 {
+            pending.add(key(number), wait(1));
+            pending.take(key(number));
+        }
+        assert_eq!((pending.take(key(0)), pending.turned_away), (vec![wait(1)], 0));
+        assert!(pending.order.len() <= MAX_PENDING_WAITS);
+    }
+
+    #[test]
+    fn waits_of_operations_that_never_end_make_room() {
+        let mut pending = PendingWaits::default();
+        for number in 0..MAX_PENDING_WAITS as u64 + 3 {
+            pending.add(key(number), wait(1));
+        }
+        assert_eq!(pending.turned_away, 3);
+        assert!(pending.take(key(2)).is_empty());
+        assert_eq!(pending.take(key(3)), [wait(1)]);
+        for _ in 0..MAX_WAITS + 2 {
+            pending.add(key(7), wait(1));
+        }
+        assert_eq!(pending.turned_away, 3 + 3, "it had one already");
+    }
+}

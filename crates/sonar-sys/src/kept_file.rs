@@ -1,0 +1,119 @@
+//! A small file whose content is replaced again and again, also while the disk is full.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+/// The size of a file is a multiple of this, in bytes.
+const BLOCK: usize = 16 << 10;
+/// So many bytes at least stay free in a file of a new size: its content may grow while the disk is full.
+const SPARE: usize = 4 << 10;
+
+/// A file with text. Spaces follow the text, and a second file of the same size, `NAME.new`, lies beside it: the next
+/// content is written there, and then they change places. So a write needs no room where the file system writes in
+/// place (ext4, XFS, tmpfs), and a reader sees either the old content or the new one.
+#[derive(Clone, Debug)]
+pub struct KeptFile {
+    path: PathBuf,
+    new: PathBuf,
+}
+
+impl KeptFile {
+    /// The file `name` in a folder.
+    pub fn new(folder: &Path, name: &str) -> Self {
+        Self { path: folder.join(name), new: folder.join(format!("{name}.new")) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text with spaces after it; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    /// Replaces the text. Only its owner can read it.
+    ///
+    /// # Errors
+    /// The file cannot be written. The old content stays.
+    pub fn write(&self, text: &str) -> io::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.new)?;
+        let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        let fitting = (text.len() + SPARE).next_multiple_of(BLOCK);
+        let size = if (text.len()..=fitting).contains(&size) { size } else { fitting };
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.resize(size, b' ');
+        file.write_all(&bytes)?;
+        file.set_len(size as u64)?;
+        match renameat_with(CWD, &self.new, CWD, &self.path, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(()),
+            // The first time there is nothing to change places with; and not every file system can do it.
+            Err(_) => fs::rename(&self.new, &self.path),
+        }
+    }
+
+    /// Removes it.
+    pub fn remove(&self) {
+        for path in [&self.path, &self.new] {
+            // That it stays does no harm: its content is checked by who reads it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("mongosonar-kept-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_text_that_grows_a_little_takes_no_more_room() {
+        let folder = folder("room");
+        let file = KeptFile::new(&folder, "state");
+        assert_eq!(file.read().unwrap(), None);
+        let mut inodes = std::collections::BTreeSet::new();
+        for length in [10, 50, SPARE, 20] {
+            file.write(&"x".repeat(length)).unwrap();
+            let found = fs::metadata(file.path()).unwrap();
+            assert_eq!(file.read().unwrap().unwrap().trim_end(), "x".repeat(length));
+            assert_eq!((found.len(), found.permissions().mode() & 0o777), (BLOCK as u64, 0o600));
+            inodes.insert(found.ino());
+        }
+        assert_eq!(inodes.len(), 2, "two files take turns");
+        file.write(&"x".repeat(BLOCK + 1)).unwrap();
+        assert_eq!(fs::metadata(file.path()).unwrap().len(), 2 * BLOCK as u64);
+        file.remove();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_failed_write_keeps_the_old_text() {
+        let folder = folder("failed");
+        let file = KeptFile::new(&folder, "state");
+        file.write("old").unwrap();
+        fs::create_dir(folder.join("state.new")).unwrap();
+        file.write("new").unwrap_err();
+        assert_eq!(file.read().unwrap().unwrap().trim_end(), "old");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,171 @@
+//! The parts of a time, with what is known of each.
+
+use std::cmp::Reverse;
+
+use serde::{Serialize, Serializer};
+use sonar_core::Histogram;
+use sonar_core::time_split::{ShapeSplit, TimePart, TimeSplit};
+
+/// Wait classes of a part that are shown.
+const MAX_CLASSES: usize = 8;
+
+/// A part of a time.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub struct PartJson {
+    /// Which; in JSON its stable name.
+    pub part: ShownPart,
+    /// Nanoseconds, of all operations.
+    pub ns: u64,
+    /// Share of the whole, 0 to 1.
+    pub share: f64,
+    /// Operations that had any.
+    pub operations: Option<u64>,
+    /// Median of those, in nanoseconds.
+    pub p50_ns: Option<u64>,
+    /// Their 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// What the long waits of it were for, the longest first, as far as their stacks were taken.
+    pub classes: Vec<WaitClassJson>,
+}
+
+/// Long waits of one class.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub struct WaitClassJson {
+    /// Its name, as in `mongosonar stacks`.
+    pub class: String,
+    /// Waits.
+    pub waits: u64,
+    /// How long they lasted, in nanoseconds.
+    pub wait_ns: u64,
+    /// Share of the whole time of the operations, 0 to 1.
+    pub share: f64,
+}
+
+/// What a part of an operation's time was.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ShownPart {
+    /// Measured at the thread.
+    Measured(TimePart),
+    /// The request had arrived, but the thread had not read it.
+    Unread,
+    /// Between the beginning and the end, but not measured.
+    Unexplained,
+}
+
+impl ShownPart {
+    /// The stable name in machine output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured(part) => part.name(),
+            Self::Unread => "not_yet_read",
+            Self::Unexplained => "unexplained",
+        }
+    }
+
+    /// What the operation did meanwhile, in words.
+    pub const fn words(self) -> &'static str {
+        let part = match self {
+            Self::Measured(part) => part,
+            Self::Unread => return "not yet read by the server",
+            Self::Unexplained => return "unexplained: events were lost",
+        };
+        match part {
+            TimePart::Cpu => "on a processor",
+            TimePart::RunQueue => "waiting for a processor",
+            TimePart::Yield => "giving way to other threads",
+            TimePart::Read => "waiting for reads of files",
+            TimePart::Fault => "waiting for pages of memory",
+            TimePart::Write => "waiting for writes to files",
+            TimePart::Flush => "waiting for flushes to disk",
+            TimePart::Futex => "waiting for a mutex, a ticket or a condition",
+            TimePart::Poll => "waiting for a lock, replication or another server",
+            TimePart::Backoff => "pausing for a busy page (WiredTiger)",
+            TimePart::Sleep => "pausing after a write conflict",
+            TimePart::Send => "waiting for the client to take the reply",
+            TimePart::Peer => "waiting for a socket of another server",
+            TimePart::Other => "waiting in other system calls",
+        }
+    }
+}
+
+impl Serialize for ShownPart {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// The parts of the time of all rows, the largest first.
+pub(super) fn of_all(rows: &[ShapeSplit], whole: u64) -> Vec<PartJson> {
+    let mut all = TimeSplit::default();
+    let (mut unread, mut unexplained) = (0, 0);
+    for row in rows {
+        all.add(&row.split);
+        unread += row.unread.sum_ns() as u64;
+        unexplained += row.unexplained_ns;
+    }
+    in_order(&all, (unread, unexplained), whole)
+}
+
+/// The parts of the time of one row, with quantiles and wait classes.
+pub(super) fn of_shape(row: &ShapeSplit, whole: u64) -> Vec<PartJson> {
+    let mut parts = in_order(&row.split, (row.unread.sum_ns() as u64, row.unexplained_ns), whole);
+    for shown in &mut parts {
+        let times = match shown.part {
+            ShownPart::Measured(part) => row.parts[part as usize].as_deref(),
+            ShownPart::Unread => Some(&row.unread),
+            ShownPart::Unexplained => None,
+        };
+        shown.operations = times.map(Histogram::count);
+        shown.p50_ns = times.and_then(|times| times.quantile_ns(0.5));
+        shown.p99_ns = times.and_then(|times| times.quantile_ns(0.99));
+        if let ShownPart::Measured(part) = shown.part {
+            shown.classes = classes(row, part, whole);
+        }
+    }
+    parts
+}
+
+/// The parts of the time of one operation.
+pub(super) fn of_split(split: &TimeSplit, whole: u64) -> Vec<PartJson> {
+    in_order(split, (0, 0), whole)
+}
+
+fn in_order(split: &TimeSplit, (unread, unexplained): (u64, u64), whole: u64) -> Vec<PartJson> {
+    let measured = split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns));
+    let others = [(ShownPart::Unread, unread), (ShownPart::Unexplained, unexplained)];
+    let mut parts: Vec<_> = measured
+        .chain(others)
+        .filter(|(_, ns)| *ns > 0)
+        .map(|(part, ns)| PartJson {
+            part,
+            ns,
+            share: share(ns, whole),
+            operations: None,
+            p50_ns: None,
+            p99_ns: None,
+            classes: Vec::new(),
+        })
+        .collect();
+    parts.sort_by_key(|part| Reverse(part.ns));
+    parts
+}
+
+fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
+    let of_part = row.waits.iter().filter(|((waited, _), _)| *waited == part);
+    let mut classes: Vec<_> = of_part
+        .map(|((_, class), total)| WaitClassJson {
+            class: class.to_string(),
+            waits: total.waits,
+            wait_ns: total.wait_ns,
+            share: share(total.wait_ns, whole),
+        })
+        .collect();
+    classes.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then_with(|| a.class.cmp(&b.class)));
+    classes.truncate(MAX_CLASSES);
+    classes
+}
+
+/// `part` of `whole`; 0 of nothing.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,212 @@
+"""What a running agent does while it cannot store, and when the clock is set."""
+
+import contextlib
+import datetime
+import errno
+import json
+import re
+import sqlite3
+import subprocess
+import tarfile
+import time
+
+import pytest
+from test_agent import agent, free_port, mongod, slow_query
+
+import labkit
+import vm
+
+MIB = 1 << 20
+NS = 10**9
+
+
+@contextlib.contextmanager
+def small_disk(folder, mebibytes):
+    """A file system of this size in memory, at `folder`."""
+    folder.mkdir(mode=0o700)
+    options = f"size={mebibytes}m,mode=700"
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount a file system: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(path):
+    """Writes until there is not a byte of room."""
+    with open(path, "ab", buffering=0) as file:
+        for size in (MIB, 4_096, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+
+
+def iso(second):
+    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def timeline(store, *span):
+    command = [labkit.MONGOSONAR, "timeline", *(span or ("--from", "-1h")), "--json", "--store", str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.root
+def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itself(tmp_path):
+    store, port = tmp_path / "store", free_port()
+    with small_disk(store, 32), agent(tmp_path, "[collectors]\nfiles = false\n") as running:
+        ballast = store / "ballast"
+        labkit.wait_until(lambda: running.status()["windows"] >= 2, "two windows", 60)
+        fill(ballast)
+        full = time.time()
+        labkit.wait_until(lambda: running.status()["windows_lost"] >= 1, "a lost window", 40)
+        # The disk stays full, with another number of free bytes; a server starts meanwhile.
+        with open(ballast, "ab") as file:
+            file.truncate(ballast.stat().st_size - MIB // 2)
+        with mongod(tmp_path, port):
+            labkit.wait_until(lambda: running.status()["windows_lost"] >= 3, "more lost windows", 60)
+            status = running.status()
+            text = subprocess.run(
+                [labkit.MONGOSONAR, "agent", "--status", "--store", str(store)], capture_output=True, text=True
+            ).stdout
+            fill(ballast)
+            ballast.unlink()
+            free = time.time()
+            labkit.wait_until(lambda: running.status()["store_problem"] is None, "windows that are stored again", 40)
+            again = running.status()
+            labkit.wait_until(lambda: running.status()["windows"] >= again["windows"] + 2, "two more windows", 60)
+        assert running.stop() == 0
+        shown = timeline(store)
+    # The status was written while there was not a byte of room.
+    assert time.time() - status["written_ns"] / NS < 120 and status["written_ns"] / NS > full
+    assert "make room there" in status["store_problem"] and status["windows"] < again["windows"] + 2
+    assert re.search(r"^NOT STORING: .* make room there$", text, re.M), text
+    assert re.search(r"^LOST: [34] windows could not be stored$", text, re.M), text
+    err = running.err.read_text()
+    lost = int(re.search(r"windows are stored again, (\d+) windows could not be", err)[1])
+    assert lost == again["windows_lost"] >= 3
+    assert err.count("windows are not stored: ") == 1 and err.count("windows are stored again") == 1, err
+    assert "a window is lost" not in err and "status cannot be written" not in err, err
+    # What is missing is marked: that nobody observed it, and why.
+    (gap,) = [
+        gap
+        for gap in shown["gaps"]
+        if gap["what"] == "agent" and gap["observed"] == 0 and gap["start_ns"] / NS > full - 40
+    ]
+    assert (gap["end_ns"] - gap["start_ns"]) / NS == 10 * lost, (gap, lost)
+    assert gap["start_ns"] / NS < full < free < gap["end_ns"] / NS + 40
+    problems = [event for event in shown["events"] if event["kind"] == "store_problem"]
+    assert len(problems) == 2 and "not stored" in problems[0]["sentence"] and "again" in problems[1]["sentence"], (
+        problems
+    )
+    # What happened meanwhile is not lost.
+    assert any(event["kind"] == "server_start" and event["server"] == port for event in shown["events"]), shown[
+        "events"
+    ]
+
+
+# One line a second, each with the time of the clock; the steps are printed with the time before and after.
+CLOCK_SCRIPT = """
+    mkdir -p /data
+    touch /data/mongod.log
+    /bin/mongod --listen 127.0.0.1:27017 --demo > /tmp/server.out 2>&1 &
+    cat > /tmp/agent.toml <<END
+[collectors]
+files = false
+[[server]]
+port = 27017
+log = "/data/mongod.log"
+END
+    mongosonar agent --keep-privileges --store /tmp/store --config /tmp/agent.toml 2> /tmp/agent.err &
+    agent=$!
+    status() { mongosonar agent --status --store /tmp/store 2> /dev/null; }
+    until status | grep -q '^log  *working' && status | grep -q '^queries  *working'; do sleep 1; done
+    lines=0
+    # Until so many seconds have passed that nobody sets.
+    work() {
+        read now rest < /proc/uptime
+        end=$((${now%.*} + $1))
+        while [ ${now%.*} -lt $end ]; do
+            sed "s/AT/$(date -u +%Y-%m-%dT%H:%M:%S)/" /line >> /data/mongod.log
+            lines=$((lines + 1))
+            sleep 1
+            read now rest < /proc/uptime
+        done
+    }
+    step() {
+        before=$(date +%s)
+        [ $1 = 0 ] || date -s "@$(($before + $1))" > /dev/null
+        read now rest < /proc/uptime
+        echo "$before $(($before + $1)) ${now%.*}"
+    }
+    step 0
+    work 35
+    step 3600
+    work 35
+    # Before the time at which it began: what was stored of that is added to.
+    step -3650
+    work 45
+    step 0
+    sleep 3
+    kill $agent
+    wait $agent
+    echo "$lines"
+    cat /tmp/agent.err >&2
+    tar -c -f /tmp/store.tar -C /tmp store
+"""
+
+
+@pytest.mark.vm
+def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
+    """In a virtual machine, whose clock may be set: all sources, the kernel's time of packets too."""
+    program, line = tmp_path / "mongosonar", tmp_path / "line"
+    subprocess.run(["strip", "-g", "-o", program, labkit.MONGOSONAR], check=True)
+    at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    line.write_text(slow_query(at.timestamp()).replace("2026-01-01T00:00:00", "AT") + "\n")
+    files = [(program, "/bin/mongosonar"), (labkit.LAB / "bin/server", "/bin/mongod"), (line, "/line")]
+    done = vm.run(
+        CLOCK_SCRIPT, files=files, memory=1_024, processors=2, take=["/tmp/store.tar"], disks=[64], seconds=900
+    )
+    assert done.code == 0, done
+    *steps, (lines,) = [[int(word) for word in line.split()] for line in done.out.splitlines()]
+    (tmp_path / "store.tar").write_bytes(done.taken["/tmp/store.tar"])
+    with tarfile.open(tmp_path / "store.tar") as archive:
+        archive.extractall(tmp_path, filter="data")
+    store = tmp_path / "store"
+    (begin, _, began), (ahead_from, ahead_to, jumped), (back_from, back_to, returned), (end, _, ended) = steps
+    elapsed = ended - began
+    print(f"{lines} lines in {elapsed} s, {steps}\n{done.err}")
+    # Each line once, although the same time came twice.
+    command = [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", iso(back_to - 600), "--json"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stderr
+    rows = json.loads(listed.stdout.splitlines()[-1])["rows"]
+    slow = [row for row in rows if row["collection"] == "carts"]
+    assert sum(row["calls"] for row in slow) == lines, rows
+    # No window of a time that there was not.
+    starts = []
+    for file in sorted(store.glob("*.db")):
+        with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as database:
+            starts += [start for (start,) in database.execute("SELECT start FROM windows WHERE width = 10")]
+    was_there = lambda start: (
+        begin - 60 < start + 10 and start <= end + 10 or ahead_to < start + 10 and start <= back_from
+    )
+    assert len(starts) == len(set(starts)) and all(map(was_there, starts)), starts
+    # The hour that was skipped is a gap of all collectors, to the minute; what it borders on is not.
+    shown = timeline(store, "--from", iso(back_to - 60), "--to", iso(back_from + 60))
+    (gap,) = [gap for gap in shown["gaps"] if gap["what"] == "agent" and gap["end_ns"] - gap["start_ns"] > 3_000 * NS]
+    assert 0 <= gap["start_ns"] / NS - (end - 60) <= 120 and 0 <= ahead_to - gap["end_ns"] / NS + 60 <= 120, (
+        gap,
+        steps,
+    )
+    assert gap["observed"] < 0.02
+    texts = [event["sentence"] for event in shown["events"] if event["kind"] == "clock_step"]
+    assert sorted(re.sub(r"\d+\.\d", "N", text) for text in texts) == [
+        "the clock was set back by N s",
+        "the clock was set forward by N s",
+    ], texts

@@ -1,0 +1,62 @@
+import { readFileSync } from "node:fs";
+
+import { describe, expect, it } from "vitest";
+
+import { activity, partOf, partRows, sinceStart, waitedBy } from "../src/pages/why";
+import type { ShapeTime } from "../src/report";
+
+describe("the time of operations", () => {
+  it("has a name and a colour of its own for each part that the program knows", () => {
+    // The stable names are those of the arms of `TimePart::name`.
+    const source = readFileSync("../crates/sonar-core/src/time_split/mod.rs", "utf8");
+    const names = [...source.matchAll(/Self::\w+ => "(\w+)"/g)].map((found) => found[1]!);
+    expect(names.length).toBeGreaterThan(10);
+    const parts = [...names, "not_yet_read", "unexplained"].map(partOf);
+    for (const [at, [words]] of parts.entries()) expect(words).not.toBe(names[at]);
+    expect(new Set(parts.map(([, colour]) => colour)).size).toBe(parts.length);
+    expect(partOf("new")[0]).toBe("new");
+  });
+
+  it("has no length for an operation that began before the trace", () => {
+    expect([sinceStart(null), sinceStart(2_500_000_000)]).toEqual(["longer", "2.50s"]);
+  });
+
+  it("names the shapes that waited for a file", () => {
+    const shape = { shape_id: "00000000000000ab", command: "find shop.orders", reads: 3, wait_ns: 30, share: 0.75 };
+    const file = { name: null, inode: 7, reads: 4, bytes: 16_384, wait_ns: 40 };
+    const other = { ...shape, shape_id: "00000000000000cd", command: "update shop.orders", share: 0.25 };
+    expect(waitedBy({ ...file, shapes: [shape, other] })).toBe(
+      "find shop.orders (00000000000000ab) 75%, update shop.orders (00000000000000cd) 25%",
+    );
+  });
+
+  it("is drawn from the start of each interval to the end of the last one", () => {
+    const { xs, series } = activity({
+      start_ns: 1_000_000_000_000,
+      end_ns: 1_000_450_000_000,
+      width_ns: 125_000_000,
+      parts: [
+        { part: "cpu", active: [1, 2, 0.5] },
+        { part: "file_read", active: [0, 4, 1] },
+      ],
+    });
+    expect(xs).toEqual([1000, 1000.125, 1000.25, 1000.45]);
+    expect(series.map(({ name, values }) => [name, values])).toEqual([
+      ["on a processor", [1, 2, 0.5, null]],
+      ["waiting for reads of files", [0, 4, 1, null]],
+    ]);
+    expect(activity({ start_ns: 0, end_ns: 1e9, width_ns: 125e6, parts: [] }).series).toEqual([]);
+  });
+
+  it("names what long waits were for, below their part", () => {
+    const part = (part: string, ns: number, classes: object[] = []) => ({ part, ns, share: ns / 1000, classes });
+    const ticket = { class: "execution ticket", waits: 2, wait_ns: 600, share: 0.6 };
+    const shape = { operations: 10, parts: [part("futex", 700, [ticket]), part("cpu", 300)] };
+    const rows = partRows(shape as unknown as ShapeTime);
+    expect(rows.map(({ name, each, share }) => [name, each, share])).toEqual([
+      ["waiting for a mutex, a ticket or a condition", 70, 0.7],
+      ["↳ execution ticket", 60, 0.6],
+      ["on a processor", 30, 0.3],
+    ]);
+  });
+});
