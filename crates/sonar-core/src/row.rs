@@ -12,6 +12,7 @@ use foldhash::quality::RandomState;
 
 use crate::figures::{Apps, Clients, Figures, Record, ServerFigures};
 use crate::sum::Sum;
+use crate::time_split::RowSplit;
 use crate::{Application, Class, Endpoint, Identity, Role, ShapeId, ShapeInfo, Source};
 
 /// The maximum number of ordered ids per row.
@@ -222,6 +223,8 @@ pub struct Row {
     pub ordered_ids: Vec<ShapeId>,
     /// The server's `queryHash` if all operations that have one have the same; empty if they have several.
     query_hash: Option<Box<str>>,
+    /// Where the time of its operations went; `None` if no thread of the server was traced.
+    pub split: Option<Box<RowSplit>>,
     /// Figures by source, in the order of [`Source::ALL`].
     observed: [Option<Box<Observed>>; Source::ALL.len()],
 }
@@ -236,6 +239,7 @@ impl Row {
             subject,
             ordered_ids: Vec::new(),
             query_hash: None,
+            split: None,
             observed: [const { None }; Source::ALL.len()],
         }
     }
@@ -390,6 +394,9 @@ impl Row {
             if let Some(theirs) = theirs {
                 mine.get_or_insert_default().merge(theirs);
             }
+        }
+        if let Some(split) = &other.split {
+            self.split.get_or_insert_default().merge(split);
         }
         other.ordered_ids.iter().for_each(|id| self.add_ordered_id(*id));
         if let Some(hash) = &other.query_hash {

@@ -5,7 +5,8 @@ use hashbrown::HashTable;
 
 use crate::figures::Record;
 use crate::row::{Row, RowKeyRef, SubjectRef};
-use crate::{Class, Endpoint, Role, ShapeId};
+use crate::time_split::{RowSplit, WireOperation};
+use crate::{Class, Endpoint, Identity, Role, ShapeId};
 
 /// The maximum number of rows of one table; further ones are counted under `other`.
 pub const MAX_ROWS: usize = 10_000;
@@ -164,6 +165,20 @@ impl Table {
             }
         }
         (at, folded)
+    }
+
+    /// The split of the row of an operation, which is added if missing. Returns whether the row is `other` because the
+    /// table is full; `None` if the table is not one of a window by shape.
+    pub fn split_of(&mut self, op: &WireOperation) -> Option<(&mut RowSplit, bool)> {
+        let order = match (self.purpose, self.by) {
+            (Purpose::Window, GroupBy::Shape) => ShapeId(0),
+            (Purpose::Window, GroupBy::Order) => op.ordered_id,
+            _ => return None,
+        };
+        let subject = SubjectRef::Shape(Identity::Exact, &op.shape, order);
+        let key = RowKeyRef { server: op.server, role: op.role, class: op.class, subject };
+        let (at, folded) = self.find_or_add(&key);
+        Some((self.rows[at].split.get_or_insert_default(), folded))
     }
 
     /// Adds a row to the row with the same subject. Returns its index, and whether it is `other`.

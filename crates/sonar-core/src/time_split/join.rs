@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::ThreadOperation;
-use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeInfo, Timestamp};
+use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp};
 
 /// Operations of one side that may wait for the other one.
 pub const MAX_PENDING: usize = 131_072;
@@ -34,6 +34,8 @@ pub struct WireOperation {
     pub class: Class,
     /// Its shape.
     pub shape: Arc<ShapeInfo>,
+    /// See [`Operation::ordered_id`].
+    pub ordered_id: ShapeId,
     /// The application.
     pub app: Arc<Application>,
 }
@@ -51,6 +53,7 @@ impl From<&Operation<'_>> for WireOperation {
             role: op.role,
             class: op.class,
             shape: Arc::clone(op.shape),
+            ordered_id: op.ordered_id,
             app: Arc::clone(op.app),
         }
     }
@@ -217,6 +220,7 @@ pub(super) mod tests {
             role: Role::Served,
             class: Class::User,
             shape: Arc::new(ShapeInfo::default()),
+            ordered_id: ShapeId(0),
             app: Arc::default(),
         }
     }

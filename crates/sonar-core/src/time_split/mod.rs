@@ -7,6 +7,7 @@ mod activity;
 mod blockers;
 mod connection_sample;
 mod join;
+mod row_split;
 mod rows;
 mod waits;
 
@@ -20,6 +21,7 @@ pub use activity::{Activity, ActivityInterval, MAX_INTERVALS};
 pub use blockers::{Blocker, MAX_PENDING_BLOCKS};
 pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
+pub use row_split::{MAX_ROW_FILES, MAX_ROW_WAITS, REST, RowSplit};
 pub use rows::{FileTotal, MAX_SPLIT_ROWS, ShapeSplit, SplitResult, SplitTable, WaitTotal};
 pub use waits::MAX_PENDING_WAITS;
 
