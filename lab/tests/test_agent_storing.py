@@ -151,10 +151,10 @@ END
     # Before the time at which it began: what was stored of that is added to.
     step -3650
     work 45
-    step 0
     sleep 3
     kill $agent
     wait $agent
+    step 0
     echo "$lines"
     cat /tmp/agent.err >&2
     tar -c -f /tmp/store.tar -C /tmp store

@@ -116,7 +116,7 @@ impl StackSampler {
         // On a busy machine that takes long, and old samples would leave no room for those of the walk.
         let now = clock_gettime(ClockId::Monotonic);
         let now_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
-        self.take_samples(now_ns.saturating_sub(NEAR_NS), &mut sampled)?;
+        self.take_samples((now_ns.saturating_sub(NEAR_NS), now_ns), &mut sampled)?;
         let lost_before = self.samples_lost();
         let begun = clock_gettime(ClockId::ThreadCPUTime);
         let mut walked = self.walk()?;
@@ -129,7 +129,7 @@ impl StackSampler {
             std::thread::sleep(BEFORE);
         }
         self.switch(false);
-        self.take_samples(0, &mut sampled)?;
+        self.take_samples((0, u64::MAX), &mut sampled)?;
         let cost = (ended.tv_sec - begun.tv_sec) * 1_000_000_000 + (ended.tv_nsec - begun.tv_nsec);
         let mut bytes = Vec::with_capacity(NUMBERS + walked.bytes.len() + sampled.len());
         for number in [cost.unsigned_abs(), lost, walked.left_out, walked.bytes.len() as u64] {
@@ -140,19 +140,20 @@ impl StackSampler {
         Ok(bytes)
     }
 
-    /// Takes all samples out of the ring, and keeps those since then.
-    fn take_samples(&self, since_ns: u64, into: &mut Vec<u8>) -> io::Result<()> {
+    /// Takes samples out of the ring up to the first one from `until_ns` on, and keeps those from `since_ns` on. On a
+    /// slow machine new ones may come faster than they are read.
+    fn take_samples(&self, (since_ns, until_ns): (u64, u64), into: &mut Vec<u8>) -> io::Result<()> {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&self.skeleton.maps.samples, |bytes: &[u8]| {
-                if ThreadHead::read(bytes).is_some_and(|head| head.ns >= since_ns) {
+                let Some(head) = ThreadHead::read(bytes) else { return 0 };
+                if head.ns >= since_ns {
                     into.extend_from_slice(record(bytes));
                 }
-                0
+                if head.ns >= until_ns { -libc::EAGAIN } else { 0 }
             })
             .map_err(io::Error::other)?;
-        let ring = builder.build().map_err(io::Error::other)?;
-        ring.consume().map_err(io::Error::other)
+        ebpf::drained(builder.build().map_err(io::Error::other)?.consume())
     }
 
     /// Samples so far for which the ring had no room.

@@ -28,6 +28,8 @@ pub const MAX_THREADS: u32 = 8192;
 pub const MAX_STACKS_A_SECOND: u32 = 200;
 /// How long a thread may take, on a busy machine, from sending a reply to the end of the call that sent it.
 const SENT_LATE: Duration = Duration::from_millis(50);
+/// Records that are taken from a ring before they are passed on.
+const MOST_AT_ONCE: usize = 65_536;
 /// Waits from this length on are reported with their stack.
 pub const LONG_WAIT: Duration = Duration::from_millis(1);
 
@@ -173,23 +175,28 @@ impl SplitTracer {
         let offset = self.clock_offset_ns;
         let maps = &self.skeleton.maps;
         let (operations, waits) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        // Bounded: at very high rates records come as fast as they are read.
+        let full = |taken: usize| if taken >= MOST_AT_ONCE { -libc::EAGAIN } else { 0 };
         let mut builder = RingBufferBuilder::new();
-        // Read in this order: the waits of an operation that was read are in the second ring by then.
         builder
             .add(&maps.split_ring, |bytes: &[u8]| {
                 operations.borrow_mut().extend(parse(bytes, offset));
-                0
-            })
-            .and_then(|builder| {
-                builder.add(&maps.split_stacks, |bytes: &[u8]| {
-                    waits.borrow_mut().extend(parse_wait(bytes, offset));
-                    0
-                })
+                full(operations.borrow().len())
             })
             .map_err(io::Error::other)?;
-        let rings = builder.build().map_err(io::Error::other)?;
+        let operation_ring = builder.build().map_err(io::Error::other)?;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&maps.split_stacks, |bytes: &[u8]| {
+                waits.borrow_mut().extend(parse_wait(bytes, offset));
+                full(waits.borrow().len())
+            })
+            .map_err(io::Error::other)?;
+        let wait_ring = builder.build().map_err(io::Error::other)?;
         let mut consume = || {
-            drained(rings.consume())?;
+            // In this order: the waits of an operation that was read are in their ring by then.
+            drained(operation_ring.consume())?;
+            drained(wait_ring.consume())?;
             waits.borrow_mut().drain(..).map(SplitEvent::Wait).for_each(&mut each);
             operations.borrow_mut().drain(..).map(SplitEvent::Operation).for_each(&mut each);
             Ok(())
