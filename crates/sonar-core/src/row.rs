@@ -385,6 +385,9 @@ impl Row {
                 *mine = theirs.take();
             }
         }
+        if self.split.is_none() {
+            self.split = other.split.take();
+        }
         self.merge(&other);
     }
 

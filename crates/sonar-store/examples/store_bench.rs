@@ -1,6 +1,7 @@
 //! What `bench/store.py` measures: fills a store with 30 days of 200 shapes, 50 of them active per window, and reads it.
 //!
-//! - `store_bench fill DIR`: prints the number of windows and the seconds of processor time it took.
+//! - `store_bench fill DIR [splits]`: prints the number of windows and the seconds of processor time it took. With
+//!   `splits`, each row says where the time of a tenth of its operations went, as the agent's collector of that name does.
 //! - `store_bench read DIR [VIEW]`: prints the median time of each view, or of this one, in milliseconds, and under
 //!   `NAME_processors` the processor time of all threads.
 //!
@@ -19,6 +20,7 @@ use sonar_core::history::{
 use sonar_core::impact::SplitMix64;
 use sonar_core::operation::{Application, Opcode, Operation};
 use sonar_core::time::NS_PER_S;
+use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal};
 use sonar_core::{
     Class, Endpoint, GroupBy, Outcome, Record, Role, Row, ShapeId, ShapeInfo, Source, Table, Timestamp,
 };
@@ -40,8 +42,36 @@ fn normal(random: &mut SplitMix64) -> f64 {
     (0..12).map(|_| random.below(1 << 20) as f64 / f64::from(1 << 20)).sum::<f64>() - 6.0
 }
 
+/// Where the time of a tenth of the operations of a row went: five parts, two wait classes, and a collection with two
+/// indexes.
+fn split(row: &Row, collection: u64, random: &mut SplitMix64) -> RowSplit {
+    let mut split = RowSplit { operations: row.figures().calls / 10 + 1, ..RowSplit::default() };
+    split.unread_ns = split.operations * (20_000 + random.below(10_000));
+    for (part, typical) in [
+        (TimePart::Cpu, 200_000),
+        (TimePart::RunQueue, 20_000),
+        (TimePart::Read, 100_000),
+        (TimePart::Futex, 50_000),
+        (TimePart::Send, 5_000),
+    ] {
+        split.split[part] = split.operations * (typical + random.below(typical));
+    }
+    split.duration_ns = split.split.total_ns() + random.below(1_000_000);
+    split.device_bytes = split.operations * random.below(10) * 4_096;
+    for class in ["execution ticket", "cache eviction"] {
+        let waits = WaitTotal { waits: 1 + random.below(20), wait_ns: 1_000_000 + random.below(1 << 24) };
+        split.add_wait((TimePart::Futex, &class.into()), waits);
+    }
+    for index in ["", " customer_1", " _id_"] {
+        let reads = 1 + random.below(50);
+        let reads = FileTotal { reads, bytes: reads * 28_672, wait_ns: random.below(1 << 25) };
+        split.add_file(&format!("shop.collection_{collection}{index}").into(), reads);
+    }
+    split
+}
+
 /// Rows of 10 s, by shape and variant.
-fn rows(random: &mut SplitMix64) -> Vec<Vec<Row>> {
+fn rows(random: &mut SplitMix64, has_splits: bool) -> Vec<Vec<Row>> {
     let apps: Vec<_> = (0..16)
         .map(|number| {
             Arc::new(Application {
@@ -98,7 +128,9 @@ fn rows(random: &mut SplitMix64) -> Vec<Vec<Row>> {
                     };
                     table.record(&Record::wire(&op));
                 }
-                table.rows()[0].clone()
+                let mut row = table.rows()[0].clone();
+                row.split = has_splits.then(|| Box::new(split(&row, number % 20, random)));
+                row
             }).collect()
         })
         .collect()
@@ -168,7 +200,7 @@ impl Workload {
     }
 }
 
-fn fill(dir: &Path) {
+fn fill(dir: &Path, has_splits: bool) {
     let settings = StoreSettings {
         durable: false,
         max_bytes: u64::MAX,
@@ -177,7 +209,7 @@ fn fill(dir: &Path) {
     };
     let mut store = SqliteHistory::create(dir, settings).expect("a new store");
     let mut random = SplitMix64(1);
-    let seconds = rows(&mut random);
+    let seconds = rows(&mut random, has_splits);
     let minutes = minute_rows(&seconds, &mut random);
     let mut work = Workload { rows: [seconds, minutes], series: series(), random };
     let (mut windows, mut seconds) = (0u64, 0.0);
@@ -251,11 +283,12 @@ fn measure(name: &str, view: impl Fn() -> usize) {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[1..] {
-        [command, dir] if command == "fill" => fill(Path::new(dir)),
+        [command, dir] if command == "fill" => fill(Path::new(dir), false),
+        [command, dir, splits] if command == "fill" && splits == "splits" => fill(Path::new(dir), true),
         [command, dir] if command == "read" => read(Path::new(dir), None),
         [command, dir, view] if command == "read" => read(Path::new(dir), Some(view)),
         _ => {
-            eprintln!("usage: store_bench fill DIR | read DIR [VIEW]");
+            eprintln!("usage: store_bench fill DIR [splits] | read DIR [VIEW]");
             std::process::exit(2);
         }
     }

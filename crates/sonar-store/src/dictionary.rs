@@ -18,7 +18,7 @@ pub const MAX_SHAPES: usize = 50_000;
 const MAX_ORDERS: usize = 100_000;
 /// The maximum number of applications of a day; further ones are counted under `other`.
 const MAX_APPLICATIONS: usize = 10_000;
-/// The maximum number of plans and hashes of a day; further plans are counted under `other`.
+/// The maximum number of plans, hashes, wait classes and files of a day; further ones are counted with the others.
 const MAX_TEXTS: usize = 20_000;
 /// The maximum number of series of a day; further ones are counted as left out.
 const MAX_SERIES: usize = 20_000;

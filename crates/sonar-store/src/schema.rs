@@ -32,6 +32,8 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     ALTER TABLE texts ADD COLUMN checksum INTEGER;
     ALTER TABLE series ADD COLUMN checksum INTEGER;
     ALTER TABLE events ADD COLUMN checksum INTEGER;",
+    // Windows may have the second version of their format. An older program refuses the file, not each window.
+    "",
 ];
 
 /// The first version with checksums of rows.

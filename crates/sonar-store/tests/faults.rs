@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::*;
-use sonar_core::Endpoint;
-use sonar_core::history::{Event, EventKind, HistoryStore, Resolution, StoreNotice};
+use sonar_core::history::{Event, EventKind, HistoryStore, HistoryWindow, Resolution, StoreNotice};
+use sonar_core::{Endpoint, Row};
 use sonar_store::{SqliteHistory, StoreError, StoreSettings};
 
 fn settings() -> StoreSettings {
@@ -481,7 +481,7 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
     let file = rusqlite::Connection::open(&path).unwrap();
     let now: u32 = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
     let rules: u32 = file.query_row("SELECT MIN(rules) FROM shapes", (), |row| row.get(0)).unwrap();
-    assert_eq!((now, rules), (3, 2));
+    assert_eq!((now, rules), (4, 2));
     drop(file);
 
     drop(version(99));
@@ -501,6 +501,32 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
         0,
         "a newer file is not damaged"
     );
+}
+
+#[test]
+fn windows_of_an_older_program_are_read_and_splits_join_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/history/2026-11-21.db");
+    fs::copy(fixture, dir.path().join("2026-11-21.db")).unwrap();
+    let whole = |store: &SqliteHistory| store.read(span(DAY, DAY + 86_400)).unwrap().unwrap();
+    let before = whole(&SqliteHistory::open(dir.path()).unwrap());
+    assert!(calls(&before) > 0 && before.window.shapes.iter().all(|row| row.split.is_none()));
+    // One more operation of a shape, and where its time went.
+    let mut row = before.window.shapes.rows()[0].clone();
+    let mut random = Random(5);
+    add_split(row.split.get_or_insert_default(), &mut random);
+    let start = before.window.start;
+    let mut more = HistoryWindow::new(start, Resolution::TenSeconds);
+    more.window.shapes.add_owned(row.clone());
+    let mut store = create(dir.path());
+    store.append(&more, &[]).unwrap();
+    let after = whole(&store);
+    let calls_of = |row: &Row| row.figures().calls;
+    assert_eq!(calls(&after), calls(&before) + calls(&more));
+    let found = after.window.shapes.iter().find(|one| one.key() == row.key()).unwrap();
+    assert_eq!((&found.split, calls_of(found)), (&row.split, 2 * calls_of(&row)));
+    assert_eq!(after.window.shapes.iter().filter(|row| row.split.is_some()).count(), 1);
+    assert_eq!(store.notices(), []);
 }
 
 #[test]

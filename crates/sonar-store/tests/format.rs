@@ -9,7 +9,8 @@ use common::*;
 use proptest::prelude::*;
 use sonar_core::history::{HistoryWindow, Resolution, SeriesKey, WindowContent};
 use sonar_core::operation::Application;
-use sonar_core::{ShapeId, ShapeInfo};
+use sonar_core::time_split::{REST, RowSplit, TimePart, WaitTotal};
+use sonar_core::{Class, Row, ShapeId, ShapeInfo, Subject};
 use sonar_store::StoredWindow;
 use sonar_store::format::{BlobError, Layout, NumberLookup, Numbering, blob_of, decode, encode};
 
@@ -171,9 +172,57 @@ fn without_numbers_operations_are_counted_under_other() {
             assert!(observed.apps.len() <= 2);
         }
     }
+    let splits = |window: &HistoryWindow| {
+        let mut all = RowSplit::default();
+        window.window.shapes.iter().filter_map(|row| row.split.as_ref()).for_each(|split| all.merge(split));
+        (all.operations, all.files.values().map(|file| file.bytes).sum::<u64>(), all.split)
+    };
+    assert_eq!(splits(&read), splits(&window));
+    let named = |row: &Row| row.split.iter().flat_map(|split| split.files.keys().cloned()).collect::<Vec<_>>();
+    assert!(read.window.shapes.iter().flat_map(named).all(|name| memory.texts.contains(&name) || *name == *REST));
     let series = window.series.len() as u64;
     assert_eq!(read.series_left_out, window.series_left_out + series - 2);
     assert_eq!(read.series.len(), 2);
+}
+
+#[test]
+fn parts_that_this_program_does_not_know_are_unexplained() {
+    /// What a program with other names of parts wrote.
+    struct Other<'a>(&'a Memory);
+    impl NumberLookup for Other<'_> {
+        fn shape(&self, number: u32) -> Option<Arc<ShapeInfo>> {
+            self.0.shape(number)
+        }
+        fn order(&self, number: u32) -> Option<ShapeId> {
+            self.0.order(number)
+        }
+        fn application(&self, number: u32) -> Option<Arc<Application>> {
+            self.0.application(number)
+        }
+        fn text(&self, number: u32) -> Option<Arc<str>> {
+            self.0.text(number)
+        }
+        fn series(&self, number: u32) -> Option<Arc<SeriesKey>> {
+            self.0.series(number)
+        }
+        fn layout(&self, _: u32) -> Option<Arc<Layout>> {
+            Some(Arc::new(Layout::parse(&Layout::current().replace("futex", "new_part"))))
+        }
+    }
+    let mut memory = Memory { most: usize::MAX, ..Memory::default() };
+    let mut window = HistoryWindow::new(at(DAY), Resolution::TenSeconds);
+    let mut split = RowSplit { operations: 1, duration_ns: 100, ..RowSplit::default() };
+    (split.split[TimePart::Cpu], split.split[TimePart::Futex]) = (30, 70);
+    split.add_wait((TimePart::Futex, &"lock".into()), WaitTotal { waits: 1, wait_ns: 70 });
+    let mut row = Row::new(Subject::Other, Class::User);
+    row.split = Some(Box::new(split));
+    window.window.shapes.add_owned(row);
+    let blob = written(&window, &mut memory);
+    let span = span(DAY, DAY + 10);
+    let mut read = StoredWindow::spanning(span);
+    decode(&blob, (span, WindowContent::Everything), &Other(&memory), &mut read).unwrap();
+    let read = read.window.window.shapes.rows()[0].split.clone().unwrap();
+    assert_eq!((read.split[TimePart::Cpu], read.unexplained_ns(), read.waits.len()), (30, 70, 0));
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::{ClassifiedWait, FileTotal, JoinedOperation, TimePart, TimeSplit, WaitTotal};
 
-/// Wait classes of a row; further ones are counted in the class [`REST`].
+/// Wait classes of a row, each of one part; further ones are counted in the class [`REST`]. The smallest stay, so that
+/// the result does not depend on the order of additions.
 pub const MAX_ROW_WAITS: usize = 16;
-/// Files of a row; further ones are counted in the file [`REST`].
+/// Files of a row; further ones are counted in the file [`REST`]. The smallest names stay.
 pub const MAX_ROW_FILES: usize = 8;
 /// Stands for all classes, or all files, that have no entry of their own.
 pub const REST: &str = "";
@@ -58,23 +59,26 @@ impl RowSplit {
 
     /// Adds waits of a class.
     pub fn add_wait(&mut self, (part, class): (TimePart, &Arc<str>), waits: WaitTotal) {
-        let mut key = (part, class.clone());
-        if self.waits.len() >= MAX_ROW_WAITS && !self.waits.contains_key(&key) {
-            key.1 = REST.into();
+        let total = self.waits.entry((part, class.clone())).or_default();
+        total.add(waits);
+        let named = || self.waits.iter().filter(|((_, class), _)| **class != *REST);
+        if named().count() > MAX_ROW_WAITS
+            && let Some((last, total)) = named().next_back().map(|(key, total)| (key.clone(), *total))
+        {
+            self.waits.remove(&last);
+            self.waits.entry((last.0, REST.into())).or_default().add(total);
         }
-        let total = self.waits.entry(key).or_default();
-        total.waits = total.waits.saturating_add(waits.waits);
-        total.wait_ns = total.wait_ns.saturating_add(waits.wait_ns);
     }
 
     /// Adds reads of a file.
     pub fn add_file(&mut self, name: &Arc<str>, reads: FileTotal) {
-        let is_full = self.files.len() >= MAX_ROW_FILES && !self.files.contains_key(name);
-        let name = if is_full { REST.into() } else { name.clone() };
-        let total = self.files.entry(name).or_default();
-        total.reads = total.reads.saturating_add(reads.reads);
-        total.bytes = total.bytes.saturating_add(reads.bytes);
-        total.wait_ns = total.wait_ns.saturating_add(reads.wait_ns);
+        self.files.entry(name.clone()).or_default().add(reads);
+        let has_rest = self.files.contains_key(REST);
+        if self.files.len() > MAX_ROW_FILES + usize::from(has_rest)
+            && let Some((_, total)) = self.files.pop_last()
+        {
+            self.files.entry(REST.into()).or_default().add(total);
+        }
     }
 
     /// Adds all operations of another row.
@@ -106,6 +110,8 @@ impl RowSplit {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::join::tests::{thread, wire};
     use super::super::{FileWait, ThreadOperation};
     use super::*;
@@ -152,6 +158,31 @@ mod tests {
         }
         assert!(Table::of_window(GroupBy::App).split_of(&operation).is_none());
         assert!(Table::of_digest(GroupBy::Shape).split_of(&operation).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn merging_in_any_order_equals_recording_all(
+            all in proptest::collection::vec((0usize..3, 0u64..30, 0u64..1 << 40), 0..60),
+            cut in 0usize..60,
+        ) {
+            let recorded = |all: &[(usize, u64, u64)]| {
+                let mut row = RowSplit::default();
+                for &(part, number, ns) in all {
+                    let class = if number == 0 { REST.into() } else { number.to_string().into() };
+                    row.add_wait((TimePart::ALL[part], &class), WaitTotal { waits: 1, wait_ns: ns });
+                    row.add_file(&class, FileTotal { reads: 1, bytes: ns, wait_ns: ns });
+                }
+                row
+            };
+            let (one, other) = all.split_at(cut.min(all.len()));
+            let whole = recorded(&all);
+            for (first, second) in [(one, other), (other, one)] {
+                let mut merged = recorded(first);
+                merged.merge(&recorded(second));
+                prop_assert_eq!(&merged, &whole);
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,15 @@ pub struct FileTotal {
     pub wait_ns: u64,
 }
 
+impl FileTotal {
+    /// Adds other reads.
+    pub fn add(&mut self, other: Self) {
+        self.reads = self.reads.saturating_add(other.reads);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
+    }
+}
+
 /// Waits of operations of a shape.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct WaitTotal {
@@ -31,6 +40,14 @@ pub struct WaitTotal {
     pub waits: u64,
     /// How long, in nanoseconds.
     pub wait_ns: u64,
+}
+
+impl WaitTotal {
+    /// Adds other waits.
+    pub fn add(&mut self, other: Self) {
+        self.waits = self.waits.saturating_add(other.waits);
+        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
+    }
 }
 
 /// Operations of one shape.

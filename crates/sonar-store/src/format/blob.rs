@@ -1,7 +1,9 @@
 //! What encloses a window: version, packing, checksum.
 
-/// The version that is written.
-pub(super) const VERSION: u8 = 1;
+/// The version that is written. Version 1 had no splits of rows.
+pub(super) const VERSION: u8 = 2;
+/// The oldest version that is read.
+const OLDEST: u8 = 1;
 pub(super) const PLAIN: u8 = 0;
 pub(super) const ZSTD: u8 = 1;
 /// Bytes before the body.
@@ -19,7 +21,7 @@ pub enum BlobError {
     #[error("the checksum of a window is wrong")]
     Checksum,
     /// A version that is not known.
-    #[error("a window has version {0}; this program reads version {VERSION}")]
+    #[error("a window has version {0}; this program reads versions up to {VERSION}")]
     Version(u8),
     /// A value that cannot be.
     #[error("{0} of a window is impossible")]
@@ -36,7 +38,7 @@ pub enum BlobError {
 pub(super) fn seal(packing: u8, body: &[u8]) -> Vec<u8> {
     let mut blob = Vec::with_capacity(HEADER + body.len());
     blob.extend_from_slice(&[VERSION, packing]);
-    blob.extend_from_slice(&checksum(packing, body).to_le_bytes());
+    blob.extend_from_slice(&checksum([VERSION, packing], body).to_le_bytes());
     blob.extend_from_slice(body);
     blob
 }
@@ -45,10 +47,10 @@ pub(super) fn seal(packing: u8, body: &[u8]) -> Vec<u8> {
 pub(super) fn open(blob: &[u8]) -> Result<(u8, &[u8]), BlobError> {
     let (header, body) = blob.split_first_chunk::<HEADER>().ok_or(BlobError::Cut)?;
     let [version, packing, crc @ ..] = *header;
-    if version != VERSION {
+    if !(OLDEST..=VERSION).contains(&version) {
         return Err(BlobError::Version(version));
     }
-    if checksum(packing, body) != u32::from_le_bytes(crc) {
+    if checksum([version, packing], body) != u32::from_le_bytes(crc) {
         return Err(BlobError::Checksum);
     }
     Ok((packing, body))
@@ -59,8 +61,8 @@ pub fn blob_of(body: &[u8]) -> Vec<u8> {
     seal(PLAIN, body)
 }
 
-fn checksum(packing: u8, body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&[VERSION, packing]), body)
+fn checksum(head: [u8; 2], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&head), body)
 }
 
 #[cfg(test)]
@@ -77,6 +79,10 @@ mod tests {
             assert!(open(&changed).is_err(), "bit {bit}");
         }
         assert_eq!(open(&blob[..5]), Err(BlobError::Cut));
+        let mut older = vec![OLDEST, PLAIN];
+        older.extend(checksum([OLDEST, PLAIN], b"body").to_le_bytes());
+        older.extend(b"body");
+        assert_eq!(open(&older), Ok((PLAIN, &b"body"[..])));
         assert_eq!(open(&[9, 0, 0, 0, 0, 0, 0]), Err(BlobError::Version(9)));
     }
 }

@@ -20,8 +20,9 @@ use zstd::bulk::Decompressor;
 
 use super::blob::{BlobError, MAX_BODY, PLAIN, ZSTD, open};
 use super::bytes::{BlobReader, MAX_COUNT};
-use super::layout::Layout;
+use super::layout::{Layout, position};
 use super::numbers::NumberLookup;
+use super::split::{HAS_SPLIT, read_split};
 use crate::stored_window::StoredWindow;
 
 type Decoded<T> = Result<T, BlobError>;
@@ -183,19 +184,13 @@ impl<'a> Decoder<'a> {
     fn counters<const N: usize>(&mut self, layout: &[Option<usize>]) -> Decoded<[u64; N]> {
         let mut values = [0; N];
         for _ in 0..self.main.len()? {
-            let position = self.position(layout)?;
+            let position = position(layout, self.main.varint()?)?;
             let value = self.main.count()?;
             if let Some(mine) = position.and_then(|at| values.get_mut(at)) {
                 *mine = value;
             }
         }
         Ok(values)
-    }
-
-    /// A position in a list of names, as that of this program.
-    fn position(&mut self, layout: &[Option<usize>]) -> Decoded<Option<usize>> {
-        let at = usize::try_from(self.main.varint()?).unwrap_or(usize::MAX);
-        layout.get(at).copied().ok_or(BlobError::Impossible("a position"))
     }
 
     fn types(&mut self, into: &mut StoredWindow) -> Decoded<()> {
@@ -288,13 +283,17 @@ impl<'a> Decoder<'a> {
             _ => return Err(BlobError::Impossible("the queryHash of a row")),
         }
         let sources = self.main.byte()?;
-        if sources >> Source::ALL.len() != 0 {
+        let has_split = sources & HAS_SPLIT != 0;
+        if (sources & !HAS_SPLIT) >> Source::ALL.len() != 0 {
             return Err(BlobError::Impossible("a source"));
         }
         for source in Source::ALL {
             if sources & 1 << source as u8 != 0 {
                 row.set_observed(source, Box::new(self.observed(layout)?));
             }
+        }
+        if has_split {
+            row.split = Some(Box::new(read_split(&mut self.main, layout, self.lookup)?));
         }
         Ok(row)
     }
@@ -411,7 +410,7 @@ impl<'a> Decoder<'a> {
     fn execution(&mut self, figures: &mut Figures, layout: &Layout) -> Decoded<()> {
         let mut sums = [Sum::default(); ServerSums::COUNT];
         for _ in 0..self.main.len()? {
-            let position = self.position(&layout.sums)?;
+            let position = position(&layout.sums, self.main.varint()?)?;
             let sum = self.sum()?;
             if let Some(mine) = position.and_then(|at| sums.get_mut(at)) {
                 *mine = sum;

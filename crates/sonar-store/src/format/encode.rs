@@ -15,6 +15,7 @@ use sonar_core::{
 use super::blob::{BlobError, MAX_BODY, PLAIN, ZSTD, seal};
 use super::bytes::BlobWriter;
 use super::numbers::Numbering;
+use super::split::{HAS_SPLIT, write_split};
 use crate::stored_window::StoredWindow;
 
 /// A shape that is not in the table of shapes.
@@ -194,11 +195,14 @@ impl Encoder<'_> {
             self.main.varint(u64::from(number));
         }
         let sources = row.sources().fold(0, |bits, source| bits | 1 << source as u8);
-        self.main.byte(sources);
+        self.main.byte(sources | if row.split.is_some() { HAS_SPLIT } else { 0 });
         for source in Source::ALL {
             if let Some(observed) = row.observed_by(source) {
                 self.observed(observed);
             }
+        }
+        if let Some(split) = &row.split {
+            write_split(split, &mut self.main, self.numbering);
         }
     }
 

@@ -16,7 +16,7 @@ pub trait Numbering {
     fn order(&mut self, order: ShapeId) -> Option<u32>;
     /// The number of an application.
     fn application(&mut self, application: &Arc<Application>) -> Option<u32>;
-    /// The number of a text: a plan, a `queryHash`.
+    /// The number of a text, at least 1: a plan, a `queryHash`, a wait class, a file.
     fn text(&mut self, text: &str) -> Option<u32>;
     /// The number of the key of a series.
     fn series(&mut self, key: &SeriesKey) -> Option<u32>;

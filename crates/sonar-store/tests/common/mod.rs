@@ -11,6 +11,7 @@ use sonar_core::history::{
 };
 pub use sonar_core::impact::SplitMix64 as Random;
 use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Opcode, Operation};
+use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal, WireOperation};
 use sonar_core::{
     Class, Endpoint, Identity, Outcome, Reading, Record, Role, Row, ShapeId, ShapeInfo, Source, Table,
     Timestamp,
@@ -102,6 +103,11 @@ pub fn record(window: &mut HistoryWindow, end: Timestamp, random: &mut Random) {
         values: None,
     };
     if random.below(3) > 0 {
+        if random.below(2) == 0
+            && let Some((split, _)) = window.window.shapes.split_of(&WireOperation::from(&op))
+        {
+            add_split(split, random);
+        }
         return window.window.record(&op);
     }
     let plan = ["", "COLLSCAN", "IXSCAN { a: 1 }", "IXSCAN { b: -1 }"][random.below(4) as usize];
@@ -126,6 +132,20 @@ pub fn record(window: &mut HistoryWindow, end: Timestamp, random: &mut Random) {
     let record = Record::server(source, &op, &execution).read_as(identity, 1 + random.below(2));
     window.window.shapes.record(&record);
     window.window.apps.record(&record);
+}
+
+/// Adds an operation of a thread, with waits of more classes and files than a row has.
+pub fn add_split(split: &mut RowSplit, random: &mut Random) {
+    let wait_ns = random.below(1 << 33);
+    let part = TimePart::ALL[random.below(14) as usize];
+    split.operations += 1;
+    split.unread_ns += random.below(1 << 20);
+    split.duration_ns += wait_ns + random.below(1 << 20);
+    split.split[part] += wait_ns;
+    split.device_bytes += random.below(1 << 30);
+    split.add_wait((part, &format!("class {}", random.below(9)).into()), WaitTotal { waits: 1, wait_ns });
+    let reads = FileTotal { reads: 1 + random.below(9), bytes: random.below(1 << 20), wait_ns };
+    split.add_file(&format!("shop.c{}", random.below(30)).into(), reads);
 }
 
 pub fn key(number: u64) -> SeriesKey {
