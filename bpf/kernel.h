@@ -61,9 +61,11 @@ enum {
     CALL_PWRITEV2 = 328,
 };
 struct pt_regs {
-    unsigned long di, si, dx, r10, orig_ax, ip, sp, bp;
+    unsigned long di, si, dx, r10, ax, orig_ax, ip, sp, bp;
 } CORE;
 #define CALL(r) ((r)->orig_ax)
+// Until a call has its result.
+#define IN_CALL(r) ((__s32)CALL(r) >= 0 && (__s64)(r)->ax == -38 /* ENOSYS */)
 #define REGS_IP(r) ((r)->ip)
 #define REGS_SP(r) ((r)->sp)
 #define REGS_FP(r) ((r)->bp)
@@ -111,6 +113,7 @@ struct pt_regs {
     int syscallno;
 } CORE;
 #define CALL(r) ((r)->syscallno)
+#define IN_CALL(r) ((__s32)CALL(r) >= 0 && (r)->regs[0] == (r)->orig_x0)
 #define REGS_IP(r) ((r)->pc)
 #define REGS_SP(r) ((r)->sp)
 #define REGS_FP(r) ((r)->regs[29])

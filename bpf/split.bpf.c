@@ -2,11 +2,14 @@
 // Divides the time of operations of a MongoDB server: which thread serves which request, and what it does or waits for
 // until the reply has been sent.
 //
-//   a system call begins or ends, a thread leaves or gets a processor, somebody wakes it
+//   a system call ends, a thread leaves or gets a processor, somebody wakes it
 //     -> is its process followed?              thread_of()
 //     -> where its time goes                   split.h, the state machine
 //     -> headers of messages, sockets, files   here: read from the thread's memory and the kernel's
 //     -> an operation has ended: a record      the ring
+//
+// No program runs where a system call begins: there are many, few of them block, and which one a thread is blocked in
+// can be read from its registers when it leaves its processor.
 //
 // Threads that serve no connection only add up their time, in `split_thread.outside`, which user space reads.
 
@@ -366,26 +369,10 @@ static __always_inline void ended(struct split_thread *thread, struct task_struc
     report(thread);
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(split_enter, struct pt_regs *regs, long number) {
-    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct split_thread *thread = thread_of(task);
-    if (!thread)
-        return 0;
-    runs(thread, task);
-    __u32 kind = kind_of_call(task, number, ARG1(regs)), fd = ARG1(regs);
-    thread->kind = kind;
-    thread->wait_ns = 0;
-    if (kind != KIND_RECEIVE && kind != KIND_SEND)
-        return 0;
-    thread->own_socket = fd == (__u32)thread->fd;
-    // Without a reply an operation ends here: what follows is waiting for the next request.
-    if (kind == KIND_RECEIVE && thread->phase == PHASE_RUNNING && thread->own_socket &&
-        !is_peek(regs, number)) {
-        split_receives_again(thread, bpf_ktime_get_ns());
-        ended(thread, task);
-    }
-    return 0;
+// Without a reply an operation ends here: what follows is waiting for the next request.
+static __always_inline void receives_again(struct split_thread *thread, struct task_struct *task, __u64 now) {
+    split_receives_again(thread, now);
+    ended(thread, task);
 }
 
 static __always_inline void received(struct split_thread *thread, struct task_struct *task,
@@ -498,6 +485,26 @@ static __always_inline void waited(struct split_thread *thread, struct task_stru
     bpf_ringbuf_submit(wait, BPF_RB_NO_WAKEUP);
 }
 
+// A call on a socket has ended.
+static __always_inline void used_socket(struct split_thread *thread, struct task_struct *task,
+                                        struct pt_regs *regs, bool is_receive, long result) {
+    long number = CALL(regs);
+    bool is_own = ARG1(regs) == (__u32)thread->fd;
+    if (is_own && !is_peek(regs, number)) {
+        if (is_receive && thread->phase == PHASE_RUNNING)
+            receives_again(thread, task, bpf_ktime_get_ns());
+        // A peek that finds the end is of a server that is about to stop the operation, which still runs.
+        if (is_end(result))
+            split_forget(thread, bpf_ktime_get_ns());
+    }
+    if (result <= 0)
+        return;
+    if (is_receive)
+        received(thread, task, regs, number, result);
+    else
+        sent(thread, task, regs, number, result);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -505,26 +512,17 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     if (!thread)
         return 0;
     runs(thread, task);
-    __u32 kind = thread->kind;
-    long number = CALL(regs);
-    // The thread was in this call when tracing began: most connections wait for their next request.
-    if (kind == KIND_NONE)
-        kind = kind_of_call(task, number, ARG1(regs));
-    if (stacks_a_second && in_operation(thread) && thread->kind && thread->wait_ns >= stack_after_ns)
+    if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns)
         waited(thread, task, regs);
-    // A peek that finds the end is of a server that is about to stop the operation, which still runs.
-    if ((kind == KIND_RECEIVE || kind == KIND_SEND) && is_end(result) && ARG1(regs) == (__u32)thread->fd &&
-        !is_peek(regs, number))
-        split_forget(thread, bpf_ktime_get_ns());
-    if (result > 0) {
-        if (kind == KIND_RECEIVE)
-            received(thread, task, regs, number, result);
-        else if (kind == KIND_SEND)
-            sent(thread, task, regs, number, result);
-        else if ((kind == KIND_READ || kind == KIND_WRITE) && in_operation(thread))
-            used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
+    __u32 kind = kind_of_call(task, CALL(regs), ARG1(regs));
+    if (kind == KIND_RECEIVE || kind == KIND_SEND)
+        used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
+    else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
+        used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
+    if (thread->kind) {
+        thread->kind = KIND_NONE;
+        thread->wait_ns = 0;
     }
-    thread->kind = KIND_NONE;
     return 0;
 }
 
@@ -535,6 +533,32 @@ static __always_inline bool is_runnable(struct task_struct *task) {
     return !BPF_CORE_READ((struct task_struct___long *)task, state);
 }
 
+// The call that a thread is in, by the registers with which it entered the kernel; none in a page fault, an interrupt,
+// or after the end of the call, where a debugger may stop it.
+static __always_inline __u32 kind_now(struct task_struct *task, struct pt_regs *regs) {
+    return IN_CALL(regs) ? kind_of_call(task, CALL(regs), ARG1(regs)) : KIND_NONE;
+}
+
+// A thread leaves its processor, which it could keep if it is `runnable`.
+static __always_inline void leaves(struct split_thread *thread, struct task_struct *task, bool runnable) {
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+    __u64 now = bpf_ktime_get_ns();
+    if (runnable) {
+        if (IN_CALL(regs) && CALL(regs) == CALL_SCHED_YIELD)
+            thread->kind = KIND_YIELD;
+    } else {
+        __u32 kind = kind_now(task, regs);
+        thread->kind = kind;
+        if (kind == KIND_RECEIVE || kind == KIND_SEND) {
+            thread->own_socket = ARG1(regs) == (__u32)thread->fd;
+            if (kind == KIND_RECEIVE && thread->own_socket && thread->phase == PHASE_RUNNING &&
+                !is_peek(regs, CALL(regs)))
+                receives_again(thread, task, now);
+        }
+    }
+    split_switch_out(thread, now, runnable);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(split_switch, bool preempted, struct task_struct *from, struct task_struct *to) {
     // One after the other: the compiler would join two checks in a way that the verifier does not accept.
@@ -542,7 +566,7 @@ int BPF_PROG(split_switch, bool preempted, struct task_struct *from, struct task
     if (thread) {
         runs(thread, from);
         split_leaves(thread, scheduled_of(from));
-        split_switch_out(thread, bpf_ktime_get_ns(), preempted || is_runnable(from));
+        leaves(thread, from, preempted || is_runnable(from));
     }
     thread = thread_of(to);
     if (thread && !split_switch_in(thread, bpf_ktime_get_ns()))
@@ -558,8 +582,11 @@ int BPF_PROG(split_wake, struct task_struct *task) {
     // Interrupts wake threads, too, in the name of whatever runs. A thread that wakes on purpose is in a call for it.
     struct task_struct *current = (struct task_struct *)bpf_get_current_task_btf();
     struct split_thread *waker = thread_of(current);
-    bool on_purpose = waker && waker != thread &&
-                      (waker->kind == KIND_FUTEX || waker->kind == KIND_OTHER || waker->kind == KIND_SEND);
+    bool on_purpose = 0;
+    if (waker && waker != thread) {
+        __u32 kind = kind_now(current, (struct pt_regs *)bpf_task_pt_regs(current));
+        on_purpose = kind == KIND_FUTEX || kind == KIND_OTHER || kind == KIND_SEND;
+    }
     split_waking(thread, bpf_ktime_get_ns(), on_purpose ? waker : 0);
     return 0;
 }

@@ -153,8 +153,8 @@ struct split_thread {
     __u32 waker;          // the thread that woke this one on purpose
     __u8 state;
     __u8 phase;
-    __u8 kind;       // enum call_kind
-    __u8 own_socket; // the current call uses the socket of the requests
+    __u8 kind;       // enum call_kind: what it left its processor in last, until that call ends
+    __u8 own_socket; // that call uses the socket of the requests
     __s32 fd;        // of the requests
     __s32 left;      // bytes of the request or reply that are still to come
     __u32 received;  // bytes of the request so far, until its header is complete
@@ -170,7 +170,7 @@ struct split_thread {
     struct split_operation operation;
 };
 
-// The part of the time that a thread is blocked in its current call.
+// The part of the time that a thread is blocked.
 static __always_inline __u32 split_blocked_part(const struct split_thread *thread) {
     switch (thread->kind) {
     case KIND_NONE:
@@ -216,7 +216,7 @@ static __always_inline void split_charge(struct split_thread *thread, __u64 now)
     if (!since || now <= since)
         return;
     __u32 part = split_part(thread) & (PARTS - 1);
-    if (thread->state == BLOCKED)
+    if (thread->state == BLOCKED && thread->kind != KIND_NONE)
         thread->wait_ns += now - since;
     if (in_operation(thread))
         thread->operation.parts[part] += now - since;
