@@ -319,15 +319,25 @@ static __always_inline __u64 bytes_of(struct pt_regs *regs, long number, struct 
     return buffer->at;
 }
 
+enum { SHORT_RECORD = __builtin_offsetof(struct split_operation, files) };
+
 static __always_inline void report(struct split_thread *thread) {
-    struct split_operation *record = bpf_ringbuf_reserve(&split_ring, sizeof(*record), 0);
-    if (!record) {
-        split_lost(SPLIT_LOST_RING_FULL);
-        return;
+    struct split_operation *operation = &thread->operation;
+    void *record;
+    if (is_long(operation)) {
+        record = bpf_ringbuf_reserve(&split_ring, sizeof(*operation), 0);
+        if (record)
+            __builtin_memcpy(record, operation, sizeof(*operation));
+    } else {
+        record = bpf_ringbuf_reserve(&split_ring, SHORT_RECORD, 0);
+        if (record)
+            __builtin_memcpy(record, operation, SHORT_RECORD);
     }
-    __builtin_memcpy(record, &thread->operation, sizeof(*record));
     // Waking the reader for each would cost more than everything else; it looks by itself.
-    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+    if (record)
+        bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+    else
+        split_lost(SPLIT_LOST_RING_FULL);
 }
 
 // What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.

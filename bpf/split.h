@@ -114,30 +114,29 @@ struct socket_addresses {
     __u16 unused;
 };
 
-// An operation; times in nanoseconds of the monotonic clock.
+// An operation; times in nanoseconds of the monotonic clock. A record of one without files and wakers ends before them.
 struct split_operation {
     __u64 received_from; // when the first bytes of the request were received
     __u64 start;
     __u64 end;
     __u64 parts[PARTS];
-    __u32 waits[PARTS]; // how often it blocked, or lost the processor
     __u64 read_bytes;   // from files, by system calls
     __u64 device_bytes; // that the thread caused to be read from devices
     __u64 write_bytes;
+    __u32 switches; // how often it blocked, or lost the processor
     __u32 reads;
     __u32 faults; // that read from a device
-    struct socket_addresses addresses;
-    struct split_file files[SPLIT_FILES];
-    struct split_waker wakers[SPLIT_WAKERS];
     __s32 request;
     __s32 opcode;
     __u32 request_bytes;
     __u32 reply_bytes;
     __u32 flags;
+    struct socket_addresses addresses;
     __u32 thread;
     __u32 process;
-    __u32 unused;
     __u8 name[16]; // of the thread
+    struct split_file files[SPLIT_FILES];
+    struct split_waker wakers[SPLIT_WAKERS];
 };
 
 // The state of a thread.
@@ -249,7 +248,7 @@ static __always_inline void split_switch_out(struct split_thread *thread, __u64 
     thread->state = runnable ? RUNNABLE : BLOCKED;
     thread->part = split_part(thread) & (PARTS - 1);
     if (in_operation(thread))
-        thread->operation.waits[thread->part & (PARTS - 1)]++;
+        thread->operation.switches++;
 }
 
 // Somebody woke the thread. The thread itself charges the time when it runs, since only it changes its figures.
@@ -339,7 +338,11 @@ static __always_inline void split_begin(struct split_thread *thread, __u64 now, 
     struct split_operation *operation = &thread->operation;
     __u64 received_from = operation->received_from;
     __builtin_memset(operation, 0, __builtin_offsetof(struct split_operation, addresses));
-    __builtin_memset(operation->files, 0, sizeof(operation->files) + sizeof(operation->wakers));
+    // Most operations have none.
+    if (operation->files[0].reads)
+        __builtin_memset(operation->files, 0, sizeof(operation->files));
+    if (operation->wakers[0].thread)
+        __builtin_memset(operation->wakers, 0, sizeof(operation->wakers));
     operation->received_from = flags & OPERATION_EXHAUST ? now : received_from;
     operation->start = now;
     operation->request = thread->header.request;
@@ -350,6 +353,11 @@ static __always_inline void split_begin(struct split_thread *thread, __u64 now, 
     thread->phase = PHASE_RUNNING;
     thread->left = 0;
     thread->received = 0;
+}
+
+// Whether an operation has files or wakers.
+static __always_inline bool is_long(const struct split_operation *operation) {
+    return operation->files[0].reads || operation->wakers[0].thread;
 }
 
 static __always_inline void split_end(struct split_thread *thread, __u64 now) {

@@ -2,7 +2,9 @@
 // connection, on top of the real WiredTiger. Its commands take a known time at a known place, so that tests can compare
 // where a tracer says the time went.
 //
-//   server PORT DIR      serves on 127.0.0.1:PORT with a database in DIR, which it creates
+//   server PORT DIR              serves on 127.0.0.1:PORT with a database in DIR, which it creates
+//   server PORT DIR unmeasured   the same for benches: the clock of a thread takes a system call, which no other server
+//                                makes, so nothing is measured, and `burn` takes time instead of processor time
 //
 // `find` executes the elements of its filter in their order:
 //
@@ -51,6 +53,8 @@ static void must(int code, const char *what) {
     }
 }
 
+static clockid_t processor_clock = CLOCK_THREAD_CPUTIME_ID;
+
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec at;
     clock_gettime(clock, &at);
@@ -68,9 +72,9 @@ static uint64_t mix(uint64_t x) {
 // ---- What a command does ----
 
 static void burn(double ms) {
-    uint64_t until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + (uint64_t)(ms * 1e6), now;
+    uint64_t until = clock_ns(processor_clock) + (uint64_t)(ms * 1e6), now;
     // The clock of a thread takes a system call, the other one none.
-    while ((now = clock_ns(CLOCK_THREAD_CPUTIME_ID)) < until) {
+    while ((now = clock_ns(processor_clock)) < until) {
         uint64_t left = clock_ns(CLOCK_MONOTONIC) + until - now;
         while (clock_ns(CLOCK_MONOTONIC) < left)
             ;
@@ -309,9 +313,11 @@ static double execute(struct connection *connection, const uint8_t *filter, uint
 
 static void find(struct document *reply, struct connection *connection, const uint8_t *command,
                  uint32_t length, double *megabytes) {
-    struct rusage before, after;
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), wall = clock_ns(CLOCK_MONOTONIC);
-    getrusage(RUSAGE_THREAD, &before);
+    struct rusage before = {}, after = {};
+    int is_measured = processor_clock == CLOCK_THREAD_CPUTIME_ID;
+    uint64_t cpu = clock_ns(processor_clock), wall = clock_ns(CLOCK_MONOTONIC);
+    if (is_measured)
+        getrusage(RUSAGE_THREAD, &before);
     const uint8_t *at = command + 4;
     struct element element;
     while (next(&at, command + length - 1, &element)) {
@@ -320,9 +326,10 @@ static void find(struct document *reply, struct connection *connection, const ui
         if (element.type == 0x03 && !strcmp(element.name, "filter"))
             *megabytes = execute(connection, element.value, inner);
     }
-    cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    cpu = clock_ns(processor_clock) - cpu;
     wall = clock_ns(CLOCK_MONOTONIC) - wall;
-    getrusage(RUSAGE_THREAD, &after);
+    if (is_measured)
+        getrusage(RUSAGE_THREAD, &after);
     begin(reply, 0x03, "cursor");
     begin(reply, 0x04, "firstBatch");
     begin(reply, 0x03, "0");
@@ -452,8 +459,10 @@ static void map_pages(const char *folder) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 3) {
-        fprintf(stderr, "usage: server PORT DIR\n");
+    if (count == 4 && !strcmp(arguments[3], "unmeasured"))
+        processor_clock = CLOCK_MONOTONIC;
+    else if (count != 3) {
+        fprintf(stderr, "usage: server PORT DIR [unmeasured]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);

@@ -178,8 +178,11 @@ fn without_numbers_operations_are_counted_under_other() {
         (all.operations, all.files.values().map(|file| file.bytes).sum::<u64>(), all.split)
     };
     assert_eq!(splits(&read), splits(&window));
-    let named = |row: &Row| row.split.iter().flat_map(|split| split.files.keys().cloned()).collect::<Vec<_>>();
-    assert!(read.window.shapes.iter().flat_map(named).all(|name| memory.texts.contains(&name) || *name == *REST));
+    let named =
+        |row: &Row| row.split.iter().flat_map(|split| split.files.keys().cloned()).collect::<Vec<_>>();
+    assert!(
+        read.window.shapes.iter().flat_map(named).all(|name| memory.texts.contains(&name) || *name == *REST)
+    );
     let series = window.series.len() as u64;
     assert_eq!(read.series_left_out, window.series_left_out + series - 2);
     assert_eq!(read.series.len(), 2);

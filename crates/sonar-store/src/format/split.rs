@@ -85,8 +85,7 @@ pub(super) fn read_split(
     }
     for _ in 0..bytes.len()? {
         let name = text(bytes.varint()?)?;
-        let reads =
-            FileTotal { reads: bytes.count()?, bytes: bytes.count()?, wait_ns: bytes.varint()? };
+        let reads = FileTotal { reads: bytes.count()?, bytes: bytes.count()?, wait_ns: bytes.varint()? };
         read.add_file(&name, reads);
     }
     Ok(read)

@@ -1,5 +1,7 @@
 //! What the programs in the kernel report.
 
+use std::mem::offset_of;
+
 use sonar_core::stacks::{Registers, ThreadSample, ThreadState};
 use sonar_core::time_split::{
     FileWait, InFlightOperation, ThreadOperation, TimePart, TimeSplit, WaitSample, Waker,
@@ -71,7 +73,13 @@ pub(super) fn parse_wait(bytes: &[u8], clock_offset_ns: u64) -> Option<WaitSampl
 
 /// A record of the ring of operations.
 pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<ThreadOperation> {
-    let record: types::split_operation = sys_bpf::read(bytes)?;
+    // Without files and wakers it is shorter.
+    let mut whole = [0; size_of::<types::split_operation>()];
+    if bytes.len() < offset_of!(types::split_operation, files) {
+        return None;
+    }
+    whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let record: types::split_operation = sys_bpf::read(&whole)?;
     Some(operation(&record, clock_offset_ns))
 }
 
@@ -120,7 +128,7 @@ fn operation(record: &types::split_operation, clock_offset_ns: u64) -> ThreadOpe
         end: at(record.end),
         duration_ns: record.end.saturating_sub(record.start),
         split,
-        switches: record.waits.iter().map(|count| u64::from(*count)).sum(),
+        switches: record.switches.into(),
         reads: record.reads,
         read_bytes: record.read_bytes,
         write_bytes: record.write_bytes,
