@@ -340,6 +340,23 @@ static __always_inline void report(struct split_thread *thread) {
         split_lost(SPLIT_LOST_RING_FULL);
 }
 
+// The socket of a descriptor that is one.
+static __always_inline struct sock *socket_of(struct task_struct *task, __u32 fd) {
+    struct file *file = file_of(task, fd);
+    if (!file)
+        return 0;
+    struct socket *socket = FIELD(file, file, private_data);
+    return FIELD(socket, socket, sk);
+}
+
+// Whether the connection of a socket is followed. Looking at it first makes the others cheap.
+static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
+    if (sample_every <= 1)
+        return 1;
+    struct sock *sock = socket_of(task, fd);
+    return sock && is_sampled(__builtin_bswap16(FIELD(sock, sock, __sk_common.skc_dport)), sample_every);
+}
+
 // What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.
 static __always_inline void begun(struct split_thread *thread, struct task_struct *task) {
     struct split_operation *operation = &thread->operation;
@@ -350,11 +367,7 @@ static __always_inline void begun(struct split_thread *thread, struct task_struc
     operation->faults = task->maj_flt;
     struct socket_addresses *addresses = &operation->addresses;
     addresses->family = 0;
-    struct file *file = file_of(task, thread->fd);
-    if (!file)
-        return;
-    struct socket *socket = FIELD(file, file, private_data);
-    struct sock *sock = FIELD(socket, socket, sk);
+    struct sock *sock = socket_of(task, thread->fd);
     if (!sock)
         return;
     __u16 family = FIELD(sock, sock, __sk_common.skc_family);
@@ -368,8 +381,6 @@ static __always_inline void begun(struct split_thread *thread, struct task_struc
         BPF_CORE_READ_INTO((struct in6_addr *)addresses->server, sock, __sk_common.skc_v6_rcv_saddr);
         BPF_CORE_READ_INTO((struct in6_addr *)addresses->client, sock, __sk_common.skc_v6_daddr);
     }
-    if (!is_sampled(addresses->client_port, sample_every))
-        split_forget(thread, operation->start);
 }
 
 static __always_inline void ended(struct split_thread *thread, struct task_struct *task) {
@@ -525,9 +536,10 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns)
         waited(thread, task, regs);
     __u32 kind = kind_of_call(task, CALL(regs), ARG1(regs));
-    if (kind == KIND_RECEIVE || kind == KIND_SEND)
-        used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
-    else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
+    if (kind == KIND_RECEIVE || kind == KIND_SEND) {
+        if (is_chosen(task, ARG1(regs)))
+            used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
+    } else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
         used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
     if (thread->kind) {
         thread->kind = KIND_NONE;
