@@ -86,7 +86,7 @@ impl<'a> BlobReader<'a> {
         Ok(taken)
     }
 
-    /// The next `len` numbers, if each of them is one byte long. They are not taken.
+    /// The next `len` numbers without consuming them; `None` if one of them is longer than a byte.
     pub fn single_bytes(&self, len: usize) -> Option<&'a [u8]> {
         self.0.get(..len).filter(|bytes| bytes.iter().all(|byte| *byte < 0x80))
     }

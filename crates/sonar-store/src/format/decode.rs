@@ -368,8 +368,8 @@ impl<'a> Decoder<'a> {
             .ok_or(BlobError::Impossible("a histogram"))
     }
 
-    /// The index of the first of so many buckets, none of which is empty, and the counts from it to the last. Most of a
-    /// blob is read here.
+    /// Reads a run of `buckets` non-empty buckets: the index of the first one, and the counts of all buckets from the
+    /// first to the last, empty ones included. This is the hot path: most of a blob is histograms.
     fn buckets(&mut self, buckets: u64) -> Decoded<(i32, Vec<u64>)> {
         let Some(others) = buckets.checked_sub(1) else { return Ok((0, Vec::new())) };
         let others = usize::try_from(others).ok().filter(|others| *others < BUCKETS);

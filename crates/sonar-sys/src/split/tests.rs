@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,6 +94,14 @@ fn serve(mut stream: TcpStream, lock: &Arc<Lock>) {
     }
 }
 
+/// A thread that serves one connection, its address, and the client's end.
+fn connect() -> (thread::JoinHandle<()>, SocketAddr, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &Arc::default()));
+    (server, address, TcpStream::connect(address).unwrap())
+}
+
 fn command(command: u8, reply: u32) -> Vec<u8> {
     [vec![command], reply.to_le_bytes().to_vec()].concat()
 }
@@ -125,11 +133,7 @@ fn assert_nothing_lost(tracer: &SplitTracer) {
 /// Runs `client` against the server and returns what the programs reported; `None` where they cannot run.
 fn traced(client: impl FnOnce(&mut TcpStream)) -> Option<(Vec<ThreadOperation>, SplitTracer)> {
     let tracer = start()?;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let lock = Arc::default();
-    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &lock));
-    let mut stream = TcpStream::connect(address).unwrap();
+    let (server, address, mut stream) = connect();
     let client_end = Endpoint::from(stream.local_addr().unwrap());
     client(&mut stream);
     drop(stream);
@@ -230,12 +234,12 @@ fn replies_without_a_request_and_requests_without_a_reply_are_divided() {
 }
 
 /// The operations of the server at this address.
-fn operations_of(tracer: &SplitTracer, server: std::net::SocketAddr) -> Vec<ThreadOperation> {
+fn operations_of(tracer: &SplitTracer, server: SocketAddr) -> Vec<ThreadOperation> {
     events_of(tracer, server).0
 }
 
 /// The same, and their long waits.
-fn events_of(tracer: &SplitTracer, server: std::net::SocketAddr) -> (Vec<ThreadOperation>, Vec<WaitSample>) {
+fn events_of(tracer: &SplitTracer, server: SocketAddr) -> (Vec<ThreadOperation>, Vec<WaitSample>) {
     let (mut operations, mut waits) = (Vec::new(), Vec::new());
     let each = |event| match event {
         SplitEvent::Operation(operation) => operations.push(operation),
@@ -250,11 +254,7 @@ fn events_of(tracer: &SplitTracer, server: std::net::SocketAddr) -> (Vec<ThreadO
 #[test]
 fn a_long_wait_is_reported_with_the_stack_of_its_thread() {
     let Some(tracer) = start() else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let lock = Arc::default();
-    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &lock));
-    let mut stream = TcpStream::connect(address).unwrap();
+    let (server, address, mut stream) = connect();
     ask(&mut stream, 1, &command(LOCK, 10));
     ask(&mut stream, 2, &command(BURN, 10));
     drop(stream);
@@ -272,11 +272,7 @@ fn a_long_wait_is_reported_with_the_stack_of_its_thread() {
 
 #[test]
 fn the_first_request_of_a_connection_that_was_idle_at_the_start_is_divided() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let lock = Arc::default();
-    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &lock));
-    let mut stream = TcpStream::connect(address).unwrap();
+    let (server, address, mut stream) = connect();
     ask(&mut stream, 1, &command(BURN, 10));
     // The thread waits for the next request then.
     thread::sleep(MOMENT);
@@ -323,12 +319,7 @@ fn a_request_that_breaks_off_does_not_touch_the_next_connection_of_its_thread() 
 #[test]
 fn an_operation_in_progress_shows_what_its_thread_waits_for() {
     let Some(tracer) = start() else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let lock: Arc<Lock> = Arc::default();
-    let served = Arc::clone(&lock);
-    let server = thread::spawn(move || serve(listener.accept().unwrap().0, &served));
-    let mut stream = TcpStream::connect(address).unwrap();
+    let (server, address, mut stream) = connect();
     let of_server = || {
         let mut operations = tracer.in_flight().unwrap();
         operations.retain(|one| one.operation.connection.is_some_and(|(end, _)| end == address.into()));

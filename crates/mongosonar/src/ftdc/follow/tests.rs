@@ -302,9 +302,9 @@ fn a_folder_may_be_empty_and_must_be_there() {
 }
 
 /// What following costs: a server that writes a sample each second, of which a poll each second sees all.
-/// `cargo test --release -p mongosonar cost_of_following -- --ignored --nocapture`.
+/// `bench/ftdc.py` runs it: only a test can reach the follower of a program that has no library.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "bench/ftdc.py runs it"]
 fn cost_of_following() {
     let folder = TempFolder::new("cost");
     let recorded = day();
