@@ -40,10 +40,13 @@ volatile struct split_control split_control SEC(".data.control") = {};
 // second.
 const volatile __u64 stack_after_ns = 1000000;
 const volatile __u32 stacks_a_second = 200;
-// One of so many connections is followed.
+// The period of the timers that sample threads on processors.
+const volatile __u64 sample_period_ns = 0;
+// One connection in so many is followed.
 const volatile __u32 sample_every = 1;
 
-// A long wait, with the registers and the stack of the thread at the end of the system call in which it was blocked.
+// A long wait, with the registers and the stack of the thread at the end of the system call in which it was blocked; or a
+// sample of a thread on a processor, which stands for `ns` of its time there.
 struct split_wait {
     __u64 start; // of the operation
     __u64 ns;
@@ -484,16 +487,17 @@ static __always_inline bool may_take_stack(void) {
     return __sync_fetch_and_add(&budget->used, 1) < stacks_a_second;
 }
 
-// Reports a long wait of an operation. Registers and stack are those of the wait: it ends with the system call.
-static __always_inline void waited(struct split_thread *thread, struct task_struct *task,
-                                   struct pt_regs *regs) {
+// Reports the stack of an operation, which was `ns` in this part. The registers are those with which its thread entered
+// the kernel.
+static __always_inline void report_stack(struct split_thread *thread, struct task_struct *task,
+                                         struct pt_regs *regs, __u32 part, __u64 ns) {
     struct split_wait *wait = may_take_stack() ? bpf_ringbuf_reserve(&split_stacks, sizeof(*wait), 0) : 0;
     if (!wait) {
         split_lost(SPLIT_LOST_STACK);
         return;
     }
     wait->start = thread->operation.start;
-    wait->ns = thread->wait_ns;
+    wait->ns = ns;
     wait->ip = REGS_IP(regs);
     wait->sp = REGS_SP(regs);
     wait->fp = REGS_FP(regs);
@@ -501,7 +505,7 @@ static __always_inline void waited(struct split_thread *thread, struct task_stru
     wait->call = (long)CALL(regs);
     wait->thread = task->pid;
     wait->process = task->tgid;
-    wait->part = split_blocked_part(thread);
+    wait->part = part;
     wait->length = copy_stack(wait->stack, wait->sp);
     bpf_ringbuf_submit(wait, BPF_RB_NO_WAKEUP);
 }
@@ -534,7 +538,7 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
         return 0;
     runs(thread, task);
     if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns)
-        waited(thread, task, regs);
+        report_stack(thread, task, regs, split_blocked_part(thread), thread->wait_ns);
     __u32 kind = kind_of_call(task, CALL(regs), ARG1(regs));
     if (kind == KIND_RECEIVE || kind == KIND_SEND) {
         if (is_chosen(task, ARG1(regs)))
@@ -610,6 +614,16 @@ int BPF_PROG(split_wake, struct task_struct *task) {
         on_purpose = kind == KIND_FUTEX || kind == KIND_OTHER || kind == KIND_SEND;
     }
     split_waking(thread, bpf_ktime_get_ns(), on_purpose ? waker : 0);
+    return 0;
+}
+
+// A timer of each processor.
+SEC("perf_event")
+int split_on_processor(void *ctx) {
+    struct task_struct *task = bpf_get_current_task_btf();
+    struct split_thread *thread = thread_of(task);
+    if (thread && in_operation(thread) && thread->state == ON_PROCESSOR)
+        report_stack(thread, task, (struct pt_regs *)bpf_task_pt_regs(task), PART_CPU, sample_period_ns);
     return 0;
 }
 

@@ -10,11 +10,11 @@ mod records;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapMut, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut, ProgramMut, RingBufferBuilder};
 use sonar_core::files::{FileUsage, IoLosses};
 
 pub use plan::AttachMode;
@@ -413,6 +413,13 @@ pub(crate) fn lookup(map: &MapMut<'_>, key: &[u8]) -> io::Result<Option<Vec<u8>>
 
 fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() >= until)
+}
+
+/// Runs a program whenever a timer fires; `None` if the kernel refuses. The link closes the timer.
+pub(crate) fn attach_timer(program: &ProgramMut<'_>, timer: OwnedFd) -> Option<Link> {
+    let link = program.attach_perf_event(timer.as_raw_fd()).ok()?;
+    let _closed_by_the_link = timer.into_raw_fd();
+    Some(link)
 }
 
 /// The result of reading the ring; an interruption or the end of [`DRAIN`] is no error.

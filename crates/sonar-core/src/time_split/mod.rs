@@ -239,16 +239,16 @@ impl ThreadOperation {
     }
 }
 
-/// A long wait of an operation, with the stack of its thread.
+/// A long wait of an operation, or a sample of it on a processor, with the stack of its thread.
 #[derive(Clone, Debug)]
 pub struct WaitSample {
     /// The server's process.
     pub process: u32,
     /// The operation: its thread, and its start.
     pub operation: OperationKey,
-    /// What it was blocked in.
+    /// What it was blocked in; [`TimePart::Cpu`] for a sample.
     pub part: TimePart,
-    /// How long, in nanoseconds.
+    /// How long, in nanoseconds; for a sample the time that it stands for.
     pub wait_ns: u64,
     /// Its registers and stack at the end of the wait.
     pub sample: ThreadSample,

@@ -9,7 +9,7 @@ mod records;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -19,7 +19,7 @@ use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperatio
 
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
-use crate::{sys, sys_bpf};
+use crate::{ebpf, sys, sys_bpf};
 use records::{parse, parse_wait};
 
 /// Threads whose time can be divided at once.
@@ -28,6 +28,8 @@ pub const MAX_THREADS: u32 = 8192;
 pub const MAX_STACKS_A_SECOND: u32 = 200;
 /// How long a thread may take, on a busy machine, from sending a reply to the end of the call that sent it.
 const SENT_LATE: Duration = Duration::from_millis(50);
+/// How often each processor is sampled: what its operation computes.
+const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 /// Records that are taken from a ring before they are passed on.
 const MOST_AT_ONCE: usize = 65_536;
 /// Waits from this length on are reported with their stack.
@@ -75,7 +77,8 @@ impl SplitLosses {
 pub enum SplitEvent {
     /// An operation has ended.
     Operation(ThreadOperation),
-    /// A long wait of an operation has ended, which has not ended itself.
+    /// A long wait of an operation has ended, or a processor was sampled while it executed the operation, which has not
+    /// ended itself.
     Wait(WaitSample),
 }
 
@@ -120,12 +123,23 @@ impl SplitTracer {
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
         settings.stack_after_ns = LONG_WAIT.as_nanos() as u64;
         settings.stacks_a_second = MAX_STACKS_A_SECOND;
+        settings.sample_period_ns = SAMPLE_PERIOD.as_nanos() as u64;
         settings.sample_every = connections.every.get().into();
         let mut skeleton = open.load().map_err(error)?;
         let mut links = Vec::new();
+        let sampler = skeleton.progs.split_on_processor.as_fd().as_raw_fd();
         for program in skeleton.object_mut().progs_mut() {
-            links.push(program.attach().map_err(error)?);
+            if program.as_fd().as_raw_fd() != sampler {
+                links.push(program.attach().map_err(error)?);
+            }
         }
+        // A processor may be offline, or there are no timers: then nothing is known of what operations compute.
+        let processors = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
+        links.extend((0..processors).filter_map(|processor| {
+            let timer = sys_bpf::processor_timer(processor, SAMPLE_PERIOD.as_nanos() as u64).ok()?;
+            sys_bpf::switch_timer(timer.as_fd(), true).ok()?;
+            ebpf::attach_timer(&skeleton.progs.split_on_processor, timer)
+        }));
         let tracer = Self {
             skeleton,
             // Zeroed memory of the programs is of generation 0.

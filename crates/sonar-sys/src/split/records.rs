@@ -62,7 +62,7 @@ pub(super) fn parse_wait(bytes: &[u8], clock_offset_ns: u64) -> Option<WaitSampl
         sample: ThreadSample {
             thread: record.thread,
             name: String::new(),
-            state: ThreadState::Sleeping,
+            state: if part == TimePart::Cpu { ThreadState::OnCpu } else { ThreadState::Sleeping },
             call: u32::try_from(record.call).ok(),
             registers: Some(Registers { ip: record.ip, sp: record.sp, fp: record.fp, lr: record.lr }),
             stack: stack.to_vec(),
