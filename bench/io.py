@@ -163,8 +163,8 @@ def compare_costs(folder):
 
 
 def read(folder, what, rate, count):
-    """Reads so many times a second under `io record` or `io live`; returns the rate that was reached and what the
-    tracer printed on standard output and standard error."""
+    """Reads `rate` times a second under `io record` or `io live`. Returns the rate reached, and the tracer's standard
+    output and standard error."""
     data = folder / "data"
     data.write_bytes(os.urandom(16 * MIB))
     with (

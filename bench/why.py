@@ -50,7 +50,7 @@ def text(name, value):
 
 
 def find(milliseconds):
-    """A request that takes so much processor time."""
+    """A request that takes `milliseconds` of processor time."""
     burn = b"\x01burn\0" + struct.pack("<d", milliseconds)
     command = document(text("find", "orders"), text("$db", "lab"), b"\x03filter\0" + document(burn))
     return struct.pack("<iiiiiB", 21 + len(command), 1, 0, 2013, 0, 0) + command

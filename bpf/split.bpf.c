@@ -36,13 +36,13 @@ struct split_control {
 };
 volatile struct split_control split_control SEC(".data.control") = {};
 
-// Set by user space before loading: waits from this length on are reported with their stack, at most so many in a
-// second.
+// Set by user space before loading. Waits of at least `stack_after_ns` are reported with their stack, at most
+// `stacks_a_second` in a second.
 const volatile __u64 stack_after_ns = 1000000;
 const volatile __u32 stacks_a_second = 200;
 // The period of the timers that sample threads on processors.
 const volatile __u64 sample_period_ns = 0;
-// One connection in so many is followed.
+// Follows one connection in this many.
 const volatile __u32 sample_every = 1;
 
 // A long wait, with the registers and the stack of the thread at the end of the system call in which it was blocked; or a
@@ -119,7 +119,7 @@ static __always_inline bool maybe_split(__u32 process) {
     return split_control.some[process >> 6 & 3] >> (process & 63) & 1;
 }
 
-// A thread may have one of so many slots.
+// How many slots are tried for a thread.
 enum { SLOT_TRIES = 4 };
 
 static __always_inline struct split_thread *slot_at(__u32 id, __u32 try) {

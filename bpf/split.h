@@ -376,7 +376,7 @@ static __always_inline void split_forget(struct split_thread *thread, __u64 now)
     thread->received = 0;
 }
 
-// One of so many connections is in the sample; `time_split::ConnectionSample` has the same rule.
+// Whether a connection is in the sample of one in `every`. `time_split::ConnectionSample` has the same rule.
 static __always_inline bool is_sampled(__u16 client_port, __u32 every) {
     __u32 mixed = client_port * 0x9e3779b1u;
     return every <= 1 || (mixed >> 16) % every == 0;

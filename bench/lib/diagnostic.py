@@ -19,7 +19,7 @@ def documents(data):
 
 
 def later(document, milliseconds):
-    """The document with its samples so much later; one without samples as it is."""
+    """The document with its samples shifted by `milliseconds`; one without samples unchanged."""
     at = document.find(b"\x05data\0")
     if at < 0:
         return document

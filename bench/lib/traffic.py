@@ -9,7 +9,7 @@ PORT = 27_117
 
 
 def reply(padding=0):
-    """One document, with so many bytes of text."""
+    """A reply with one document, which has `padding` bytes of text."""
     document = {"_id": 1, "total": 5.0, **({"note": "n" * padding} if padding else {})}
     return bson({"cursor": {"id": 0, "ns": "shop.orders", "firstBatch": [document]}, "ok": 1.0})
 

@@ -27,7 +27,7 @@ SHAPES = 12_000
 MAX_ROWS = 10_000
 # Bits of a set of capabilities (linux/capability.h).
 PERFMON, BPF = 1 << 38, 1 << 39
-# The store waits so long for the disk.
+# How long the test keeps the disk slow.
 SLOW_SECONDS = 40
 # Beside the ring, in a debug build: 96 MiB with a usual number of shapes, and the texts of those that are new.
 MOST_MEMORY = 256 * MIB
@@ -122,7 +122,7 @@ def client_of(address, name):
 
 
 def ask(client, first, count):
-    """So many finds, each of a shape of its own."""
+    """Sends `count` finds, each with a shape of its own."""
     for number in range(first, first + count):
         client.shop.orders.find_one({f"field{number}": 1, "status": "new"})
 

@@ -127,7 +127,7 @@ END
     status() { mongosonar agent --status --store /tmp/store 2> /dev/null; }
     until status | grep -q '^log  *working' && status | grep -q '^queries  *working'; do sleep 1; done
     lines=0
-    # Until so many seconds have passed that nobody sets.
+    # For $1 seconds of the uptime, which nobody can set.
     work() {
         read now rest < /proc/uptime
         end=$((${now%.*} + $1))

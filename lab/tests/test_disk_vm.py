@@ -28,7 +28,7 @@ MEMBERS = {
     "stripe": ["vdl", "vdm"],
 }
 DEVICES = {"raid0": "md0", "raid1": "md1", "raid5": "md5", "raid10": "md10", "stripe": "dm-0"}
-# Reads beside those of the device itself go to nobody; a write goes to so many members.
+# How many members get each write. Each read goes to one member.
 COPIES = {"raid0": 1, "raid1": 2, "raid10": 2, "stripe": 1}
 
 # The files that come back from there.

@@ -82,7 +82,7 @@ def part(row, name):
 
 
 def near(measured, expected, operations, more=0):
-    """Within 5 % or 100 µs for each operation; it may be so much `more`."""
+    """Within 5 % or 100 µs for each operation; `measured` may exceed that by `more`."""
     off = max(0.05 * expected, 100_000 * operations)
     assert -off <= measured - expected <= off + more, (measured, expected)
 

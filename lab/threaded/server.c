@@ -8,13 +8,13 @@
 //
 // `find` executes the elements of its filter in their order:
 //
-//   {burn: MS}     computes for so many milliseconds of its thread's processor time
+//   {burn: MS}     computes for MS milliseconds of its thread's processor time
 //   {read: N}      reads N random records, each of a page of its own that is not in the cache
 //   {hold: MS}     takes the lock and sleeps, as a long operation that holds a lock does
 //   {lock: 1}      takes the lock, which another connection may hold
 //   {sleep: MS}    sleeps
 //   {fault: N}     touches N pages of a file that are not in memory
-//   {send: MB}     replies with so many megabytes
+//   {send: MB}     replies with MB megabytes
 //
 // Its reply has in `measured` what the thread used: `cpu_ns`, `wall_ns`, `faults`.
 

@@ -655,7 +655,7 @@ export interface WhyReport {
   processes: number[];
   seconds: number;
   processors: number;
-  /** One of so many connections was followed. */
+  /** Every how many connections one was followed; 1 if all were. */
   sample_every: number;
   active: number;
   active_parts: TimePart[];

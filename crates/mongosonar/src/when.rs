@@ -41,7 +41,7 @@ enum Moment {
     Clock(i64),
     /// A time of a day that is found from the current date: the day, and milliseconds since its midnight.
     OfDay(NamedDay, i64),
-    /// So many nanoseconds before now.
+    /// This many nanoseconds before now.
     Ago(u64),
 }
 
@@ -50,7 +50,7 @@ enum Moment {
 enum NamedDay {
     /// Today, or yesterday if that time of today is still to come.
     Latest,
-    /// So many days ago.
+    /// This many days ago.
     Ago(i64),
     /// The latest such day; 0 is Monday.
     Weekday(i64),
@@ -279,7 +279,7 @@ pub struct WrittenSpan {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum SpanEnd {
     At(When),
-    /// So many nanoseconds after its start.
+    /// This many nanoseconds after its start.
     After(u64),
 }
 
@@ -289,7 +289,7 @@ impl WrittenSpan {
         Self { from, end: SpanEnd::At(to) }
     }
 
-    /// From a point in time on, for so many nanoseconds.
+    /// The `ns` nanoseconds from a point in time on.
     pub const fn lasting(from: When, ns: u64) -> Self {
         Self { from, end: SpanEnd::After(ns) }
     }
@@ -345,7 +345,7 @@ fn span(text: &str) -> Option<WrittenSpan> {
 /// What a span is compared with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Against {
-    /// The same time of day, so many days earlier.
+    /// The same time of day, this many days earlier.
     DaysEarlier(i64),
     /// This span.
     Span(WrittenSpan),

@@ -331,7 +331,7 @@ fn a_log_that_does_not_state_its_port_needs_the_option() {
     assert!(all.window.shapes.iter().all(|row| row.server == local(27_017) && row.class == class("user")));
 }
 
-/// A log with a slow operation in each of so many seconds.
+/// A log with a slow operation in each of `seconds` seconds.
 fn log_of_seconds(seconds: u64) -> Vec<u8> {
     let start = 1_790_000_000;
     let line = |second: u64| {

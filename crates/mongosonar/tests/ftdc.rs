@@ -31,7 +31,7 @@ fn figure<'a>(report: &'a Value, id: &str) -> &'a Value {
     report["figures"].as_array().unwrap().iter().find(|figure| figure["id"] == id).unwrap()
 }
 
-/// 2026-11-21T21:20:00Z and so many seconds, in nanoseconds.
+/// `seconds` after 2026-11-21T21:20:00Z, in nanoseconds since 1970.
 fn at(seconds: f64) -> f64 {
     (1_795_296_000.0 + seconds) * 1e9
 }

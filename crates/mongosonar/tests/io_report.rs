@@ -264,7 +264,7 @@ fn times_of_memory_are_not_taken_for_the_disk_s() {
     assert_eq!(report["verdict"]["of_memory"], true);
 }
 
-/// Reads of 4 KiB of a collection, `blocks` times at random; so many of them from the device.
+/// 2,000 random reads of 4 KiB among `blocks` blocks of a collection, the first `from_device` of them from the device.
 fn small_reads(
     writer: &mut RecordingWriter,
     out: &mut Vec<u8>,

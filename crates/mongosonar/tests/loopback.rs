@@ -87,7 +87,7 @@ fn request_id(message: &[u8]) -> u32 {
     u32::from_le_bytes(message[4..8].try_into().unwrap())
 }
 
-/// Answers every request until the other end closes: a find with so many documents as its `limit` says.
+/// Answers every request until the other end closes: a find with `limit` documents.
 fn serve(mut stream: TcpStream) {
     while let Some(request) = receive(&mut stream) {
         let command = RawDocument::from_bytes(&request[21..]).unwrap();

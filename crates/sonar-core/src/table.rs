@@ -206,7 +206,7 @@ impl Table {
         (at, folded)
     }
 
-    /// Makes room for so many further rows at once, as far as the table takes them.
+    /// Reserves capacity for `more` additional rows, up to the cap.
     pub fn reserve(&mut self, more: usize) {
         let more = more.min(self.cap().saturating_sub(self.rows.len()));
         let Self { rows, index, hasher, .. } = self;

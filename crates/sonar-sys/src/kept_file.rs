@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// The size of a file is a multiple of this, in bytes.
 const BLOCK: usize = 16 << 10;
-/// So many bytes at least stay free in a file of a new size: its content may grow while the disk is full.
+/// Bytes that stay free at least in a file of a new size: its content may grow while the disk is full.
 const SPARE: usize = 4 << 10;
 
 /// A file with text. Spaces follow the text, and a second file of the same size, `NAME.new`, lies beside it: the next

@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for KeyBytes {
     }
 }
 
-/// The shortest of so many rounds.
+/// Rounds; the shortest one counts.
 const ROUNDS: u32 = 15;
 
 /// A reader, by its name. `None`: the line is not JSON to it.

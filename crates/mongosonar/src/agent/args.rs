@@ -30,7 +30,7 @@ pub struct AgentArgs {
     /// Port of the server whose replayed logs do not state it
     #[arg(long, short, value_name = "PORT", requires = "replay", value_parser = number(1..=u16::MAX, 27_017), help_heading = "What to collect")]
     pub port: Option<u16>,
-    /// Collect for so long, store it and end
+    /// Collect for this long, store the result, then exit
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "replay", help_heading = "What to collect")]
     pub once: Option<Duration>,
     /// Check the configuration file and end

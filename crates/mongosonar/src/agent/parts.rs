@@ -15,7 +15,7 @@ const LATENESS_NS: u64 = 5 * NS_PER_S;
 const MAX_OPEN: usize = 4;
 /// The most events of a part; further ones are counted.
 pub const MAX_EVENTS: usize = 1_000;
-/// A window that begins so much later than now is of a time before the clock was set back.
+/// A window that begins more than this after now was opened before the clock was set back.
 pub const MAX_AHEAD_NS: u64 = 2 * WIDTH_NS;
 /// A longer time between two observations is no observation: a source that says nothing for a day is not there, or
 /// its times are wrong.
@@ -119,7 +119,7 @@ impl WindowCutter {
         }
     }
 
-    /// It is `now` for the source: sends the windows that ended so long before that nothing more of them can come.
+    /// Sends the windows that can get nothing more, because they ended long enough before `now`, the source's time.
     pub fn advance(&mut self, now: Timestamp) {
         while let Some(oldest) = self.open.first_entry()
             && now.since(oldest.key().plus_ns(WIDTH_NS)) >= LATENESS_NS
@@ -129,8 +129,8 @@ impl WindowCutter {
         }
     }
 
-    /// It is `now` by the clock of this host: sends the windows that begin later. The clock was set back, and nothing
-    /// more of them comes for a while.
+    /// Sends the windows that begin well after `now`, the time of this host: its clock was set back, so they get
+    /// nothing more for a while.
     pub fn release_ahead(&mut self, now: Timestamp) {
         while let Some(newest) = self.open.last_entry()
             && newest.key().since(now) > MAX_AHEAD_NS

@@ -182,8 +182,8 @@ impl<S: CaptureSink> RoundMerger<'_, S> {
     }
 }
 
-/// Reads a capture file with so many workers; `None` if from some place on, up to which `sink` has received all, the
-/// outcome depends on which of them comes first.
+/// Reads a capture file with `threads` workers. Returns `None` if the outcome would depend on which of them comes first
+/// from some packet on; `sink` has received everything up to there.
 pub fn read<S: CaptureSink>(
     path: &Path,
     plan: &CapturePlan<'_>,

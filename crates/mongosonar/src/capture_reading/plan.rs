@@ -20,7 +20,7 @@ pub struct CapturePlan<'a> {
     pub logs: &'a [PathBuf],
     /// The width of intervals, if there are any.
     pub interval: Option<Duration>,
-    /// Reads so much of the packets' time; `None` for all.
+    /// How much of the capture to read, by the time of its packets; `None` for all.
     pub duration: Option<Duration>,
     /// Threads that decode; `None` for as many as the file and the machine are good for. Input that can be read only
     /// once is read on one thread.

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Scope};
 
-/// The most threads: what is done in order takes so much of the time that more would wait.
+/// The most threads: more would wait for the part of the work that is done in order.
 const MAX_THREADS: usize = 8;
 /// Pieces that each thread has in hand.
 const AHEAD: usize = 2;
@@ -14,8 +14,8 @@ pub fn threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
 }
 
-/// Lets `fill` fill pieces until it answers `false`, works on them on so many threads, each with what `worker` makes
-/// for it, and hands them to `take` in order. Pieces are used again.
+/// Lets `fill` fill pieces until it returns `false`, and passes them to `take` in order. In between, `threads` threads
+/// work on them, each with its own result of `worker`. Pieces are reused.
 pub fn in_order<T, W>(
     threads: usize,
     mut fill: impl FnMut(&mut T) -> bool,

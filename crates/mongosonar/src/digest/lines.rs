@@ -89,7 +89,7 @@ impl<R: Read> LineBlocks<R> {
 mod tests {
     use super::*;
 
-    /// Gives at most so many bytes at once, and fails at the end.
+    /// Returns at most this many bytes at once, and fails at the end.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {

@@ -1,4 +1,4 @@
-//! Runs that were kept: two side by side, and how long so much reading takes on the disk of one.
+//! Saved runs: compares two of them, and estimates how long reading takes on the disk of one.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -57,7 +57,7 @@ pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// How long so much reading takes.
+/// Estimates how long reading a number of documents takes.
 pub fn estimate(args: &EstimateArgs) -> Result<u8> {
     let run = args.run.as_deref().map(read).transpose()?;
     let record_bytes = run.as_ref().map_or(4_096, |run| u64::from(run.settings.rec_size_kb) << 10);

@@ -30,9 +30,10 @@ const LINK_DEPTH: u32 = 2;
 const MAX_LINKS: usize = 4_096;
 /// The most processes to cache.
 const MAX_PROCESSES: usize = 1_024;
-/// Searches through all open files and folders may take this fraction of the time, and at most so long at once:
-/// meanwhile nobody reads the records of the kernel.
+/// Searches through all open files and folders may take one part in this many of the time: meanwhile nobody reads the
+/// records of the kernel.
 const SHARE: u32 = 10;
+/// The longest search at once.
 const MOST_SEARCH: Duration = Duration::from_millis(500);
 /// Suffix of a link of `/proc` to a deleted file.
 const DELETED: &[u8] = b" (deleted)";

@@ -257,7 +257,7 @@ mod tests {
         (accesses, parser.finish(rest.len()).ok().and(lost))
     }
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for `room` bytes.
     struct SmallDisk {
         bytes: Vec<u8>,
         room: usize,

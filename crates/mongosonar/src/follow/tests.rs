@@ -273,13 +273,13 @@ fn a_file_that_was_opened_before_is_read_without_its_place() {
 /// What a server, a rotation or a follower does.
 #[derive(Clone, Debug)]
 enum Action {
-    /// Writes so many lines, and perhaps the beginning of another one.
+    /// Writes this many lines, and perhaps the beginning of another one.
     Write(usize, bool),
     Poll,
     /// Follows anew from where the last follower was.
     Restart,
     Rename,
-    /// Renames, creates an empty file, and the server goes on in the old one for so many lines.
+    /// Renames the file and creates an empty one; the server writes this many more lines to the old file.
     RenameAndCreate(usize),
     CopyAndTruncate,
     Delete,

@@ -281,7 +281,7 @@ impl Default for Repetitions {
 }
 
 impl Repetitions {
-    /// Remembers so many samples.
+    /// Remembers the last `most` samples.
     pub fn new(most: usize) -> Self {
         Self { seen: HashSet::new(), order: VecDeque::new(), most }
     }

@@ -38,7 +38,7 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// The timeline of a span with at most so many parts.
+/// The timeline of a span in at most `parts` parts.
 ///
 /// # Errors
 /// The history cannot be read.

@@ -8,11 +8,11 @@ use crate::{Endpoint, Timestamp};
 const SPAN_S: u64 = 5;
 /// Fewer connections within the span are no storm, however rare they are.
 const FEWEST: u64 = 50;
-/// A storm has so many times the usual number.
+/// A storm has at least this multiple of the usual number of connections.
 const TIMES_USUAL: f64 = 10.0;
-/// A storm is reported after so many seconds even if it goes on. Then it counts as usual too.
+/// A storm that goes on is reported after this many seconds. From then on it counts as usual, too.
 const LONGEST_S: u64 = 60;
-/// Before so many seconds nobody knows what is usual.
+/// It takes this many seconds to learn what is usual.
 const LEARNING_S: f64 = 30.0;
 /// The usual rate is a mean that forgets with this time constant, in seconds.
 const MEMORY_S: f64 = 600.0;
@@ -111,7 +111,7 @@ impl ConnectionStorms {
         self.recent.iter().sum()
     }
 
-    /// Whether so many connections within the span are a storm.
+    /// Whether `count` connections within the span are a storm.
     fn is_storm(&self, count: u64) -> bool {
         let usual = self.usual * SPAN_S as f64;
         self.observed_s >= LEARNING_S && count >= FEWEST && count as f64 >= TIMES_USUAL * usual
@@ -125,7 +125,7 @@ impl ConnectionStorms {
         span.find(has_many).unwrap_or(self.second)
     }
 
-    /// Seconds with so many connections per second go into the usual rate.
+    /// Adds `seconds` with `per_second` connections per second to the usual rate.
     fn learn(&mut self, per_second: f64, seconds: f64) {
         self.observed_s += seconds;
         let share = (seconds / self.observed_s.min(MEMORY_S)).min(1.0);

@@ -6,7 +6,7 @@ use super::{Distribution, FIGURES, ServerSample, Trend};
 
 /// The most incidents that are kept.
 const MAX_INCIDENTS: usize = 1_000;
-/// Over a red limit for so long, in milliseconds, it is worth a look even if that is a small part of the time.
+/// Time over a red limit, in milliseconds, that is worth a look even if it is a small part of the whole time.
 const LONG_MS: i64 = 10_000;
 /// A limit counts if it is passed for this share of the time.
 const LASTING_SHARE: f64 = 0.05;

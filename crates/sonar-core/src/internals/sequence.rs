@@ -2,7 +2,7 @@
 
 use super::{Metric, SampleStep, ServerSample};
 
-/// A gap is longer than so many periods, and than [`MIN_GAP_MS`].
+/// A gap is longer than this many periods and longer than [`MIN_GAP_MS`].
 const GAP_PERIODS: i64 = 3;
 const MIN_GAP_MS: i64 = 3_000;
 /// Steps of about the same length after which that is the new period.
@@ -22,11 +22,11 @@ pub struct Incident {
 /// What can happen at one moment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum IncidentKind {
-    /// Another process of the server, so many milliseconds after the last sample of the one before.
+    /// The server restarted: its first sample came this many milliseconds after the last one of the process before.
     Restart(i64),
-    /// Samples of so many milliseconds are lost, because a part of a file is damaged.
+    /// A damaged part of a file lost the samples of this many milliseconds.
     Lost(i64),
-    /// No sample for so many milliseconds: the server stalled, or the machine slept.
+    /// No sample for this many milliseconds: the server stalled, or the machine slept.
     Gap(i64),
     /// The server's state in its replica set changed, as `replSetGetStatus` numbers them.
     State {
@@ -35,7 +35,7 @@ pub enum IncidentKind {
         /// The state after.
         to: i64,
     },
-    /// The clock was set back by so many milliseconds.
+    /// The clock was set back by this many milliseconds.
     ClockBack(i64),
 }
 

@@ -12,7 +12,7 @@ const SERVER: Endpoint = Endpoint::v4([0; 4], 27_017);
 /// 2026-11-21T21:20:00Z.
 const START: u64 = 1_795_296_000;
 
-/// The clocks so many seconds after the start.
+/// The clocks `seconds` seconds after the start.
 fn clocks(seconds: u64) -> MachineClocks {
     MachineClocks {
         realtime: Timestamp::from_unix(START + seconds, 0),
@@ -305,7 +305,7 @@ fn a_kill_for_lack_of_memory_is_an_event() {
     assert_eq!((found.events[0].kind, found.events[0].count), (EventKind::OutOfMemory, 2));
 }
 
-/// The texts of the events of a file system: at so many minutes, so many GB of 100 free.
+/// The texts of the events of a file system of 100 GB. `free` has pairs of a minute and the GB free then.
 fn space_events(free: impl IntoIterator<Item = (u64, f64)>) -> Vec<String> {
     let mut monitor = MachineMonitor::default();
     let mut texts = Vec::new();

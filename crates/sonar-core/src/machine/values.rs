@@ -10,7 +10,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Values that speak for so many seconds.
+    /// No values yet, for a step of `seconds` seconds.
     pub fn new(seconds: f64) -> Self {
         Self { seconds, values: Vec::new() }
     }

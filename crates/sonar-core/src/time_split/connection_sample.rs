@@ -4,10 +4,10 @@ use std::num::NonZeroU16;
 
 use crate::Endpoint;
 
-/// One of so many connections, chosen by the client's port, so that the wire and the kernel choose the same.
+/// Samples one connection in `every`, by the client's port, so that the wire and the kernel choose the same ones.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionSample {
-    /// One of this many; 1 is all of them.
+    /// Every how many connections one is chosen; 1 chooses all.
     pub every: NonZeroU16,
 }
 
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn about_one_of_so_many_is_chosen_also_of_even_ports() {
+    fn one_connection_in_every_is_chosen_even_if_all_ports_are_even() {
         let all = || 32_768..61_000;
         let even = || (32_768..61_000).step_by(2);
         assert_eq!(sampled(1, all()), all().len());

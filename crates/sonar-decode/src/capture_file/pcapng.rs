@@ -71,11 +71,11 @@ struct PcapngInterface {
 /// The unit of an interface's timestamps.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Unit {
-    /// So many nanoseconds.
+    /// This many nanoseconds each.
     Ns(u64),
-    /// So many of them are a nanosecond.
+    /// This many in a nanosecond.
     PerNs(u128),
-    /// 2 to this power of them are a second.
+    /// 2 to this power in a second.
     PowerOfTwo(u32),
 }
 

@@ -26,7 +26,7 @@ use crate::tcp::{Chunk, Close, Flow, FlowLimits, FlowTable, Gap, Side, StreamHan
 enum FlowEvent {
     /// A worker decodes the connection from now on.
     Begin(Box<Connection>),
-    /// So many bytes of one side.
+    /// `length` bytes from one side.
     Data { side: Side, time: Timestamp, length: usize },
     /// Bytes of one side are missing.
     Gap(Gap),
@@ -103,7 +103,7 @@ pub struct FlowWorkers {
 }
 
 impl FlowWorkers {
-    /// So many workers.
+    /// `count` workers, at least one.
     pub fn new(settings: Settings, count: usize) -> Self {
         Self { settings, shared: Arc::new(Shared::by_flow()), count: count.max(1) }
     }

@@ -164,7 +164,7 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// A framer that has one of so many equal shares of the memory.
+    /// A framer with the memory budget divided by `share`.
     pub fn with_share(share: usize) -> Self {
         let budget = COLLECT_BUDGET / share;
         Self { coverage: Coverage::default(), collecting: 0, budget, was_without_room: false }

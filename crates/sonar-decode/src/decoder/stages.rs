@@ -47,7 +47,7 @@ struct StageCaps {
 }
 
 impl StageCaps {
-    /// One of so many equal shares.
+    /// The caps divided by `share`.
     const fn share(share: usize) -> Self {
         Self {
             pending_bytes: PENDING_BUDGET / share,
@@ -98,7 +98,7 @@ impl Stages {
         coverage
     }
 
-    /// Stages that have one of so many equal shares of the caps.
+    /// The stages with their caps divided by `share`.
     pub fn with_share(self, share: usize) -> Self {
         Self { caps: StageCaps::share(share), framer: Framer::with_share(share), ..self }
     }

@@ -158,7 +158,7 @@ fn each_damage_has_its_error() {
     said[..4].copy_from_slice(&(MAX_UNPACKED as u32 + 1).to_le_bytes());
     assert_eq!(decode(&said), Err(ChunkError::TooLarge));
     said[..4].copy_from_slice(&(MAX_UNPACKED as u32).to_le_bytes());
-    assert_eq!(decode(&said), Err(ChunkError::Compression), "no zlib data unpack to so much");
+    assert_eq!(decode(&said), Err(ChunkError::Compression), "no zlib data unpacks to this size");
 }
 
 fn plan_numbers(plan: &Plan) -> usize {

@@ -9,7 +9,7 @@ use super::events::LineEvent;
 
 /// The most events that wait to be taken.
 const MAX_EVENTS: usize = 2_000;
-/// An equal event is searched for among so many of the last ones.
+/// How many of the latest events are searched for an equal one.
 const RECENT: usize = 64;
 /// Equal events of one span of this width are one, with a count.
 const WIDTH_NS: u64 = 10 * NS_PER_S;

@@ -373,7 +373,7 @@ fn offsets(step: &EngineStep, file_bytes: u64) -> Result<Offsets, DiskError> {
         source: io::ErrorKind::InvalidInput.into(),
     };
     if !(1..=MOST_IN_FLIGHT).contains(&step.in_flight) {
-        return Err(invalid("so many requests in flight"));
+        return Err(invalid("this number of requests in flight"));
     }
     if !step.reads && !step.writes {
         return Err(invalid("a step that neither reads nor writes"));

@@ -1,4 +1,4 @@
-//! How long so much reading takes on a disk that was tested.
+//! Estimates how long reading a number of documents takes on a disk that was tested.
 
 use std::io::{self, Write};
 

@@ -7,11 +7,11 @@ use super::Recording;
 use super::bench::by_whom;
 use crate::kit::{Bytes, Grouped, Nanos, Percent, plural};
 
-/// A verdict mentions bytes that readahead fetched for nothing from this share on,
+/// A verdict mentions bytes that readahead fetched for nothing if they are at least this share of all bytes,
 const LARGE_WASTE: f64 = 0.25;
-/// and from so many bytes on.
+/// and at least this many bytes.
 const LEAST_WASTE: u64 = 1 << 20;
-/// A lower bound of that share is shown from this share on.
+/// A lower bound of that share is shown if it is at least this.
 const SHOWN_WASTE: f64 = 0.01;
 
 impl Recording<'_> {

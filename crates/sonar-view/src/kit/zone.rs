@@ -157,7 +157,7 @@ pub struct ZonedTime<'a> {
 impl fmt::Display for ZonedTime<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = self.zone.offset_at(self.at);
-        // The civil time at an offset is that of UTC so much later.
+        // Civil time at an offset equals UTC shifted by the offset.
         let moved = i128::from(self.at.unix_ns()) + i128::from(offset) * 1_000_000_000;
         let moved = Timestamp::from_unix_ns(u64::try_from(moved.max(0)).unwrap_or(u64::MAX)).to_string();
         f.write_str(moved.get(..self.length).unwrap_or(&moved))?;

@@ -23,7 +23,7 @@ pub struct WhyReport {
     pub about: About,
     /// Processes that were traced.
     pub processes: Vec<u32>,
-    /// One of so many connections was followed; the others are in `threads` only. 1: all of them.
+    /// Every how many connections one was followed, 1 if all were; the others are in `threads` only.
     pub sample_every: u16,
     /// Length of the trace in seconds.
     pub seconds: f64,

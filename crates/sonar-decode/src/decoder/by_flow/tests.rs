@@ -86,7 +86,7 @@ impl Rounds {
     }
 }
 
-/// The same by so many workers; and whether the outcome depends on which of them comes first.
+/// The same with `count` workers, and whether the outcome depends on which of them comes first.
 fn by_workers(packets: &[OwnedPacket], count: usize, round_steps: usize) -> (Outcome, bool) {
     let workers = FlowWorkers::new(Settings::default(), count);
     let mut rounds = Rounds {
@@ -125,13 +125,13 @@ enum Action {
     GetMore(u8, bool),
     KillCursors(u8),
     Ask(u8),
-    /// A request of so many bytes, or its reply.
+    /// A request of this many bytes, or its reply.
     Long(u16, bool),
     Reply,
     Lose(bool, u16),
     Repeat,
     Foreign,
-    /// So many packets of the past come again under other addresses.
+    /// This many earlier packets come again under other addresses.
     Translate(u8),
     Close(bool),
     Wait(u32),

@@ -25,7 +25,7 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Of so many nanoseconds of measurement.
+    /// About a measurement that took `length_ns` nanoseconds.
     fn about(&self, length_ns: u64) -> About {
         let span = (self.started_ns, self.started_ns.saturating_add(length_ns));
         About::new(self.host.map(str::to_owned), vec![self.server.to_owned()], Some(span))
