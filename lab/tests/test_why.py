@@ -70,10 +70,9 @@ def ask(database, steps):
 
 def shape(report, *steps):
     """The row of the filter with these steps."""
-    text = "".join(f"{step}: ?number" for step in steps[:1])
     found = [row for row in report["shapes"] if all(f"{step}: ?number" in row["typed"] for step in steps)]
     found = [row for row in found if row["typed"].count("?number") == len(steps)]
-    assert len(found) == 1, (text, [row["typed"] for row in report["shapes"]])
+    assert len(found) == 1, (steps, [row["typed"] for row in report["shapes"]])
     return found[0]
 
 
