@@ -39,23 +39,51 @@ pub(super) struct BlockedWait {
     pub wait_ns: u64,
 }
 
-/// Waits whose blocker is not known yet, and operations that ended waits.
+/// Waits whose blocker is not known yet, and operations that ended waits. A blocker may go on for as long as it likes:
+/// waits for it cost nothing until it ends.
 #[derive(Default, Debug)]
 pub(super) struct Blockers {
-    pending: Vec<BlockedWait>,
+    pending: HashMap<OperationKey, Vec<BlockedWait>>,
+    /// The keys of `pending`, the oldest first; some may be gone.
+    pending_order: VecDeque<OperationKey>,
+    pending_count: usize,
     seen: HashMap<OperationKey, (String, Arc<ShapeInfo>)>,
     /// The same, the oldest first.
     order: VecDeque<OperationKey>,
-    /// Waits that were not kept.
+    /// Waits with their blockers, as far as they are known, that nobody took yet.
+    ready: Vec<(BlockedWait, Blocker)>,
+    /// Waits that were given up before their blocker was known.
     pub turned_away: u64,
 }
 
 impl Blockers {
     pub fn wait(&mut self, wait: BlockedWait) {
-        if self.pending.len() >= MAX_PENDING_BLOCKS {
-            self.turned_away += u64::from(wait.count);
-        } else {
-            self.pending.push(wait);
+        let key = wait.operation_start.map(|start| (wait.thread, start));
+        let Some(key) = key.filter(|key| !self.seen.contains_key(key)) else {
+            self.decide(wait);
+            return;
+        };
+        let waits = self.pending.entry(key).or_default();
+        if waits.is_empty() {
+            self.pending_order.push_back(key);
+        }
+        if let Some(same) = waits.iter_mut().find(|same| same.row == wait.row) {
+            same.count = same.count.saturating_add(wait.count);
+            same.wait_ns = same.wait_ns.saturating_add(wait.wait_ns);
+            return;
+        }
+        waits.push(wait);
+        self.pending_count += 1;
+        while self.pending_count > MAX_PENDING_BLOCKS
+            && let Some(oldest) = self.pending_order.pop_front()
+        {
+            for wait in self.take_pending(oldest) {
+                self.turned_away += u64::from(wait.count);
+                self.decide(wait);
+            }
+        }
+        if self.pending_order.len() > 2 * MAX_PENDING_BLOCKS {
+            self.pending_order.retain(|key| self.pending.contains_key(key));
         }
     }
 
@@ -65,11 +93,12 @@ impl Blockers {
         if !thread.woke_others {
             return;
         }
-        let key = (thread.thread, thread.start);
+        let key = thread.key();
         let known = (thread.thread_name.clone(), Arc::clone(&operation.wire.shape));
         if self.seen.insert(key, known).is_none() {
             self.order.push_back(key);
         }
+        self.take_pending(key).into_iter().for_each(|wait| self.decide(wait));
         if self.order.len() > MAX_REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
@@ -77,25 +106,36 @@ impl Blockers {
         }
     }
 
-    /// Gives the waits whose blocker is known; with `all`, also the others.
-    pub fn resolve(&mut self, all: bool) -> Vec<(BlockedWait, Blocker)> {
-        let mut resolved = Vec::new();
-        let seen = &self.seen;
-        self.pending.retain(|wait| {
-            let known = wait.operation_start.and_then(|start| seen.get(&(wait.thread, start)));
-            if known.is_none() && wait.operation_start.is_some() && !all {
-                return true;
-            }
-            let blocker = Blocker {
-                thread: wait.thread,
-                thread_name: known.map(|(name, _)| name.clone()),
-                has_others: false,
-                shape: known.map(|(_, shape)| Arc::clone(shape)),
-            };
-            resolved.push((wait.clone(), blocker));
-            false
-        });
-        resolved
+    fn take_pending(&mut self, key: OperationKey) -> Vec<BlockedWait> {
+        let waits = self.pending.remove(&key).unwrap_or_default();
+        self.pending_count -= waits.len();
+        waits
+    }
+
+    /// Names the blocker of a wait, as far as it is known now.
+    fn decide(&mut self, wait: BlockedWait) {
+        let known = wait.operation_start.and_then(|start| self.seen.get(&(wait.thread, start)));
+        let blocker = Blocker {
+            thread: wait.thread,
+            thread_name: known.map(|(name, _)| name.clone()),
+            has_others: false,
+            shape: known.map(|(_, shape)| Arc::clone(shape)),
+        };
+        self.ready.push((wait, blocker));
+    }
+
+    /// The waits that were decided since.
+    pub fn take(&mut self) -> Vec<(BlockedWait, Blocker)> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Gives up waiting for blockers: those that are not known yet were not seen.
+    pub fn give_up(&mut self) {
+        for (_, waits) in std::mem::take(&mut self.pending) {
+            waits.into_iter().for_each(|wait| self.decide(wait));
+        }
+        self.pending_order.clear();
+        self.pending_count = 0;
     }
 }
 
@@ -109,5 +149,73 @@ pub(super) enum BlockerKey {
 impl From<&Blocker> for BlockerKey {
     fn from(blocker: &Blocker) -> Self {
         blocker.shape.as_ref().map_or(Self::Thread(blocker.thread), |shape| Self::Shape(shape.id))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::join::tests::{thread, wire};
+    use super::*;
+
+    fn wait(row: usize, thread: u32, start_ns: u64) -> BlockedWait {
+        let operation_start = Some(Timestamp::from_unix_ns(start_ns));
+        BlockedWait { row, thread, operation_start, count: 1, wait_ns: 10 }
+    }
+
+    fn executed(start_ns: u64) -> JoinedOperation {
+        let mut thread = thread(1, start_ns);
+        thread.woke_others = true;
+        JoinedOperation { wire: wire(1, start_ns), thread }
+    }
+
+    #[test]
+    fn waits_for_blockers_that_are_never_seen_are_bounded() {
+        let mut blockers = Blockers::default();
+        let most = MAX_PENDING_BLOCKS as u64;
+        for start in 0..most + 3 {
+            blockers.wait(wait(0, 2, start));
+        }
+        let given_up = blockers.take();
+        assert_eq!((given_up.len(), blockers.turned_away), (3, 3), "the oldest make room");
+        assert!(given_up.iter().all(|(_, blocker)| blocker.thread == 2 && blocker.shape.is_none()));
+        blockers.executed(&executed(0));
+        assert!(blockers.take().is_empty(), "it was given up");
+        blockers.executed(&executed(3));
+        assert!(blockers.take()[0].1.shape.is_some());
+        blockers.give_up();
+        assert_eq!(blockers.take().len(), MAX_PENDING_BLOCKS - 1);
+        assert_eq!(blockers.pending_count, 0);
+    }
+
+    #[test]
+    fn a_blocker_that_goes_on_is_named_when_it_ends() {
+        let mut blockers = Blockers::default();
+        for _ in 0..3 * MAX_PENDING_BLOCKS {
+            blockers.wait(wait(0, 2, 7));
+            blockers.wait(wait(1, 2, 7));
+        }
+        assert!(blockers.take().is_empty());
+        blockers.executed(&executed(7));
+        let found = blockers.take();
+        let counts: Vec<_> = found.iter().map(|(wait, _)| (wait.row, wait.count, wait.wait_ns)).collect();
+        let count = 3 * MAX_PENDING_BLOCKS as u32;
+        assert_eq!(counts, [(0, count, u64::from(count) * 10), (1, count, u64::from(count) * 10)]);
+        assert!(found.iter().all(|(_, blocker)| blocker.shape.is_some()));
+        assert_eq!(blockers.turned_away, 0);
+        // Who waits after that finds it at once.
+        blockers.wait(wait(4, 2, 7));
+        assert!(blockers.take()[0].1.shape.is_some());
+    }
+
+    #[test]
+    fn keys_of_waits_that_were_decided_do_not_pile_up() {
+        let mut blockers = Blockers::default();
+        for start in 0..4 * MAX_PENDING_BLOCKS as u64 {
+            blockers.wait(wait(0, 2, start));
+            blockers.executed(&executed(start));
+            assert_eq!(blockers.take().len(), 1);
+        }
+        assert!(blockers.pending_order.len() <= 2 * MAX_PENDING_BLOCKS);
     }
 }

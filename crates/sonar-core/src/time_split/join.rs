@@ -1,5 +1,6 @@
 //! Joins operations of the wire with those of the server's threads: the same connection and the same request id.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, Sha
 pub const MAX_PENDING: usize = 131_072;
 /// How long an operation waits for the other side, in nanoseconds of the time of operations.
 const PATIENCE_NS: u64 = 5_000_000_000;
+/// How much later than its wire's side an operation of a thread may seem to begin, or earlier to end, in nanoseconds:
+/// the clocks are read apart.
+const CLOCKS_APART_NS: u64 = 10_000_000;
 
 /// What the wire knows of an operation, as far as it is needed here.
 #[derive(Clone, Debug)]
@@ -101,6 +105,19 @@ pub struct JoinCounts {
 
 type ConnectionRequest = (Endpoint, Endpoint, u32);
 
+/// How the two sides lie in time. A request id may be used again after one side of its operation was lost.
+fn compare(wire: &WireOperation, thread: &ThreadOperation) -> Ordering {
+    let after = |late: Timestamp, early: Timestamp| late.since(early) > CLOCKS_APART_NS;
+    // When a request that wants no reply is read is up to the server.
+    if wire.was_answered && after(thread.start, wire.end) {
+        Ordering::Less
+    } else if after(wire.start, thread.end) {
+        Ordering::Greater
+    } else {
+        Ordering::Equal
+    }
+}
+
 /// Waits for the other side of each operation. Operations count only if they began and ended while the threads were
 /// traced.
 #[derive(Default, Debug)]
@@ -108,6 +125,8 @@ pub struct SplitJoiner {
     traced_from: Timestamp,
     traced_to: Option<Timestamp>,
     wire: HashMap<ConnectionRequest, WireOperation>,
+    /// The last operation of a connection, if it waits for long: its reply may still be sent to a slow reader.
+    overdue: HashMap<(Endpoint, Endpoint), WireOperation>,
     thread: HashMap<ConnectionRequest, ThreadOperation>,
     counts: JoinCounts,
 }
@@ -118,26 +137,55 @@ impl SplitJoiner {
         Self { traced_from, ..Self::default() }
     }
 
-    /// The threads are not traced any more; operations of the wire may still come.
+    /// The threads are not traced any more from then on; what they and the wire saw before may still come.
     pub fn traced_until(&mut self, to: Timestamp) {
         self.traced_to = Some(to);
         self.wire.retain(|_, operation| operation.end <= to);
+        self.overdue.retain(|_, operation| operation.end <= to);
+    }
+
+    fn has_ended_in_time(&self, end: Timestamp) -> bool {
+        self.traced_to.is_none_or(|to| end <= to)
+    }
+
+    fn counts(&self, wire: &WireOperation) -> bool {
+        wire.start >= self.traced_from && self.has_ended_in_time(wire.end)
+    }
+
+    fn without_thread(&mut self, operation: &WireOperation) {
+        self.counts.without_thread += u64::from(self.counts(operation));
+    }
+
+    fn without_wire(&mut self, operation: &ThreadOperation) {
+        self.counts.without_wire += u64::from(self.has_ended_in_time(operation.end));
     }
 
     /// An operation of the wire; returns it joined if the thread's side has come.
     pub fn wire(&mut self, operation: WireOperation) -> Option<JoinedOperation> {
-        let key = (operation.server, operation.client, operation.request_id);
-        if let Some(thread) = self.thread.remove(&key) {
-            return self.join(operation, thread);
-        }
-        if operation.start < self.traced_from || self.traced_to.is_some_and(|to| operation.end > to) {
+        if !self.has_ended_in_time(operation.end) {
             return None;
         }
+        if let Some(before) = self.overdue.remove(&(operation.server, operation.client)) {
+            // The client would not send another request before it has the reply.
+            self.without_thread(&before);
+        }
+        let key = (operation.server, operation.client, operation.request_id);
+        if let Some(thread) = self.thread.remove(&key) {
+            match compare(&operation, &thread) {
+                Ordering::Equal => return self.join(operation, thread),
+                Ordering::Less => {
+                    self.without_thread(&operation);
+                    self.thread.insert(key, thread);
+                    return None;
+                }
+                Ordering::Greater => self.without_wire(&thread),
+            }
+        }
         if self.wire.len() >= MAX_PENDING {
-            self.counts.without_thread += 1;
-        } else if self.wire.insert(key, operation).is_some() {
+            self.without_thread(&operation);
+        } else if let Some(before) = self.wire.insert(key, operation) {
             // The client uses a request id again.
-            self.counts.without_thread += 1;
+            self.without_thread(&before);
         }
         None
     }
@@ -156,23 +204,42 @@ impl SplitJoiner {
             return None;
         }
         let Some((server, client)) = operation.connection else {
-            self.counts.without_wire += 1;
+            self.without_wire(&operation);
             return None;
         };
         let key = (server, client, operation.request_id);
-        if let Some(wire) = self.wire.remove(&key) {
-            return self.join(wire, operation);
+        if let Some(wire) = self.wire.remove(&key).or_else(|| self.take_overdue(key)) {
+            match compare(&wire, &operation) {
+                Ordering::Equal => return self.join(wire, operation),
+                Ordering::Less => self.without_thread(&wire),
+                Ordering::Greater => {
+                    self.without_wire(&operation);
+                    self.wire.insert(key, wire);
+                    return None;
+                }
+            }
         }
-        if self.thread.len() >= MAX_PENDING || self.thread.insert(key, operation).is_some() {
-            self.counts.without_wire += 1;
+        if self.thread.len() >= MAX_PENDING {
+            self.without_wire(&operation);
+        } else if let Some(before) = self.thread.insert(key, operation) {
+            self.without_wire(&before);
         }
         None
+    }
+
+    fn take_overdue(&mut self, (server, client, request_id): ConnectionRequest) -> Option<WireOperation> {
+        let connection = (server, client);
+        let is_same = self.overdue.get(&connection)?.request_id == request_id;
+        is_same.then(|| self.overdue.remove(&connection)).flatten()
     }
 
     fn join(&mut self, wire: WireOperation, thread: ThreadOperation) -> Option<JoinedOperation> {
         // To the thread, an operation without a reply ends when it receives the next request.
         if thread.is_unacknowledged && wire.was_answered {
             self.counts.answered_elsewhere += 1;
+            return None;
+        }
+        if !self.counts(&wire) {
             return None;
         }
         self.counts.joined += 1;
@@ -182,23 +249,52 @@ impl SplitJoiner {
     /// The operation of the wire that a thread still executes, or whose reply it still sends.
     pub fn pending(&self, operation: &ThreadOperation) -> Option<&WireOperation> {
         let (server, client) = operation.connection?;
-        self.wire.get(&(server, client, operation.request_id))
+        let overdue = || self.overdue.get(&(server, client));
+        self.wire
+            .get(&(server, client, operation.request_id))
+            .or_else(|| overdue().filter(|overdue| overdue.request_id == operation.request_id))
     }
 
     /// Gives up waiting for the other side of operations that ended long before `now`.
     pub fn expire(&mut self, now: Timestamp) {
-        let (wire, thread) = (self.wire.len(), self.thread.len());
-        self.wire.retain(|_, operation| now.since(operation.end) < PATIENCE_NS);
-        self.thread.retain(|_, operation| now.since(operation.end) < PATIENCE_NS);
-        self.counts.without_thread += (wire - self.wire.len()) as u64;
-        self.counts.without_wire += (thread - self.thread.len()) as u64;
+        let is_old = |end: Timestamp| now.since(end) >= PATIENCE_NS;
+        let old: Vec<_> = self.wire.extract_if(|_, operation| is_old(operation.end)).collect();
+        for (_, operation) in old {
+            self.wait_on(operation);
+        }
+        let old: Vec<_> = self.thread.extract_if(|_, operation| is_old(operation.end)).collect();
+        old.iter().for_each(|(_, operation)| self.without_wire(operation));
+    }
+
+    /// To the wire, an operation ends with the first byte of its reply, and to the thread with the last one. Meanwhile
+    /// the client sends no other request.
+    fn wait_on(&mut self, operation: WireOperation) {
+        if !operation.was_answered || self.overdue.len() >= MAX_PENDING {
+            self.without_thread(&operation);
+            return;
+        }
+        let connection = (operation.server, operation.client);
+        let later = match self.overdue.remove(&connection) {
+            Some(other) if other.start > operation.start => {
+                self.without_thread(&operation);
+                other
+            }
+            Some(other) => {
+                self.without_thread(&other);
+                operation
+            }
+            None => operation,
+        };
+        self.overdue.insert(connection, later);
     }
 
     /// The counts, as if nothing more would come.
     pub fn finish(&self) -> JoinCounts {
         let mut counts = self.counts;
-        counts.without_thread += self.wire.len() as u64;
-        counts.without_wire += self.thread.len() as u64;
+        let wire = self.wire.values().chain(self.overdue.values());
+        counts.without_thread += wire.filter(|operation| self.counts(operation)).count() as u64;
+        let thread = self.thread.values().filter(|operation| self.has_ended_in_time(operation.end));
+        counts.without_wire += thread.count() as u64;
         counts
     }
 }
@@ -317,6 +413,87 @@ pub(super) mod tests {
         joiner.thread(thread(6, 999));
         joiner.thread(ThreadOperation { is_exhaust: true, ..thread(7, 999) });
         assert_eq!(joiner.finish(), JoinCounts { without_thread: 2, ..JoinCounts::default() });
+    }
+
+    #[test]
+    fn both_orders_count_the_same_operations() {
+        let at = Timestamp::from_unix_ns;
+        // Sent before the trace and read in it; ended in it; answered in it, whose reply was sent after it; after it.
+        let operations =
+            [(500, 1_200, 2_000), (1_500, 1_700, 9_900), (9_000, 9_050, 10_300), (9_500, 9_600, 10_600)];
+        let sides = operations.iter().zip(1..).map(|(&(sent, read, ended), id)| {
+            let thread = ThreadOperation { start: at(read), end: at(ended), ..thread(id, read) };
+            (wire(id, sent), thread)
+        });
+        let sides: Vec<_> = sides.collect();
+        let expected = JoinCounts { joined: 2, ..JoinCounts::default() };
+        for wire_first in [true, false] {
+            for end_first in [true, false] {
+                let mut joiner = SplitJoiner::since(at(1_000));
+                if end_first {
+                    joiner.traced_until(at(10_000));
+                }
+                for (wire, thread) in sides.clone() {
+                    if !end_first && thread.end > at(10_000) {
+                        joiner.traced_until(at(10_000));
+                    }
+                    let joined = if wire_first {
+                        joiner.wire(wire).or(joiner.thread(thread))
+                    } else {
+                        joiner.thread(thread).or(joiner.wire(wire))
+                    };
+                    assert!(joined.is_none_or(|joined| [2, 3].contains(&joined.wire.request_id)));
+                }
+                assert_eq!(joiner.finish(), expected, "{wire_first} {end_first}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_may_take_longer_to_send_than_others_wait() {
+        const LATE: u64 = 3 * PATIENCE_NS;
+        let sent_late =
+            |id, start| ThreadOperation { end: Timestamp::from_unix_ns(LATE), ..thread(id, start) };
+        let mut joiner = SplitJoiner::default();
+        joiner.wire(wire(1, 1_000));
+        joiner.wire(wire(2, 3_000));
+        joiner.expire(Timestamp::from_unix_ns(LATE));
+        assert!(joiner.pending(&sent_late(2, 3_100)).is_some());
+        assert!(joiner.pending(&sent_late(1, 1_100)).is_none(), "the client sent another request since");
+        assert!(joiner.thread(sent_late(2, 3_100)).is_some());
+        let expected = JoinCounts { joined: 1, without_thread: 1, ..JoinCounts::default() };
+        assert_eq!(joiner.finish(), expected);
+        // It was lost: the client has its reply, and goes on.
+        joiner.wire(wire(3, LATE));
+        joiner.expire(Timestamp::from_unix_ns(2 * LATE));
+        assert_eq!(joiner.finish(), JoinCounts { without_thread: 2, ..expected });
+        joiner.wire(wire(4, 2 * LATE));
+        assert!(joiner.thread(thread(4, 2 * LATE)).is_some());
+        assert_eq!(joiner.finish(), JoinCounts { joined: 2, without_thread: 2, ..expected });
+        assert!(joiner.thread(thread(3, LATE)).is_none(), "it was given up");
+    }
+
+    #[test]
+    fn a_request_id_that_is_used_again_joins_no_other_operation() {
+        const LATER: u64 = 1_000_000_000;
+        let mut joiner = SplitJoiner::default();
+        // The first operation at the thread was lost, then the second one on the wire.
+        joiner.wire(wire(1, 1_000));
+        assert!(joiner.thread(thread(1, LATER)).is_none());
+        assert!(joiner.wire(wire(1, 2 * LATER)).is_none());
+        assert!(joiner.thread(thread(1, 2 * LATER)).is_some());
+        // One side comes late.
+        joiner.thread(thread(2, LATER));
+        assert!(joiner.wire(wire(2, 0)).is_none());
+        assert!(joiner.wire(wire(2, LATER)).is_some());
+        joiner.wire(wire(3, LATER));
+        assert!(joiner.thread(thread(3, 0)).is_none());
+        assert!(joiner.thread(thread(3, LATER)).is_some());
+        // The server reads a request without a reply when it likes.
+        joiner.wire(WireOperation { was_answered: false, ..wire(4, 0) });
+        assert!(joiner.thread(ThreadOperation { is_unacknowledged: true, ..thread(4, LATER) }).is_some());
+        let expected = JoinCounts { joined: 4, without_thread: 2, without_wire: 2, ..JoinCounts::default() };
+        assert_eq!(joiner.finish(), expected);
     }
 
     #[test]

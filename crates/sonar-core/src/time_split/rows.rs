@@ -209,7 +209,7 @@ pub struct SplitTable {
 pub struct SplitResult {
     /// The rows, those with the most time first.
     pub rows: Vec<ShapeSplit>,
-    /// Waits whose blocker was not kept.
+    /// Waits that were given up before the shape of their blocker was known.
     pub blockers_turned_away: u64,
     /// Waits whose class was not kept.
     pub waits_turned_away: u64,
@@ -256,20 +256,17 @@ impl SplitTable {
         self.blockers.executed(operation);
     }
 
-    /// Finds out who ended the waits so far.
+    /// Counts who ended waits, as far as that is known by now. Call it now and then.
     pub fn resolve(&mut self) {
-        self.resolve_blockers(false);
-    }
-
-    fn resolve_blockers(&mut self, all: bool) {
-        for (wait, blocker) in self.blockers.resolve(all) {
+        for (wait, blocker) in self.blockers.take() {
             self.rows[wait.row].blocked(&wait, blocker);
         }
     }
 
     /// The rows, and what was not kept.
     pub fn finish(mut self) -> SplitResult {
-        self.resolve_blockers(true);
+        self.blockers.give_up();
+        self.resolve();
         self.rows.sort_by(|a, b| b.total.sum_ns().cmp(&a.total.sum_ns()).then(a.shape.id.cmp(&b.shape.id)));
         SplitResult {
             rows: self.rows,
