@@ -381,9 +381,16 @@ impl InterfaceQuery {
     }
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64.
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64. They are read one after the other,
+/// and the thread may lose its processor between: of several readings, the fastest counts.
 pub(crate) fn realtime_minus_monotonic_ns() -> u64 {
-    nanoseconds(ClockId::Realtime).wrapping_sub(nanoseconds(ClockId::Monotonic))
+    let reading = |_| {
+        let before = nanoseconds(ClockId::Monotonic);
+        let time = nanoseconds(ClockId::Realtime);
+        let took = nanoseconds(ClockId::Monotonic).saturating_sub(before);
+        (took, time.wrapping_sub(before.wrapping_add(took / 2)))
+    };
+    (0..3).map(reading).min().map_or(0, |(_, offset)| offset)
 }
 
 /// Nanoseconds of a clock; without a system call if the clock source allows it.

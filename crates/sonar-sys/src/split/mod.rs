@@ -4,6 +4,7 @@
 //! received, whether it runs, waits for a processor or is blocked, and in which system call. They emit one record for
 //! each operation. [`SplitTracer`] loads them and reads the records.
 
+mod clock;
 mod records;
 
 use std::cell::{Cell, RefCell};
@@ -20,6 +21,7 @@ use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperatio
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
 use crate::{ebpf, sys, sys_bpf};
+use clock::ClockOffsets;
 use records::{parse, parse_wait};
 
 /// Threads whose time can be divided at once.
@@ -99,7 +101,7 @@ pub struct ThreadTime {
 pub struct SplitTracer {
     skeleton: SplitSkel<'static>,
     control: Cell<types::split_control>,
-    clock_offset_ns: u64,
+    clock: RefCell<ClockOffsets>,
     _links: Vec<Link>,
 }
 
@@ -144,7 +146,7 @@ impl SplitTracer {
             skeleton,
             // Zeroed memory of the programs is of generation 0.
             control: Cell::new(types::split_control { generation: 1, ..types::split_control::default() }),
-            clock_offset_ns: sys::realtime_minus_monotonic_ns(),
+            clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             _links: links,
         };
         for process in processes {
@@ -186,7 +188,6 @@ impl SplitTracer {
     /// # Errors
     /// The ring cannot be read.
     pub fn run(&self, mut each: impl FnMut(SplitEvent), mut tick: impl FnMut() -> bool) -> io::Result<()> {
-        let offset = self.clock_offset_ns;
         let maps = &self.skeleton.maps;
         let (operations, waits) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         // Bounded: at very high rates records come as fast as they are read.
@@ -194,7 +195,7 @@ impl SplitTracer {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&maps.split_ring, |bytes: &[u8]| {
-                operations.borrow_mut().extend(parse(bytes, offset));
+                operations.borrow_mut().extend(parse(bytes, &self.clock.borrow()));
                 full(operations.borrow().len())
             })
             .map_err(io::Error::other)?;
@@ -202,12 +203,13 @@ impl SplitTracer {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&maps.split_stacks, |bytes: &[u8]| {
-                waits.borrow_mut().extend(parse_wait(bytes, offset));
+                waits.borrow_mut().extend(parse_wait(bytes, &self.clock.borrow()));
                 full(waits.borrow().len())
             })
             .map_err(io::Error::other)?;
         let wait_ring = builder.build().map_err(io::Error::other)?;
         let mut consume = || {
+            self.look_at_clock();
             // In this order: the waits of an operation that was read are in their ring by then.
             drained(operation_ring.consume())?;
             drained(wait_ring.consume())?;
@@ -224,6 +226,12 @@ impl SplitTracer {
                 return consume();
             }
         }
+    }
+
+    /// Notices that the clock was set.
+    fn look_at_clock(&self) {
+        let now = sys::nanoseconds(ClockId::Monotonic);
+        self.clock.borrow_mut().note(now, sys::realtime_minus_monotonic_ns());
     }
 
     /// The time of each thread outside operations.
@@ -244,8 +252,10 @@ impl SplitTracer {
     /// The table cannot be read.
     pub fn in_flight(&self) -> io::Result<Vec<InFlightOperation>> {
         let states = self.states()?;
+        self.look_at_clock();
+        let clock = self.clock.borrow();
         let now = sys::nanoseconds(ClockId::Monotonic);
-        let in_flight = |state| records::in_flight(state, now, self.clock_offset_ns);
+        let in_flight = |state| records::in_flight(state, now, &clock);
         Ok(states.iter().filter_map(in_flight).collect())
     }
 

@@ -8,6 +8,7 @@ use sonar_core::time_split::{
 };
 use sonar_core::{Endpoint, Timestamp};
 
+use super::clock::ClockOffsets;
 use crate::skeletons::split::types;
 use crate::sys_bpf;
 
@@ -44,19 +45,14 @@ fn endpoint(family: u16, address: [u8; 16], port: u16) -> Option<Endpoint> {
     }
 }
 
-/// The time of a reading of the monotonic clock.
-fn time(ns: u64, clock_offset_ns: u64) -> Timestamp {
-    Timestamp::from_unix_ns(ns.wrapping_add(clock_offset_ns))
-}
-
 /// A record of the ring of waits.
-pub(super) fn parse_wait(bytes: &[u8], clock_offset_ns: u64) -> Option<WaitSample> {
+pub(super) fn parse_wait(bytes: &[u8], clock: &ClockOffsets) -> Option<WaitSample> {
     let record: types::split_wait = sys_bpf::read(bytes)?;
     let part = *TimePart::ALL.get(record.part as usize)?;
     let stack = record.stack.get(..record.length as usize)?;
     Some(WaitSample {
         process: record.process,
-        operation: (record.thread, time(record.start, clock_offset_ns)),
+        operation: (record.thread, clock.time(record.start)),
         part,
         wait_ns: record.ns,
         sample: ThreadSample {
@@ -72,7 +68,7 @@ pub(super) fn parse_wait(bytes: &[u8], clock_offset_ns: u64) -> Option<WaitSampl
 }
 
 /// A record of the ring of operations.
-pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<ThreadOperation> {
+pub(super) fn parse(bytes: &[u8], clock: &ClockOffsets) -> Option<ThreadOperation> {
     // Without files and wakers it is shorter.
     let mut whole = [0; size_of::<types::split_operation>()];
     if bytes.len() < offset_of!(types::split_operation, files) {
@@ -80,37 +76,42 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<ThreadOperatio
     }
     whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
     let record: types::split_operation = sys_bpf::read(&whole)?;
-    Some(operation(&record, clock_offset_ns))
+    Some(operation(&record, clock))
 }
 
 /// What a thread executes now; `None` if it is in no operation. `now` is of the monotonic clock.
 pub(super) fn in_flight(
     state: &types::split_thread,
     now: u64,
-    clock_offset_ns: u64,
+    clock: &ClockOffsets,
 ) -> Option<InFlightOperation> {
     if state.phase < RUNNING || state.operation.thread != state.owner {
         return None;
     }
     let now = now.max(state.since);
+    // An operation has one clock, even if that is set while it runs.
+    let offset = clock.at(state.operation.start);
+    let at = |ns: u64| Timestamp::from_unix_ns(ns.wrapping_add(offset));
     let (doing, since) = match state.state {
         ON_PROCESSOR => (TimePart::Cpu, state.since),
         // It was woken, but has no processor yet.
         BLOCKED if state.woken > 0 => (TimePart::RunQueue, state.woken.clamp(state.since, now)),
         _ => (*TimePart::ALL.get(state.part as usize)?, state.since),
     };
-    let mut operation = operation(&state.operation, clock_offset_ns);
-    operation.end = time(now, clock_offset_ns);
+    let mut operation = operation(&state.operation, clock);
+    operation.end = at(now);
     operation.duration_ns = now.saturating_sub(state.operation.start);
     operation.split[doing] += now - since;
     if let Some(part) = TimePart::ALL.get(state.part as usize) {
         operation.split[*part] += since - state.since;
     }
-    Some(InFlightOperation { operation, doing, since: time(since, clock_offset_ns) })
+    Some(InFlightOperation { operation, doing, since: at(since) })
 }
 
-fn operation(record: &types::split_operation, clock_offset_ns: u64) -> ThreadOperation {
-    let at = |ns: u64| time(ns, clock_offset_ns);
+fn operation(record: &types::split_operation, clock: &ClockOffsets) -> ThreadOperation {
+    // An operation has one clock, even if that is set while it runs.
+    let offset = clock.at(record.start);
+    let at = |ns: u64| Timestamp::from_unix_ns(ns.wrapping_add(offset));
     let addresses = &record.addresses;
     let server = endpoint(addresses.family, addresses.server, addresses.server_port);
     let client = endpoint(addresses.family, addresses.client, addresses.client_port);
@@ -158,7 +159,7 @@ fn operation(record: &types::split_operation, clock_offset_ns: u64) -> ThreadOpe
             .filter(|waker| waker.thread != 0)
             .map(|waker| Waker {
                 thread: waker.thread,
-                operation_start: (waker.start != 0).then(|| at(waker.start)),
+                operation_start: (waker.start != 0).then(|| clock.time(waker.start)),
                 count: waker.count,
                 wait_ns: waker.wait_ns,
             })
