@@ -70,7 +70,7 @@ def status(path):
 
 
 def shares(before, after, seconds):
-    """Per cent of a processor of each source: user, system and eBPF."""
+    """Processor use of each source in per cent of a processor: user, system and eBPF."""
     keys = ("user_ns", "system_ns", "ebpf_ns")
     cost = lambda document: {one["name"]: sum(one[key] or 0 for key in keys) for one in document["collectors"]}
     first, last = cost(before), cost(after)
@@ -94,7 +94,7 @@ def one(work, sender, cpu):
             if stop(child) != 0:
                 raise SystemExit(f"the agent ended badly: {(work / 'errors').read_text()}")
     ebpf = lambda document: sum(one["ebpf_ns"] or 0 for one in document["collectors"]) / 1e9
-    # Programs in the kernel run on the account of the threads that they see.
+    # The kernel charges its programs to the threads that they trace.
     used += ebpf(last) - ebpf(first)
     return 100 * used / seconds, shares(first, last, seconds), memory, (sent, last)
 

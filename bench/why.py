@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What `why` costs a server: the lab's own server with one thread for each connection, on both processors, by turns
-with `why` and without; and what `why` and its eBPF programs use at 10,000 operations a second, what is lost at the
-highest rate, and the memory."""
+"""What `why` costs a server. The lab's own server, with one thread for each connection, keeps both processors busy, by
+turns with `why` and without. Also: what `why` and its eBPF programs use at 10,000 operations a second, what is lost at
+the highest rate, and the memory."""
 
 import json
 import os
@@ -57,12 +57,12 @@ def find(milliseconds):
 
 
 def at_ordinary_priority():
-    """In a child: a bench runs before everything else, but a server and its clients do not."""
+    """For a child process: a bench runs at high priority, but its server and clients do not."""
     os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 class Load:
-    """The clients, and how many replies they had when."""
+    """The clients, and the number of their replies over time."""
 
     def __init__(self, milliseconds, rate, connections=CONNECTIONS):
         command = [LOAD, PORT, connections, rate, 3_600]
@@ -95,7 +95,7 @@ class Load:
 
 
 class Why:
-    """`why`, tracing."""
+    """`why` while it traces."""
 
     def __init__(self, server, *arguments):
         command = [MONGOSONAR, "why", "--pid", server.pid, "--port", PORT, "--duration", "1h", "--json", *arguments]
@@ -114,7 +114,7 @@ class Why:
 
 
 def throughput(server):
-    """Both processors busy; the ratio of each pair of slots, with `why` to without."""
+    """Measures throughput while both processors are busy: for each pair of slots, the ratio with `why` to without."""
     ratios, rates = [], []
     with Load(0.13, 0) as load:
         for number in range(PAIRS):

@@ -64,7 +64,7 @@ struct pt_regs {
     unsigned long di, si, dx, r10, ax, orig_ax, ip, sp, bp;
 } CORE;
 #define CALL(r) ((r)->orig_ax)
-// Until a call has its result.
+// True until the call has its result.
 #define IN_CALL(r) ((__s32)CALL(r) >= 0 && (__s64)(r)->ax == -38 /* ENOSYS */)
 #define REGS_IP(r) ((r)->ip)
 #define REGS_SP(r) ((r)->sp)
@@ -178,10 +178,10 @@ typedef struct {
 struct signal_struct {
     atomic_t live;
 } CORE;
-// Times by the scheduler's clock.
+// Times of the scheduler's clock.
 struct sched_info {
-    unsigned long long run_delay;    // how long it has waited for a processor so far
-    unsigned long long last_arrival; // when it got one last
+    unsigned long long run_delay;    // total time it has waited for a processor
+    unsigned long long last_arrival; // when it last got one
 } CORE;
 struct task_struct {
     unsigned int __state;

@@ -8,8 +8,8 @@
 //     -> headers of messages, sockets, files   here: read from the thread's memory and the kernel's
 //     -> an operation has ended: a record      the ring
 //
-// No program runs where a system call begins: there are many, few of them block, and which one a thread is blocked in
-// can be read from its registers when it leaves its processor.
+// No program runs when a system call begins, because there are many and few of them block. When a thread leaves its
+// processor, its registers show which call it is blocked in.
 //
 // Threads that serve no connection only add up their time, in `split_thread.outside`, which user space reads.
 
@@ -23,7 +23,7 @@ enum {
     SPLIT_LOST_THREADS_FULL,
     SPLIT_LOST_UNREADABLE,
     SPLIT_LOST_FOREIGN_REPLY,
-    SPLIT_LOST_SWITCH, // a thread that got or left a processor was not seen doing so
+    SPLIT_LOST_SWITCH, // a thread got or left a processor unseen
     SPLIT_LOST_STACK,  // a long wait without a stack: too many of them
     SPLIT_LOSSES,
 };
@@ -45,8 +45,8 @@ const volatile __u64 sample_period_ns = 0;
 // Follows one connection in this many.
 const volatile __u32 sample_every = 1;
 
-// A long wait, with the registers and the stack of the thread at the end of the system call in which it was blocked; or a
-// sample of a thread on a processor, which stands for `ns` of its time there.
+// A long wait, with the thread's registers and stack at the end of the system call that blocked it; or a sample of a
+// thread on a processor, which stands for `ns` of its time there.
 struct split_wait {
     __u64 start; // of the operation
     __u64 ns;
@@ -253,7 +253,7 @@ static __always_inline __u32 kind_by_file(struct task_struct *task, __u32 kind, 
     return KIND_OTHER;
 }
 
-// What a call is to us, by its number and, where that decides, its file.
+// The kind of a call, by its number and, where that matters, its file.
 static __always_inline __u32 kind_of_call(struct task_struct *task, long number, __u32 fd) {
     __u32 kind = kind_of(number);
     if (number == CALL_READ || number == CALL_READV || number == CALL_WRITE || number == CALL_WRITEV)
@@ -263,7 +263,7 @@ static __always_inline __u32 kind_of_call(struct task_struct *task, long number,
 
 #define EINTR 4
 #define EAGAIN 11
-// A call that a signal interrupted and that the kernel begins again has one of these.
+// The range of results of a call that a signal interrupted and that the kernel restarts.
 #define ERESTARTSYS 512
 #define ERESTART_RESTARTBLOCK 516
 
@@ -282,7 +282,7 @@ static __always_inline struct scheduled scheduled_of(struct task_struct *task) {
     return scheduled;
 }
 
-// The thread runs. The kernel loses few switches, but it does, above all in virtual machines.
+// The thread runs. Now and then the kernel loses a switch, above all in virtual machines.
 static __always_inline void runs(struct split_thread *thread, struct task_struct *task) {
     if (likely(thread->state == ON_PROCESSOR))
         return;
@@ -343,7 +343,7 @@ static __always_inline void report(struct split_thread *thread) {
         split_lost(SPLIT_LOST_RING_FULL);
 }
 
-// The socket of a descriptor that is one.
+// The socket behind a descriptor of a socket.
 static __always_inline struct sock *socket_of(struct task_struct *task, __u32 fd) {
     struct file *file = file_of(task, fd);
     if (!file)
@@ -352,7 +352,7 @@ static __always_inline struct sock *socket_of(struct task_struct *task, __u32 fd
     return FIELD(socket, socket, sk);
 }
 
-// Whether the connection of a socket is followed. Looking at it first makes the others cheap.
+// Whether the connection of a socket is followed. Checked first, so that other connections cost little.
 static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
     if (sample_every <= 1)
         return 1;
@@ -393,7 +393,7 @@ static __always_inline void ended(struct split_thread *thread, struct task_struc
     report(thread);
 }
 
-// Without a reply an operation ends here: what follows is waiting for the next request.
+// An operation without a reply ends here: from now on the thread waits for the next request.
 static __always_inline void receives_again(struct split_thread *thread, struct task_struct *task, __u64 now) {
     split_receives_again(thread, now);
     ended(thread, task);
@@ -487,7 +487,7 @@ static __always_inline bool may_take_stack(void) {
     return __sync_fetch_and_add(&budget->used, 1) < stacks_a_second;
 }
 
-// Reports the stack of an operation, which was `ns` in this part. The registers are those with which its thread entered
+// Reports the stack of an operation that spent `ns` in `part`. `regs` are the registers with which its thread entered
 // the kernel.
 static __always_inline void report_stack(struct split_thread *thread, struct task_struct *task,
                                          struct pt_regs *regs, __u32 part, __u64 ns) {
@@ -518,7 +518,7 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
     if (is_own && !is_peek(regs, number)) {
         if (is_receive && thread->phase == PHASE_RUNNING)
             receives_again(thread, task, bpf_ktime_get_ns());
-        // A peek that finds the end is of a server that is about to stop the operation, which still runs.
+        // A peek that finds the end is not handled here: the server will stop the operation, which still runs.
         if (is_end(result))
             split_forget(thread, bpf_ktime_get_ns());
     }
@@ -559,13 +559,13 @@ static __always_inline bool is_runnable(struct task_struct *task) {
     return !BPF_CORE_READ((struct task_struct___long *)task, state);
 }
 
-// The call that a thread is in, by the registers with which it entered the kernel; none in a page fault, an interrupt,
-// or after the end of the call, where a debugger may stop it.
+// The call that a thread is in, by the registers with which it entered the kernel. It is in none during a page fault or
+// an interrupt, or after the call has ended, where a debugger may stop it.
 static __always_inline __u32 kind_now(struct task_struct *task, struct pt_regs *regs) {
     return IN_CALL(regs) ? kind_of_call(task, CALL(regs), ARG1(regs)) : KIND_NONE;
 }
 
-// A thread leaves its processor, which it could keep if it is `runnable`.
+// A thread leaves its processor; if it is `runnable`, it could have gone on.
 static __always_inline void leaves(struct split_thread *thread, struct task_struct *task, bool runnable) {
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
     __u64 now = bpf_ktime_get_ns();
@@ -587,7 +587,7 @@ static __always_inline void leaves(struct split_thread *thread, struct task_stru
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(split_switch, bool preempted, struct task_struct *from, struct task_struct *to) {
-    // One after the other: the compiler would join two checks in a way that the verifier does not accept.
+    // One thread after the other: the compiler would merge two checks into one that the verifier rejects.
     struct split_thread *thread = thread_of(from);
     if (thread) {
         runs(thread, from);
@@ -605,7 +605,7 @@ int BPF_PROG(split_wake, struct task_struct *task) {
     struct split_thread *thread = thread_of(task);
     if (!thread)
         return 0;
-    // Interrupts wake threads, too, in the name of whatever runs. A thread that wakes on purpose is in a call for it.
+    // Interrupts wake threads, too, during whatever thread runs. A thread that wakes another on purpose is in a call.
     struct task_struct *current = (struct task_struct *)bpf_get_current_task_btf();
     struct split_thread *waker = thread_of(current);
     bool on_purpose = 0;
@@ -617,7 +617,7 @@ int BPF_PROG(split_wake, struct task_struct *task) {
     return 0;
 }
 
-// A timer of each processor.
+// Runs at each tick of a processor's timer.
 SEC("perf_event")
 int split_on_processor(void *ctx) {
     struct task_struct *task = bpf_get_current_task_btf();

@@ -13,7 +13,7 @@
 // An operation begins when the whole request has been received and ends when its whole reply has been sent.
 #pragma once
 
-// The order is known to sonar-core/src/time_split.rs.
+// sonar-core/src/time_split/mod.rs has the same order.
 enum part {
     PART_CPU,
     PART_RUN_QUEUE,
@@ -64,9 +64,9 @@ enum {
 enum {
     OPERATION_EXHAUST = 1,     // it continues a reply; no request was received
     OPERATION_NO_REPLY = 2,    // it ended when the thread received again
-    OPERATION_PIPELINED = 4,   // its request came together with the beginning of the next one
-    OPERATION_FILES_CUT = 8,   // more files than room
-    OPERATION_WAKERS_CUT = 16, // more wakers than room
+    OPERATION_PIPELINED = 4,   // its request arrived with the beginning of the next one
+    OPERATION_FILES_CUT = 8,   // it read more files than fit
+    OPERATION_WAKERS_CUT = 16, // more threads ended its waits than fit
     OPERATION_WOKE = 32,       // it ended a wait of another thread
 };
 
@@ -114,7 +114,7 @@ struct socket_addresses {
     __u16 unused;
 };
 
-// An operation; times in nanoseconds of the monotonic clock. A record of one without files and wakers ends before them.
+// An operation. Times are nanoseconds of the monotonic clock. A record without files and wakers ends before them.
 struct split_operation {
     __u64 received_from; // when the first bytes of the request were received
     __u64 start;
@@ -142,12 +142,12 @@ struct split_operation {
 // The state of a thread.
 struct split_thread {
     __u64 since;          // until when its time has been charged
-    __u64 woken;          // when it was woken, if it waits for a processor since; 0 otherwise
+    __u64 woken;          // when it was woken, if it has waited for a processor since; 0 otherwise
     __u64 wait_ns;        // blocked during the current call
     __u64 waker_start;    // of the operation of `waker`
     __u64 arrived;        // when it was seen getting its processor; 0 otherwise
-    __u64 clock_offset;   // from the scheduler's clock to that of these times; 0: not known
-    __u64 queued_before;  // how long it had waited for processors when it left its last one
+    __u64 clock_offset;   // from the scheduler's clock to the monotonic one; 0: unknown
+    __u64 queued_before;  // total wait for processors when it left its last one
     __u64 outside[PARTS]; // time that belongs to no operation
     __u32 waker;          // the thread that woke this one on purpose
     __u8 state;
@@ -169,7 +169,7 @@ struct split_thread {
     struct split_operation operation;
 };
 
-// The part of the time that a thread is blocked.
+// The part to which the time of a blocked thread belongs.
 static __always_inline __u32 split_blocked_part(const struct split_thread *thread) {
     switch (thread->kind) {
     case KIND_NONE:
@@ -251,12 +251,12 @@ static __always_inline void split_switch_out(struct split_thread *thread, __u64 
         thread->operation.switches++;
 }
 
-// Somebody woke the thread. The thread itself charges the time when it runs, since only it changes its figures.
-// `waker` is the thread that did so; 0 if that was an interrupt, or a thread of no followed process.
+// The thread was woken. It charges the time itself when it runs, since only it changes its figures. `waker` is the
+// thread that woke it; 0 for an interrupt or a thread of another process.
 static __always_inline void split_waking(struct split_thread *thread, __u64 now, struct split_thread *waker) {
     if (thread->state != BLOCKED || thread->woken)
         return;
-    // No thread ends a sleep or a read: an interrupt did, in the name of whatever ran.
+    // No thread ends a sleep or a read: an interrupt did, during whatever ran.
     if (waker && (thread->kind == KIND_FUTEX || thread->kind == KIND_POLL)) {
         thread->waker = waker->owner;
         thread->waker_start = 0;
@@ -272,13 +272,13 @@ static __always_inline void split_waking(struct split_thread *thread, __u64 now,
 static __always_inline bool split_switch_in(struct split_thread *thread, __u64 now) {
     __u64 since = thread->since, woken = thread->woken;
     if (thread->state == ON_PROCESSOR && since) {
-        // When it left its processor was not seen, so nobody knows where this time went.
+        // Nobody saw it leave its processor, so where this time went is unknown.
         thread->since = now;
         thread->arrived = now;
         return 0;
     }
     if (thread->state == BLOCKED) {
-        // A wake-up that was not seen: all of it was waiting.
+        // If nobody saw the wake-up, all of it was waiting.
         __u64 until = woken > since && woken < now ? woken : now;
         split_charge(thread, until);
         if (thread->waker && in_operation(thread) && since && until > since)
@@ -294,11 +294,11 @@ static __always_inline bool split_switch_in(struct split_thread *thread, __u64 n
 
 // What the scheduler knows of a thread.
 struct scheduled {
-    __u64 queued;  // how long it has waited for processors so far
+    __u64 queued;  // total time it has waited for processors
     __u64 arrived; // when it got its processor, by the scheduler's clock
 };
 
-// A seen arrival, and the same by the scheduler's clock: what `split_missed` needs.
+// Notes what `split_missed` needs: the difference of the two clocks, and the time spent waiting for processors.
 static __always_inline void split_leaves(struct split_thread *thread, struct scheduled scheduled) {
     if (thread->arrived && scheduled.arrived)
         thread->clock_offset = thread->arrived - scheduled.arrived;
@@ -306,8 +306,7 @@ static __always_inline void split_leaves(struct split_thread *thread, struct sch
     thread->queued_before = scheduled.queued;
 }
 
-// The thread runs, but was not seen getting its processor. The scheduler knows when that was, and how long it had waited
-// for it.
+// The thread runs, but nobody saw it get its processor. The scheduler knows when that was, and how long it had waited.
 static __always_inline void split_missed(struct split_thread *thread, __u64 now, struct scheduled scheduled) {
     __u64 arrived = now;
     if (thread->clock_offset) {
@@ -368,7 +367,7 @@ static __always_inline void split_end(struct split_thread *thread, __u64 now) {
     thread->received = 0;
 }
 
-// Gives up on what the thread receives or executes: its connection broke, or it does something else than was assumed.
+// Forgets what the thread receives or executes: its connection broke, or it does not do what was assumed.
 static __always_inline void split_forget(struct split_thread *thread, __u64 now) {
     split_charge(thread, now);
     thread->phase = PHASE_NONE;

@@ -29,7 +29,7 @@ MAX_ROWS = 10_000
 PERFMON, BPF = 1 << 38, 1 << 39
 # How long the test keeps the disk slow.
 SLOW_SECONDS = 40
-# Beside the ring, in a debug build: 96 MiB with a usual number of shapes, and the texts of those that are new.
+# Besides the ring, in a debug build: 96 MiB with a usual number of shapes, and the texts of new ones.
 MOST_MEMORY = 256 * MIB
 # Each fdatasync() and fsync() of the agent takes three seconds as long as a file exists; another one counts them.
 SLOW_SYNC = r"""

@@ -62,7 +62,7 @@ def events(store, kind):
 
 
 def test_status_and_sizes_of_a_server_with_a_login_become_series(tmp_path):
-    """A server that asks for a login. The password is in no output and in no file."""
+    """The server requires a login. The password is in no output and in no file."""
     with mongod("6.0", user="dba:s3cret") as mock:
         mock.command("size", ns="shop.c", stats={"size": 5_000_000, "count": 700, "indexSizes": {"a_1": 123_456}})
         (tmp_path / "agent.toml").touch(0o600)

@@ -22,7 +22,7 @@ NS = 10**9
 
 @contextlib.contextmanager
 def small_disk(folder, mebibytes):
-    """A file system of this size in memory, at `folder`."""
+    """A file system of `mebibytes` MiB in memory, mounted at `folder`."""
     folder.mkdir(mode=0o700)
     options = f"size={mebibytes}m,mode=700"
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True, text=True)
@@ -92,7 +92,7 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
     assert lost == again["windows_lost"] >= 3
     assert err.count("windows are not stored: ") == 1 and err.count("windows are stored again") == 1, err
     assert "a window is lost" not in err and "status cannot be written" not in err, err
-    # What is missing is marked: that nobody observed it, and why.
+    # The gap is marked as not observed, with the reason.
     (gap,) = [
         gap
         for gap in shown["gaps"]
@@ -110,7 +110,7 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
     ]
 
 
-# One line a second, each with the time of the clock; the steps are printed with the time before and after.
+# Writes one line a second with the time of the clock. Prints each step with the time before and after it.
 CLOCK_SCRIPT = """
     mkdir -p /data
     touch /data/mongod.log
@@ -148,7 +148,7 @@ END
     work 35
     step 3600
     work 35
-    # Before the time at which it began: what was stored of that is added to.
+    # To before the agent began: its stored windows are added to.
     step -3650
     work 45
     sleep 3
@@ -163,7 +163,7 @@ END
 
 @pytest.mark.vm
 def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
-    """In a virtual machine, whose clock may be set: all sources, the kernel's time of packets too."""
+    """In a virtual machine, where the clock may be set, with all sources and the kernel's own times of packets."""
     program, line = tmp_path / "mongosonar", tmp_path / "line"
     subprocess.run(["strip", "-g", "-o", program, labkit.MONGOSONAR], check=True)
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -188,7 +188,7 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
     rows = json.loads(listed.stdout.splitlines()[-1])["rows"]
     slow = [row for row in rows if row["collection"] == "carts"]
     assert sum(row["calls"] for row in slow) == lines, rows
-    # No window of a time that there was not.
+    # No window is of a time that the clock skipped.
     starts = []
     for file in sorted(store.glob("*.db")):
         with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as database:
@@ -197,7 +197,7 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
         begin - 60 < start + 10 and start <= end + 10 or ahead_to < start + 10 and start <= back_from
     )
     assert len(starts) == len(set(starts)) and all(map(was_there, starts)), starts
-    # The hour that was skipped is a gap of all collectors, to the minute; what it borders on is not.
+    # The skipped hour is a gap of all collectors, to the minute; the time around it is not.
     shown = timeline(store, "--from", iso(back_to - 60), "--to", iso(back_from + 60))
     (gap,) = [gap for gap in shown["gaps"] if gap["what"] == "agent" and gap["end_ns"] - gap["start_ns"] > 3_000 * NS]
     assert 0 <= gap["start_ns"] / NS - (end - 60) <= 120 and 0 <= ahead_to - gap["end_ns"] / NS + 60 <= 120, (

@@ -121,7 +121,7 @@ def deb_of(file, folder):
 
 
 def rpm_of(file, folder):
-    """The same of an .rpm."""
+    """The same for an .rpm."""
     # It may exit with 1 after all of it; a cut archive is an error below.
     content = subprocess.run(["rpm2cpio", file], capture_output=True).stdout
     subprocess.run(["busybox", "cpio", "-idm"], cwd=folder, input=content, capture_output=True, check=True)

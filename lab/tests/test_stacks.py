@@ -152,7 +152,7 @@ def test_the_format_of_pt_pmp(parked, tmp_path):
 
 
 def document(page):
-    """What a page draws."""
+    """The document that a page draws."""
     return json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
 
 

@@ -38,7 +38,7 @@ def client():
 
 
 def stolen_ns():
-    """Time of all processors that no thread got, although one was on them: interrupts, and what the host took."""
+    """Time of all processors that was taken from the threads on them: by interrupts and by the host."""
     fields = open("/proc/stat").readline().split()
     return sum(map(int, fields[6:9])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -164,7 +164,7 @@ def test_the_holder_of_a_lock_is_named_and_what_the_lock_is(served, tmp_path):
 
 
 def document(page):
-    """What a page draws."""
+    """The document that a page draws."""
     inside = page.read_text().split('<script id="data" type="application/json">')[1].split("</script>")[0]
     return json.loads(inside)
 
@@ -218,7 +218,7 @@ def test_operations_that_hang_are_shown_with_what_they_wait_for(served, tmp_path
     classes = tmp_path / "classes.txt"
     classes.write_text("[lock of the lab]\nall  take_the_lock\n")
     with client() as connected, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        # Longer than the trace with its beginning and end.
+        # Longer than the whole trace.
         holder = pool.submit(ask, connected.lab, {"hold": 9_000})
         time.sleep(0.1)
 
@@ -285,7 +285,7 @@ def test_sums_equal_what_the_kernel_counts_for_each_thread(served):
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 def test_calls_take_as_long_as_strace_says(served, tmp_path):
-    """strace sees a call from its entry to its exit, with what waking the thread takes and what strace itself takes."""
+    """strace sees a call from entry to exit, including the time to wake the thread and strace's own."""
     calls = tmp_path / "calls"
     with client() as connected:
         ask(connected.lab, {"burn": 1})
@@ -310,9 +310,9 @@ def test_calls_take_as_long_as_strace_says(served, tmp_path):
     assert len(sleeps) == 20, slept
     row = shape(report, "sleep")
     measured = part(row, "sleep") + part(row, "run_queue")
-    # Its threads are stopped at both ends of each call.
+    # strace stops the threads at both ends of each call.
     assert 0.95 * sum(sleeps) - 20 * 500_000 <= measured <= sum(sleeps) + 20 * 500_000, (measured, sum(sleeps))
-    # That is how a mutex is waited for.
+    # A thread waits for a mutex in this call.
     waited = [re.search(r"futex.*FUTEX_WAIT_PRIVATE, 2, NULL.*<([0-9.]+)>$", line) for line in lines]
     waited += [re.search(r"<... futex resumed>.*<(0\.[12][0-9]+)>$", line) for line in lines]
     longest = max(float(found[1]) * 1e9 for found in waited if found)

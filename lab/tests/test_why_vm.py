@@ -10,7 +10,7 @@ import vm
 
 @pytest.mark.vm
 def test_threads_are_followed_and_sampled_on_a_stock_kernel(tmp_path):
-    """The library's own tests, but for those that need the times, or the speed, of a real processor."""
+    """Runs the library's own tests, except those that need the timing or the speed of a real processor."""
     program = tmp_path / "library-test"
     subprocess.run(["strip", "-g", "-o", program, labkit.tests_of_sonar_sys()], check=True)
     tests = "a_long_wait of_a_sample another_thread stacks:: --skip samples_of_long_ago"

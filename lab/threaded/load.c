@@ -1,5 +1,5 @@
-// A client for the server beside it: connections that send one request again and again, each after the reply to the
-// one before. It prints each tenth of a second how many replies have come so far:
+// A client for the server in `server.c`. Each connection sends one request again and again, waiting for the reply each
+// time. Every tenth of a second it prints the number of replies so far:
 //
 //   load PORT CONNECTIONS RATE SECONDS <REQUEST      RATE: requests a second of all connections; 0: as fast as possible
 //   1795381059419408255 1234                         nanoseconds of the monotonic clock, replies

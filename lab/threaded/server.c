@@ -3,8 +3,8 @@
 // where a tracer says the time went.
 //
 //   server PORT DIR              serves on 127.0.0.1:PORT with a database in DIR, which it creates
-//   server PORT DIR unmeasured   the same for benches: the clock of a thread takes a system call, which no other server
-//                                makes, so nothing is measured, and `burn` takes time instead of processor time
+//   server PORT DIR unmeasured   the same for benches: measures nothing, and `burn` takes time instead of processor
+//                                time, since reading a thread's clock is a system call that no other server makes
 //
 // `find` executes the elements of its filter in their order:
 //
@@ -73,7 +73,7 @@ static uint64_t mix(uint64_t x) {
 
 static void burn(double ms) {
     uint64_t until = clock_ns(processor_clock) + (uint64_t)(ms * 1e6), now;
-    // The clock of a thread takes a system call, the other one none.
+    // Reading a thread's clock takes a system call; reading the other clock does not.
     while ((now = clock_ns(processor_clock)) < until) {
         uint64_t left = clock_ns(CLOCK_MONOTONIC) + until - now;
         while (clock_ns(CLOCK_MONOTONIC) < left)

@@ -613,7 +613,7 @@ export interface ShapeTime {
   blockers: {
     thread: number;
     thread_name: string | null;
-    /** Other threads with the same shape did so, too. */
+    /** Other threads with the same shape ended waits, too. */
     has_others: boolean;
     shape_id: string | null;
     command: string | null;

@@ -439,7 +439,7 @@ pub(crate) fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
 
 pub(crate) fn load_error(error: &libbpf_rs::Error) -> TraceError {
     match error.kind() {
-        // Of a process that holds CAP_BPF, it is the kernel's verifier that refuses.
+        // If the process holds CAP_BPF, the kernel's verifier refused.
         libbpf_rs::ErrorKind::PermissionDenied if !privileges::holds(capability::BPF) => {
             TraceError::Permission(error.to_string())
         }

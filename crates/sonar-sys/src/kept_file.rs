@@ -1,4 +1,4 @@
-//! A small file whose content is replaced again and again, also while the disk is full.
+//! A small file whose content is replaced again and again, even while the disk is full.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -9,12 +9,12 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// The size of a file is a multiple of this, in bytes.
 const BLOCK: usize = 16 << 10;
-/// Bytes that stay free at least in a file of a new size: its content may grow while the disk is full.
+/// The least free bytes in a file that got a new size, so that its content can grow while the disk is full.
 const SPARE: usize = 4 << 10;
 
-/// A file with text. Spaces follow the text, and a second file of the same size, `NAME.new`, lies beside it: the next
-/// content is written there, and then they change places. So a write needs no room where the file system writes in
-/// place (ext4, XFS, tmpfs), and a reader sees either the old content or the new one.
+/// A text file, padded with spaces. A second file of the same size, `NAME.new`, lies beside it: the next content is
+/// written there, then the two change places. So a write needs no free space where the file system writes in place
+/// (ext4, XFS, tmpfs), and a reader sees either the old content or the new one.
 #[derive(Clone, Debug)]
 pub struct KeptFile {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl KeptFile {
         Self { path: folder.join(name), new: folder.join(format!("{name}.new")) }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -59,7 +59,7 @@ impl KeptFile {
         file.set_len(size as u64)?;
         match renameat_with(CWD, &self.new, CWD, &self.path, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(()),
-            // The first time there is nothing to change places with; and not every file system can do it.
+            // The first write has nothing to change places with, and not every file system can exchange files.
             Err(_) => fs::rename(&self.new, &self.path),
         }
     }
@@ -67,7 +67,7 @@ impl KeptFile {
     /// Removes it.
     pub fn remove(&self) {
         for path in [&self.path, &self.new] {
-            // That it stays does no harm: its content is checked by who reads it.
+            // If it stays, that does no harm: readers check its content.
             let _ = fs::remove_file(path);
         }
     }

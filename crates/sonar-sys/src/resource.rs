@@ -25,8 +25,8 @@ pub struct ResourceUsage {
     pub resident_bytes: u64,
 }
 
-/// Asks for processors before programs of ordinary priority, for this thread and those that it starts from now on:
-/// where all processors are busy, rings are read in time. The nice value becomes -10.
+/// Gives this thread, and those that it starts from now on, a nice value of -10, so that rings are read in time while
+/// all processors are busy.
 ///
 /// # Errors
 /// `CAP_SYS_NICE` is missing.
@@ -157,7 +157,7 @@ mod tests {
         }
         let thread = std::fs::read_link("/proc/thread-self").unwrap();
         let time = time_of(&Path::new("/proc").join(thread)).unwrap();
-        // Others may have the processor for most of that time.
+        // Other threads may have used the processor for most of that time.
         assert!(time.system > Duration::ZERO && time.total() >= Duration::from_millis(1), "{time:?}");
         assert_eq!(time_of(Path::new("/proc/0")), None);
     }

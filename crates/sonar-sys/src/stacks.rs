@@ -32,9 +32,9 @@ const NEAR_NS: u64 = 3_000_000;
 const MAX_COPIED: usize = 28 * 1024;
 /// The most threads of a walk.
 const MAX_THREADS: usize = 100_000;
-/// The most bytes of stacks of a walk; further threads are seen without their stack.
+/// The most bytes of stacks in a walk; further threads have no stack.
 const MAX_STACKS: usize = 128 << 20;
-/// Bytes of the ring of samples for each processor: those around one walk, with their stacks.
+/// Bytes of each processor's ring of samples: room for the samples around one walk, with their stacks.
 const RING_BYTES: usize = 16 * (17 << 10);
 /// Bytes of the numbers before the records of a snapshot.
 const NUMBERS: usize = 32;
@@ -113,7 +113,7 @@ impl StackSampler {
         if self.samples_processors() {
             std::thread::sleep(BEFORE);
         }
-        // On a busy machine that takes long, and old samples would leave no room for those of the walk.
+        // On a busy machine that takes long, and old samples would fill the ring.
         let now = clock_gettime(ClockId::Monotonic);
         let now_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
         self.take_samples((now_ns.saturating_sub(NEAR_NS), now_ns), &mut sampled)?;
@@ -140,8 +140,8 @@ impl StackSampler {
         Ok(bytes)
     }
 
-    /// Takes samples out of the ring up to the first one from `until_ns` on, and keeps those from `since_ns` on. On a
-    /// slow machine new ones may come faster than they are read.
+    /// Reads the ring up to the first sample at or after `until_ns`, and keeps the samples from `since_ns` on. The limit
+    /// matters on a slow machine, where samples may come faster than they are read.
     fn take_samples(&self, (since_ns, until_ns): (u64, u64), into: &mut Vec<u8>) -> io::Result<()> {
         let mut builder = RingBufferBuilder::new();
         builder
@@ -156,7 +156,7 @@ impl StackSampler {
         ebpf::drained(builder.build().map_err(io::Error::other)?.consume())
     }
 
-    /// Samples so far for which the ring had no room.
+    /// Samples lost so far because the ring was full.
     fn samples_lost(&self) -> u64 {
         self.skeleton.maps.bss_data.as_deref().map_or(0, |data| data.samples_lost)
     }
@@ -183,11 +183,11 @@ impl StackSampler {
     }
 }
 
-/// The records of a walk, as far as there is room for them.
+/// The records of a walk that fit.
 #[derive(Default)]
 struct WalkedThreads {
     bytes: Vec<u8>,
-    /// The beginning of a record whose rest is still to come.
+    /// The beginning of a record that is not complete yet.
     pending: Vec<u8>,
     threads: usize,
     stacks: usize,
@@ -196,7 +196,7 @@ struct WalkedThreads {
 }
 
 impl WalkedThreads {
-    /// Takes what was read next; a record may be in two reads.
+    /// Adds the bytes of the next read; a record may span two reads.
     fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         let mut records = Records { bytes: &self.pending };
@@ -215,7 +215,7 @@ impl WalkedThreads {
     }
 }
 
-/// Adds a record with another stack.
+/// Appends a record: `head` with `stack` in place of its own.
 fn push_record(bytes: &mut Vec<u8>, head: &[u8], stack: &[u8]) {
     bytes.extend_from_slice(&head[..76]);
     bytes.extend((stack.len() as u32).to_ne_bytes());
@@ -469,7 +469,7 @@ mod tests {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         spinners.into_iter().for_each(|spinner| spinner.join().unwrap());
         match outcome {
-            // On a busy machine a walk may wait for a processor until the ring is full; with old samples in it, each is.
+            // On a busy machine a walk may wait for a processor until the ring is full; old samples would always fill it.
             Ok(lost) => assert!(lost.iter().filter(|lost| **lost == 0).count() >= 3, "{lost:?}"),
             Err(error) => eprintln!("skipped: {error}"),
         }

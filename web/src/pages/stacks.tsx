@@ -1,4 +1,4 @@
-// stacks: what the threads of a server do and wait for, and what is different in another run.
+// stacks: what the threads of a server do and wait for, and what differs in another run.
 
 import { useMemo } from "preact/hooks";
 

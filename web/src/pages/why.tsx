@@ -35,7 +35,7 @@ const PARTS: Record<string, [words: string, colour: string]> = {
 /** What a part is called, and its colour. */
 export const partOf = (name: string): [words: string, colour: string] => PARTS[name] ?? [name, REST];
 
-/** Counts of what is not in the figures, in words. */
+/** Names of the counts of operations and events that the figures leave out. */
 const LIMITS: Record<string, string> = {
   without_wire: "operations of the server's threads that were not seen on the wire",
   without_thread: "operations on the wire that no traced thread executed",
@@ -44,7 +44,7 @@ const LIMITS: Record<string, string> = {
   pipelined: "operations that cannot be divided: several requests came at once",
   foreign_replies: "operations that cannot be divided: their thread serves several requests at once",
 };
-/** What is no limit and no loss. */
+/** The one count that is neither a limit nor a loss. */
 const JOINED = "joined";
 
 export function WhyPage({ report }: { report: WhyReport }) {
@@ -144,7 +144,7 @@ const IN_PROGRESS: Column<UnfinishedOperation>[] = [
 /** How long an operation has taken; one that began before the trace has no known length. */
 export const sinceStart = (ns: number | null): string => (ns == null ? "longer" : duration(ns));
 
-/** The series of the chart, and the beginnings of their intervals with the end of the last one, in seconds. */
+/** The series of the chart, and the borders of their intervals in seconds. */
 export function activity({ start_ns, end_ns, width_ns, parts }: WhyReport["activity"]) {
   const length = parts[0]?.active.length ?? 0;
   const xs = Array.from({ length }, (_, at) => seconds(start_ns + at * width_ns));

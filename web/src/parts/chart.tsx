@@ -59,7 +59,7 @@ export interface ChartProps {
   stacked?: boolean;
   layer?: Layer;
   marks?: readonly Mark[];
-  /** A horizontal line over everything, with a word. */
+  /** A horizontal line above everything else, with a label. */
   level?: Mark;
   /** The whole extent of the x axis. */
   extent: Range;
@@ -465,7 +465,7 @@ function draw(plot: uPlot, props: ChartProps) {
   ctx.restore();
 }
 
-/** A line over everything. */
+/** Draws a horizontal line above everything else. */
 function drawLevel({ ctx, bbox, valToPos }: uPlot, level: Mark | undefined) {
   if (!level) return;
   const top = valToPos(level.at, "y", true);

@@ -1,4 +1,4 @@
-// A flame graph that is zoomed, searched, and walked through with the keyboard. The root is at the top.
+// A flame graph with zoom and search, by mouse and keyboard. The root is at the top.
 
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -8,7 +8,7 @@ import { useMotion } from "./motion";
 
 /** Height of a row, in units of the letters. */
 const ROW = 1.45;
-/** Boxes that are narrower are left out, in pixels. */
+/** Narrower boxes are left out; in pixels. */
 const LEAST = 2;
 
 export function Flame({ root }: { root: FlameBox }) {
@@ -27,7 +27,7 @@ export function Flame({ root }: { root: FlameBox }) {
   const words = (box: FlameBox) =>
     `${visible(box.name)}: ${plural(box.samples, "sample")}, ${share(box.samples)}` +
     (focus === root ? "" : `, ${share(box.samples, focus)} of ${visible(focus.name)}`);
-  // What is not drawn cannot be reached.
+  // A box that is not drawn cannot have the focus.
   const current = boxes.some(({ box }) => box === at) ? at : focus;
   useLayoutEffect(() => {
     if (isMoved.current) holder.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus();

@@ -2,7 +2,7 @@
 
 import type { StackRow } from "../report";
 
-/** A function below the same callers, or at the root a role of threads, or at the end a class. */
+/** A function with one chain of callers; next to the root a role of threads, at the end a class. */
 export interface FlameBox {
   /** Its number, from 0 for the root. */
   id: number;
@@ -24,7 +24,7 @@ export interface PlacedBox {
 /** The most boxes that are drawn. */
 const MOST = 4000;
 
-/** What stands on each other: role, functions from the outermost on, class. */
+/** The names of a stack's boxes from the root on: role, functions from the outermost on, class. */
 export function path(row: StackRow, isFull: boolean): string[] {
   const functions = row.frames.filter((frame, at) => at === 0 || isFull || !frame.machinery);
   return [row.role ?? "other threads", ...functions.map(({ function: name }) => name).reverse(), `[${row.class}]`];
@@ -56,10 +56,10 @@ export function flame(rows: readonly StackRow[], isFull: boolean): FlameBox {
   return root;
 }
 
-/** The boxes on the way to one of them, from the root on. */
+/** The boxes from the root to the caller of `box`. */
 export const callers = (box: FlameBox): FlameBox[] => (box.parent ? [...callers(box.parent), box.parent] : []);
 
-/** Where boxes stand when one has the whole width: its callers, and what it called, down to the least width. */
+/** Places the callers of `focus`, which has the whole width, and what it called, down to the width `least`. */
 export function placed(focus: FlameBox, least: number): PlacedBox[] {
   const above = callers(focus);
   const found: PlacedBox[] = above.map((box, row) => ({ box, left: 0, width: 1, row }));
@@ -73,17 +73,17 @@ export function placed(focus: FlameBox, least: number): PlacedBox[] {
       left += width;
     }
   }
-  // What is called is never wider than its caller.
+  // A box is never wider than its caller.
   return found.length > MOST ? found.sort((a, b) => b.width - a.width).slice(0, MOST) : found;
 }
 
-/** Samples below a box with a name that holds the text; each counts once. */
+/** Samples in or below boxes whose name contains `text`; each counts once. */
 export const matching = (box: FlameBox, text: string): number =>
   box.name.toLowerCase().includes(text)
     ? box.samples
     : box.inside.reduce((sum, inside) => sum + matching(inside, text), 0);
 
-/** Classes are blue, WiredTiger is green, all else is warm; equal names have equal colours. */
+/** Classes are blue, WiredTiger is green, everything else is warm; equal names have equal colours. */
 export function hue(name: string): string {
   let sum = 7;
   for (const letter of name) sum = (Math.imul(sum, 31) + letter.codePointAt(0)!) >>> 0;

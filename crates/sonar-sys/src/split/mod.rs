@@ -26,13 +26,13 @@ use records::{parse, parse_wait};
 
 /// Threads whose time can be divided at once.
 pub const MAX_THREADS: u32 = 8192;
-/// Stacks of long waits that are taken in a second.
+/// The most stacks of long waits to take in a second.
 pub const MAX_STACKS_A_SECOND: u32 = 200;
 /// How long a thread may take, on a busy machine, from sending a reply to the end of the call that sent it.
 const SENT_LATE: Duration = Duration::from_millis(50);
-/// How often each processor is sampled: what its operation computes.
+/// Time between two samples of a processor, which show what its operation computes.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
-/// Records that are taken from a ring before they are passed on.
+/// The most records to take from a ring before passing them on.
 const MOST_AT_ONCE: usize = 65_536;
 /// Waits from this length on are reported with their stack.
 pub const LONG_WAIT: Duration = Duration::from_millis(1);
@@ -49,8 +49,8 @@ pub struct SplitLosses {
     /// Replies to another request than the one that the thread had received: it does not serve one request after the
     /// other.
     pub foreign_replies: u64,
-    /// Times when a thread got or left a processor without being seen. Where its time went since is known but for what
-    /// it waited for a processor, or not at all.
+    /// How often a thread got or left a processor unseen. Where its time went is then unknown, or known except for how
+    /// long it waited for a processor.
     pub switches_missed: u64,
     /// Long waits whose stack was not taken: there were more than [`MAX_STACKS_A_SECOND`], or the ring was full.
     pub stacks_skipped: u64,
@@ -59,7 +59,7 @@ pub struct SplitLosses {
 }
 
 impl SplitLosses {
-    /// What was lost since an earlier state of the same counts.
+    /// What was lost since `earlier`, an earlier reading of the same counts.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             ring_full: self.ring_full.saturating_sub(earlier.ring_full),
@@ -79,8 +79,8 @@ impl SplitLosses {
 pub enum SplitEvent {
     /// An operation has ended.
     Operation(ThreadOperation),
-    /// A long wait of an operation has ended, or a processor was sampled while it executed the operation, which has not
-    /// ended itself.
+    /// A long wait of an operation has ended, or a processor was sampled while it executed the operation. The operation
+    /// has not ended yet.
     Wait(WaitSample),
 }
 
@@ -93,7 +93,7 @@ pub struct ThreadTime {
     pub split: TimeSplit,
     /// Time that it waited for the next request, in nanoseconds.
     pub idle_ns: u64,
-    /// It waited for a request since it was first seen: what it executes now began later.
+    /// It has waited for a request since it was first seen, so what it executes now began later.
     pub is_followed: bool,
 }
 
@@ -106,8 +106,8 @@ pub struct SplitTracer {
 }
 
 impl SplitTracer {
-    /// Loads and attaches the programs, for these processes by their ids in the initial process namespace, and for these
-    /// of their connections.
+    /// Loads and attaches the programs. `processes` are ids in the initial process namespace, `connections` says which
+    /// of their connections to follow.
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
@@ -135,7 +135,7 @@ impl SplitTracer {
                 links.push(program.attach().map_err(error)?);
             }
         }
-        // A processor may be offline, or there are no timers: then nothing is known of what operations compute.
+        // A processor may be offline, or have no timer: then its samples are missing.
         let processors = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
         links.extend((0..processors).filter_map(|processor| {
             let timer = sys_bpf::processor_timer(processor, SAMPLE_PERIOD.as_nanos() as u64).ok()?;
@@ -182,15 +182,15 @@ impl SplitTracer {
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
-    /// Passes events to `each` until `tick`, which is called ten times a second, returns `false`. The long waits of an
-    /// operation come before it.
+    /// Passes events to `each` until `tick`, called ten times a second, returns `false`. Long waits come before the
+    /// operation to which they belong.
     ///
     /// # Errors
     /// The ring cannot be read.
     pub fn run(&self, mut each: impl FnMut(SplitEvent), mut tick: impl FnMut() -> bool) -> io::Result<()> {
         let maps = &self.skeleton.maps;
         let (operations, waits) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
-        // Bounded: at very high rates records come as fast as they are read.
+        // Bounded, because at very high rates records come as fast as they are read.
         let full = |taken: usize| if taken >= MOST_AT_ONCE { -libc::EAGAIN } else { 0 };
         let mut builder = RingBufferBuilder::new();
         builder
@@ -210,7 +210,7 @@ impl SplitTracer {
         let wait_ring = builder.build().map_err(io::Error::other)?;
         let mut consume = || {
             self.look_at_clock();
-            // In this order: the waits of an operation that was read are in their ring by then.
+            // Operations first: by the time one is read, its waits are in their ring.
             drained(operation_ring.consume())?;
             drained(wait_ring.consume())?;
             waits.borrow_mut().drain(..).map(SplitEvent::Wait).for_each(&mut each);
@@ -221,7 +221,7 @@ impl SplitTracer {
             std::thread::sleep(Duration::from_millis(100));
             consume()?;
             if !tick() {
-                // The client has a reply before the call that sent it has ended.
+                // The client may have a reply before the call that sent it has ended.
                 std::thread::sleep(SENT_LATE);
                 return consume();
             }

@@ -45,7 +45,7 @@ fn endpoint(family: u16, address: [u8; 16], port: u16) -> Option<Endpoint> {
     }
 }
 
-/// A record of the ring of waits.
+/// Parses a record of the ring of waits.
 pub(super) fn parse_wait(bytes: &[u8], clock: &ClockOffsets) -> Option<WaitSample> {
     let record: types::split_wait = sys_bpf::read(bytes)?;
     let part = *TimePart::ALL.get(record.part as usize)?;
@@ -67,7 +67,7 @@ pub(super) fn parse_wait(bytes: &[u8], clock: &ClockOffsets) -> Option<WaitSampl
     })
 }
 
-/// A record of the ring of operations.
+/// Parses a record of the ring of operations.
 pub(super) fn parse(bytes: &[u8], clock: &ClockOffsets) -> Option<ThreadOperation> {
     // Without files and wakers it is shorter.
     let mut whole = [0; size_of::<types::split_operation>()];
@@ -79,7 +79,7 @@ pub(super) fn parse(bytes: &[u8], clock: &ClockOffsets) -> Option<ThreadOperatio
     Some(operation(&record, clock))
 }
 
-/// What a thread executes now; `None` if it is in no operation. `now` is of the monotonic clock.
+/// What a thread executes now; `None` if it is in no operation. `now` is a reading of the monotonic clock.
 pub(super) fn in_flight(
     state: &types::split_thread,
     now: u64,

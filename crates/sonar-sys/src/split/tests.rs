@@ -124,8 +124,8 @@ fn start_with(connections: ConnectionSample) -> Option<SplitTracer> {
 }
 
 fn assert_nothing_lost(tracer: &SplitTracer) {
-    // An interrupt may come while a program handles the same event on that processor, and the kernel loses a switch now
-    // and then.
+    // An interrupt may come while a program handles the same event on that processor, and now and then the kernel loses
+    // a switch.
     let losses =
         SplitLosses { programs_skipped: 0, switches_missed: 0, stacks_skipped: 0, ..tracer.losses() };
     assert_eq!(losses, SplitLosses::default());
@@ -330,7 +330,7 @@ fn a_request_that_breaks_off_does_not_touch_the_next_connection_of_its_thread() 
     broken.write_all(&request[..20]).unwrap();
     thread::sleep(MOMENT);
     drop(broken);
-    // The next one has the same thread and the same number of its socket.
+    // The next connection has the same thread, and its socket the same number.
     let mut stream = TcpStream::connect(address).unwrap();
     ask(&mut stream, 2, &command(SLEEP, 10));
     drop(stream);
@@ -397,7 +397,7 @@ fn an_operation_that_another_thread_answers_ends_with_the_next_request() {
             }
         });
         let mut request = [0; 25];
-        // The header alone, as servers do.
+        // Reads the header alone, as servers do.
         while stream
             .read_exact(&mut request[..16])
             .and_then(|()| stream.read_exact(&mut request[16..]))
