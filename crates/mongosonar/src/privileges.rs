@@ -46,7 +46,7 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
     give_up(Duty::Reading, &["/proc", "/sys"], keep);
 }
 
-/// Drops everything but what it takes to load eBPF programs, for a thread that will try that again.
+/// Drops all privileges except those that loading eBPF programs takes, for a thread that will try again.
 pub fn keep_for_tracing() {
     if let Err(error) = privileges::drop_capabilities(&[capability::BPF, capability::PERFMON]) {
         lacking("capabilities of a thread that waits", &error);

@@ -82,7 +82,7 @@ addEventListener("load", async () => {
     await settle();
     found.unzoomed = plot.dataset.x;
   }
-  // A flame graph is walked through, zoomed and searched with the keyboard.
+  // Moves, zooms and searches in a flame graph with the keyboard.
   const flame = document.querySelector(".flame");
   if (flame) {
     const here = () => flame.querySelector("[tabindex='0']");
@@ -320,7 +320,7 @@ fn every_page_fits_every_screen_and_works_by_keyboard() {
     }
 }
 
-/// From the root to what it called, to its neighbour and back, zoomed in and out; then a search.
+/// Moves from the root to a role, to its neighbour and back, zooms in and out, then searches.
 fn flame(name: &str, found: &Value) {
     let way = ["all", "other threads", "client connection", "other threads", "other threads", "all"];
     assert_eq!(found["way"], serde_json::json!(way), "{name}");

@@ -14,7 +14,7 @@ pub const MIN_INDEX: i32 = -957;
 /// Index of the bucket of `u64::MAX` ns, the highest.
 pub const MAX_INDEX: i32 = 1091;
 
-/// The number of buckets, without that of zero.
+/// The number of buckets, not counting the one for zero.
 pub const BUCKETS: usize = (MAX_INDEX - MIN_INDEX + 1) as usize;
 
 /// `2^(j/32)` for j = 0 … 31, in fixed point with 63 fractional bits, rounded down.
@@ -223,7 +223,7 @@ impl Histogram {
         Self::from_counts(zero, (first, counts), sum_ns, (min_ns, max_ns))
     }
 
-    /// The same from the index of the lowest bucket that is not empty, and the counts from there to the highest.
+    /// The same from the index of the lowest non-empty bucket and the counts from there to the highest one.
     pub fn from_counts(
         zero: u64,
         (first, counts): (i32, Vec<u64>),

@@ -139,7 +139,7 @@ impl RowKeyRef<'_> {
             && self.server == row.server
     }
 
-    /// Whether this is a row for the rest. A decoder with too many shapes gives further ones the id 0.
+    /// Whether this is the row of the rest. A decoder with too many shapes gives further shapes the id 0.
     pub(crate) fn is_other(&self) -> bool {
         match self.subject {
             SubjectRef::Other => true,

@@ -167,8 +167,8 @@ impl Table {
         (at, folded)
     }
 
-    /// The split of the row of an operation, which is added if missing. Returns whether the row is `other` because the
-    /// table is full; `None` if the table is not one of a window by shape.
+    /// The split of an operation's row, added if missing, and whether that row is `other` because the table is full.
+    /// `None` if the table is not that of a window by shape.
     pub fn split_of(&mut self, op: &WireOperation) -> Option<(&mut RowSplit, bool)> {
         let order = match (self.purpose, self.by) {
             (Purpose::Window, GroupBy::Shape) => ShapeId(0),
@@ -242,7 +242,7 @@ impl Table {
         (at, !is_other)
     }
 
-    /// The most rows, without those for the rest.
+    /// The most rows, not counting those of the rest.
     fn cap(&self) -> usize {
         if matches!(self.by, GroupBy::App | GroupBy::Client) { MAX_GROUPS } else { MAX_ROWS }
     }

@@ -140,8 +140,8 @@ impl StackSampler {
         Ok(bytes)
     }
 
-    /// Reads the ring up to the first sample at or after `until_ns`, and keeps the samples from `since_ns` on. The limit
-    /// matters on a slow machine, where samples may come faster than they are read.
+    /// Reads the ring up to the first sample at or after `until_ns`, and keeps the samples from `since_ns` on. Without
+    /// the limit, it would not end on a slow machine, where samples may come faster than they are read.
     fn take_samples(&self, (since_ns, until_ns): (u64, u64), into: &mut Vec<u8>) -> io::Result<()> {
         let mut builder = RingBufferBuilder::new();
         builder
@@ -469,7 +469,7 @@ mod tests {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         spinners.into_iter().for_each(|spinner| spinner.join().unwrap());
         match outcome {
-            // On a busy machine a walk may wait for a processor until the ring is full; old samples would always fill it.
+            // On a busy machine the ring may fill up while a walk waits for a processor. Old samples always fill it.
             Ok(lost) => assert!(lost.iter().filter(|lost| **lost == 0).count() >= 3, "{lost:?}"),
             Err(error) => eprintln!("skipped: {error}"),
         }

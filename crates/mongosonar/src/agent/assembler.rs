@@ -18,9 +18,9 @@ pub struct Assembler<S> {
     open: BTreeMap<Timestamp, WindowPart>,
     /// From the first to the last window stored.
     span: Option<Span>,
-    /// The end of the last window that was counted: what comes later of earlier ones adds to windows that were counted.
+    /// The end of the last window that was counted. Late data of earlier windows does not count another one.
     counted_until: Option<Timestamp>,
-    /// Events of windows that could not be stored: they are stored with the next one, at their own times.
+    /// Events of windows that could not be stored. They are stored with the next window, at their own times.
     unstored: Vec<Event>,
     summary: AgentSummary,
 }
@@ -32,7 +32,7 @@ impl<S: HistoryStore> Assembler<S> {
         Self { store, open: BTreeMap::new(), span: None, counted_until: None, unstored: Vec::new(), summary }
     }
 
-    /// The end of the last window that was stored, by the clock as it was then.
+    /// The end of the last stored window, by the clock of that time.
     pub const fn stored_until(&self) -> Option<Timestamp> {
         self.counted_until
     }
@@ -96,10 +96,10 @@ impl<S: HistoryStore> Assembler<S> {
         Ok(())
     }
 
-    /// Stores the windows that begin later than `now`, in order: the clock was set back.
+    /// Stores the windows that begin well after `now`, in order, because the clock was set back.
     ///
     /// # Errors
-    /// One cannot be stored and is lost. Those after it are still open.
+    /// A window cannot be stored and is lost. Those after it are still open.
     pub fn complete_ahead(&mut self, now: Timestamp) -> Result<(), S::Error> {
         let is_ahead = |start: &Timestamp| start.since(now) > MAX_AHEAD_NS;
         while let Some(first) = self.open.keys().copied().find(is_ahead)
@@ -107,7 +107,7 @@ impl<S: HistoryStore> Assembler<S> {
         {
             self.append(part)?;
         }
-        // Windows of times that were counted before count again.
+        // Times that come again count again.
         if self.counted_until.as_ref().is_some_and(is_ahead) {
             self.counted_until = Some(now.floor_to(WIDTH_NS));
         }
@@ -259,7 +259,7 @@ pub mod tests {
         let times: Vec<_> = assembler.store().events.iter().map(|event| event.at).collect();
         assert_eq!(times, [at(5), at(15), at(25)], "each once, at its own time");
         assert_eq!(assembler.summary().windows, 2);
-        // No more than a window may have.
+        // More events than a window may have.
         assembler.store_mut().is_full = true;
         for number in 0..2 * MAX_EVENTS as u64 {
             assembler.event(event(50 + number * 10, &number.to_string()));
@@ -282,7 +282,7 @@ pub mod tests {
         assembler.complete(at(10)).unwrap();
         assert_eq!(stored(&assembler)[3], (0, 10));
         assert_eq!((assembler.summary().windows, assembler.stored_until()), (4, Some(at(10))));
-        // What comes late of a time ahead is stored at once too.
+        // Late data of a time ahead is stored at once, too.
         assembler.add(part(3_620, 10)).unwrap();
         assembler.complete_ahead(at(15)).unwrap();
         assert_eq!(stored(&assembler)[4], (3_620, 10));

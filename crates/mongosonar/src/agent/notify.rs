@@ -12,7 +12,7 @@ use sonar_sys::clock;
 #[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// How often it wants a sign of life, and when it got the last one.
+    /// How often systemd wants a sign of life, and when it got the last one.
     watchdog: Option<(Duration, Option<Instant>)>,
 }
 

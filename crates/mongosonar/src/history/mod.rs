@@ -149,7 +149,7 @@ impl StoredHistory {
     }
 }
 
-/// Passes on the windows that somebody observed.
+/// Passes on the windows that a collector observed.
 fn observed(visit: &mut dyn FnMut(HistoryWindow)) -> impl FnMut(HistoryWindow) {
     |window| {
         if window.is_observed() {

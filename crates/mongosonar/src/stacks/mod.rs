@@ -36,7 +36,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
         return compare::run(args);
     }
     let process = choose(args.pid)?;
-    // It cannot be opened later.
+    // Without privileges it cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     // Before anything starts a thread, and before the kernel counts this one's time.
     let source = StackSource::start(process.pid)?;

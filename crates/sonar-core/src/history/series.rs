@@ -83,8 +83,8 @@ pub struct SeriesKey {
     pub metric: Box<str>,
 }
 
-/// The name of the series of an index: `db.collection index`. A collection may have spaces in its name: those, and
-/// backslashes, are written after a backslash.
+/// The name of the series of an index: `db.collection index`. Spaces and backslashes in the name of the collection are
+/// escaped with a backslash.
 pub fn index_name(namespace: &str, index: &str) -> String {
     let mut name = String::with_capacity(namespace.len() + index.len() + 1);
     for letter in namespace.chars() {
@@ -96,7 +96,7 @@ pub fn index_name(namespace: &str, index: &str) -> String {
     name + " " + index
 }
 
-/// The collection that a series of a collection or an index is about: `db.collection`.
+/// The collection, as `db.collection`, of a series of a collection or an index.
 pub fn namespace_of(key: &SeriesKey) -> Cow<'_, str> {
     if key.subject != SeriesSubject::Index {
         return Cow::Borrowed(&key.name);

@@ -41,7 +41,7 @@ impl ThreadState {
     pub const fn of_kernel(state: u32, on_cpu: bool) -> Self {
         const INTERRUPTIBLE: u32 = 1;
         const UNINTERRUPTIBLE: u32 = 2;
-        // It is being woken up, or has not run yet.
+        // The thread is being woken up, or has not run yet.
         const WAKING: u32 = 0x200;
         const NEW: u32 = 0x800;
         match state {
@@ -92,9 +92,9 @@ pub struct StackSnapshot {
     pub threads: Vec<ThreadSample>,
     /// Processor time that the look took, in nanoseconds.
     pub cost_ns: u64,
-    /// Samples of running threads during the look that had no room.
+    /// Samples of running threads that did not fit.
     pub lost: u64,
-    /// Threads that are not in `threads`, as there are too many.
+    /// Threads that did not fit into `threads`.
     pub left_out: u64,
 }
 

@@ -1,9 +1,9 @@
-//! How many operations were in progress over time, by what they did.
+//! Operations in progress over time, by what they did.
 
 use super::{JoinedOperation, TimeSplit};
 use crate::Timestamp;
 
-/// The most intervals; when they are full, each two become one.
+/// The most intervals. When there are more, pairs of intervals are joined.
 pub const MAX_INTERVALS: usize = 600;
 /// The width of an interval at first, in nanoseconds.
 const FIRST_WIDTH_NS: u64 = 125_000_000;
@@ -11,7 +11,7 @@ const FIRST_WIDTH_NS: u64 = 125_000_000;
 /// What operations did in an interval, in nanoseconds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ActivityInterval {
-    /// By part.
+    /// The measured parts.
     pub split: TimeSplit,
     /// Not yet read by the server.
     pub unread_ns: u64,
@@ -26,7 +26,7 @@ impl ActivityInterval {
         self.unexplained_ns = self.unexplained_ns.saturating_add(other.unexplained_ns);
     }
 
-    /// What falls within `part` of `whole` nanoseconds.
+    /// The share `part` / `whole` of all values.
     fn scaled(&self, part: u64, whole: u64) -> Self {
         let scale = |ns: u64| (u128::from(ns) * u128::from(part) / u128::from(whole.max(1))) as u64;
         let mut split = TimeSplit::default();
@@ -63,7 +63,7 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Of a trace that starts then.
+    /// No operations yet, for a trace that starts at `start`.
     pub fn since(start: Timestamp) -> Self {
         Self { start, width_ns: FIRST_WIDTH_NS, intervals: Vec::new() }
     }
@@ -78,13 +78,13 @@ impl Activity {
             unexplained_ns: thread.duration_ns.saturating_sub(thread.split.total_ns()),
         };
         let end = thread.end.since(self.start);
-        // Zero where it began before the trace.
+        // Zero if it began before the trace.
         let begin = end.saturating_sub(total);
         self.make_room(end);
         let (first, last) = (begin / self.width_ns, end.saturating_sub(1).max(begin) / self.width_ns);
         let mut before = ActivityInterval::default();
         for at in first..=last {
-            // Sums up to the end of the interval, so that nothing is lost by rounding.
+            // The sum up to the end of the interval, so that rounding loses nothing.
             let until =
                 if at == last { whole } else { whole.scaled((at + 1) * self.width_ns - begin, end - begin) };
             self.intervals[at as usize].add(&until.since(&before));
@@ -92,7 +92,7 @@ impl Activity {
         }
     }
 
-    /// Widens the intervals until they reach a time, in nanoseconds since the start.
+    /// Widens the intervals until they reach `end`, in nanoseconds since the start.
     fn make_room(&mut self, end: u64) {
         while end.saturating_sub(1) / self.width_ns >= MAX_INTERVALS as u64 {
             self.width_ns *= 2;
@@ -122,8 +122,8 @@ impl Activity {
         self.width_ns
     }
 
-    /// The intervals up to the end of the trace; those without operations are zero. What is left of the trace beyond
-    /// the last whole interval counts for that one, and so does what ended after the trace.
+    /// The intervals up to `end`, the end of the trace; those without operations are zero. The rest after the last
+    /// whole interval belongs to that one, and so do operations that ended after the trace.
     pub fn until(mut self, end: Timestamp) -> Self {
         let length = end.since(self.start);
         self.make_room(length);
@@ -189,7 +189,7 @@ mod tests {
             .collect();
         let (quarter, half) = ((12_500_000, 37_500_000, 12_500_000), (25_000_000, 75_000_000, 25_000_000));
         assert_eq!(found, [quarter, half, quarter]);
-        // One that fits into an interval, and ends with it.
+        // An operation within one interval, which ends with it.
         activity.add(&operation(125_000_000, 1_000, 0, 0));
         assert_eq!(activity.intervals()[0].split[TimePart::Cpu], 12_501_000);
         assert_eq!(activity.intervals()[1].split[TimePart::Cpu], 25_000_000);
@@ -212,7 +212,7 @@ mod tests {
     fn a_trace_ends_with_a_whole_interval() {
         let mut activity = since_start();
         activity.add(&operation(100_000_000, 1_000, 0, 0));
-        // 0.4 s are three intervals and a rest.
+        // 0.4 s is three intervals and a rest.
         let intervals = |activity: Activity| activity.until(Timestamp::from_unix_ns(START + 400_000_000));
         assert_eq!(intervals(activity.clone()).intervals().len(), 3);
         activity.add(&operation(399_000_000, 2_000, 0, 0));
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(ended.intervals().len(), 450);
         assert_eq!(sums(&ended), (3_600 * 300_000_000, 3_600 * 600_000_000, 3_600 * 50_000_000));
         assert_eq!(ended.intervals()[200].split[TimePart::Cpu], 8 * 300_000_000);
-        // A clock that jumps far ahead costs resolution, and no memory.
+        // A clock that jumps far ahead costs resolution, not memory.
         let mut activity = since_start();
         let mut far = operation(1_000, 1_000, 0, 0);
         far.thread.end = Timestamp::from_unix_ns(u64::MAX);

@@ -165,7 +165,7 @@ pub struct FileWait {
 pub struct Waker {
     /// Its id.
     pub thread: u32,
-    /// The start of the operation that it executed then; `None` if it executed none.
+    /// The start of the operation that it executed at that time; `None` if it executed none.
     pub operation_start: Option<Timestamp>,
     /// How many waits.
     pub count: u32,
@@ -226,7 +226,7 @@ pub struct ThreadOperation {
     pub has_all_files: bool,
     /// Threads of the server that ended its waits, at most four.
     pub wakers: Vec<Waker>,
-    /// Whether `wakers` has all of them.
+    /// Whether `wakers` is complete.
     pub has_all_wakers: bool,
     /// It ended a wait of another thread.
     pub woke_others: bool,
@@ -250,7 +250,7 @@ pub struct WaitSample {
     pub part: TimePart,
     /// How long, in nanoseconds; for a sample the time that it stands for.
     pub wait_ns: u64,
-    /// Its registers and stack at the end of the wait.
+    /// The thread's registers and stack at the end of the wait.
     pub sample: ThreadSample,
 }
 

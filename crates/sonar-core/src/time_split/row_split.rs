@@ -1,41 +1,40 @@
-//! Where the time of the operations of a row went.
+//! Where the time of a row's operations went.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ClassifiedWait, FileTotal, JoinedOperation, TimePart, TimeSplit, WaitTotal};
 
-/// Wait classes of a row, each of one part; further ones are counted in the class [`REST`]. The smallest stay, so that
-/// the result does not depend on the order of additions.
+/// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`REST`].
+/// The smallest by part and name stay, so that the result does not depend on the order of additions.
 pub const MAX_ROW_WAITS: usize = 16;
-/// Files of a row; further ones are counted in the file [`REST`]. The smallest names stay.
+/// The most files of a row. Further ones are counted in the file [`REST`]. The smallest names stay.
 pub const MAX_ROW_FILES: usize = 8;
 /// Stands for all classes, or all files, that have no entry of their own.
 pub const REST: &str = "";
 
-/// Where the time of the operations of a row went, as far as the server's threads were traced. It covers only those
-/// operations that both the wire and a thread saw.
+/// Where the time of a row's operations went, as far as the server's threads were traced. It covers only operations
+/// that were seen both on the wire and at a thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RowSplit {
     /// Operations.
     pub operations: u64,
     /// From the arrival of the request until the thread had received it, in nanoseconds.
     pub unread_ns: u64,
-    /// From then until the reply was sent, in nanoseconds. What the parts of `split` lack of it is unexplained.
+    /// From then until the reply was sent, in nanoseconds. Time that is in no part of `split` is unexplained.
     pub duration_ns: u64,
     /// Where `duration_ns` went.
     pub split: TimeSplit,
     /// Bytes read from devices.
     pub device_bytes: u64,
-    /// Long waits by what they were blocked in and their class, as far as stacks were taken; at most
-    /// [`MAX_ROW_WAITS`] and those of [`REST`].
+    /// Long waits by part and class, as far as stacks were taken; at most [`MAX_ROW_WAITS`], and those of [`REST`].
     pub waits: BTreeMap<(TimePart, Arc<str>), WaitTotal>,
-    /// Files that they waited for, by name; at most [`MAX_ROW_FILES`] and [`REST`].
+    /// Files that they waited for, by name; at most [`MAX_ROW_FILES`], and [`REST`].
     pub files: BTreeMap<Arc<str>, FileTotal>,
 }
 
 impl RowSplit {
-    /// Adds an operation with its long waits. `file_name` gives the name of a file by device and inode.
+    /// Adds an operation with its long waits. `file_name` finds the name of a file by device and inode.
     pub fn record(
         &mut self,
         operation: &JoinedOperation,

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{ClassifiedWait, OperationKey};
 
-/// Operations whose waits are kept until they end.
+/// The most operations whose waits are kept until they end.
 pub const MAX_PENDING_WAITS: usize = 16_384;
-/// Waits that are kept of one operation.
+/// The most waits to keep of one operation.
 const MAX_WAITS: usize = 256;
 
 /// Waits by their operation.
@@ -41,7 +41,7 @@ impl PendingWaits {
         }
     }
 
-    /// The waits of an operation that has ended.
+    /// Takes the waits of an operation that has ended.
     pub fn take(&mut self, operation: OperationKey) -> Vec<ClassifiedWait> {
         self.waits.remove(&operation).unwrap_or_default()
     }

@@ -7,8 +7,8 @@ use cpp_demangle::{DemangleOptions, Symbol};
 
 /// The longest name that is demangled, in bytes; a longer one is shown as it is.
 const MAX_MANGLED: usize = 8_192;
-/// The longest demangled name, in bytes: a mangled one may double a type again and again. Instead of a longer one, the
-/// symbol is shown as it is.
+/// The longest demangled name, in bytes, since a mangled name may double a type again and again. If it would be longer,
+/// the symbol is shown as it is.
 const MAX_DEMANGLED: usize = 16_384;
 /// The longest name that is kept, in bytes.
 const MAX_SHOWN: usize = 4_096;
@@ -41,7 +41,7 @@ impl FunctionName {
     }
 }
 
-/// A text that refuses to become too long.
+/// A text that refuses to grow beyond [`MAX_DEMANGLED`].
 #[derive(Default)]
 struct DemangledText(String);
 

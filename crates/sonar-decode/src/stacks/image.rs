@@ -14,9 +14,10 @@ use object::read::{Object, ObjectSection, ReadCache, ReadRef};
 const MAX_SYMBOLS: usize = 4_000_000;
 /// The longest section that is read, in bytes.
 const MAX_SECTION: u64 = 256 << 20;
-/// The most bytes that are read of a file for its sections and tables; a damaged one may name the same bytes many times.
+/// The most bytes to read of a file for its sections and tables, since a damaged file may name the same bytes many
+/// times.
 const MAX_READ: u64 = 1 << 30;
-/// What a name of a section counts for.
+/// Bytes that reading the name of a section counts for.
 const NAME_READ: u64 = 4_096;
 /// The longest name of a function, in bytes; a longer one is cut.
 const MAX_NAME: usize = 8_192;
@@ -57,8 +58,8 @@ pub(super) struct Section {
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// Reads of a file that may be damaged or made to harm: a section is as long as its header says, up to the length of
-/// the file, and a file may be long and empty.
+/// Reads of a file that may be damaged or malicious: its headers set the length of each section, up to that of the
+/// file, and a sparse file may be very long.
 struct BoundedReads<'a, R: Read + Seek> {
     cache: &'a ReadCache<R>,
     /// Bytes that may still be read.
@@ -110,10 +111,10 @@ pub struct Image<R> {
     pub(super) unwind: [Option<Section>; 2],
 }
 
-/// Whether `.eh_frame_hdr` is as all linkers write it, and names only places within the frames. Unwinding takes that
-/// for granted.
+/// Whether `.eh_frame_hdr` has the form that all linkers write, and points only into the frames. Unwinding relies on
+/// both.
 fn is_search_table(table: &Section, frames: &Range<u64>) -> bool {
-    /// Version 1; the frames relative to their field, the count as it is, the table relative to the section.
+    /// Version 1; the frames relative to their field, the count absolute, the table relative to the section.
     const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
     let word = |bytes: &[u8]| bytes.first_chunk().copied().map(i32::from_le_bytes);
     let base = table.addresses.start;
@@ -163,7 +164,7 @@ impl<R: Read + Seek> Image<R> {
             let start = section.address();
             Some(Section { addresses: start..start.checked_add(bytes.len() as u64)?, bytes })
         });
-        // With a search table that contradicts its frames a stack is walked by frame pointers.
+        // If the search table contradicts the frames, stacks are walked by frame pointers.
         let unwind = match unwind {
             [Some(frames), Some(table)] if !is_search_table(&table, &frames.addresses) => [None, None],
             other => other,
@@ -181,7 +182,7 @@ impl<R: Read + Seek> Image<R> {
         })
     }
 
-    /// Bytes of memory that its tables take, about.
+    /// Approximate bytes of memory that its tables take.
     pub(super) fn bytes(&self) -> usize {
         let unwind: usize = self.unwind.iter().flatten().map(|section| section.bytes.len()).sum();
         unwind + self.symbols.len() * size_of::<Symbol>()
@@ -394,7 +395,7 @@ mod tests {
         bytes
     }
 
-    /// A file that is long and has no bytes behind its beginning, as a sparse one.
+    /// A long sparse file, which has only zeros after its beginning.
     struct SparseFile {
         bytes: Vec<u8>,
         length: u64,

@@ -42,7 +42,7 @@ pub enum StackEnd {
     NotSampled,
     /// The thread ran while its stack was copied.
     Changed,
-    /// Nothing of it was copied: it cannot be read, or there was no room.
+    /// Nothing was copied: it cannot be read, or there was no room.
     NotCopied,
     /// It goes on beyond the bytes that were copied.
     Deeper,
@@ -89,7 +89,7 @@ struct ModuleOfProcess {
 pub struct AddressSpace<R> {
     images: Vec<Image<R>>,
     modules: Vec<ModuleOfProcess>,
-    /// Bytes of the tables of all images, about.
+    /// Approximate bytes of the tables of all images.
     bytes: usize,
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
@@ -110,9 +110,9 @@ impl<R: Read + Seek> Default for AddressSpace<R> {
 }
 
 impl<R: Read + Seek> AddressSpace<R> {
-    /// Adds a file with its mappings. `is_program` is the file that the process was started from. Mappings that belong
-    /// to no part of the file that is to be executed, and more than 4,096 of all files, are left out. Returns `false`
-    /// if there is no room for the file.
+    /// Adds a file with its mappings. `is_program` is true for the file from which the process was started. Leaves out
+    /// mappings of parts that are not executable, and those beyond 4,096 of all files. Returns `false` if there is no
+    /// room for the file.
     pub fn add(&mut self, mut image: Image<R>, mappings: &[Mapping], is_program: bool) -> bool {
         let bytes = self.bytes.saturating_add(image.bytes());
         if bytes > MAX_BYTES {

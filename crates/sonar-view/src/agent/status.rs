@@ -110,7 +110,7 @@ pub struct AgentStatus {
     /// Why windows cannot be stored now; `None` if they can.
     #[serde(default)]
     pub store_problem: Option<String>,
-    /// End of the last window that was stored, in nanoseconds since 1970.
+    /// End of the last stored window, in nanoseconds since 1970.
     pub last_window_ns: Option<u64>,
     /// Why the last change of the configuration was refused; `None` if it was not.
     pub refused_configuration: Option<String>,

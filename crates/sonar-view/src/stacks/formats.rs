@@ -64,7 +64,7 @@ pub(super) fn path(row: &StackRow, is_full: bool) -> Vec<String> {
     [role].into_iter().chain(functions).chain([format!("[{}]", row.class)]).collect()
 }
 
-/// The frames without those that only pass a call on, unless all are wanted; the innermost always stays.
+/// Leaves out frames that only pass a call on, except the innermost one; `is_full` keeps all.
 pub(super) fn shown(frames: &[StackFrame], is_full: bool) -> Vec<&StackFrame> {
     let is_kept = |(at, frame): &(usize, &StackFrame)| *at == 0 || is_full || !frame.machinery;
     frames.iter().enumerate().filter(is_kept).map(|(_, frame)| frame).collect()

@@ -49,7 +49,7 @@ pub struct StackReport {
     pub walk_ns_per_thread: Option<u64>,
     /// Processor time of the program in all, in seconds: sampling, reading symbols, unwinding.
     pub cpu_seconds: f64,
-    /// Names of functions have their arguments and templates, and no function is left out where stacks are shown.
+    /// Whether function names have their arguments and templates, and shown stacks leave no function out.
     pub full_names: bool,
     /// What could not be seen, a sentence each.
     pub limits: Vec<String>,
@@ -96,7 +96,7 @@ pub struct StackFrame {
     pub function: String,
     /// The file of the library; null in the program itself.
     pub library: Option<String>,
-    /// It only passes a call on; left out of the JSON where it does not.
+    /// Whether it only passes a call on; in JSON only if true.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub machinery: bool,
 }
@@ -180,7 +180,7 @@ impl StackReport {
         }
     }
 
-    /// Whether the stacks have the samples that the document states, in no more threads than samples.
+    /// Whether the samples of the stacks add up to the stated number, and no stack has more threads than samples.
     fn adds_up(&self) -> bool {
         let sum = self.stacks.iter().try_fold(0_u64, |sum, row| {
             (row.threads <= row.samples).then(|| sum.checked_add(row.samples)).flatten()

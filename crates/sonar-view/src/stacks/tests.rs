@@ -94,7 +94,7 @@ fn a_document_is_read_back_as_it_was_written() {
         ("\"schema\":1", "\"schema\":2"),
         ("\"stacks\"", "\"other\""),
         ("{", "["),
-        // Samples that are more than all, or overflow.
+        // More samples than all together, or a sum that overflows.
         ("\"samples\":24", "\"samples\":25"),
         ("\"samples\":24", "\"samples\":18446744073709551615"),
         ("\"threads\":8", "\"threads\":25"),

@@ -22,7 +22,7 @@ impl StackReport {
     pub fn text<W: Write>(&self, limit: usize, width: usize, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(out, "{}", self.head())?;
         for limit in self.limits.iter().cloned().chain(self.left_out()) {
-            // It may have the path of a file.
+            // It may contain the path of a file.
             writeln!(out, "{}", escape(&limit))?;
         }
         if self.stacks.is_empty() {

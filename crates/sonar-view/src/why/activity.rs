@@ -7,7 +7,7 @@ use sonar_core::time_split::{Activity, ActivityInterval};
 use super::parts::{PartJson, ShownPart};
 use crate::kit::sparkline;
 
-/// Operations in progress, on average of each interval.
+/// Average number of operations in progress, by interval.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct ActivityJson {
     /// The start of the first interval, in nanoseconds since 1970.
@@ -25,7 +25,7 @@ pub struct ActivityJson {
 pub struct PartActivityJson {
     /// What they did.
     pub part: ShownPart,
-    /// How many at a time, on average of each interval.
+    /// Average number at a time, by interval.
     pub active: Vec<f64>,
 }
 
@@ -33,7 +33,7 @@ pub struct PartActivityJson {
 const MAX_COLUMNS: usize = 40;
 
 impl ActivityJson {
-    /// Of a trace that ended then, with these parts in their order.
+    /// The activity of a trace that ended at `end`, with `parts` in their order.
     pub fn new(activity: &Activity, end: Timestamp, parts: &[PartJson]) -> Self {
         let intervals = activity.intervals();
         let (start, width) = (activity.start(), activity.width_ns());
@@ -56,7 +56,7 @@ impl ActivityJson {
         }
     }
 
-    /// Intervals for each column of the text.
+    /// How many intervals a column of the text covers.
     fn step(&self) -> usize {
         let intervals = self.parts.first().map_or(0, |part| part.active.len());
         intervals.div_ceil(MAX_COLUMNS).max(1)
@@ -66,7 +66,7 @@ impl ActivityJson {
         part.active.chunks(self.step()).map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64)
     }
 
-    /// The length of time that a column of [`Self::line`] stands for, in nanoseconds.
+    /// The time that a column of [`Self::line`] covers, in nanoseconds.
     pub(super) fn column_ns(&self) -> u64 {
         self.width_ns * self.step() as u64
     }

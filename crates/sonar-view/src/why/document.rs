@@ -29,23 +29,23 @@ pub struct WhyReport {
     pub seconds: f64,
     /// Processors of the machine.
     pub processors: usize,
-    /// Operations of all shapes that are counted.
+    /// Counted operations of all shapes.
     pub operations: u64,
-    /// Operations in progress at a time, on average, of all shapes that are counted.
+    /// Average number of counted operations in progress at a time.
     pub active: f64,
     /// The same by part.
     pub active_parts: Vec<PartJson>,
     /// The same over time.
     pub activity: ActivityJson,
-    /// The shapes that were asked for, those with the most time first.
+    /// The requested shapes, those with the most time first.
     pub shapes: Vec<ShapeTimeJson>,
     /// Shapes beyond those.
     pub shapes_left_out: usize,
-    /// Files that operations of all shapes waited for, the longest first, with the shapes; at most 8.
+    /// Files that operations of all shapes waited for, with these shapes; at most 8, the longest waits first.
     pub files: Vec<FileWaitsJson>,
-    /// Operations of 100 ms or more that had not ended when the trace did, the longest first; at most 20.
+    /// Operations of 100 ms or more that had not ended when the trace did; at most 20, the longest first.
     pub in_progress: Vec<InProgressJson>,
-    /// How many there were.
+    /// Number of these operations, whether listed or not.
     pub in_progress_total: usize,
     /// What threads did outside operations, by the name of the thread.
     pub threads: Vec<ThreadRoleJson>,
@@ -106,9 +106,9 @@ pub struct ShapeTimeJson {
     pub has_other_files: bool,
     /// Who ended their waits, the longest first.
     pub blockers: Vec<BlockerJson>,
-    /// There were more of them.
+    /// Whether there were more blockers.
     pub has_other_blockers: bool,
-    /// In words: what the time was spent on, with the evidence, and what would help where the figures show it.
+    /// In words: what the time was spent on, the evidence, and what would help where the figures show it.
     pub answer: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ pub struct BlockerJson {
     pub thread: u32,
     /// Its name; null if it ended.
     pub thread_name: Option<String>,
-    /// Other threads that executed the same shape ended waits, too; the figures are of all of them.
+    /// Whether other threads that executed the same shape ended waits, too; the figures cover all these threads.
     pub has_others: bool,
     /// The shape that it executed; null if it serves no connection.
     pub shape_id: Option<String>,
@@ -176,7 +176,7 @@ pub struct SplitCoverageJson {
     pub unreadable: u64,
     /// Events that the kernel skipped.
     pub programs_skipped: u64,
-    /// Times when a thread got or left a processor without being seen.
+    /// How often a thread got or left a processor unseen.
     pub switches_missed: u64,
     /// Waits whose blocker was not kept.
     pub blockers_turned_away: u64,

@@ -10,15 +10,15 @@ use sonar_core::time_split::{FileTotal, ShapeSplit};
 use super::parts::share;
 use crate::kit::{Bytes, Fitting, Grouped, Heading, Nanos, Percent, TextTable, escape};
 
-/// Files of a shape, files of the report and shapes of a file that are in the document.
+/// The most files of a shape, files of the report and shapes of a file in the document.
 const MAX_SHOWN: usize = 8;
-/// Files of the report in text.
+/// The most files in the text.
 const MAX_LINES: usize = 5;
 
 /// A file that operations waited for.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileJson {
-    /// The collection or index, else the name of the file; null if it is not known any more.
+    /// The collection or index, else the name of the file; null if that is no longer known.
     pub name: Option<String>,
     /// Device, in the kernel's own encoding.
     pub device: u32,

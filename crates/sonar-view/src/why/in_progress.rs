@@ -9,7 +9,7 @@ use sonar_core::time_split::{InFlightOperation, WireOperation};
 use super::parts::{self, PartJson, ShownPart};
 use crate::kit::{Fitting, Heading, Nanos, TextTable, escape};
 
-/// Operations that are shown.
+/// The most operations to show.
 const MAX_SHOWN: usize = 20;
 
 /// An operation in progress, as far as each source saw it.
@@ -58,7 +58,7 @@ pub struct InProgressJson {
     pub parts: Vec<PartJson>,
 }
 
-/// The longest operations: those that began before the trace, then by time.
+/// The longest operations, those that began before the trace first.
 pub(super) fn longest(operations: &[UnfinishedOperation]) -> Vec<InProgressJson> {
     let mut rows: Vec<_> = operations.iter().map(InProgressJson::new).collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.elapsed_ns.unwrap_or(u64::MAX)), row.thread));

@@ -301,8 +301,8 @@ fn a_folder_may_be_empty_and_must_be_there() {
     assert!(FtdcFollower::new(missing, 0).poll(|_| {}).is_err());
 }
 
-/// What following costs: a server that writes a sample each second, of which a poll each second sees all.
-/// `bench/ftdc.py` runs it: only a test can reach the follower of a program that has no library.
+/// Measures what following costs: a server writes a sample each second, and a poll each second sees all of them.
+/// `bench/ftdc.py` runs it as a test, because the program has no library through which to reach the follower.
 #[test]
 #[ignore = "bench/ftdc.py runs it"]
 fn cost_of_following() {
