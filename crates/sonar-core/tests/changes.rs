@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sonar_core::changes::{
-    ALPHA, ChangeInput, ChangeKind, HistoryChange, HistoryChanges, Scan, ShapeWay, find,
+    ALPHA, ChangeInput, ChangeKind, GrownTime, HistoryChange, HistoryChanges, Scan, ShapeWay, SplitChange, find,
 };
 use sonar_core::history::{
     Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject, Span,
 };
 use sonar_core::operation::{ErrorCodes, Opcode};
+use sonar_core::time_split::{FileTotal, TimePart, WaitTotal};
 use sonar_core::{
-    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, ShapeId, ShapeInfo,
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, Row, ShapeId, ShapeInfo,
     Source, Timestamp,
 };
 
@@ -260,6 +261,83 @@ fn an_administrators_command_on_the_wire_is_an_event() {
     // A tool that asks for the level of the profiler all the time.
     let asks = command("profile");
     assert!(compare(&[FIND, asks], &[FIND, asks], &[]).is_empty());
+}
+
+/// Where the time of an operation goes: parts with their milliseconds on average.
+type Spent = [(TimePart, f64)];
+
+/// Thirty windows in which an operation takes this long, three in which it takes longer; of so many operations of each
+/// window it is known where the time went.
+fn compare_splits((before, after): (&Spent, &Spent), divided: u64, seed: u64) -> Option<Box<SplitChange>> {
+    let mut noise = Noise(seed);
+    let slow = Load { latency_ns: 8 * MS, ..FIND };
+    let windows: Vec<_> = (0..33)
+        .map(|at| {
+            let (load, spent) = if at < 30 { (FIND, before) } else { (slow, after) };
+            let mut window = window(at, &[load], &mut noise);
+            let mut row = Row::new(window.window.shapes.rows()[0].subject.clone(), Class::User);
+            row.server = SERVER;
+            let split = row.split.get_or_insert_default();
+            split.operations = divided;
+            for _ in 0..divided {
+                for &(part, ms) in spent {
+                    let ns = (ms * MS as f64 * (0.5 - noise.next().max(1e-9).ln())) as u64;
+                    split.split[part] += ns;
+                    split.duration_ns += ns;
+                    match part {
+                        TimePart::Futex => {
+                            let class = ["execution ticket", "cache eviction"][usize::from(noise.next() < 0.2)];
+                            split.add_wait((part, &class.into()), WaitTotal { waits: 1, wait_ns: ns });
+                        }
+                        TimePart::Read => {
+                            let file = ["shop.carts", "shop.carts user_1"][usize::from(noise.next() < 0.1)];
+                            split.add_file(&file.into(), FileTotal { reads: 1, bytes: 4_096, wait_ns: ns });
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            window.window.shapes.add_owned(row);
+            window
+        })
+        .collect();
+    let (before, after) = windows.split_at(30);
+    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let [change] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(ways(change), [ShapeWay::Slower]);
+    let ChangeKind::Shape(shape) = &change.what else { unreachable!() };
+    shape.split.clone()
+}
+
+#[test]
+fn what_a_slower_query_now_waits_for_is_named() {
+    use TimePart::{Cpu, Futex, Read, RunQueue};
+    let usual: &Spent = &[(Cpu, 1.0), (Read, 0.1), (RunQueue, 0.05)];
+    let grown = |after: &Spent| -> Vec<(GrownTime, Option<Arc<str>>)> {
+        let change = compare_splits((usual, after), 40, 3).unwrap();
+        assert_eq!((change.before.operations, change.after.operations), (120, 120), "right before it, as many windows");
+        change.grown.iter().map(|one| (one.what, one.file.clone().or(one.class.clone()))).collect()
+    };
+    let reads = [(Cpu, 1.0), (Read, 7.0), (RunQueue, 0.05)];
+    assert_eq!(grown(&reads), [(GrownTime::Part(Read), Some("shop.carts".into()))]);
+    let ticket = [(Cpu, 1.0), (Read, 0.1), (Futex, 7.0)];
+    assert_eq!(grown(&ticket), [(GrownTime::Part(Futex), Some("execution ticket".into()))]);
+    let busy = [(Cpu, 1.0), (Read, 0.1), (RunQueue, 3.0), (Futex, 4.0)];
+    assert_eq!(grown(&busy).iter().map(|one| one.0).collect::<Vec<_>>(), [Futex, RunQueue].map(GrownTime::Part));
+    // Twice the processor time is little of what the whole grew.
+    let mostly = [(Cpu, 2.0), (Read, 9.0)];
+    assert_eq!(grown(&mostly).len(), 1);
+}
+
+#[test]
+fn a_split_of_few_operations_says_nothing_and_one_by_chance_neither() {
+    let spent = [(TimePart::Cpu, 1.0), (TimePart::Read, 0.5), (TimePart::Send, 0.2)];
+    assert_eq!(compare_splits((&spent, &[(TimePart::Read, 9.0)]), 6, 1), None, "18 are not enough");
+    // The sample happens to have none of the slow operations.
+    for seed in 0..40 {
+        let change = compare_splits((&spent, &spent), 15, seed).unwrap();
+        assert_eq!(change.grown, [], "seed {seed}");
+    }
 }
 
 /// Windows with one series, and a load that does not change.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::history::{Event, SeriesKey};
 use crate::internals::{Figure, FigureVerdict};
+use crate::time_split::{RowSplit, TimePart};
 use crate::{Endpoint, ShapeInfo, Source, Timestamp};
 
 /// Probability of a false alarm, over all tests of one comparison together. It is stricter than that of
@@ -75,6 +76,58 @@ pub struct ShapeChange {
     pub after: ShapeFigures,
     /// Applications that ran it after, or before if it stopped, the busiest first.
     pub applications: Vec<Box<str>>,
+    /// Where the time of its operations went, if that is known of enough of them on both sides.
+    pub split: Option<Box<SplitChange>>,
+}
+
+/// Where the time of a shape's operations went, before and after.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SplitChange {
+    /// Before.
+    pub before: RowSplit,
+    /// After.
+    pub after: RowSplit,
+    /// What grew beyond chance and has a good share of what the whole time grew, the most first.
+    pub grown: Vec<SplitGrowth>,
+}
+
+/// A part of the time of operations.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum GrownTime {
+    /// Measured at the thread.
+    Part(TimePart),
+    /// The request had arrived, but the thread had not read it.
+    Unread,
+}
+
+impl GrownTime {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TimePart::ALL.into_iter().map(Self::Part).chain([Self::Unread])
+    }
+
+    /// How much of a split it is, in nanoseconds.
+    pub fn ns(self, split: &RowSplit) -> u64 {
+        match self {
+            Self::Part(part) => split.split[part],
+            Self::Unread => split.unread_ns,
+        }
+    }
+}
+
+/// A part of the time of operations that grew.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SplitGrowth {
+    /// Which.
+    pub what: GrownTime,
+    /// Nanoseconds per operation before.
+    pub before_ns: f64,
+    /// Nanoseconds per operation after.
+    pub after_ns: f64,
+    /// The class of most of the waits that are new; `None` if no class has most of them.
+    pub class: Option<Arc<str>>,
+    /// The file that most of the new waits were for; `None` if no file has most of them.
+    pub file: Option<Arc<str>>,
 }
 
 /// In which way a query shape changed.

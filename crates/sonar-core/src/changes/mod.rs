@@ -16,10 +16,11 @@ mod scan;
 mod series;
 mod shapes;
 mod sides;
+mod splits;
 
 pub use change::{
-    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrowthChange, HistoryChange, HistoryChanges,
-    MAX_CHANGES, SeriesChange, ShapeChange, ShapeFigures, ShapeWay,
+    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange, HistoryChanges,
+    MAX_CHANGES, SeriesChange, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
 };
 pub use find::find;
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::change::{ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay};
+use super::change::{
+    ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay, SplitChange,
+};
 use super::commands;
 use super::sides::{ComparedSpan, SOURCES, Sides};
+use super::splits::ShapeSplits;
 use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::figures::{Apps, Figures};
 use crate::histogram::upper_bound_ns;
+use crate::time_split::RowSplit;
 use crate::timeline::TimeBucket;
 use crate::{
     Class, Endpoint, Histogram, Identity, Role, ShapeId, ShapeInfo, Source, Subject, Timeline, Timestamp,
@@ -38,6 +42,8 @@ struct ShapeTrack<'a> {
     /// By place in [`SOURCES`].
     sources: [BySide<'a>; SOURCES.len()],
     apps: Vec<(ComparedSpan, &'a Apps)>,
+    /// Where the time of its operations went, with the index of the window.
+    splits: Vec<(ComparedSpan, usize, &'a RowSplit)>,
 }
 
 #[derive(Default)]
@@ -98,7 +104,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             found.entry(candidate.track).or_default().push(candidate);
         }
     }
-    found.into_iter().map(|(at, found)| judged[at].change(found)).collect()
+    found.into_iter().map(|(at, found)| judged[at].change(found, sides)).collect()
 }
 
 /// The shapes of users' operations that servers served.
@@ -117,6 +123,7 @@ fn tracks<'a>(sides: &Sides<'a>) -> Vec<ShapeTrack<'a>> {
                     shape,
                     sources: Default::default(),
                     apps: Vec::new(),
+                    splits: Vec::new(),
                 });
                 for (known, (source, _)) in track.sources.iter_mut().zip(SOURCES) {
                     if let Some(observed) = row.observed_by(source) {
@@ -126,10 +133,31 @@ fn tracks<'a>(sides: &Sides<'a>) -> Vec<ShapeTrack<'a>> {
                     }
                 }
                 track.apps.push((side, &row.observed().apps));
+                track.splits.extend(row.split.iter().map(|split| (side, index, &**split)));
             }
         }
     }
     tracks.into_values().collect()
+}
+
+/// The index of the first window of [`ComparedSpan::Recent`] among those before.
+fn first_recent(sides: &Sides<'_>) -> usize {
+    sides.windows(ComparedSpan::Before).len() - sides.windows(ComparedSpan::Recent).len()
+}
+
+impl ShapeTrack<'_> {
+    fn split(&self, slower_ns: f64, sides: &Sides<'_>) -> Option<SplitChange> {
+        let of = |side: ComparedSpan, from: usize| {
+            let known = self.splits.iter().filter(|(one, at, _)| *one == side && *at >= from);
+            known.map(|(_, _, split)| *split).collect()
+        };
+        let splits = ShapeSplits {
+            before: of(ComparedSpan::Before, 0),
+            recent: of(ComparedSpan::Before, first_recent(sides)),
+            after: of(ComparedSpan::After, 0),
+        };
+        splits.change(slower_ns, sides.alpha())
+    }
 }
 
 impl BySide<'_> {
@@ -138,7 +166,7 @@ impl BySide<'_> {
     }
 
     fn merged(&self, side: ComparedSpan, sides: &Sides<'_>, source: Source) -> Merged {
-        let first = sides.windows(ComparedSpan::Before).len() - sides.windows(ComparedSpan::Recent).len();
+        let first = first_recent(sides);
         let (all, from) = match side {
             ComparedSpan::Before => (&self.before, 0),
             ComparedSpan::Recent => (&self.before, first),
@@ -416,18 +444,20 @@ impl<'a> Judgement<'a> {
         (p < 1.0).then_some(p)
     }
 
-    fn change(&self, mut found: Vec<ShapeCandidate>) -> HistoryChange {
+    fn change(&self, mut found: Vec<ShapeCandidate>, sides: &Sides<'_>) -> HistoryChange {
         found.sort_by_key(|candidate| candidate.way);
         let since = found.iter().map(|candidate| candidate.since).min().unwrap_or_default();
         let ways: Vec<ShapeWay> = found.iter().map(|candidate| candidate.way).collect();
         let side =
             if ways.first() == Some(&ShapeWay::Stopped) { ComparedSpan::Before } else { ComparedSpan::After };
+        let slower_ns = self.after.mean_ns() - self.recent.mean_ns();
         let what = ShapeChange {
             shape: self.track.shape.clone(),
             source: self.source(),
             before: self.figures(&self.recent, &self.log[0]),
             after: self.figures(&self.after, &self.log[1]),
             applications: self.applications(side),
+            split: self.track.split(slower_ns, sides).map(Box::new),
             ways,
         };
         let is_latency = |way: &ShapeWay| matches!(way, ShapeWay::Slower | ShapeWay::Faster | ShapeWay::Plan);

@@ -4,6 +4,7 @@
 
 mod report;
 mod sentence;
+mod split;
 mod text;
 
 /// Words and times that other views share.

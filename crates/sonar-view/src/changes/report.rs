@@ -8,7 +8,7 @@ use sonar_core::Timestamp;
 use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, ShapeChange, ShapeFigures};
 use sonar_core::history::{Collector, HistoryGap, Span};
 
-use super::sentence;
+use super::{sentence, split};
 use crate::kit::json::{line, name};
 use crate::kit::{About, Nanos, Percent, Zone, ZoneObject};
 
@@ -249,5 +249,6 @@ fn shape_figures(change: &ShapeChange) -> Value {
     json!({ "shape_id": change.shape.id.to_string(), "command": change.shape.command,
         "namespace": change.shape.namespace(), "shape": change.shape.typed, "source": change.source.name(),
         "ways": change.ways.iter().map(|way| way.name()).collect::<Vec<_>>(),
-        "applications": change.applications, "before": side(&change.before), "after": side(&change.after) })
+        "applications": change.applications, "before": side(&change.before), "after": side(&change.after),
+        "split": change.split.as_deref().map(split::json) })
 }

@@ -8,6 +8,7 @@ use sonar_core::changes::{
 use sonar_core::history::{Event, EventKind, SeriesKey, SeriesSubject, Span, metrics};
 use sonar_core::internals::{FigureUnit, FigureVerdict};
 
+use super::split;
 use crate::ftdc::units;
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
 
@@ -165,7 +166,8 @@ fn shape_sentence(shape: &ShapeChange) -> String {
         ShapeWay::LessOften => often(after, before, "less"),
     });
     let words: Vec<String> = words.collect();
-    format!("{} {}", name(shape), words.join(" and "))
+    let why = split::sentence(shape).map_or_else(String::new, |why| format!(": {why}"));
+    format!("{} {}{why}", name(shape), words.join(" and "))
 }
 
 fn often(few: &ShapeFigures, many: &ShapeFigures, word: &str) -> String {
@@ -191,6 +193,7 @@ fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
         lines.extend(plans(shape));
         lines.extend(examined(before, after));
     }
+    lines.extend(shape.split.as_deref().map(split::evidence));
     if !shape.applications.is_empty() {
         let names: Vec<&str> = shape.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
         let more = shape.applications.len() - names.len();
