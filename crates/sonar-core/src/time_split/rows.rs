@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
+use super::row_split::REST;
 use super::waits::PendingWaits;
 use super::{Blocker, ClassifiedWait, JoinedOperation, OperationKey, TimePart, TimeSplit};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
@@ -89,7 +90,8 @@ pub struct ShapeSplit {
     pub has_other_files: bool,
     /// Some of their waits were ended by more threads than are known.
     pub has_other_blockers: bool,
-    /// Long waits by what they were blocked in and what for, as far as their stacks were taken.
+    /// Long waits by what they were blocked in and what for, as far as their stacks were taken; for [`TimePart::Cpu`]
+    /// samples by what they computed. Those beyond the bound are in the class [`REST`].
     pub waits: HashMap<(TimePart, Arc<str>), WaitTotal>,
     /// Names of applications, with operations.
     pub apps: HashMap<String, u64>,
@@ -162,7 +164,10 @@ impl ShapeSplit {
     }
 
     fn waited(&mut self, wait: ClassifiedWait) {
-        let ClassifiedWait { part, class, wait_ns } = wait;
+        let ClassifiedWait { part, mut class, wait_ns } = wait;
+        if self.waits.len() >= MAX_PER_ROW && !self.waits.contains_key(&(part, class.clone())) {
+            class = REST.into();
+        }
         let total = self.waits.entry((part, class)).or_default();
         total.waits += 1;
         total.wait_ns = total.wait_ns.saturating_add(wait_ns);
@@ -380,6 +385,20 @@ mod tests {
         assert_eq!(row.waits.len(), 2);
         let total = row.waits[&(TimePart::Futex, "execution ticket".into())];
         assert_eq!((total, waits_turned_away), (WaitTotal { waits: 2, wait_ns: 80 }, 0));
+    }
+
+    #[test]
+    fn classes_beyond_the_bound_are_added_up() {
+        let mut table = SplitTable::default();
+        let operation = joined(1, 10_000, |_| {});
+        for number in 0..200 {
+            let class = format!("in function{number}").into();
+            table.waited(operation.thread.key(), ClassifiedWait { part: TimePart::Cpu, class, wait_ns: 3 });
+        }
+        table.add(&operation);
+        let rows = table.finish().rows;
+        assert_eq!(rows[0].waits.len(), MAX_PER_ROW + 1);
+        assert_eq!(rows[0].waits.values().map(|total| total.wait_ns).sum::<u64>(), 600);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::{Serialize, Serializer};
 use sonar_core::Histogram;
-use sonar_core::time_split::{ShapeSplit, TimePart, TimeSplit};
+use sonar_core::time_split::{REST, ShapeSplit, TimePart, TimeSplit};
 
 /// Wait classes of a part that are shown.
 const MAX_CLASSES: usize = 8;
@@ -24,18 +24,19 @@ pub struct PartJson {
     pub p50_ns: Option<u64>,
     /// Their 99th percentile.
     pub p99_ns: Option<u64>,
-    /// What the long waits of it were for, the longest first, as far as their stacks were taken.
+    /// What the long waits of it were for, the longest first, as far as their stacks were taken; of `cpu`, the functions
+    /// that were sampled.
     pub classes: Vec<WaitClassJson>,
 }
 
-/// Long waits of one class.
+/// Long waits of one class, or samples of one function.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct WaitClassJson {
-    /// Its name, as in `mongosonar stacks`.
+    /// Its name, as in `mongosonar stacks`; of a function `in NAME`.
     pub class: String,
-    /// Waits.
+    /// Waits, or samples.
     pub waits: u64,
-    /// How long they lasted, in nanoseconds.
+    /// How long they lasted, in nanoseconds; of a function its share of the measured time.
     pub wait_ns: u64,
     /// Share of the whole time of the operations, 0 to 1.
     pub share: f64,
@@ -151,13 +152,19 @@ fn in_order(split: &TimeSplit, (unread, unexplained): (u64, u64), whole: u64) ->
 }
 
 fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
-    let of_part = row.waits.iter().filter(|((waited, _), _)| *waited == part);
-    let mut classes: Vec<_> = of_part
-        .map(|((_, class), total)| WaitClassJson {
-            class: class.to_string(),
-            waits: total.waits,
-            wait_ns: total.wait_ns,
-            share: share(total.wait_ns, whole),
+    let of_part = || row.waits.iter().filter(|((waited, _), _)| *waited == part);
+    // Samples on a processor only tell how its time, which is measured, is divided.
+    let sampled: u64 = of_part().map(|(_, total)| total.wait_ns).sum();
+    let scale = if part == TimePart::Cpu { share(row.split[part], sampled) } else { 1.0 };
+    let mut classes: Vec<_> = of_part()
+        .map(|((_, class), total)| {
+            let wait_ns = (total.wait_ns as f64 * scale) as u64;
+            WaitClassJson {
+                class: if **class == *REST { "others".to_owned() } else { class.to_string() },
+                waits: total.waits,
+                wait_ns,
+                share: share(wait_ns, whole),
+            }
         })
         .collect();
     classes.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then_with(|| a.class.cmp(&b.class)));
@@ -168,4 +175,35 @@ fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
 /// `part` of `whole`; 0 of nothing.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sonar_core::time_split::WaitTotal;
+    use sonar_core::{Class, Role, ShapeInfo};
+
+    use super::*;
+
+    #[test]
+    fn samples_divide_the_measured_time_on_processors() {
+        let mut row = ShapeSplit::new(Arc::new(ShapeInfo::default()), Role::Served, Class::User);
+        row.split[TimePart::Cpu] = 900;
+        row.split[TimePart::Futex] = 100;
+        for (part, class, wait_ns) in [
+            (TimePart::Cpu, "in scan", 40_000),
+            (TimePart::Cpu, REST, 20_000),
+            (TimePart::Futex, "execution ticket", 70),
+        ] {
+            row.waits.insert((part, class.into()), WaitTotal { waits: 2, wait_ns });
+        }
+        let parts = of_shape(&row, 1_000);
+        let classes: Vec<_> = parts
+            .iter()
+            .flat_map(|part| &part.classes)
+            .map(|class| (&*class.class, class.wait_ns, class.share))
+            .collect();
+        assert_eq!(classes, [("in scan", 600, 0.6), ("others", 300, 0.3), ("execution ticket", 70, 0.07)]);
+    }
 }
