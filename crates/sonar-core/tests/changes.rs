@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sonar_core::changes::{
-    ALPHA, ChangeInput, ChangeKind, GrownTime, HistoryChange, HistoryChanges, Scan, ShapeWay, SplitChange, find,
+    ALPHA, ChangeInput, ChangeKind, GrownTime, HistoryChange, HistoryChanges, Scan, ShapeWay, SplitChange,
+    find,
 };
 use sonar_core::history::{
     Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject, Span,
@@ -12,8 +13,8 @@ use sonar_core::history::{
 use sonar_core::operation::{ErrorCodes, Opcode};
 use sonar_core::time_split::{FileTotal, TimePart, WaitTotal};
 use sonar_core::{
-    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, Row, ShapeId, ShapeInfo,
-    Source, Timestamp,
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, Row, ShapeId,
+    ShapeInfo, Source, Timestamp,
 };
 
 const SERVER: Endpoint = Endpoint::v4([0, 0, 0, 0], 27_017);
@@ -286,7 +287,8 @@ fn compare_splits((before, after): (&Spent, &Spent), divided: u64, seed: u64) ->
                     split.duration_ns += ns;
                     match part {
                         TimePart::Futex => {
-                            let class = ["execution ticket", "cache eviction"][usize::from(noise.next() < 0.2)];
+                            let class =
+                                ["execution ticket", "cache eviction"][usize::from(noise.next() < 0.2)];
                             split.add_wait((part, &class.into()), WaitTotal { waits: 1, wait_ns: ns });
                         }
                         TimePart::Read => {
@@ -315,7 +317,11 @@ fn what_a_slower_query_now_waits_for_is_named() {
     let usual: &Spent = &[(Cpu, 1.0), (Read, 0.1), (RunQueue, 0.05)];
     let grown = |after: &Spent| -> Vec<(GrownTime, Option<Arc<str>>)> {
         let change = compare_splits((usual, after), 40, 3).unwrap();
-        assert_eq!((change.before.operations, change.after.operations), (120, 120), "right before it, as many windows");
+        assert_eq!(
+            (change.before.operations, change.after.operations),
+            (120, 120),
+            "right before it, as many windows"
+        );
         change.grown.iter().map(|one| (one.what, one.file.clone().or(one.class.clone()))).collect()
     };
     let reads = [(Cpu, 1.0), (Read, 7.0), (RunQueue, 0.05)];
@@ -323,7 +329,10 @@ fn what_a_slower_query_now_waits_for_is_named() {
     let ticket = [(Cpu, 1.0), (Read, 0.1), (Futex, 7.0)];
     assert_eq!(grown(&ticket), [(GrownTime::Part(Futex), Some("execution ticket".into()))]);
     let busy = [(Cpu, 1.0), (Read, 0.1), (RunQueue, 3.0), (Futex, 4.0)];
-    assert_eq!(grown(&busy).iter().map(|one| one.0).collect::<Vec<_>>(), [Futex, RunQueue].map(GrownTime::Part));
+    assert_eq!(
+        grown(&busy).iter().map(|one| one.0).collect::<Vec<_>>(),
+        [Futex, RunQueue].map(GrownTime::Part)
+    );
     // Twice the processor time is little of what the whole grew.
     let mostly = [(Cpu, 2.0), (Read, 9.0)];
     assert_eq!(grown(&mostly).len(), 1);

@@ -19,8 +19,8 @@ mod sides;
 mod splits;
 
 pub use change::{
-    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange, HistoryChanges,
-    MAX_CHANGES, SeriesChange, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
+    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
+    HistoryChanges, MAX_CHANGES, SeriesChange, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
 };
 pub use find::find;
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};

@@ -54,9 +54,9 @@ impl ShapeSplits<'_> {
             })
             .collect();
         let p: Vec<f64> = candidates.iter().map(|(_, p)| *p).collect();
-        let found = candidates.iter().zip(holm_at(&p, alpha)).filter(|(_, is_beyond_chance)| *is_beyond_chance);
-        let mut grown: Vec<SplitGrowth> =
-            found.map(|((what, _), _)| growth(*what, before, after)).collect();
+        let found =
+            candidates.iter().zip(holm_at(&p, alpha)).filter(|(_, is_beyond_chance)| *is_beyond_chance);
+        let mut grown: Vec<SplitGrowth> = found.map(|((what, _), _)| growth(*what, before, after)).collect();
         grown.sort_by(|a, b| (b.after_ns - b.before_ns).total_cmp(&(a.after_ns - a.before_ns)));
         grown
     }
@@ -107,10 +107,11 @@ fn growth(what: GrownTime, before: &RowSplit, after: &RowSplit) -> SplitGrowth {
         let named = all.into_iter().filter(|(name, _)| ***name != *REST).filter(is_most);
         named.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name.clone())
     };
-    let waits = after.waits.iter().filter(|((part, _), _)| GrownTime::Part(*part) == what).map(|(key, now)| {
-        let earlier = before.waits.get(key).map_or(0, |waits| waits.wait_ns);
-        (&key.1, each(after, |_| now.wait_ns) - each(before, |_| earlier))
-    });
+    let waits =
+        after.waits.iter().filter(|((part, _), _)| GrownTime::Part(*part) == what).map(|(key, now)| {
+            let earlier = before.waits.get(key).map_or(0, |waits| waits.wait_ns);
+            (&key.1, each(after, |_| now.wait_ns) - each(before, |_| earlier))
+        });
     let is_read = what == GrownTime::Part(TimePart::Read);
     let files = after.files.iter().filter(|_| is_read).map(|(name, now)| {
         let earlier = before.files.get(name).map_or(0, |reads| reads.wait_ns);

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
+
 use super::{JoinedOperation, OperationKey};
 use crate::{ShapeId, ShapeInfo, Timestamp};
 
@@ -43,11 +45,11 @@ pub(super) struct BlockedWait {
 /// waits for it cost nothing until it ends.
 #[derive(Default, Debug)]
 pub(super) struct Blockers {
-    pending: HashMap<OperationKey, Vec<BlockedWait>>,
+    pending: HashMap<OperationKey, Vec<BlockedWait>, RandomState>,
     /// The keys of `pending`, the oldest first; some may be gone.
     pending_order: VecDeque<OperationKey>,
     pending_count: usize,
-    seen: HashMap<OperationKey, (String, Arc<ShapeInfo>)>,
+    seen: HashMap<OperationKey, (String, Arc<ShapeInfo>), RandomState>,
     /// The same, the oldest first.
     order: VecDeque<OperationKey>,
     /// Waits with their blockers, as far as they are known, that nobody took yet.

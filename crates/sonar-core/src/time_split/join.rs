@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
+
 use super::ThreadOperation;
 use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp};
 
@@ -124,10 +126,10 @@ fn compare(wire: &WireOperation, thread: &ThreadOperation) -> Ordering {
 pub struct SplitJoiner {
     traced_from: Timestamp,
     traced_to: Option<Timestamp>,
-    wire: HashMap<ConnectionRequest, WireOperation>,
+    wire: HashMap<ConnectionRequest, WireOperation, RandomState>,
     /// The last operation of a connection, if it waits for long: its reply may still be sent to a slow reader.
-    overdue: HashMap<(Endpoint, Endpoint), WireOperation>,
-    thread: HashMap<ConnectionRequest, ThreadOperation>,
+    overdue: HashMap<(Endpoint, Endpoint), WireOperation, RandomState>,
+    thread: HashMap<ConnectionRequest, ThreadOperation, RandomState>,
     counts: JoinCounts,
 }
 

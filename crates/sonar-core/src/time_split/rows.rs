@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
+
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
 use super::row_split::REST;
 use super::waits::PendingWaits;
@@ -94,7 +96,7 @@ pub struct ShapeSplit {
     /// samples by what they computed. Those beyond the bound are in the class [`REST`].
     pub waits: HashMap<(TimePart, Arc<str>), WaitTotal>,
     /// Names of applications, with operations.
-    pub apps: HashMap<String, u64>,
+    pub apps: HashMap<String, u64, RandomState>,
     blockers: HashMap<BlockerKey, (Blocker, WaitTotal)>,
 }
 
@@ -121,7 +123,7 @@ impl ShapeSplit {
             has_other_files: false,
             has_other_blockers: false,
             waits: HashMap::new(),
-            apps: HashMap::new(),
+            apps: HashMap::default(),
             blockers: HashMap::new(),
         }
     }
@@ -204,7 +206,7 @@ impl ShapeSplit {
 #[derive(Default, Debug)]
 pub struct SplitTable {
     rows: Vec<ShapeSplit>,
-    by: HashMap<(Role, Class, ShapeId), usize>,
+    by: HashMap<(Role, Class, ShapeId), usize, RandomState>,
     blockers: Blockers,
     waits: PendingWaits,
 }

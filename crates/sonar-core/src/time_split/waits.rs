@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use foldhash::quality::RandomState;
+
 use super::{ClassifiedWait, OperationKey};
 
 /// The most operations whose waits are kept until they end.
@@ -12,7 +14,7 @@ const MAX_WAITS: usize = 256;
 /// Waits by their operation.
 #[derive(Default, Debug)]
 pub(super) struct PendingWaits {
-    waits: HashMap<OperationKey, Vec<ClassifiedWait>>,
+    waits: HashMap<OperationKey, Vec<ClassifiedWait>, RandomState>,
     /// The keys, the oldest first; some may have been taken.
     order: VecDeque<OperationKey>,
     /// Waits that were not kept.

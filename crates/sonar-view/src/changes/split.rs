@@ -79,8 +79,10 @@ fn shown(row: &RowSplit) -> impl Iterator<Item = (ShownPart, u64)> {
 /// For programs.
 pub(super) fn json(split: &SplitChange) -> Value {
     let side = |row: &RowSplit| {
-        let parts: Map<String, Value> =
-            shown(row).filter(|(_, ns)| *ns > 0).map(|(part, ns)| (part.name().to_owned(), ns.into())).collect();
+        let parts: Map<String, Value> = shown(row)
+            .filter(|(_, ns)| *ns > 0)
+            .map(|(part, ns)| (part.name().to_owned(), ns.into()))
+            .collect();
         json!({ "operations": row.operations, "total_ns": row.total_ns(), "parts": parts })
     };
     let grown = split.grown.iter().map(|grown| {
@@ -120,7 +122,11 @@ mod tests {
             before: ShapeFigures::default(),
             after: ShapeFigures::default(),
             applications: Vec::new(),
-            split: Some(Box::new(SplitChange { before: row(2_000, &[(TimePart::Cpu, 2)]), after, grown: vec![grown] })),
+            split: Some(Box::new(SplitChange {
+                before: row(2_000, &[(TimePart::Cpu, 2)]),
+                after,
+                grown: vec![grown],
+            })),
         }
     }
 
@@ -135,13 +141,24 @@ mod tests {
         let slower = change(&[ShapeWay::Slower], of_file.clone());
         assert_eq!(sentence(&slower).unwrap(), "the same query, but it now waits for reads of shop.orders");
         let another = change(&[ShapeWay::Slower, ShapeWay::Plan], of_file.clone());
-        assert_eq!(sentence(&another).unwrap(), "it now waits for reads of shop.orders", "it is not the same");
+        assert_eq!(
+            sentence(&another).unwrap(),
+            "it now waits for reads of shop.orders",
+            "it is not the same"
+        );
         assert_eq!(sentence(&change(&[ShapeWay::MoreOften], of_file)), None);
         let class = Some("execution ticket".into());
         let futex = SplitGrowth { class, ..grown(GrownTime::Part(TimePart::Futex)) };
         let text = sentence(&change(&[ShapeWay::Slower], futex)).unwrap();
-        assert_eq!(text, "the same query, but it now waits for a mutex, a ticket or a condition (execution ticket)");
-        assert!(sentence(&change(&[ShapeWay::Slower], grown(GrownTime::Unread))).unwrap().ends_with("reads its request"));
+        assert_eq!(
+            text,
+            "the same query, but it now waits for a mutex, a ticket or a condition (execution ticket)"
+        );
+        assert!(
+            sentence(&change(&[ShapeWay::Slower], grown(GrownTime::Unread)))
+                .unwrap()
+                .ends_with("reads its request")
+        );
     }
 
     #[test]
@@ -155,6 +172,9 @@ mod tests {
         );
         let figures = json(split);
         assert_eq!(figures["after"]["parts"], json!({ "cpu": 80_000_000, "file_read": 1_240_000_000 }));
-        assert_eq!((&figures["grown"][0]["part"], &figures["grown"][0]["file"]), (&json!("file_read"), &Value::Null));
+        assert_eq!(
+            (&figures["grown"][0]["part"], &figures["grown"][0]["file"]),
+            (&json!("file_read"), &Value::Null)
+        );
     }
 }
