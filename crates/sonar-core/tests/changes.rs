@@ -264,11 +264,11 @@ fn an_administrators_command_on_the_wire_is_an_event() {
     assert!(compare(&[FIND, asks], &[FIND, asks], &[]).is_empty());
 }
 
-/// Where the time of an operation goes: parts with their milliseconds on average.
+/// Where the time of an operation goes: parts with their average milliseconds.
 type Spent = [(TimePart, f64)];
 
-/// Thirty windows in which an operation takes this long, three in which it takes longer; of so many operations of each
-/// window it is known where the time went.
+/// Compares 30 windows of normal operations to three of slower ones. Each window knows where the time of `divided`
+/// operations went.
 fn compare_splits((before, after): (&Spent, &Spent), divided: u64, seed: u64) -> Option<Box<SplitChange>> {
     let mut noise = Noise(seed);
     let slow = Load { latency_ns: 8 * MS, ..FIND };
@@ -333,7 +333,7 @@ fn what_a_slower_query_now_waits_for_is_named() {
         grown(&busy).iter().map(|one| one.0).collect::<Vec<_>>(),
         [Futex, RunQueue].map(GrownTime::Part)
     );
-    // Twice the processor time is little of what the whole grew.
+    // Processor time doubled, but that is a small share of the growth.
     let mostly = [(Cpu, 2.0), (Read, 9.0)];
     assert_eq!(grown(&mostly).len(), 1);
 }
@@ -342,7 +342,7 @@ fn what_a_slower_query_now_waits_for_is_named() {
 fn a_split_of_few_operations_says_nothing_and_one_by_chance_neither() {
     let spent = [(TimePart::Cpu, 1.0), (TimePart::Read, 0.5), (TimePart::Send, 0.2)];
     assert_eq!(compare_splits((&spent, &[(TimePart::Read, 9.0)]), 6, 1), None, "18 are not enough");
-    // The sample happens to have none of the slow operations.
+    // None of the slow operations happens to be in the sample.
     for seed in 0..40 {
         let change = compare_splits((&spent, &spent), 15, seed).unwrap();
         assert_eq!(change.grown, [], "seed {seed}");

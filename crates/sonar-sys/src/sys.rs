@@ -381,8 +381,8 @@ impl InterfaceQuery {
     }
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64. They are read one after the other,
-/// and the thread may lose its processor between: of several readings, the fastest counts.
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64. The thread may lose its
+/// processor between reading one and the other, so the fastest of several readings counts.
 pub(crate) fn realtime_minus_monotonic_ns() -> u64 {
     let reading = |_| {
         let before = nanoseconds(ClockId::Monotonic);

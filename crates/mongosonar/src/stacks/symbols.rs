@@ -14,7 +14,7 @@ use sonar_decode::stacks::{
 
 use super::helper::StackSource;
 
-/// How often mappings are read again for addresses in none of them.
+/// How often mappings are read again because of an address in none of them.
 const MAX_RELOADS: u32 = 10;
 
 /// The bytes of an executable file.
@@ -43,7 +43,7 @@ impl Seek for ImageFile {
     }
 }
 
-/// The table of wait classes, with those of a file before them.
+/// The built-in wait classes, after those of `file`.
 ///
 /// # Errors
 /// The file cannot be read, or a line of it is wrong.
@@ -83,7 +83,7 @@ pub struct ProcessSymbols {
 }
 
 impl ProcessSymbols {
-    /// With nothing read. Call it before dropping privileges.
+    /// No file is read yet. Call it before dropping privileges.
     pub fn new(source: StackSource, program: String) -> Self {
         Self {
             source,
@@ -96,7 +96,7 @@ impl ProcessSymbols {
         }
     }
 
-    /// Sentences about files that could not be read since the last call.
+    /// Takes the sentences about files that could not be read.
     pub fn take_limits(&mut self) -> Vec<String> {
         std::mem::take(&mut self.limits)
     }
@@ -106,7 +106,7 @@ impl ProcessSymbols {
         self.space.unwind(sample)
     }
 
-    /// Reads the files that are mapped now if one of the samples is in none that is known.
+    /// Reads the newly mapped files if a sample is in no known file.
     ///
     /// # Errors
     /// The process has ended.
@@ -121,7 +121,7 @@ impl ProcessSymbols {
         Ok(())
     }
 
-    /// Reads the files that are mapped now and were not before.
+    /// Reads the newly mapped files.
     ///
     /// # Errors
     /// The process has ended.
@@ -156,7 +156,7 @@ impl ProcessSymbols {
         Ok(())
     }
 
-    /// Reads the file of these mappings, with the symbols that were split off it; `None` if it needs none.
+    /// Reads the file of these mappings, with its separate file of symbols; `None` if there is nothing to read.
     fn image(&mut self, mappings: &[Mapping]) -> Result<Option<Image<ImageFile>>> {
         let mapping = &mappings[0];
         if mapping.path.starts_with('[') {
@@ -180,7 +180,7 @@ impl ProcessSymbols {
     }
 }
 
-/// The code that the kernel maps into this process, which is the same in every process.
+/// The code that the kernel maps into this process; it is the same in every process.
 fn own_vdso() -> Option<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

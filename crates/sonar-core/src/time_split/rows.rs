@@ -92,8 +92,8 @@ pub struct ShapeSplit {
     pub has_other_files: bool,
     /// Some of their waits were ended by more threads than are known.
     pub has_other_blockers: bool,
-    /// Long waits by what they were blocked in and what for, as far as their stacks were taken; for [`TimePart::Cpu`]
-    /// samples by what they computed. Those beyond the bound are in the class [`REST`].
+    /// Long waits by part and class, as far as their stacks were taken; for [`TimePart::Cpu`], samples by what they
+    /// computed. Those beyond the bound are in the class [`REST`].
     pub waits: HashMap<(TimePart, Arc<str>), WaitTotal>,
     /// Names of applications, with operations.
     pub apps: HashMap<String, u64, RandomState>,
@@ -263,7 +263,7 @@ impl SplitTable {
         self.blockers.executed(operation);
     }
 
-    /// Counts who ended waits, as far as that is known by now. Call it now and then.
+    /// Counts who ended waits, as far as it is known. Call it now and then.
     pub fn resolve(&mut self) {
         for (wait, blocker) in self.blockers.take() {
             self.rows[wait.row].blocked(&wait, blocker);

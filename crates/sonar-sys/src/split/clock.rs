@@ -1,15 +1,15 @@
-//! What time it was when the monotonic clock showed something. Somebody may set the clock during a trace.
+//! Converts readings of the monotonic clock to times, even if the clock is set during a trace.
 
 use std::collections::VecDeque;
 
 use sonar_core::Timestamp;
 
-/// Steps of the clock that are remembered.
+/// The most steps of the clock to remember.
 const MAX_STEPS: usize = 64;
-/// Smaller differences may come from reading two clocks one after the other, in nanoseconds.
+/// The smallest step in nanoseconds; a smaller difference may come from reading two clocks one after the other.
 const SMALLEST_STEP_NS: u64 = 1_000_000;
 
-/// How far the time was ahead of the monotonic clock, since when. Offsets are modulo 2^64.
+/// How far the time was ahead of the monotonic clock, and since when. Offsets are modulo 2^64.
 #[derive(Debug)]
 pub(super) struct ClockOffsets {
     /// Readings of the monotonic clock with the offset from then on; at least one.
@@ -21,8 +21,8 @@ impl ClockOffsets {
         Self { since: VecDeque::from([(0, offset_ns)]) }
     }
 
-    /// The offset is this one now. If that is new, it holds for what begins later: when the clock was set since the
-    /// last look is not known.
+    /// Notes that the offset is `offset_ns` now. A new one holds from now on, because nobody knows when exactly the
+    /// clock was set.
     pub fn note(&mut self, monotonic_ns: u64, offset_ns: u64) {
         let last = self.since.back().map_or(offset_ns, |(_, offset)| *offset);
         let step = offset_ns.wrapping_sub(last).cast_signed();
@@ -59,7 +59,7 @@ mod tests {
         offsets.note(1_000, 50 * HOUR + SMALLEST_STEP_NS - 1);
         offsets.note(2_000, 51 * HOUR);
         offsets.note(3_000, 51 * HOUR - 1);
-        // Back again, beyond the first time.
+        // Back again, to before the first time.
         offsets.note(4_000, 49 * HOUR);
         let at = |ns| offsets.time(ns).unix_ns() - ns;
         assert_eq!([0, 1_000, 1_999].map(at), [50 * HOUR; 3]);

@@ -228,7 +228,7 @@ impl SplitTracer {
         }
     }
 
-    /// Notices that the clock was set.
+    /// Notices whether the clock was set.
     fn look_at_clock(&self) {
         let now = sys::nanoseconds(ClockId::Monotonic);
         self.clock.borrow_mut().note(now, sys::realtime_minus_monotonic_ns());

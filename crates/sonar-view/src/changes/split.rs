@@ -1,4 +1,4 @@
-//! Where the time of a shape's operations went, before and after, in words.
+//! Says where the time of a shape's operations went, before and after.
 
 use serde_json::{Map, Value, json};
 use sonar_core::changes::{GrownTime, ShapeChange, ShapeWay, SplitChange, SplitGrowth};
@@ -7,7 +7,7 @@ use sonar_core::time_split::{RowSplit, TimePart};
 use crate::kit::{Grouped, Nanos, plural};
 use crate::why::ShownPart;
 
-/// Parts that have at least this share of the time of a side are shown.
+/// Parts with at least this share of the time of one side are shown.
 const MIN_SHOWN: f64 = 0.05;
 
 /// `the same query, but it now waits for reads of shop.orders`, if it is slower because a part of its time grew.
@@ -76,7 +76,7 @@ fn shown(row: &RowSplit) -> impl Iterator<Item = (ShownPart, u64)> {
     row.split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns)).chain(rest)
 }
 
-/// For programs.
+/// The same for programs.
 pub(super) fn json(split: &SplitChange) -> Value {
     let side = |row: &RowSplit| {
         let parts: Map<String, Value> = shown(row)

@@ -1,4 +1,4 @@
-//! The parts of a time, with what is known of each.
+//! The parts of a time, with what is known about each.
 
 use std::cmp::Reverse;
 
@@ -6,13 +6,13 @@ use serde::{Serialize, Serializer};
 use sonar_core::Histogram;
 use sonar_core::time_split::{REST, ShapeSplit, TimePart, TimeSplit};
 
-/// Wait classes of a part that are shown.
+/// The most wait classes to show for a part.
 const MAX_CLASSES: usize = 8;
 
 /// A part of a time.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct PartJson {
-    /// Which; in JSON its stable name.
+    /// Which part; in JSON its stable name.
     pub part: ShownPart,
     /// Nanoseconds, of all operations.
     pub ns: u64,
@@ -24,25 +24,25 @@ pub struct PartJson {
     pub p50_ns: Option<u64>,
     /// Their 99th percentile.
     pub p99_ns: Option<u64>,
-    /// What the long waits of it were for, the longest first, as far as their stacks were taken; of `cpu`, the functions
-    /// that were sampled.
+    /// What its long waits were for, the longest first, as far as their stacks were taken; for `cpu`, the sampled
+    /// functions.
     pub classes: Vec<WaitClassJson>,
 }
 
 /// Long waits of one class, or samples of one function.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct WaitClassJson {
-    /// Its name, as in `mongosonar stacks`; of a function `in NAME`.
+    /// Its name, as in `mongosonar stacks`; for a function `in NAME`.
     pub class: String,
     /// Waits, or samples.
     pub waits: u64,
-    /// How long they lasted, in nanoseconds; of a function its share of the measured time.
+    /// How long they lasted, in nanoseconds; for a function, its share of the measured time.
     pub wait_ns: u64,
     /// Share of the whole time of the operations, 0 to 1.
     pub share: f64,
 }
 
-/// What a part of an operation's time was.
+/// What an operation spent a part of its time on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ShownPart {
     /// Measured at the thread.
@@ -153,7 +153,7 @@ fn in_order(split: &TimeSplit, (unread, unexplained): (u64, u64), whole: u64) ->
 
 fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
     let of_part = || row.waits.iter().filter(|((waited, _), _)| *waited == part);
-    // Samples on a processor only tell how its time, which is measured, is divided.
+    // The time on a processor is measured; samples only show how it is divided.
     let sampled: u64 = of_part().map(|(_, total)| total.wait_ns).sum();
     let scale = if part == TimePart::Cpu { share(row.split[part], sampled) } else { 1.0 };
     let mut classes: Vec<_> = of_part()
@@ -172,7 +172,7 @@ fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
     classes
 }
 
-/// `part` of `whole`; 0 of nothing.
+/// The share of `part` in `whole`; 0 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
