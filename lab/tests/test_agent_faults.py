@@ -257,9 +257,9 @@ def test_hostile_traffic_while_the_store_is_slow_is_counted(tmp_path, slow_sync)
 
 @pytest.mark.alone
 def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
-    """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. Memory is flat if the line through all samples but
-    those of the first quarter, at least a minute, grows by less than 2 MiB over them, or by less than chance explains; so are descriptors, by
-    less than one."""
+    """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. Memory is flat if the line through the samples grows
+    by less than 2 MiB, or by less than chance explains. Descriptors are flat if theirs grows by less than one. The
+    first quarter of the samples, at least a minute, is left out."""
     seconds = float(os.environ.get("AGENT_SOAK") or (3_600 if os.environ.get("LONG") else 0))
     if not seconds:
         pytest.skip("AGENT_SOAK=SECONDS or LONG=1 lets it run")

@@ -33,7 +33,7 @@ pub struct AgentArgs {
     /// Collect for this long, store the result, then exit
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "replay", help_heading = "What to collect")]
     pub once: Option<Duration>,
-    /// Check the configuration file and end
+    /// Check the configuration file, then exit
     #[arg(long, conflicts_with_all = ["replay", "once", "status"])]
     pub check_config: bool,
     /// Show what the running agent does: each source, since when it works, what was lost, what it costs

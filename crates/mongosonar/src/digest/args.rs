@@ -152,7 +152,7 @@ pub struct ZoneArgs {
     /// Show times in UTC [default: as the clock of a log has them, else UTC]
     #[arg(long, conflicts_with = "timezone", help_heading = "How to show it")]
     pub utc: bool,
-    /// Show times in this zone: Europe/Berlin, +02:00, or local for that of this machine
+    /// Show times in this zone: Europe/Berlin, +02:00, or local for this machine
     #[arg(long, value_name = "ZONE", value_parser = Zone::named, help_heading = "How to show it")]
     pub timezone: Option<Zone>,
 }

@@ -95,7 +95,7 @@ fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
     Ok(())
 }
 
-/// The process to look at: the one that was named, or the only server of this machine.
+/// The process to sample: the named one, or the only server of this machine.
 fn choose(pid: Option<u32>) -> Result<StackProcess> {
     let pid = match pid {
         Some(pid) => pid,

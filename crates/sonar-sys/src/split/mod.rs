@@ -46,7 +46,7 @@ pub struct SplitLosses {
     pub threads_full: u64,
     /// Headers that could not be read from a thread's memory.
     pub unreadable: u64,
-    /// Replies to another request than the one that the thread had received: it does not serve one request after the
+    /// Replies to a request other than the one that the thread had received: it does not serve one request after the
     /// other.
     pub foreign_replies: u64,
     /// How often a thread got or left a processor unseen. Where its time went is then unknown, or known except for how

@@ -57,7 +57,7 @@ pub struct StackReport {
     pub stacks: Vec<StackRow>,
 }
 
-/// The process that was looked at.
+/// The process that was sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackProcess {
     /// Its number.

@@ -31,7 +31,7 @@ impl WhyReport {
         if self.sample_every > 1 {
             writeln!(
                 out,
-                "Only 1/{} of the connections was followed; the others are in no figure but OUTSIDE OPERATIONS.",
+                "Only one connection in {} was followed; the others count only under OUTSIDE OPERATIONS.",
                 self.sample_every
             )?;
         }
