@@ -1,6 +1,6 @@
 """Where the time of an operation goes, against the lab's own server, whose commands take a known time at a known place.
 
-The server (lab/threaded) is no MongoDB, but it serves as mongod does: one thread for each connection, on the real
+The server (lab/threaded) is not MongoDB, but serves as mongod does: one thread for each connection, on the real
 WiredTiger.
 """
 

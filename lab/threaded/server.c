@@ -1,4 +1,4 @@
-// The lab's own server, which is no MongoDB: it speaks the wire protocol as mongod does, one thread for each
+// The lab's own server, which is not MongoDB: it speaks the wire protocol as mongod does, one thread for each
 // connection, on top of the real WiredTiger. Its commands take a known time at a known place, so that tests can compare
 // where a tracer says the time went.
 //
