@@ -43,6 +43,7 @@ mod progress;
 mod queries;
 mod screen;
 mod servers;
+mod splitting;
 mod stacks;
 mod stop;
 mod timeline;

@@ -1,50 +1,39 @@
 //! `mongosonar why`: where the time of each query shape goes inside the server.
-//!
-//! Two sources see each operation: the wire, which knows its shape, and the thread that executes it, of which the
-//! kernel knows where its time goes. They meet by connection and request id.
 
 pub mod args;
-mod in_progress;
-mod open_files;
-mod waits;
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use sonar_core::Class;
 use sonar_core::time_split::{
-    Activity, ConnectionSample, JoinedOperation, SplitJoiner, SplitResult, SplitTable, ThreadOperation,
-    TimeSplit, WireOperation,
+    Activity, ClassifiedWait, JoinedOperation, SplitResult, SplitTable, TimeSplit, WireOperation,
 };
 use sonar_core::window::WindowSettings;
-use sonar_core::{Class, Operation, Outcome, Role, Timestamp};
 use sonar_decode::{Settings, Shared};
-use sonar_sys::split::{SplitEvent, SplitTracer};
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::kit::{About, Fitting};
 use sonar_view::why::{SplitCoverageJson, WhyReport, WhyTrace};
 
 pub use self::args::WhyArgs;
-use self::in_progress::{ThreadsNow, UnansweredRequests};
-use self::open_files::OpenFiles;
-use self::waits::WaitClassifier;
 use crate::exit::OK;
 use crate::files::names::FileNames;
-use crate::files::process::refused;
 use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, block_bytes};
-use crate::queries::live::{OperationListener, RETIRE, ThreadWindow};
+use crate::queries::live::{RETIRE, ThreadWindow};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
+use crate::splitting::{SplitHelpers, SplitMeeting, SplitSink, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
-use crate::{page, privileges, screen, servers};
+use crate::{page, screen, servers};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -59,9 +48,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let processes = processes(args)?;
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
+    let sample = args.sample.unwrap_or_default();
     // Before any thread is started.
-    let files = OpenFiles::new(&processes, confined);
-    let mut classifier = WaitClassifier::new(args, &processes)?;
+    let helpers = SplitHelpers::start(processes.clone(), args.classes.as_deref(), confined)?;
     let only_port = match args.port.as_slice() {
         [Range(first, last)] if first == last => Some(*first),
         _ => None,
@@ -76,7 +65,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, 1)?;
-    let tracer = SplitTracer::start(&processes, args.sample.unwrap_or_default()).map_err(refused)?;
+    let trace = helpers.trace(sample)?;
     let names = FileNames::ask_target(target.clone())?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
@@ -86,87 +75,56 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let known = lookup.start(shared.clone(), move |what| drop(complaints.send(Notice::Complaint(what))))?;
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
-            privileges::give_up_while_tracing(|| tracer.is_readable());
+            trace.give_up_privileges();
         }
     })?;
     known.recv_timeout(applications::PATIENCE).ok();
-    classifier.load();
-    let state = Arc::new(Mutex::new(JoinState {
-        joiner: SplitJoiner::default(),
-        table: SplitTable::default(),
-        activity: Activity::default(),
-        asked: AskedOperations::from(args),
-        ended: None,
-        unanswered: UnansweredRequests::default(),
-    }));
+    trace.load_symbols();
+    let meeting = Arc::new(Mutex::new(SplitMeeting::new(AskedRows::new(args))));
     let task = CaptureTask {
         settings: Settings { ports: listened.ports(), ..Settings::default() },
         shared,
         interval: Duration::from_secs(1),
         window: WindowSettings::default(),
-        each: Some(Arc::new(Mutex::new(WireSide {
-            state: state.clone(),
-            sample: args.sample.unwrap_or_default(),
-            pending: Vec::new(),
-            unanswered: Vec::new(),
-        }))),
+        each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
         keep: None,
         say,
         stop: stop.flag().clone(),
         confined,
     };
     let (running, windows) = capture.start(&task)?;
-    let mut trace = RunningTrace { running, windows, notices, packets_dropped: 0 };
+    let mut capture = WhyCapture { running, windows, notices, packets_dropped: 0 };
     // What came while everything was opened.
-    tracer.run(drop, || false).context("cannot read the records of the kernel")?;
-    let (before, losses_before) = (thread_times(&tracer)?, tracer.losses());
+    trace.skip()?;
+    let before = thread_times(&trace)?;
     let (begun, started) = (Instant::now(), now());
-    {
-        let mut state = lock(&state);
-        (state.joiner, state.activity) = (SplitJoiner::since(started), Activity::since(started));
-    }
+    *lock(&meeting) = SplitMeeting::new(AskedRows::new(args));
     eprintln!(
         "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",
         list(&processes),
         args.duration
     );
     let mut ended = started;
-    tracer
-        .run(
-            |event| match event {
-                SplitEvent::Operation(operation) => lock(&state).thread(operation),
-                SplitEvent::Wait(wait) => {
-                    if let Some(class) = classifier.classify(&wait) {
-                        lock(&state).table.waited(wait.operation, class);
-                    }
-                }
-            },
-            || {
-                trace.take_windows();
-                lock(&state).tick();
-                ended = now();
-                !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration
-            },
-        )
-        .context("cannot read the records of the kernel")?;
-    {
-        let mut state = lock(&state);
-        state.joiner.traced_until(ended);
-        state.ended = Some(ended);
-    }
-    let threads_now = ThreadsNow::look(&tracer, &mut classifier)?;
-    let losses = tracer.losses().since(&losses_before);
-    let threads = since(&before, &thread_times(&tracer)?);
-    let paths = files.read();
+    trace.run(&meeting, || {
+        capture.take_windows();
+        ended = now();
+        !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration
+    })?;
+    lock(&meeting).end(ended);
+    let threads_now = trace.now()?;
+    let losses = trace.take_losses();
+    let threads = since(&before, &thread_times(&trace)?);
+    let paths = trace.files();
     // The last packets are still in the ring.
     std::thread::sleep(LATE);
     stop.flag().store(true, Ordering::Relaxed);
-    let packets_dropped = trace.finish()?;
-    let state = std::mem::take(&mut *lock(&state));
+    let packets_dropped = capture.finish()?;
+    let mut meeting = lock(&meeting);
+    let AskedRows { table, activity, asked } = std::mem::take(&mut meeting.sink);
     let mut unfinished =
-        threads_now.unfinished(|operation| state.request_of(operation), args.sample.is_none());
-    unfinished.retain(|one| one.wire.as_ref().map_or(!args.is_narrowed(), |wire| state.asked.has(wire)));
-    let SplitResult { rows, blockers_turned_away, waits_turned_away } = state.table.finish();
+        threads_now.unfinished(|operation| meeting.request_of(operation), args.sample.is_none());
+    unfinished.retain(|one| one.wire.as_ref().map_or(!args.is_narrowed(), |wire| asked.has(wire)));
+    let SplitResult { rows, blockers_turned_away } = table.finish();
     let coverage = SplitCoverageJson {
         foreign_replies: losses.foreign_replies,
         ring_full: losses.ring_full,
@@ -175,7 +133,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         programs_skipped: losses.programs_skipped,
         switches_missed: losses.switches_missed,
         blockers_turned_away,
-        waits_without_class: losses.stacks_skipped + waits_turned_away,
+        waits_without_class: losses.stacks_skipped + meeting.waits_turned_away(),
         packets_dropped,
         ..SplitCoverageJson::default()
     };
@@ -187,11 +145,11 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             Some((started.unix_ns(), ended.unix_ns())),
         ),
         processes,
-        sample: args.sample.unwrap_or_default(),
+        sample,
         seconds: ended.since(started) as f64 / 1e9,
         processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
         rows: &rows,
-        activity: &state.activity.until(ended),
+        activity: &activity.until(ended),
         ended,
         limit: args.limit,
         file_name: &|device, inode| {
@@ -201,10 +159,15 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         thread_name: &|thread| thread_names.0.get(&thread).cloned(),
         threads: thread_names.label(threads),
         unfinished,
-        coverage: coverage.with_counts(state.joiner.finish()),
+        coverage: coverage.with_counts(meeting.counts()),
     });
+    write(&report, args.json, html)
+}
+
+/// Writes the report, and its page.
+fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8> {
     let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
+    if as_json {
         report.json(&mut out)?;
     } else {
         report.text(&mut Fitting::new(&mut out, screen::width()))?;
@@ -241,98 +204,49 @@ fn short(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-fn lock<T>(state: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Both sides meet here.
+/// The operations that were asked for.
 #[derive(Default)]
-struct JoinState {
-    joiner: SplitJoiner,
+struct AskedRows {
     table: SplitTable,
     activity: Activity,
     asked: AskedOperations,
-    /// The end of the trace.
-    ended: Option<Timestamp>,
-    /// Requests that had no reply then.
-    unanswered: UnansweredRequests,
 }
 
-impl JoinState {
-    fn wire(&mut self, operation: WireOperation) {
-        if self.ended.is_some_and(|ended| operation.end > ended) {
-            self.unanswered.add(operation);
-            return;
-        }
-        if let Some(joined) = self.joiner.wire(operation) {
-            self.joined(&joined);
-        }
-    }
-
-    fn thread(&mut self, operation: ThreadOperation) {
-        if let Some(joined) = self.joiner.thread(operation) {
-            self.joined(&joined);
+impl AskedRows {
+    /// From now on.
+    fn new(args: &WhyArgs) -> Self {
+        Self {
+            table: SplitTable::default(),
+            activity: Activity::since(now()),
+            asked: AskedOperations::from(args),
         }
     }
+}
 
-    fn joined(&mut self, operation: &JoinedOperation) {
+impl SplitSink for AskedRows {
+    fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
         if self.asked.has(&operation.wire) {
-            self.table.add(operation);
+            self.table.add(operation, waits);
             self.activity.add(operation);
         } else {
             self.table.pass(operation);
         }
     }
 
-    /// The request of an operation that is still in progress.
-    fn request_of(&self, operation: &ThreadOperation) -> Option<WireOperation> {
-        self.unanswered.of(operation).or_else(|| self.joiner.pending(operation)).cloned()
-    }
-
     fn tick(&mut self) {
-        self.joiner.expire(now());
         self.table.resolve();
     }
 }
 
-/// Passes the operations of a batch of packets on at once.
-struct WireSide {
-    state: Arc<Mutex<JoinState>>,
-    /// Connections that are followed.
-    sample: ConnectionSample,
-    pending: Vec<WireOperation>,
-    unanswered: Vec<WireOperation>,
-}
-
-impl OperationListener for WireSide {
-    fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
-        if op.role == Role::Served && self.sample.has(op.client) {
-            let requests = match op.outcome {
-                Outcome::InFlight => &mut self.unanswered,
-                _ => &mut self.pending,
-            };
-            requests.push(op.into());
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        self.pending.drain(..).for_each(|operation| state.wire(operation));
-        self.unanswered.drain(..).for_each(|request| state.unanswered.add(request));
-        Ok(())
-    }
-}
-
 /// The capture while the threads are traced.
-struct RunningTrace {
+struct WhyCapture {
     running: RunningCapture,
     windows: Receiver<ThreadWindow>,
     notices: Receiver<Notice>,
     packets_dropped: u64,
 }
 
-impl RunningTrace {
+impl WhyCapture {
     fn take_windows(&mut self) {
         for window in self.windows.try_iter() {
             self.packets_dropped += window.window.coverage.kernel_drops;
@@ -384,9 +298,8 @@ impl From<&WhyArgs> for AskedOperations {
 }
 
 /// What each thread did outside operations so far.
-fn thread_times(tracer: &SplitTracer) -> Result<HashMap<u32, TimeSplit>> {
-    let threads = tracer.threads().context("cannot read the times of threads")?;
-    Ok(threads.into_iter().map(|thread| (thread.thread, thread.split)).collect())
+fn thread_times(trace: &SplitTrace) -> Result<HashMap<u32, TimeSplit>> {
+    Ok(trace.threads()?.into_iter().map(|thread| (thread.thread, thread.split)).collect())
 }
 
 /// What each thread did since.

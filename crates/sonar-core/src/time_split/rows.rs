@@ -7,8 +7,7 @@ use foldhash::quality::RandomState;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
 use super::row_split::REST;
-use super::waits::PendingWaits;
-use super::{Blocker, ClassifiedWait, JoinedOperation, OperationKey, TimePart, TimeSplit};
+use super::{Blocker, ClassifiedWait, JoinedOperation, TimePart, TimeSplit};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
@@ -208,7 +207,6 @@ pub struct SplitTable {
     rows: Vec<ShapeSplit>,
     by: HashMap<(Role, Class, ShapeId), usize, RandomState>,
     blockers: Blockers,
-    waits: PendingWaits,
 }
 
 /// What a [`SplitTable`] has at its end.
@@ -218,24 +216,16 @@ pub struct SplitResult {
     pub rows: Vec<ShapeSplit>,
     /// Waits that were given up before the shape of their blocker was known.
     pub blockers_turned_away: u64,
-    /// Waits whose class was not kept.
-    pub waits_turned_away: u64,
 }
 
 impl SplitTable {
-    /// Notes what an operation waited for; call it before the operation is added.
-    pub fn waited(&mut self, operation: OperationKey, wait: ClassifiedWait) {
-        self.waits.add(operation, wait);
-    }
-
     /// Notes an operation that is not to be counted: it may have ended waits of others.
     pub fn pass(&mut self, operation: &JoinedOperation) {
-        self.waits.take(operation.thread.key());
         self.blockers.executed(operation);
     }
 
-    /// Adds an operation.
-    pub fn add(&mut self, operation: &JoinedOperation) {
+    /// Adds an operation with its long waits.
+    pub fn add(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
         let wire = &operation.wire;
         let mut key = (wire.role, wire.class, wire.shape.id);
         let is_full = self.rows.len() >= MAX_SPLIT_ROWS && !self.by.contains_key(&key);
@@ -250,7 +240,7 @@ impl SplitTable {
         });
         let row = &mut self.rows[number];
         row.add(operation);
-        self.waits.take(operation.thread.key()).into_iter().for_each(|wait| row.waited(wait));
+        waits.into_iter().for_each(|wait| row.waited(wait));
         for waker in &operation.thread.wakers {
             self.blockers.wait(BlockedWait {
                 row: number,
@@ -275,11 +265,7 @@ impl SplitTable {
         self.blockers.give_up();
         self.resolve();
         self.rows.sort_by(|a, b| b.total.sum_ns().cmp(&a.total.sum_ns()).then(a.shape.id.cmp(&b.shape.id)));
-        SplitResult {
-            rows: self.rows,
-            blockers_turned_away: self.blockers.turned_away,
-            waits_turned_away: self.waits.turned_away,
-        }
+        SplitResult { rows: self.rows, blockers_turned_away: self.blockers.turned_away }
     }
 }
 
@@ -306,11 +292,12 @@ mod tests {
     #[test]
     fn parts_unread_and_unexplained_add_up_to_the_whole() {
         let mut table = SplitTable::default();
-        table.add(&joined(1, 0, |_| {}));
-        table.add(&joined(1, 5_000, |thread| {
+        table.add(&joined(1, 0, |_| {}), Vec::new());
+        let with_files = joined(1, 5_000, |thread| {
             let file = FileWait { inode: 7, device: 8, reads: 2, bytes: 8192, wait_ns: 250 };
             thread.files = vec![file, FileWait { inode: 9, ..file }];
-        }));
+        });
+        table.add(&with_files, Vec::new());
         let SplitResult { rows, blockers_turned_away: lost, .. } = table.finish();
         let [row] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((row.count(), lost), (2, 0));
@@ -342,7 +329,10 @@ mod tests {
     fn a_blocker_is_the_operation_that_its_thread_executed_then() {
         let mut table = SplitTable::default();
         // It ends after the one that it blocked; the next operation of its thread began before that one ended, too.
-        table.add(&joined(1, 10_000, |op| op.wakers = vec![waker(41, Some(2_000)), waker(99, None)]));
+        table.add(
+            &joined(1, 10_000, |op| op.wakers = vec![waker(41, Some(2_000)), waker(99, None)]),
+            Vec::new(),
+        );
         table.resolve();
         table.pass(&executed_by_41(5, 2_000));
         table.pass(&executed_by_41(6, 10_500));
@@ -362,7 +352,7 @@ mod tests {
     fn a_blocker_that_was_not_seen_has_no_shape() {
         let mut table = SplitTable::default();
         table.pass(&executed_by_41(5, 0));
-        table.add(&joined(1, 50_000, |op| op.wakers = vec![waker(41, Some(40_000))]));
+        table.add(&joined(1, 50_000, |op| op.wakers = vec![waker(41, Some(40_000))]), Vec::new());
         let SplitResult { rows, blockers_turned_away: turned_away, .. } = table.finish();
         assert!(rows[0].blockers()[0].0.shape.is_none());
         assert_eq!(turned_away, 0);
@@ -374,30 +364,25 @@ mod tests {
         let operation = joined(1, 10_000, |_| {});
         let wait =
             |class: &str, wait_ns| ClassifiedWait { part: TimePart::Futex, class: class.into(), wait_ns };
-        for (class, wait_ns) in [("execution ticket", 50), ("metadata lock", 20), ("execution ticket", 30)] {
-            table.waited(operation.thread.key(), wait(class, wait_ns));
-        }
-        let other = joined(2, 90_000, |_| {});
-        table.waited(other.thread.key(), wait("journal write or flush", 1));
-        table.pass(&other);
-        table.add(&operation);
-        table.add(&joined(1, 70_000, |_| {}));
-        let SplitResult { rows, waits_turned_away, .. } = table.finish();
+        let waits = [("execution ticket", 50), ("metadata lock", 20), ("execution ticket", 30)];
+        table.add(&operation, waits.map(|(class, wait_ns)| wait(class, wait_ns)).to_vec());
+        table.add(&joined(1, 70_000, |_| {}), Vec::new());
+        let rows = table.finish().rows;
         let [row] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!(row.waits.len(), 2);
         let total = row.waits[&(TimePart::Futex, "execution ticket".into())];
-        assert_eq!((total, waits_turned_away), (WaitTotal { waits: 2, wait_ns: 80 }, 0));
+        assert_eq!(total, WaitTotal { waits: 2, wait_ns: 80 });
     }
 
     #[test]
     fn classes_beyond_the_bound_are_added_up() {
         let mut table = SplitTable::default();
         let operation = joined(1, 10_000, |_| {});
-        for number in 0..200 {
+        let wait = |number: u32| {
             let class = format!("in function{number}").into();
-            table.waited(operation.thread.key(), ClassifiedWait { part: TimePart::Cpu, class, wait_ns: 3 });
-        }
-        table.add(&operation);
+            ClassifiedWait { part: TimePart::Cpu, class, wait_ns: 3 }
+        };
+        table.add(&operation, (0..200).map(wait).collect());
         let rows = table.finish().rows;
         assert_eq!(rows[0].waits.len(), MAX_PER_ROW + 1);
         assert_eq!(rows[0].waits.values().map(|total| total.wait_ns).sum::<u64>(), 600);
@@ -407,7 +392,7 @@ mod tests {
     fn shapes_beyond_the_table_are_added_up() {
         let mut table = SplitTable::default();
         for id in 0..MAX_SPLIT_ROWS as u64 + 5 {
-            table.add(&joined(id + 1, id, |_| {}));
+            table.add(&joined(id + 1, id, |_| {}), Vec::new());
         }
         let rows = table.finish().rows;
         assert_eq!(rows.len(), MAX_SPLIT_ROWS + 1);

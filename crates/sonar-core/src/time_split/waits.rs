@@ -13,7 +13,7 @@ const MAX_WAITS: usize = 256;
 
 /// Waits by their operation.
 #[derive(Default, Debug)]
-pub(super) struct PendingWaits {
+pub struct PendingWaits {
     waits: HashMap<OperationKey, Vec<ClassifiedWait>, RandomState>,
     /// The keys, the oldest first; some may have been taken.
     order: VecDeque<OperationKey>,
@@ -22,6 +22,7 @@ pub(super) struct PendingWaits {
 }
 
 impl PendingWaits {
+    /// Adds a wait of an operation that goes on, in the order in which waits end.
     pub fn add(&mut self, operation: OperationKey, wait: ClassifiedWait) {
         let waits = self.waits.entry(operation).or_default();
         if waits.is_empty() {

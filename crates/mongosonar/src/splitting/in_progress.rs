@@ -1,11 +1,11 @@
-//! Operations that are still in progress when the trace ends: the ones that hang are among them.
+//! Operations that are in progress at one moment: the ones that hang are among them.
 
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
+use sonar_core::Timestamp;
 use sonar_core::files::ThreadRole;
 use sonar_core::time_split::{InFlightOperation, ThreadOperation, WireOperation};
-use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::split::SplitTracer;
 use sonar_view::why::UnfinishedOperation;
 
@@ -14,8 +14,6 @@ use crate::when::now;
 
 /// Shorter ones are not worth a line, in nanoseconds.
 const LONG_NS: u64 = 100_000_000;
-/// The most requests without a reply that are kept.
-const MAX_REQUESTS: usize = 65_536;
 
 /// What the threads of the servers do at one moment.
 pub struct ThreadsNow {
@@ -79,22 +77,5 @@ impl ThreadsNow {
             class: Some(wait.class),
         }));
         found
-    }
-}
-
-/// Requests on the wire that had no reply when the trace ended.
-#[derive(Default)]
-pub struct UnansweredRequests(HashMap<(Endpoint, Endpoint, u32), WireOperation>);
-
-impl UnansweredRequests {
-    pub fn add(&mut self, request: WireOperation) {
-        if self.0.len() < MAX_REQUESTS {
-            self.0.insert((request.server, request.client, request.request_id), request);
-        }
-    }
-
-    pub fn of(&self, operation: &ThreadOperation) -> Option<&WireOperation> {
-        let (server, client) = operation.connection?;
-        self.0.get(&(server, client, operation.request_id))
     }
 }

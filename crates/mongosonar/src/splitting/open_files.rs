@@ -20,6 +20,8 @@ use crate::privileges;
 
 /// The most files of an answer.
 const MAX_FILES: usize = 65_536;
+/// The most processes of a question.
+const MAX_PROCESSES: usize = 64;
 /// The longest path of an answer, in bytes; the end of a longer one is kept.
 const MAX_PATH: usize = 4_096;
 
@@ -29,21 +31,19 @@ pub type FileId = (u32, u64);
 /// Reads the open files of processes.
 pub struct OpenFiles {
     helper: Option<Helper>,
-    processes: Vec<u32>,
 }
 
 impl OpenFiles {
     /// Prepares a helper where privileges are to be dropped. Call it before any thread is started.
-    pub fn new(processes: &[u32], confined: bool) -> Self {
-        let helper = if confined { helper(processes) } else { None };
-        Self { helper, processes: processes.to_vec() }
+    pub fn new(confined: bool) -> Self {
+        Self { helper: if confined { helper() } else { None } }
     }
 
-    /// Files that are open now, with their paths.
-    pub fn read(&self) -> HashMap<FileId, String> {
+    /// Files that these processes have open now, with their paths.
+    pub fn read(&self, processes: &[u32]) -> HashMap<FileId, String> {
         let answer = self.helper.as_ref().map(|helper| {
             let mut socket = helper.socket()?;
-            socket.write_all(&[0])?;
+            ask(&mut socket, processes)?;
             receive(&mut socket)
         });
         match answer {
@@ -52,19 +52,30 @@ impl OpenFiles {
                 eprintln!("mongosonar: the names of files cannot be found: {error}");
                 HashMap::new()
             }
-            None => find(&self.processes).into_iter().map(|(id, path)| (id, lossy(&path))).collect(),
+            None => find(processes).into_iter().map(|(id, path)| (id, lossy(&path))).collect(),
         }
     }
 }
 
-fn helper(processes: &[u32]) -> Option<Helper> {
-    let processes = processes.to_vec();
+fn helper() -> Option<Helper> {
     privileges::helper("finding the names of files", INSPECTING, Duty::Reading, move |mut socket| {
         loop {
-            socket.read_exact(&mut [0])?;
+            let processes = asked(&mut socket)?;
             send(&mut socket, &find(&processes))?;
         }
     })
+}
+
+fn ask(socket: &mut UnixStream, processes: &[u32]) -> io::Result<()> {
+    let processes = &processes[..processes.len().min(MAX_PROCESSES)];
+    let mut bytes = (processes.len() as u32).to_le_bytes().to_vec();
+    processes.iter().for_each(|process| bytes.extend(process.to_le_bytes()));
+    socket.write_all(&bytes)
+}
+
+fn asked(socket: &mut UnixStream) -> io::Result<Vec<u32>> {
+    let count = u32::from_le_bytes(array(socket)?).min(MAX_PROCESSES as u32);
+    (0..count).map(|_| Ok(u32::from_le_bytes(array(socket)?))).collect()
 }
 
 /// The regular files that these processes have open.
@@ -120,9 +131,11 @@ mod tests {
         let file = fs::File::create(&path).unwrap();
         let known = file.metadata().unwrap();
         let id = (FileKey::device_of_stat(known.dev()) as u32, known.ino());
-        let files = OpenFiles::new(&[std::process::id()], false).read();
+        let files = OpenFiles::new(false).read(&[std::process::id()]);
         assert_eq!(files[&id], path.to_str().unwrap());
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        ask(&mut ours, &[3, 4]).unwrap();
+        assert_eq!(asked(&mut theirs).unwrap(), [3, 4]);
         let found = find(&[std::process::id()]);
         let sender = std::thread::spawn(move || send(&mut theirs, &found));
         assert_eq!(receive(&mut ours).unwrap()[&id], files[&id]);

@@ -1,6 +1,7 @@
 //! What long waits were for, by the functions on their stacks.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -9,7 +10,6 @@ use sonar_core::time_split::{ClassifiedWait, WaitSample};
 use sonar_decode::stacks::WaitClasses;
 use sonar_sys::Host;
 
-use super::args::WhyArgs;
 use crate::stacks::helper::StackSource;
 use crate::stacks::symbols::{ProcessSymbols, classify, wait_classes};
 
@@ -20,12 +20,12 @@ pub struct WaitClassifier {
 }
 
 impl WaitClassifier {
-    /// For these processes. Call it before any thread is started, and before privileges are dropped.
+    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before privileges are dropped.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
-    pub fn new(args: &WhyArgs, processes: &[u32]) -> Result<Self> {
-        let classes = wait_classes(args.classes.as_deref())?;
+    pub fn new(classes: Option<&Path>, processes: &[u32]) -> Result<Self> {
+        let classes = wait_classes(classes)?;
         let host = Host::live();
         let symbols = |process: &u32| {
             let name = host.text(&format!("proc/{process}/comm")).unwrap_or_default();

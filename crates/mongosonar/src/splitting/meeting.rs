@@ -1,0 +1,162 @@
+//! Where the operations of the wire and of the threads meet.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sonar_core::time_split::{
+    ClassifiedWait, ConnectionSample, JoinCounts, JoinedOperation, OperationKey, PendingWaits, SplitJoiner,
+    ThreadOperation, WireOperation,
+};
+use sonar_core::{Endpoint, Operation, Outcome, Role, Timestamp};
+
+use crate::queries::live::OperationListener;
+use crate::when::now;
+
+/// The most requests without a reply that are kept.
+const MAX_REQUESTS: usize = 65_536;
+
+/// Receives the operations that both sides saw.
+pub trait SplitSink: Send {
+    /// An operation has ended, with its long waits.
+    fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>);
+
+    /// Called ten times a second.
+    fn tick(&mut self) {}
+}
+
+/// Both sides meet here.
+pub struct SplitMeeting<S> {
+    /// Receives what has met.
+    pub sink: S,
+    joiner: SplitJoiner,
+    waits: PendingWaits,
+    ended: Option<Timestamp>,
+    unanswered: UnansweredRequests,
+}
+
+impl<S: SplitSink> SplitMeeting<S> {
+    /// With threads that are traced from now on.
+    pub fn new(sink: S) -> Self {
+        Self {
+            sink,
+            joiner: SplitJoiner::since(now()),
+            waits: PendingWaits::default(),
+            ended: None,
+            unanswered: UnansweredRequests::default(),
+        }
+    }
+
+    /// The threads are not traced any more. Operations of the wire may still come; requests that had no reply at `time`
+    /// are kept.
+    pub fn end(&mut self, time: Timestamp) {
+        self.joiner.traced_until(time);
+        self.ended = Some(time);
+    }
+
+    fn wire(&mut self, operation: WireOperation) {
+        if self.ended.is_some_and(|ended| operation.end > ended) {
+            self.unanswered.add(operation);
+            return;
+        }
+        let joined = self.joiner.wire(operation);
+        self.joined(joined);
+    }
+
+    /// A thread has ended an operation.
+    pub fn thread(&mut self, operation: ThreadOperation) {
+        let joined = self.joiner.thread(operation);
+        self.joined(joined);
+    }
+
+    fn joined(&mut self, operation: Option<JoinedOperation>) {
+        if let Some(operation) = operation {
+            let waits = self.waits.take(operation.thread.key());
+            self.sink.joined(&operation, waits);
+        }
+    }
+
+    /// A long wait of an operation has ended; the operation has not.
+    pub fn waited(&mut self, operation: OperationKey, wait: ClassifiedWait) {
+        self.waits.add(operation, wait);
+    }
+
+    /// The request of an operation that is still in progress.
+    pub fn request_of(&self, operation: &ThreadOperation) -> Option<WireOperation> {
+        self.unanswered.of(operation).or_else(|| self.joiner.pending(operation)).cloned()
+    }
+
+    /// Gives up what will not meet any more.
+    pub fn tick(&mut self) {
+        self.joiner.expire(now());
+        self.sink.tick();
+    }
+
+    /// What did and did not meet, as if nothing more would come.
+    pub fn counts(&self) -> JoinCounts {
+        self.joiner.finish()
+    }
+
+    /// Long waits that had no room until the end of their operation.
+    pub fn waits_turned_away(&self) -> u64 {
+        self.waits.turned_away
+    }
+}
+
+/// Locks it, whatever happened to a thread that had it.
+pub fn lock<T: ?Sized>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes the operations of a batch of packets on at once.
+pub struct WireSide<S> {
+    meeting: Arc<Mutex<SplitMeeting<S>>>,
+    /// Connections that are followed.
+    sample: ConnectionSample,
+    ended: Vec<WireOperation>,
+    unanswered: Vec<WireOperation>,
+}
+
+impl<S> WireSide<S> {
+    /// Of these connections.
+    pub fn new(meeting: Arc<Mutex<SplitMeeting<S>>>, sample: ConnectionSample) -> Self {
+        Self { meeting, sample, ended: Vec::new(), unanswered: Vec::new() }
+    }
+}
+
+impl<S: SplitSink> OperationListener for WireSide<S> {
+    fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
+        if op.role == Role::Served && self.sample.has(op.client) {
+            let operations = match op.outcome {
+                Outcome::InFlight => &mut self.unanswered,
+                _ => &mut self.ended,
+            };
+            operations.push(op.into());
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut meeting = lock(&self.meeting);
+        self.ended.drain(..).for_each(|operation| meeting.wire(operation));
+        self.unanswered.drain(..).for_each(|request| meeting.unanswered.add(request));
+        Ok(())
+    }
+}
+
+/// Requests on the wire that had no reply when the trace ended.
+#[derive(Default)]
+struct UnansweredRequests(HashMap<(Endpoint, Endpoint, u32), WireOperation>);
+
+impl UnansweredRequests {
+    fn add(&mut self, request: WireOperation) {
+        if self.0.len() < MAX_REQUESTS {
+            self.0.insert((request.server, request.client, request.request_id), request);
+        }
+    }
+
+    fn of(&self, operation: &ThreadOperation) -> Option<&WireOperation> {
+        let (server, client) = operation.connection?;
+        self.0.get(&(server, client, operation.request_id))
+    }
+}

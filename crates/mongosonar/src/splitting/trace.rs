@@ -1,0 +1,140 @@
+//! The trace of the threads, with what names the files and the waits in it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+use sonar_core::time_split::ConnectionSample;
+use sonar_sys::split::{SplitEvent, SplitLosses, SplitTracer, ThreadTime};
+
+use super::in_progress::ThreadsNow;
+use super::meeting::{SplitMeeting, SplitSink, lock};
+use super::open_files::{FileId, OpenFiles};
+use super::waits::WaitClassifier;
+use crate::files::process::refused;
+use crate::privileges;
+
+const UNREADABLE: &str = "cannot read the records of the kernel";
+
+/// The helper processes of a trace. They keep the privileges that it drops.
+pub struct SplitHelpers {
+    processes: Vec<u32>,
+    files: OpenFiles,
+    classifier: WaitClassifier,
+}
+
+impl SplitHelpers {
+    /// Starts them for these processes, with rules for wait classes from the file `classes`. `confined`: privileges are
+    /// to be dropped. Call it before any thread is started.
+    ///
+    /// # Errors
+    /// The file of classes is wrong, or a helper cannot be started.
+    pub fn start(processes: Vec<u32>, classes: Option<&Path>, confined: bool) -> Result<Self> {
+        let files = OpenFiles::new(confined);
+        let classifier = WaitClassifier::new(classes, &processes)?;
+        Ok(Self { processes, files, classifier })
+    }
+
+    /// Begins to trace the threads, for these connections.
+    ///
+    /// # Errors
+    /// The kernel, or a missing privilege.
+    pub fn trace(self, connections: ConnectionSample) -> Result<SplitTrace> {
+        let Self { processes, files, classifier } = self;
+        let tracer = SplitTracer::start(&processes, connections).map_err(refused)?;
+        Ok(SplitTrace {
+            tracer,
+            files,
+            classifier: RefCell::new(classifier),
+            processes: RefCell::new(processes),
+            losses: Cell::default(),
+        })
+    }
+}
+
+/// The threads of some servers, traced until this is dropped.
+pub struct SplitTrace {
+    tracer: SplitTracer,
+    files: OpenFiles,
+    classifier: RefCell<WaitClassifier>,
+    processes: RefCell<Vec<u32>>,
+    /// As they were when they were last taken.
+    losses: Cell<SplitLosses>,
+}
+
+impl SplitTrace {
+    /// Drops the privileges that the trace no longer needs.
+    pub fn give_up_privileges(&self) {
+        privileges::give_up_while_tracing(|| self.tracer.is_readable());
+    }
+
+    /// Reads the names of functions, which takes a second or two for a large program. Call it after privileges were
+    /// dropped.
+    pub fn load_symbols(&self) {
+        self.classifier.borrow_mut().load();
+    }
+
+    /// Drops what the threads did until now.
+    ///
+    /// # Errors
+    /// The records cannot be read.
+    pub fn skip(&self) -> Result<()> {
+        self.tracer.run(drop, || false).context(UNREADABLE)?;
+        self.take_losses();
+        Ok(())
+    }
+
+    /// Passes on what the threads do until `tick`, which is called ten times a second, returns `false`.
+    ///
+    /// # Errors
+    /// The records cannot be read.
+    pub fn run<S: SplitSink>(
+        &self,
+        meeting: &Mutex<SplitMeeting<S>>,
+        mut tick: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let each = |event| match event {
+            SplitEvent::Operation(operation) => lock(meeting).thread(operation),
+            SplitEvent::Wait(wait) => {
+                let class = self.classifier.borrow_mut().classify(&wait);
+                if let Some(class) = class {
+                    lock(meeting).waited(wait.operation, class);
+                }
+            }
+        };
+        let tick = || {
+            lock(meeting).tick();
+            tick()
+        };
+        self.tracer.run(each, tick).context(UNREADABLE)
+    }
+
+    /// What the threads do now.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn now(&self) -> Result<ThreadsNow> {
+        ThreadsNow::look(&self.tracer, &mut self.classifier.borrow_mut())
+    }
+
+    /// The time of each thread outside operations.
+    ///
+    /// # Errors
+    /// The kernel's table cannot be read.
+    pub fn threads(&self) -> Result<Vec<ThreadTime>> {
+        self.tracer.threads().context("cannot read the times of threads")
+    }
+
+    /// The files that the servers have open now, with their paths.
+    pub fn files(&self) -> HashMap<FileId, String> {
+        self.files.read(&self.processes.borrow())
+    }
+
+    /// What was lost since this was last called.
+    pub fn take_losses(&self) -> SplitLosses {
+        let losses = self.tracer.losses();
+        losses.since(&self.losses.replace(losses))
+    }
+}
