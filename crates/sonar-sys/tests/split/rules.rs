@@ -1,0 +1,280 @@
+//! What the state machine makes of single cases.
+
+use sonar_core::time_split::TimePart;
+
+use crate::machine::{CallKind, Divided, Outcome, divide, header};
+
+const EXHAUST: u32 = 1;
+const NO_REPLY: u32 = 2;
+const PIPELINED: u32 = 4;
+const FILES_CUT: u32 = 8;
+const WAKERS_CUT: u32 = 16;
+const WOKE: u32 = 32;
+const MORE_TO_COME: u32 = 2;
+
+/// Events of threads that receive on descriptor 7.
+#[derive(Default)]
+struct Events(Vec<String>);
+
+impl Events {
+    fn add(&mut self, thread: u32, ns: u64, what: &str) -> &mut Self {
+        self.0.push(format!("{thread} {ns} {what}"));
+        self
+    }
+
+    /// A request of 100 bytes has been received.
+    fn request(&mut self, thread: u32, ns: u64, id: u32) -> &mut Self {
+        self.add(thread, ns - 5, &format!("receive 7 16 {}", header(100, id, 0, 0)));
+        self.add(thread, ns, "receive 7 84")
+    }
+
+    /// A reply of 50 bytes has been sent.
+    fn reply(&mut self, thread: u32, ns: u64, to: u32, flags: u32) -> &mut Self {
+        self.add(thread, ns, &format!("send 7 50 {}", header(50, 9_000 + to, to, flags)))
+    }
+
+    /// The thread is blocked in a call that has ended a nanosecond after it runs again.
+    fn blocked(&mut self, thread: u32, (from, until): (u64, u64), kind: CallKind) -> &mut Self {
+        self.add(thread, from, &format!("out 0 {} 3 0 0", kind as u8));
+        self.add(thread, until, "in").add(thread, until + 1, "call 0 0")
+    }
+
+    fn divide(&self) -> Outcome {
+        divide(&self.0)
+    }
+}
+
+fn part(operation: &Divided, part: TimePart) -> u64 {
+    operation.parts[part as usize]
+}
+
+fn adds_up(operation: &Divided) {
+    assert_eq!(operation.parts.iter().sum::<u64>(), operation.end - operation.start, "{operation:?}");
+}
+
+#[test]
+fn each_nanosecond_of_an_operation_is_in_one_part() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1);
+    let kinds = [
+        (CallKind::None, TimePart::Fault),
+        (CallKind::Other, TimePart::Other),
+        (CallKind::Read, TimePart::Read),
+        (CallKind::Write, TimePart::Write),
+        (CallKind::Flush, TimePart::Flush),
+        (CallKind::Futex, TimePart::Futex),
+        (CallKind::Poll, TimePart::Poll),
+        (CallKind::Backoff, TimePart::Backoff),
+        (CallKind::Sleep, TimePart::Sleep),
+        (CallKind::Receive, TimePart::Peer),
+        (CallKind::Send, TimePart::Peer),
+    ];
+    for (number, (kind, _)) in kinds.into_iter().enumerate() {
+        let from = 2_000 + 1_000 * number as u64;
+        events.blocked(3, (from, from + 100 + number as u64), kind);
+    }
+    // It could run, but had to wait; it was woken, and had to wait.
+    events.add(3, 20_000, "out 1 0 0 0 0").add(3, 20_030, "in");
+    events
+        .add(3, 21_000, "out 0 5 0 0 0")
+        .add(3, 21_500, "wake 0")
+        .add(3, 21_540, "in")
+        .add(3, 21_541, "call 0 0");
+    events.add(3, 22_000, "out 0 10 7 0 0").add(3, 22_060, "in");
+    events.reply(3, 22_100, 1, 0);
+    let outcome = events.divide();
+    let [operation] = &outcome.operations[..] else { panic!("{outcome:?}") };
+    adds_up(operation);
+    assert_eq!((operation.received_from, operation.start, operation.end), (995, 1_000, 22_100));
+    assert_eq!((operation.request_bytes, operation.reply_bytes, operation.flags), (100, 50, 0));
+    assert_eq!(operation.switches, kinds.len() as u32 + 3);
+    for (number, (_, expected)) in kinds.into_iter().enumerate() {
+        let more = match expected {
+            TimePart::Futex => 500,
+            TimePart::Peer => 219 - number as u64 - 100,
+            _ => 0,
+        };
+        assert_eq!(part(operation, expected), 100 + number as u64 + more, "{expected:?}");
+    }
+    assert_eq!(part(operation, TimePart::RunQueue), 30 + 40);
+    assert_eq!(part(operation, TimePart::Send), 60);
+    assert!(outcome.missed.is_empty());
+}
+
+#[test]
+fn what_a_thread_does_between_operations_is_outside_them() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).reply(3, 1_500, 1, 0);
+    events.add(3, 1_600, "out 0 9 7 0 0").add(3, 5_000, "in").request(3, 5_100, 2).reply(3, 5_400, 2, 0);
+    let outcome = events.divide();
+    assert_eq!(outcome.operations.len(), 2);
+    outcome.operations.iter().for_each(adds_up);
+    let (_, outside) = outcome.outside[0];
+    assert_eq!(outside[14], 3_400, "idle");
+    assert_eq!(outside[0], 100 + 100, "on a processor");
+}
+
+#[test]
+fn a_reply_that_continues_begins_the_next_one() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).reply(3, 1_100, 1, MORE_TO_COME);
+    events.blocked(3, (1_200, 1_800), CallKind::Futex);
+    // It answers the reply before it.
+    events.reply(3, 2_000, 9_001, MORE_TO_COME).reply(3, 2_500, 18_001, 0);
+    let operations = events.divide().operations;
+    let spans: Vec<_> =
+        operations.iter().map(|one| (one.start, one.end, one.flags, one.request_bytes)).collect();
+    assert_eq!(spans, [(1_000, 1_100, 0, 100), (1_100, 2_000, EXHAUST, 0), (2_000, 2_500, EXHAUST, 0)]);
+    operations.iter().for_each(adds_up);
+    assert_eq!(part(&operations[1], TimePart::Futex), 600);
+}
+
+#[test]
+fn a_request_without_a_reply_ends_when_the_thread_receives_again() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).add(3, 1_700, "out 0 9 7 0 0").add(3, 4_000, "in").request(3, 4_100, 2);
+    // It finds the next request at once.
+    events.request(3, 4_800, 3).reply(3, 5_000, 3, 0);
+    let operations = events.divide().operations;
+    let spans: Vec<_> = operations.iter().map(|one| (one.request, one.start, one.end, one.flags)).collect();
+    assert_eq!(spans, [(1, 1_000, 1_700, NO_REPLY), (2, 4_100, 4_795, NO_REPLY), (3, 4_800, 5_000, 0)]);
+    operations.iter().for_each(adds_up);
+}
+
+#[test]
+fn a_request_that_comes_with_the_next_one_is_marked() {
+    let mut events = Events::default();
+    events.add(3, 1_000, &format!("receive 7 150 {}", header(100, 1, 0, 0))).reply(3, 1_200, 1, 0);
+    let operations = events.divide().operations;
+    assert_eq!((operations.len(), operations[0].flags), (1, PIPELINED));
+}
+
+#[test]
+fn requests_and_replies_in_pieces_are_one_operation() {
+    let mut events = Events::default();
+    let request = header(70_000, 1, 0, 0);
+    events.add(3, 1_000, &format!("receive 7 6 {}", &request[..12]));
+    events.add(3, 1_100, &format!("receive 7 10 {}", &request[12..32]));
+    events.add(3, 1_200, "receive 7 65536").add(3, 1_300, "receive 7 -4").add(3, 1_400, "receive 7 4448");
+    events.add(3, 2_000, &format!("send 7 65536 {}", header(100_000, 5, 1, 0)));
+    events.blocked(3, (2_100, 2_600), CallKind::Send).add(3, 2_700, "send 7 -11").add(
+        3,
+        2_800,
+        "send 7 34464",
+    );
+    let outcome = events.divide();
+    let [operation] = &outcome.operations[..] else { panic!("{outcome:?}") };
+    assert_eq!((operation.received_from, operation.start, operation.end), (1_000, 1_400, 2_800));
+    assert_eq!((operation.request_bytes, operation.reply_bytes), (70_000, 100_000));
+    adds_up(operation);
+}
+
+#[test]
+fn a_connection_that_ends_is_forgotten() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).add(3, 1_100, "receive 7 16 00").reply(3, 1_200, 1, 0);
+    events.request(4, 1_000, 1).add(4, 1_100, "send 7 0").reply(4, 1_200, 1, 0);
+    // No request, and a reply to something else.
+    events.add(5, 1_000, &format!("receive 7 16 {}", header(100, 1, 77, 0)));
+    events.request(6, 1_000, 1).reply(6, 1_100, 2, 0).reply(6, 1_200, 1, 0);
+    let outcome = events.divide();
+    let ended: Vec<_> = outcome.operations.iter().map(|one| (one.thread, one.flags)).collect();
+    assert_eq!(ended, [(3, NO_REPLY)], "its next message is no request");
+    assert_eq!((outcome.refused, outcome.foreign), (vec![3, 5], vec![6]));
+}
+
+#[test]
+fn who_ended_a_wait_is_a_thread_and_its_operation() {
+    let mut events = Events::default();
+    events.request(41, 500, 7).request(3, 1_000, 1);
+    for number in 0..2 {
+        let from = 1_100 + 1_000 * number;
+        events.add(3, from, "out 0 5 0 0 0").add(3, from + 300, "wake 41").add(3, from + 320, "in");
+        events.add(3, from + 330, "call 0 0");
+    }
+    // Nobody ends a read on purpose.
+    events
+        .add(3, 4_000, "out 0 2 0 0 0")
+        .add(3, 4_100, "wake 41")
+        .add(3, 4_100, "in")
+        .add(3, 4_101, "call 0 0");
+    for waker in 50..54_u32 {
+        let from = 6_000 + 100 * u64::from(waker);
+        events.add(3, from, "out 0 6 0 0 0").add(3, from + 10, &format!("wake {waker}"));
+        events.add(3, from + 10, "in").add(3, from + 10, "call 0 0");
+    }
+    events.reply(3, 90_000, 1, 0).reply(41, 90_000, 7, 0);
+    let operations = events.divide().operations;
+    let [waited, woke] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!(waited.wakers, [[41, 500, 2, 600], [50, 0, 1, 10], [51, 0, 1, 10], [52, 0, 1, 10]]);
+    assert_eq!((waited.flags, woke.flags), (WAKERS_CUT, WOKE));
+    adds_up(waited);
+}
+
+#[test]
+fn files_are_kept_with_what_was_waited_for_them() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1);
+    for (number, inode) in [11, 12, 11, 13, 14, 15].into_iter().enumerate() {
+        let from = 2_000 + 100 * number as u64;
+        events.add(3, from, "out 0 2 5 0 0").add(3, from + 20, "in");
+        events.add(3, from + 21, &format!("file 2 4096 {inode} 8"));
+    }
+    // From the page cache.
+    events.add(3, 3_000, "file 2 4096 11 8").reply(3, 3_100, 1, 0);
+    let operations = events.divide().operations;
+    let files = &operations[0].files;
+    assert_eq!(*files, [[11, 2, 8192, 40], [12, 1, 4096, 20], [13, 1, 4096, 20], [14, 1, 4096, 20]]);
+    assert_eq!(operations[0].flags, FILES_CUT);
+}
+
+/// The scheduler's clock is that much behind.
+const BEHIND: u64 = 100;
+
+#[test]
+fn an_arrival_that_was_not_seen_is_taken_from_the_scheduler() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1);
+    // Seen: it gives the offset of the clocks.
+    events.add(3, 1_100, "out 0 5 0 0 0").add(3, 1_200, "in").add(3, 1_210, "call 0 0");
+    events.add(3, 1_300, &format!("out 0 5 0 70 {}", 1_200 - BEHIND));
+    // Not seen: the thread had its processor from 2,000 on, after 30 in the queue.
+    events.add(3, 2_400, &format!("call 100 {}", 2_000 - BEHIND)).reply(3, 2_500, 1, 0);
+    let outcome = events.divide();
+    let operation = &outcome.operations[0];
+    adds_up(operation);
+    assert_eq!(outcome.missed, [3]);
+    assert_eq!(part(operation, TimePart::Futex), 100 + 670);
+    assert_eq!(part(operation, TimePart::RunQueue), 30);
+    assert_eq!(part(operation, TimePart::Cpu), 100 + 100 + 500);
+}
+
+#[test]
+fn an_arrival_that_nobody_knows_counts_as_waiting_until_now() {
+    let mut events = Events::default();
+    // No arrival was seen before, so the clocks cannot be compared.
+    events
+        .request(3, 1_000, 1)
+        .add(3, 1_100, "out 0 5 0 0 0")
+        .add(3, 2_000, "call 0 1500")
+        .reply(3, 2_100, 1, 0);
+    // The scheduler's figures contradict what was seen: nothing is beyond the wait.
+    events.request(4, 1_000, 1).add(4, 1_100, "out 0 5 0 0 0").add(4, 1_200, "in").add(4, 1_210, "call 0 0");
+    events.add(4, 1_300, &format!("out 0 5 0 0 {}", 1_200 - BEHIND));
+    events.add(4, 2_000, "call 99999 3").reply(4, 2_100, 1, 0);
+    let outcome = events.divide();
+    outcome.operations.iter().for_each(adds_up);
+    let found: Vec<_> = outcome.operations.iter().map(|one| part(one, TimePart::Futex)).collect();
+    assert_eq!(found, [900, 100]);
+    assert_eq!(part(&outcome.operations[0], TimePart::Cpu), 200);
+}
+
+#[test]
+fn a_departure_that_was_not_seen_leaves_its_time_unexplained() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).add(3, 1_400, "in").reply(3, 1_500, 1, 0);
+    let outcome = events.divide();
+    let operation = &outcome.operations[0];
+    assert_eq!(outcome.missed, [3]);
+    assert_eq!(operation.parts.iter().sum::<u64>(), 100, "of 500");
+}
