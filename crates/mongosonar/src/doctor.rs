@@ -75,7 +75,7 @@ pub fn remedy(collector: Collector) -> Option<String> {
             let checks = probe::all(&RingConfig::default(), &Host::live());
             checks.into_iter().find(|check| matches!(check.verdict, ProbeVerdict::Problem))?.remedy
         }
-        Collector::Files => checks::tracing().remedy,
+        Collector::Files | Collector::Split => checks::tracing().remedy,
         _ => None,
     }
 }

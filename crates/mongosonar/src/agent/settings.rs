@@ -1,6 +1,7 @@
 //! The configuration file of the agent: `/etc/mongosonar/agent.toml`.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -8,11 +9,13 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use sonar_core::history::{Collector, Resolution};
+use sonar_core::time_split::ConnectionSample;
 use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
 use crate::exit::usage;
 use crate::values::parse_scaled;
+use crate::why::args::parse_sample;
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";
@@ -35,6 +38,8 @@ pub struct AgentSettings {
     pub collectors: CollectorTable,
     /// Packets.
     pub queries: QueriesTable,
+    /// Where the time of operations goes.
+    pub split: SplitSettings,
     /// Servers that are described here, because not all of them can be found out.
     pub server: Vec<ServerTable>,
 }
@@ -75,7 +80,7 @@ impl StoreTable {
     }
 }
 
-/// `[collectors]`: `false` switches one off.
+/// `[collectors]`: `false` switches one off, `true` on.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CollectorTable {
@@ -91,11 +96,21 @@ pub struct CollectorTable {
     pub machine: bool,
     /// Accesses to files, counted in the kernel.
     pub files: bool,
+    /// Where the time of operations goes: off unless it is switched on, because it costs a busy server some percent.
+    pub split: bool,
 }
 
 impl Default for CollectorTable {
     fn default() -> Self {
-        Self { queries: true, log: true, internals: true, status: true, machine: true, files: true }
+        Self {
+            queries: true,
+            log: true,
+            internals: true,
+            status: true,
+            machine: true,
+            files: true,
+            split: false,
+        }
     }
 }
 
@@ -109,6 +124,7 @@ impl CollectorTable {
             Collector::Machine => self.machine,
             Collector::Files => self.files,
             Collector::Status => self.status,
+            Collector::Split => self.split,
         }
     }
 }
@@ -129,6 +145,14 @@ impl Default for QueriesTable {
     fn default() -> Self {
         Self { interface: Vec::new(), port: Vec::new(), ring_mib: RingMib(32) }
     }
+}
+
+/// `[split]`.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SplitSettings {
+    /// Which connections are followed.
+    pub sample: FollowedConnections,
 }
 
 /// `[[server]]`.
@@ -213,12 +237,21 @@ parsed_values! {
             format!("{text:?} is no port: write a whole number from 1 to 65535, like 27017")
         })
     };
+    /// Which connections are followed.
+    FollowedConnections(ConnectionSample): parse_sample;
     /// Mebibytes of a ring.
     RingMib(u32): |text| {
         text.parse().ok().filter(|size| (4..=1_024).contains(size)).ok_or_else(|| {
             format!("{text:?} is no size of a ring: write a whole number of MiB from 4 to 1024, like 32")
         })
     };
+}
+
+impl Default for FollowedConnections {
+    fn default() -> Self {
+        const TENTH: NonZeroU16 = NonZeroU16::new(10).unwrap();
+        Self(ConnectionSample { every: TENTH })
+    }
 }
 
 /// Takes a text in quotes, or a number.
@@ -282,6 +315,10 @@ impl AgentSettings {
                  ones, like 2d, 30d and 400d"
             ));
         }
+        if settings.collectors.split && !settings.collectors.queries {
+            let line = line_of(text, "split = ").max(line_of(text, "split="));
+            return Err(format!("line {line}: collectors.split: it needs collectors.queries = true"));
+        }
         for (number, server) in settings.server.iter().enumerate() {
             if settings.server.iter().take(number).any(|other| other.port == server.port) {
                 let line = line_of(text, &server.port.0.to_string());
@@ -324,7 +361,9 @@ mod tests {
         assert_eq!(settings, AgentSettings::default());
         assert_eq!(settings.store.max_size.0, 2_000_000_000);
         assert_eq!(settings.store.days(), [2, 30, 400]);
-        assert_eq!(Collector::ALL.iter().filter(|one| settings.collectors.runs(**one)).count(), 6);
+        let off = Collector::ALL.into_iter().filter(|one| !settings.collectors.runs(*one));
+        assert_eq!(off.collect::<Vec<_>>(), [Collector::Split]);
+        assert_eq!(settings.split.sample.0.every.get(), 10);
         let sizes = AgentSettings::parse("[store]\nmax-size = \"1GiB\"\n").unwrap();
         assert_eq!(sizes.store.max_size.0, 1 << 30);
     }
@@ -346,7 +385,7 @@ mod tests {
         assert_eq!(settings.server.len(), 1);
         assert_eq!(settings.queries.port, [ServerPort(27_017)]);
         for setting in
-            ["path", "max-size", "keep-10s", "keep-1min", "keep-1h", "ring-mib", "interface", "dbpath"]
+            ["path", "max-size", "keep-10s", "keep-1min", "keep-1h", "ring-mib", "interface", "sample", "dbpath"]
         {
             assert!(uncommented.contains(&format!("\n{setting} = ")), "{setting}");
         }
@@ -365,6 +404,8 @@ mod tests {
             ("[queries]\nport = [0]\n", ["line 2: queries.port: ", "from 1 to 65535"]),
             ("[queries]\nport = [true]\n", ["line 2: queries.port: ", "a text in quotes or a number"]),
             ("[queries]\nring-mib = 1\n", ["line 2: queries.ring-mib: ", "from 4 to 1024"]),
+            ("[split]\nsample = \"10 %\"\n", ["line 2: split.sample: ", "write it like 1/10"]),
+            ("[collectors]\nsplit = true\nqueries = false\n", ["line 2: collectors.split: ", "queries = true"]),
             ("[[server]]\nlog = \"/x\"\n", ["line 1: server: ", "port"]),
             ("[[server]]\nport = 5\n[[server]]\nport = 5\n", ["line 4: server.port: ", "twice"]),
             ("[store\n", ["line 1: ", "]"]),

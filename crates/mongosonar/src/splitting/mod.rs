@@ -11,4 +11,5 @@ mod trace;
 mod waits;
 
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
+pub use self::open_files::FileId;
 pub use self::trace::{SplitHelpers, SplitTrace};

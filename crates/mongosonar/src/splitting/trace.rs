@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::time_split::ConnectionSample;
@@ -130,6 +131,26 @@ impl SplitTrace {
     /// The files that the servers have open now, with their paths.
     pub fn files(&self) -> HashMap<FileId, String> {
         self.files.read(&self.processes.borrow())
+    }
+
+    /// Follows exactly these processes from now on. Waits of those that are new have no classes.
+    pub fn follow(&self, processes: &[u32]) {
+        let mut followed = self.processes.borrow_mut();
+        for gone in followed.iter().filter(|process| !processes.contains(process)) {
+            // A process that has ended has no threads any more: nothing depends on it.
+            self.tracer.leave(*gone).ok();
+        }
+        followed.retain(|process| processes.contains(process));
+        for new in processes {
+            if !followed.contains(new) && self.tracer.follow(*new).is_ok() {
+                followed.push(*new);
+            }
+        }
+    }
+
+    /// How long its eBPF programs have run so far, if the kernel measures it.
+    pub fn run_time(&self) -> Option<Duration> {
+        self.tracer.run_time()
     }
 
     /// What was lost since this was last called.

@@ -73,7 +73,11 @@ impl WhyArgs {
     }
 }
 
-fn parse_sample(text: &str) -> Result<ConnectionSample, String> {
+/// A sample of connections, as `1/10`.
+///
+/// # Errors
+/// It is none, in words.
+pub fn parse_sample(text: &str) -> Result<ConnectionSample, String> {
     let every = text.trim().strip_prefix("1/").and_then(|every| every.trim().parse().ok());
     let every =
         every.ok_or_else(|| format!("{text:?} is not a sample: write it like 1/10, at most 1/65535"))?;

@@ -15,12 +15,21 @@ pub enum Collector {
     Machine,
     /// Accesses to files, counted in the kernel.
     Files,
+    /// Where the time of operations goes, from the threads of the servers.
+    Split,
 }
 
 impl Collector {
     /// All collectors, in display order.
-    pub const ALL: [Self; 6] =
-        [Self::Queries, Self::Log, Self::Internals, Self::Status, Self::Machine, Self::Files];
+    pub const ALL: [Self; 7] = [
+        Self::Queries,
+        Self::Log,
+        Self::Internals,
+        Self::Status,
+        Self::Machine,
+        Self::Files,
+        Self::Split,
+    ];
 
     /// The stable name in configuration and output.
     pub const fn name(self) -> &'static str {
@@ -31,6 +40,7 @@ impl Collector {
             Self::Status => "status",
             Self::Machine => "machine",
             Self::Files => "files",
+            Self::Split => "split",
         }
     }
 

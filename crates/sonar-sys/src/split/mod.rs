@@ -274,6 +274,18 @@ impl SplitTracer {
         lookup(&self.skeleton.maps.split_losses, &0u32.to_ne_bytes()).is_ok()
     }
 
+    /// How long the programs have run so far, in whatever thread that was; `None` if the kernel does not measure it
+    /// (`kernel.bpf_stats_enabled`).
+    pub fn run_time(&self) -> Option<Duration> {
+        let (mut runs, mut ns) = (0, 0);
+        for program in self.skeleton.object().progs() {
+            let program = sys_bpf::program_statistics(program.as_fd()).unwrap_or_default();
+            runs += program.runs;
+            ns += program.run_time_ns;
+        }
+        (runs > 0).then(|| Duration::from_nanos(ns))
+    }
+
     /// What was lost so far.
     pub fn losses(&self) -> SplitLosses {
         let loss = |index: u32| {

@@ -18,6 +18,7 @@ mod positions;
 mod queries;
 mod reload;
 mod report;
+mod split;
 mod status;
 mod status_file;
 mod storing;
@@ -25,7 +26,7 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -51,6 +52,7 @@ use self::opener::{NetworkState, RingOpener};
 use self::positions::LogPositions;
 use self::queries::QueriesCollector;
 use self::report::{CostMeter, folder_bytes};
+use self::split::{SplitSearch, SplitTask};
 use self::status::{StatusReports, StatusTask};
 use self::watched::WatchedServers;
 use super::applications::KnownApplications;
@@ -62,7 +64,7 @@ use super::settings::AgentSettings;
 use super::store;
 use crate::privileges;
 use crate::queries::applications::Lookup;
-use crate::queries::live::now;
+use crate::queries::live::{OperationListener, now};
 use crate::stop::{Signals, StopBehavior};
 
 /// Parts of windows that wait to be joined.
@@ -126,6 +128,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let inspector = Arc::new(Inspector::start(&settings.server, plan.config, plan.confined));
     let opener = settings.collectors.queries.then(|| RingOpener::start(plan.confined));
     let search = settings.collectors.files.then(|| FileSearch::new(plan.confined));
+    let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, plan.confined));
     let store = store::open(plan.folder, &settings.store, true)?;
     // Without them known applications would be new.
     let applications = Arc::new(KnownApplications::read(&store, now()).unwrap_or_else(|error| {
@@ -165,7 +168,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     // Cost is shown without opening anything later.
     ResourceUsage::now()?;
     agent.look_for_servers();
-    let lookup = agent.open(search, opener)?;
+    let lookup = agent.open(search, split, opener)?;
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
     let stop = signals.watch(|| {
@@ -243,12 +246,19 @@ impl LiveAgent<'_> {
     ///
     /// # Errors
     /// A thread cannot be started.
-    fn open(&mut self, search: Option<FileSearch>, opener: Option<RingOpener>) -> Result<Lookup> {
+    fn open(
+        &mut self,
+        search: Option<FileSearch>,
+        split: Option<Result<SplitSearch>>,
+        opener: Option<RingOpener>,
+    ) -> Result<Lookup> {
         let mut lookup = Lookup::default();
+        let listener = self.start_split(split)?;
         if let Some(opener) = opener {
             lookup = queries::open_logs(self.plan.confined)?;
             let table = &self.plan.settings.queries;
-            self.queries = Some(QueriesCollector::new(opener, table, self.watched.ports()));
+            let queries = QueriesCollector::new(opener, table, self.watched.ports());
+            self.queries = Some(queries.with_listener(listener));
         }
         if let Some(search) = search {
             let stop = Arc::new(AtomicBool::new(false));
@@ -279,6 +289,35 @@ impl LiveAgent<'_> {
             self.start_status()?;
         }
         Ok(lookup)
+    }
+
+    /// Starts the thread that traces the threads of the servers; gives what receives operations of the wire for it.
+    fn start_split(
+        &mut self,
+        search: Option<Result<SplitSearch>>,
+    ) -> Result<Option<Arc<Mutex<dyn OperationListener>>>> {
+        let search = match search {
+            None => return Ok(None),
+            Some(Ok(search)) => search,
+            Some(Err(error)) => {
+                let what = crate::exit::message(&error);
+                self.fail(Collector::Split, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+                return Ok(None);
+            }
+        };
+        let listener = search.listener();
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = SplitTask {
+            to: self.to.clone(),
+            servers: self.watched.clone(),
+            local: self.servers.clone(),
+            board: self.board.clone(),
+            stop: stop.clone(),
+            confined: self.plan.confined,
+        };
+        let Some(handle) = split::start(search, task)? else { return Ok(None) };
+        self.threads.insert(Collector::Split, CollectorThread { handle, stop });
+        Ok(Some(listener))
     }
 
     /// Starts the thread that asks servers: all that start later have no network any more.

@@ -1,8 +1,8 @@
 //! Packets on the wire.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
@@ -21,7 +21,7 @@ use crate::agent::settings::QueriesTable;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range};
 use crate::queries::live::capture::{CaptureChange, CaptureTask, LiveCapture, RunningCapture};
-use crate::queries::live::{Joiner, RETIRE};
+use crate::queries::live::{Joiner, OperationListener, RETIRE};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 
@@ -41,6 +41,8 @@ pub struct QueriesCollector {
     lost: u64,
     say: Sender<Notice>,
     notices: Receiver<Notice>,
+    /// Also receives the operations.
+    each: Option<Arc<Mutex<dyn OperationListener>>>,
     confined: bool,
 }
 
@@ -76,7 +78,13 @@ impl QueriesCollector {
             lost: 0,
             say,
             notices,
+            each: None,
         }
+    }
+
+    /// Passes operations on to `each` too, from the next start of the capture on.
+    pub fn with_listener(self, each: Option<Arc<Mutex<dyn OperationListener>>>) -> Self {
+        Self { each, ..self }
     }
 
     /// Looks the applications of open connections up in the logs that `lookup` has opened, for a moment at most.
@@ -129,7 +137,7 @@ impl QueriesCollector {
             shared: self.shared.clone(),
             interval: Duration::from_nanos(WIDTH_NS),
             window: WindowSettings::default(),
-            each: None,
+            each: self.each.clone(),
             keep: None,
             say: self.say.clone(),
             stop: stop.clone(),

@@ -98,6 +98,8 @@ fn fixed(old: &AgentSettings, new: &AgentSettings) -> Vec<&'static str> {
         (is_new(Collector::Files), "collectors.files = true"),
         (is_new(Collector::Machine), "collectors.machine = true"),
         (is_new(Collector::Status), "collectors.status = true"),
+        (is_new(Collector::Split), "collectors.split = true"),
+        (old.split != new.split, "split.sample"),
         (old.targets() != new.targets(), "server.uri"),
     ]
     .into_iter()

@@ -1,6 +1,7 @@
 //! The servers that run on this host now, as all threads see them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::Timestamp;
@@ -40,6 +41,17 @@ impl WatchedServers {
     /// Their ports.
     pub fn ports(&self) -> Vec<u16> {
         self.all().iter().map(|server| server.port).collect()
+    }
+
+    /// The path of a file within the data folder of its server; the name of a file elsewhere.
+    pub fn in_dbpath(&self, path: &str) -> String {
+        let path = Path::new(path);
+        let all = self.all();
+        let within = all.iter().filter_map(|server| path.strip_prefix(server.dbpath.as_ref()?).ok());
+        // Of nested folders the innermost.
+        let shortest = within.min_by_key(|path| path.as_os_str().len());
+        let named = shortest.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
+        named.to_string_lossy().into_owned()
     }
 
     /// The port of the server whose data folder a file is in.

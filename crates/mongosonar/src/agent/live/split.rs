@@ -1,0 +1,261 @@
+//! Where the time of operations goes inside the servers, from their threads and the wire.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use sonar_core::history::Collector;
+use sonar_core::time_split::{ClassifiedWait, ConnectionSample, JoinedOperation, REST};
+use sonar_sys::Host;
+
+use super::board::{CollectorBoard, CollectorProblem, RESTART};
+use super::clock_reading::ClockReading;
+use super::watched::WatchedServers;
+use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::agent::servers::LocalServers;
+use crate::queries::live::{OperationListener, now};
+use crate::servers;
+use crate::splitting::{FileId, SplitHelpers, SplitMeeting, SplitSink, SplitTrace, WireSide, lock};
+
+/// Operations that wait until they are added up, ten times a second; further ones are lost.
+const MAX_WAITING: usize = 65_536;
+/// How often servers that start and end are followed, and the state is reported.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// How often the open files of the servers are read, if there are some without a name.
+const NAMES_EVERY: Duration = Duration::from_secs(5);
+/// Inodes are used again for other files, so that names are read again after so long.
+const NAMES_VALID: Duration = Duration::from_secs(60);
+
+/// Operations that both sides saw, and that are not added up yet.
+#[derive(Default)]
+pub struct JoinedQueue {
+    operations: Vec<(JoinedOperation, Vec<ClassifiedWait>)>,
+    /// Operations that had no room.
+    turned_away: u64,
+}
+
+impl SplitSink for JoinedQueue {
+    fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
+        if self.operations.len() < MAX_WAITING {
+            self.operations.push((operation.clone(), waits));
+        } else {
+            self.turned_away += 1;
+        }
+    }
+}
+
+/// What needs its privileges before any thread is started, and what the capture passes operations to.
+pub struct SplitSearch {
+    helpers: SplitHelpers,
+    meeting: Arc<Mutex<SplitMeeting<JoinedQueue>>>,
+    connections: ConnectionSample,
+}
+
+impl SplitSearch {
+    /// For every mongod and mongos of this host, and these connections.
+    ///
+    /// # Errors
+    /// A helper process cannot be started.
+    pub fn new(connections: ConnectionSample, confined: bool) -> Result<Self> {
+        let processes = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
+        let helpers = SplitHelpers::start(processes, None, confined)?;
+        let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default())));
+        Ok(Self { helpers, meeting, connections })
+    }
+
+    /// Receives the operations of the wire.
+    pub fn listener(&self) -> Arc<Mutex<dyn OperationListener>> {
+        Arc::new(Mutex::new(WireSide::new(self.meeting.clone(), self.connections)))
+    }
+}
+
+/// What the thread shares with the others.
+pub struct SplitTask {
+    /// Where its windows go.
+    pub to: SyncSender<WindowPart>,
+    /// The servers to follow.
+    pub servers: Arc<WatchedServers>,
+    /// The addresses of this host.
+    pub local: LocalServers,
+    /// Where it reports its state.
+    pub board: Arc<CollectorBoard>,
+    /// Ends it.
+    pub stop: Arc<AtomicBool>,
+    /// Whether it drops its privileges once it traces.
+    pub confined: bool,
+}
+
+/// Starts the thread, and waits until it traces. `None` if it cannot; it has reported why.
+///
+/// # Errors
+/// No thread can be started.
+pub fn start(search: SplitSearch, task: SplitTask) -> Result<Option<JoinHandle<()>>> {
+    let (say, begun) = channel();
+    let builder = std::thread::Builder::new().name(Collector::Split.name().to_owned());
+    let handle = builder.spawn(move || trace_threads(search, task, &say)).context("cannot start a thread")?;
+    // It ends without a word only if it panics.
+    Ok(begun.recv().unwrap_or(false).then_some(handle))
+}
+
+fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
+    let SplitSearch { helpers, meeting, connections } = search;
+    let mut windows = WindowCutter::new(task.to.clone());
+    let trace = match helpers.trace(connections) {
+        Ok(trace) => trace,
+        Err(error) => {
+            let problem = CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned()));
+            let event = task.board.failed(Collector::Split, now(), &problem);
+            event.into_iter().for_each(|event| windows.event(event));
+            windows.finish();
+            return;
+        }
+    };
+    if task.confined {
+        trace.give_up_privileges();
+    }
+    say.send(true).ok();
+    trace.load_symbols();
+    let splitting = RefCell::new(Splitting {
+        names: FileLabels::default(),
+        windows,
+        observed: ClockReading::now(),
+        followed: None,
+        divided: 0,
+        lost: 0,
+        connections,
+        local: task.local.clone(),
+        task: &task,
+    });
+    let is_going_on = Cell::new(true);
+    let ended = trace.skip().and_then(|()| {
+        trace.run(&meeting, || {
+            splitting.borrow_mut().tick(&trace, &meeting);
+            is_going_on.set(!task.stop.load(Ordering::Relaxed) && !splitting.borrow().windows.is_abandoned());
+            is_going_on.get()
+        })
+    });
+    let mut splitting = splitting.into_inner();
+    splitting.tick(&trace, &meeting);
+    splitting.state(&trace, &meeting);
+    if let Err(error) = ended {
+        // It needs privileges to trace again.
+        let problem = CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned()));
+        let event = task.board.failed(Collector::Split, now(), &problem);
+        event.into_iter().for_each(|event| splitting.windows.event(event));
+    }
+    splitting.windows.finish();
+}
+
+/// State that outlives a window.
+struct Splitting<'a> {
+    names: FileLabels,
+    windows: WindowCutter,
+    /// Until when the threads were observed.
+    observed: ClockReading,
+    /// When the servers were looked at.
+    followed: Option<Instant>,
+    /// Operations so far.
+    divided: u64,
+    /// Records and operations that were lost so far.
+    lost: u64,
+    connections: ConnectionSample,
+    /// Also servers that have ended.
+    local: LocalServers,
+    task: &'a SplitTask,
+}
+
+impl Splitting<'_> {
+    /// Adds up what has come.
+    fn tick(&mut self, trace: &SplitTrace, meeting: &Mutex<SplitMeeting<JoinedQueue>>) {
+        let operations = std::mem::take(&mut lock(meeting).sink.operations);
+        if operations.iter().any(|(operation, _)| self.names.lacks(operation)) {
+            self.names.read(trace, &self.task.servers);
+        }
+        for (mut operation, waits) in operations {
+            operation.wire.server = self.local.name(operation.wire.server);
+            let window = &mut self.windows.at(operation.wire.end).window.window;
+            let Some((split, is_folded)) = window.shapes.split_of(&operation.wire) else { continue };
+            split.record(&operation, &waits, &mut |device, inode| self.names.of((device, inode)));
+            // The capture counts operations that are folded.
+            self.divided += u64::from(!is_folded);
+        }
+        if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
+            self.state(trace, meeting);
+        }
+    }
+
+    /// Follows servers that have started, and reports.
+    fn state(&mut self, trace: &SplitTrace, meeting: &Mutex<SplitMeeting<JoinedQueue>>) {
+        self.followed = Some(Instant::now());
+        let servers = self.task.servers.all();
+        let processes: Vec<u32> = servers.iter().map(|server| server.pid).collect();
+        trace.follow(&processes);
+        self.task.servers.add_to(&mut self.local);
+        let reading = ClockReading::now();
+        let before = std::mem::replace(&mut self.observed, reading);
+        let observed = reading.since(&before);
+        self.windows.observe(Collector::Split, observed.from, reading.time);
+        self.windows.advance(reading.time);
+        self.windows.release_ahead(reading.time);
+        let losses = trace.take_losses();
+        self.lost += losses.ring_full + losses.threads_full + losses.unreadable + losses.programs_skipped;
+        let (counts, turned_away) = {
+            let meeting = lock(meeting);
+            (meeting.counts(), meeting.sink.turned_away)
+        };
+        let board = &self.task.board;
+        board.lost(Collector::Split, self.lost + turned_away);
+        board.ebpf(Collector::Split, trace.run_time());
+        if servers.is_empty() {
+            return board.waits(Collector::Split, "no mongod or mongos runs here");
+        }
+        let mut notes = vec![format!("operations divided: {}", self.divided)];
+        if self.connections != ConnectionSample::default() {
+            notes.push(format!("one connection in {} is followed", self.connections.every));
+        }
+        if counts.answered_elsewhere > 0 {
+            let count = counts.answered_elsewhere;
+            notes.push(format!("cannot be divided, because another thread answers: {count}"));
+        }
+        board.notes(Collector::Split, notes);
+        let event = match self.divided {
+            0 => board.works(Collector::Split, reading.time),
+            _ => board.data(Collector::Split, reading.time),
+        };
+        event.into_iter().for_each(|event| self.windows.event(event));
+    }
+}
+
+/// Names of the files of the servers: paths within their data folders.
+#[derive(Default)]
+struct FileLabels {
+    known: HashMap<FileId, Arc<str>>,
+    read: Option<Instant>,
+}
+
+impl FileLabels {
+    /// Whether names have to be read for the files of an operation.
+    fn lacks(&self, operation: &JoinedOperation) -> bool {
+        let age = self.read.map(|read| read.elapsed());
+        let is_due = |limit: Duration| age.is_none_or(|age| age >= limit);
+        let files = &operation.thread.files;
+        let is_unknown = || files.iter().any(|file| !self.known.contains_key(&(file.device, file.inode)));
+        !files.is_empty() && (is_due(NAMES_VALID) || is_due(NAMES_EVERY) && is_unknown())
+    }
+
+    fn read(&mut self, trace: &SplitTrace, servers: &WatchedServers) {
+        self.read = Some(Instant::now());
+        let files = trace.files().into_iter();
+        self.known = files.map(|(id, path)| (id, servers.in_dbpath(&path).into())).collect();
+    }
+
+    /// The name of a file; [`REST`] if it is closed already.
+    fn of(&self, file: FileId) -> Arc<str> {
+        self.known.get(&file).cloned().unwrap_or_else(|| REST.into())
+    }
+}

@@ -1,0 +1,130 @@
+"""The agent stores where the time of operations goes, and what-changed says what a slower query now waits for.
+
+The server is the lab's own (lab/threaded), one thread for each connection on the real WiredTiger.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+
+import pymongo
+import pytest
+from test_agent import agent, free_port
+
+import labkit
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+
+WINDOW_S = 10
+
+
+@contextlib.contextmanager
+def threaded(directory, port):
+    """The server under the name of the real one, so that the agent finds it."""
+    program = directory / "mongod"
+    if not program.exists():
+        program.symlink_to(labkit.LAB / "bin/threaded")
+    data = directory / "data"
+    data.mkdir(exist_ok=True)
+    with labkit.process([program, port, data], stdout=subprocess.PIPE) as server:
+        # It fills its data first.
+        labkit.first_line(server, 90)
+        yield server
+
+
+def config(port):
+    sources = "[collectors]\nfiles = false\nlog = false\nsplit = true\n"
+    return f'{sources}[queries]\nport = [{port}]\n[split]\nsample = "1/1"\n'
+
+
+class Asking:
+    """Asks for these steps again and again until it is left."""
+
+    def __init__(self, port, steps, pause_s):
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(port, steps, pause_s))
+
+    def run(self, port, steps, pause_s):
+        uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
+        with pymongo.MongoClient(uri, appname="lab-split") as connected:
+            while not self.stop.wait(pause_s):
+                connected.lab.command({"find": "orders", "filter": steps})
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+
+def all_changes(changes):
+    for change in changes:
+        yield change
+        yield from all_changes(change["effects"])
+
+
+def what_changed(store):
+    command = [labkit.MONGOSONAR, "what-changed", "--from", "-3m", "--json", "--store", store]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 4, done.stderr
+    report = json.loads(done.stdout)
+    return list(all_changes(change for moment in report["moments"] for change in moment["changes"]))
+
+
+def test_a_query_that_now_waits_for_a_lock_is_the_same_query(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    port = free_port()
+    with threaded(tmp_path, port), agent(tmp_path, config(port)) as running:
+        running.wait_for("split", "working")
+        with Asking(port, {"lock": 1}, 0.02):
+            time.sleep(7 * WINDOW_S)
+            with Asking(port, {"hold": 30}, 0.01):
+                time.sleep(3 * WINDOW_S)
+        split = running.collector("split")
+        assert split["lost"] == 0 and split["user_ns"] + split["system_ns"] > 0, split
+        assert any("operations divided" in note for note in split["notes"]), split
+        time.sleep(WINDOW_S)
+        assert running.stop() == 0
+        changes = what_changed(running.store)
+    slower = [change for change in changes if change["kind"] == "shape" and "lock" in change["figures"]["shape"]]
+    assert slower, changes
+    (change,) = [change for change in slower if "slower" in change["figures"]["ways"]]
+    assert "the same query, but it now waits for a mutex, a ticket or a condition" in change["sentence"], change
+    grown = change["figures"]["split"]["grown"]
+    assert grown[0]["part"] == "futex" and grown[0]["after_ns"] > 10 * grown[0]["before_ns"], change
+    assert any("each operation inside the server" in line for line in change["evidence"]), change
+
+
+def test_servers_come_and_go_and_what_cannot_work_is_said(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    port = free_port()
+    with agent(tmp_path, config(port)) as running:
+        running.wait_for("split", "waiting")
+        assert "no mongod or mongos runs" in running.collector("split")["problems"][0]
+        with threaded(tmp_path, port):
+            running.wait_for("split", "working")
+            notes = lambda: running.collector("split")["notes"]
+            divided = lambda: any("divided: " in note and not note.endswith(": 0") for note in notes())
+            with Asking(port, {"burn": 2}, 0.02):
+                labkit.wait_until(divided, "divided operations of a server that started later", 40)
+        running.wait_for("split", "waiting")
+        assert running.stop() == 0
+
+
+def test_a_wrong_setting_is_named(tmp_path):
+    file = tmp_path / "agent.toml"
+    for text, part in [
+        ("[split]\nsample = 5\n", "split.sample"),
+        ("[collectors]\nsplit = true\nqueries = false\n", "collectors.split: it needs collectors.queries = true"),
+    ]:
+        file.write_text(text)
+        command = [labkit.MONGOSONAR, "agent", "--check-config", "--config", file]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        assert done.returncode == 2 and part in done.stderr, done
