@@ -317,3 +317,23 @@ def test_calls_take_as_long_as_strace_says(served, tmp_path):
     waited += [re.search(r"<... futex resumed>.*<(0\.[12][0-9]+)>$", line) for line in lines]
     longest = max(float(found[1]) * 1e9 for found in waited if found)
     assert abs(part(shape(report, "lock"), "futex") - longest) < 0.05 * longest + 1_000_000, longest
+
+
+def test_what_operations_compute_is_sampled(served):
+    """The functions that were sampled divide the measured processor time of their shape."""
+
+    def work():
+        with client() as connected:
+            for _ in range(60):
+                ask(connected.lab, {"burn": 10})
+                ask(connected.lab, {"sleep": 10})
+
+    report, _ = why(served, work)
+    cpu = next(one for one in shape(report, "burn")["parts"] if one["part"] == "cpu")
+    names = [one["class"] for one in cpu["classes"]]
+    # `burn` reads the clock all the time; where it is inlined, its caller has its place.
+    assert {"in clock_gettime", "in burn", "in execute", "in find"} & set(names[:2]), names
+    assert sum(one["waits"] for one in cpu["classes"]) >= 10, cpu
+    assert 0.98 * cpu["ns"] <= sum(one["wait_ns"] for one in cpu["classes"]) <= cpu["ns"], cpu
+    slept = [one for one in shape(report, "sleep")["parts"] if one["part"] == "cpu"]
+    assert sum(one["waits"] for part in slept for one in part["classes"]) < 10, slept

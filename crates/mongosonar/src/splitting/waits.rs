@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sonar_core::stacks::ThreadState;
-use sonar_core::time_split::{ClassifiedWait, WaitSample};
+use sonar_core::time_split::{ClassifiedWait, TimePart, WaitSample};
 use sonar_decode::stacks::WaitClasses;
 use sonar_sys::Host;
 
 use crate::stacks::helper::StackSource;
-use crate::stacks::symbols::{ProcessSymbols, classify, wait_classes};
+use crate::stacks::symbols::{ProcessSymbols, classify, computation, wait_classes};
 
 /// Names the classes of waits.
 pub struct WaitClassifier {
@@ -20,7 +20,8 @@ pub struct WaitClassifier {
 }
 
 impl WaitClassifier {
-    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before privileges are dropped.
+    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before
+    /// privileges are dropped.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
@@ -48,14 +49,17 @@ impl WaitClassifier {
         }
     }
 
-    /// The class of a wait; `None` if its process is not known.
+    /// The class of a wait, or what was computed; `None` if its process is not known.
     pub fn classify(&mut self, wait: &WaitSample) -> Option<ClassifiedWait> {
         let symbols = self.processes.get_mut(&wait.process)?;
         // A library may have been loaded since. Without it, the stack is cut.
         symbols.load_for(std::slice::from_ref(&wait.sample)).ok();
         let stack = symbols.unwind(&wait.sample);
-        let (class, _) = classify(&self.classes, &wait.sample, &stack);
-        Some(ClassifiedWait { part: wait.part, class: class.name, wait_ns: wait.wait_ns })
+        let class = match wait.part {
+            TimePart::Cpu => computation(&stack),
+            _ => classify(&self.classes, &wait.sample, &stack).0.name,
+        };
+        Some(ClassifiedWait { part: wait.part, class, wait_ns: wait.wait_ns })
     }
 
     /// What all threads wait for now, but for those that have nothing to do. A process that cannot be sampled has none.

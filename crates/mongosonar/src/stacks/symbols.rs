@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use sonar_core::stacks::ThreadSample;
+use sonar_core::stacks::{ThreadSample, is_machinery, without_namespace};
 use sonar_decode::stacks::{
     AddressSpace, Image, Mapping, StackView, UnwoundStack, WaitClass, WaitClasses, call_name, executable,
 };
@@ -65,6 +65,15 @@ pub fn classify(
     let call = sample.call.map(name);
     let view = StackView { state: sample.state, call: call.as_deref(), functions: &functions };
     (classes.classify(&view), call.map(Arc::from))
+}
+
+/// What a thread on a processor computes: the innermost function that does not only pass a call on.
+pub fn computation(stack: &UnwoundStack) -> Arc<str> {
+    let mut names = stack.frames.iter().filter_map(|frame| frame.name.as_ref()).map(|name| &*name.plain);
+    match names.find(|name| !is_machinery(name)) {
+        Some(name) => format!("in {}", without_namespace(name)).into(),
+        None => "in functions without a name".into(),
+    }
 }
 
 /// The executable files of a process, read when an address in them is first seen.

@@ -21,9 +21,12 @@ pub use activity::{Activity, ActivityInterval, MAX_INTERVALS};
 pub use blockers::{Blocker, MAX_PENDING_BLOCKS};
 pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
-pub use row_split::{MAX_ROW_FILES, MAX_ROW_WAITS, REST, RowSplit};
+pub use row_split::{MAX_ROW_FILES, MAX_ROW_WAITS, RowSplit};
 pub use rows::{FileTotal, MAX_SPLIT_ROWS, ShapeSplit, SplitResult, SplitTable, WaitTotal};
 pub use waits::{MAX_PENDING_WAITS, PendingWaits};
+
+/// Stands for all classes, or all files, that have no entry of their own.
+pub const REST: &str = "";
 
 /// What a thread did, or waited for. The discriminants are those of `enum part` in `bpf/split.h`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ClassifiedWait, FileTotal, JoinedOperation, TimePart, TimeSplit, WaitTotal};
+use super::{ClassifiedWait, FileTotal, JoinedOperation, REST, TimePart, TimeSplit, WaitTotal};
 
 /// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`REST`].
 /// The smallest by part and name stay, so that the result does not depend on the order of additions.
 pub const MAX_ROW_WAITS: usize = 16;
 /// The most files of a row. Further ones are counted in the file [`REST`]. The smallest names stay.
 pub const MAX_ROW_FILES: usize = 8;
-/// Stands for all classes, or all files, that have no entry of their own.
-pub const REST: &str = "";
 
 /// Where the time of a row's operations went, as far as the server's threads were traced. It covers only operations
 /// that were seen both on the wire and at a thread.
@@ -47,7 +45,8 @@ impl RowSplit {
         self.duration_ns = self.duration_ns.saturating_add(thread.duration_ns);
         self.split.add(&thread.split);
         self.device_bytes = self.device_bytes.saturating_add(thread.device_bytes);
-        for wait in waits {
+        // What was computed would leave no room for what was waited for.
+        for wait in waits.iter().filter(|wait| wait.part != TimePart::Cpu) {
             self.add_wait((wait.part, &wait.class), WaitTotal { waits: 1, wait_ns: wait.wait_ns });
         }
         for file in &thread.files {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
-use super::row_split::REST;
-use super::{Blocker, ClassifiedWait, JoinedOperation, TimePart, TimeSplit};
+use super::{Blocker, ClassifiedWait, JoinedOperation, REST, TimePart, TimeSplit};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
