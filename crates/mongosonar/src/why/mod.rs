@@ -108,9 +108,13 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     trace.run(&meeting, || {
         capture.take_windows();
         ended = now();
-        !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration
+        let goes_on = !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration;
+        // Before the threads' last operations are read, some of which ended later.
+        if !goes_on {
+            lock(&meeting).end(ended);
+        }
+        goes_on
     })?;
-    lock(&meeting).end(ended);
     let threads_now = trace.now()?;
     let losses = trace.take_losses();
     let threads = since(&before, &thread_times(&trace)?);
