@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use sonar_core::Class;
+use sonar_core::time_split::ConnectionSample;
 use sonar_view::queries::ClassSet;
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
@@ -134,6 +135,14 @@ pub fn parse_scaled(text: &str, unit: u64, what: &str) -> Result<u64, String> {
     let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
     let value = number * (unit as f64).powi(power);
     if (1.0..1.8e19).contains(&value) { Ok(value as u64) } else { Err(wrong()) }
+}
+
+/// Reads which connections are followed: `1/N`.
+pub fn parse_connections(text: &str) -> Result<ConnectionSample, String> {
+    let every = text.trim().strip_prefix("1/").and_then(|every| every.trim().parse().ok());
+    let every =
+        every.ok_or_else(|| format!("{text:?} is not a sample: write it like 1/10, at most 1/65535"))?;
+    Ok(ConnectionSample { every })
 }
 
 #[cfg(test)]

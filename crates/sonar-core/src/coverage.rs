@@ -206,6 +206,8 @@ counters! {
         clients_folded: loss,
         /// Operations that ended before the window they were counted in.
         operations_late,
+        /// Events of servers' threads that could not be reported: where the time of some operations went is not known.
+        splits_lost: loss,
     }
 }
 

@@ -34,7 +34,7 @@ impl Window {
             start,
             end: start,
             sample: settings.sample.max(1),
-            shapes: Table::of_window(if settings.split_by_order { GroupBy::Order } else { GroupBy::Shape }),
+            shapes: Table::of_window(settings.grouping()),
             apps: Table::of_window(GroupBy::App),
             clients: Table::of_window(GroupBy::Client),
             types: CommandTypes::default(),
@@ -125,6 +125,13 @@ pub struct WindowSettings {
     pub sample: u32,
     /// Whether rows are split by the ordered id.
     pub split_by_order: bool,
+}
+
+impl WindowSettings {
+    /// What the rows by shape are grouped by.
+    pub const fn grouping(&self) -> GroupBy {
+        if self.split_by_order { GroupBy::Order } else { GroupBy::Shape }
+    }
 }
 
 impl Default for WindowSettings {

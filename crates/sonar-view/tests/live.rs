@@ -11,10 +11,11 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 use sonar_core::operation::InFlightOperations;
+use sonar_core::time_split::{TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
 use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings};
-use sonar_view::queries::{CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin};
+use sonar_view::queries::{CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin, Selection};
 use synthetic::{Workload, app as application, operation, shape};
 
 fn app_with(settings: LiveSettings, seconds: u64) -> App {
@@ -477,4 +478,39 @@ fn a_picture_is_well_formed() {
     let svg = picture::svg(draw(&mut app, 100, 24).backend().buffer(), "a <title>");
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("a &lt;title&gt;"));
     assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+}
+
+#[test]
+fn the_bar_of_a_split_is_in_the_row_and_its_parts_in_the_opened_row() {
+    let start = Timestamp::from_unix(1_700_000_000, 0);
+    let mut window = Window::new(start, WindowSettings::default());
+    let web = application("web", "PyMongo", "4.7.3");
+    let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
+    let op = operation(&find, &web, start.plus_ns(500_000_000));
+    window.record(&op);
+    let (split, _) = window.shapes.split_of(&WireOperation::from(&op)).unwrap();
+    (split.operations, split.duration_ns) = (1, 10_000_000);
+    split.split[TimePart::Cpu] = 2_000_000;
+    split.split[TimePart::Futex] = 8_000_000;
+    let waits = WaitTotal { waits: 1, wait_ns: 8_000_000 };
+    split.add_wait((TimePart::Futex, &"execution ticket".into()), waits);
+    let selection = Selection { has_splits: true, ..Selection::default() };
+    for color in [true, false] {
+        let mut app =
+            App::new(LiveSettings { selection: selection.clone(), color, ..LiveSettings::default() });
+        app.window(window.clone());
+        for columns in [80, 120, 200] {
+            let shown = screen(&mut app, columns, 24);
+            assert!(shown.contains("CCLLLLLLLL"), "{shown}");
+        }
+        type_keys(&mut app, "w");
+        assert!(screen(&mut app, 120, 24).contains("sorted by wait"));
+        type_keys(&mut app, "\n");
+        for columns in [40, 80, 120] {
+            let shown = screen(&mut app, columns, 60);
+            for text in ["Where the time went", "80.0%", "8.00ms", "execution ticket"] {
+                assert!(shown.contains(text), "{text} in {shown}");
+            }
+        }
+    }
 }

@@ -6,9 +6,10 @@ mod synthetic;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sonar_core::operation::{ErrorCodes, InFlightOperations};
 use sonar_core::time::NS_PER_S;
+use sonar_core::time_split::{FileTotal, REST, TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{
     Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
@@ -594,4 +595,52 @@ fn every_grouping_adds_up_to_the_totals() {
             assert!(totals.calls > 1_000);
         }
     }
+}
+
+#[test]
+fn a_row_tells_where_its_time_went_and_a_split_alone_makes_none() {
+    let mut window = window(1);
+    let web = app("web", "PyMongo", "4.7.3");
+    let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
+    let late = shape(0xe5, "delete", "shop.carts", "{deletes: ?}", "{deletes: ?}");
+    for shape in [&find, &late] {
+        let op = WireOperation::from(&operation(shape, &web, window.start));
+        let (split, _) = window.shapes.split_of(&op).unwrap();
+        (split.operations, split.unread_ns, split.duration_ns) = (4, 1_000_000, 9_000_000);
+        split.split[TimePart::Cpu] = 2_000_000;
+        split.split[TimePart::Read] = 6_000_000;
+        let waits = WaitTotal { waits: 3, wait_ns: 5_000_000 };
+        split.add_wait((TimePart::Read, &"cold read".into()), waits);
+        split.add_wait((TimePart::Read, &REST.into()), waits);
+        split.add_file(&"shop.orders".into(), FileTotal { reads: 3, bytes: 12_288, wait_ns: 5_000_000 });
+    }
+    let sort = Sort { column: Column::Wait, reverse: false };
+    let selection = Selection { has_splits: true, sort, ..Selection::default() };
+    let report = WindowReport::new(&window, &selection);
+    let commands: Vec<_> = report.rows.iter().map(|row| row.command().unwrap()).collect();
+    assert_eq!(commands, ["find", "insert", "count"], "nothing ended of the one that has a split alone");
+    // Four operations in two seconds, each with 2 ms on no processor.
+    assert_eq!(report.rows[0].waited(), Some(0.004));
+    let value = parse(&report);
+    let part = |part: &str, ns: u64, share: f64| json!({ "part": part, "ns": ns, "share": share });
+    let split = json!({
+        "operations": 4,
+        "total_ns": 10_000_000,
+        "parts": [
+            part("file_read", 6_000_000, 0.6),
+            part("cpu", 2_000_000, 0.2),
+            part("not_yet_read", 1_000_000, 0.1),
+            part("unexplained", 1_000_000, 0.1),
+        ],
+        "waits": [
+            { "part": "file_read", "class": null, "waits": 3, "wait_ns": 5_000_000 },
+            { "part": "file_read", "class": "cold read", "waits": 3, "wait_ns": 5_000_000 },
+        ],
+        "files": [{ "name": "shop.orders", "reads": 3, "bytes": 12_288, "wait_ns": 5_000_000 }],
+        "device_bytes": 0,
+    });
+    assert_eq!(value["rows"][0]["split"], split);
+    assert_eq!(value["rows"][1]["split"], Value::Null);
+    let table = text(|out| text::interval(&report, Some(80), out));
+    assert!(table.contains("CCDDDDDDOO") && table.contains("wait"), "{table}");
 }

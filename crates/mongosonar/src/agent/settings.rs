@@ -14,8 +14,7 @@ use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
 use crate::exit::usage;
-use crate::values::parse_scaled;
-use crate::why::args::parse_sample;
+use crate::values::{parse_connections, parse_scaled};
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";
@@ -238,7 +237,7 @@ parsed_values! {
         })
     };
     /// Which connections are followed.
-    FollowedConnections(ConnectionSample): parse_sample;
+    FollowedConnections(ConnectionSample): parse_connections;
     /// Mebibytes of a ring.
     RingMib(u32): |text| {
         text.parse().ok().filter(|size| (4..=1_024).contains(size)).ok_or_else(|| {
@@ -384,9 +383,17 @@ mod tests {
         let settings = AgentSettings::parse(&uncommented).unwrap();
         assert_eq!(settings.server.len(), 1);
         assert_eq!(settings.queries.port, [ServerPort(27_017)]);
-        for setting in
-            ["path", "max-size", "keep-10s", "keep-1min", "keep-1h", "ring-mib", "interface", "sample", "dbpath"]
-        {
+        for setting in [
+            "path",
+            "max-size",
+            "keep-10s",
+            "keep-1min",
+            "keep-1h",
+            "ring-mib",
+            "interface",
+            "sample",
+            "dbpath",
+        ] {
             assert!(uncommented.contains(&format!("\n{setting} = ")), "{setting}");
         }
     }
@@ -405,7 +412,10 @@ mod tests {
             ("[queries]\nport = [true]\n", ["line 2: queries.port: ", "a text in quotes or a number"]),
             ("[queries]\nring-mib = 1\n", ["line 2: queries.ring-mib: ", "from 4 to 1024"]),
             ("[split]\nsample = \"10 %\"\n", ["line 2: split.sample: ", "write it like 1/10"]),
-            ("[collectors]\nsplit = true\nqueries = false\n", ["line 2: collectors.split: ", "queries = true"]),
+            (
+                "[collectors]\nsplit = true\nqueries = false\n",
+                ["line 2: collectors.split: ", "queries = true"],
+            ),
             ("[[server]]\nlog = \"/x\"\n", ["line 1: server: ", "port"]),
             ("[[server]]\nport = 5\n[[server]]\nport = 5\n", ["line 4: server.port: ", "twice"]),
             ("[store\n", ["line 1: ", "]"]),

@@ -28,6 +28,12 @@ impl FileNames {
         Ok(Self { held })
     }
 
+    /// The content of the file with this path in words, else the last part of the path.
+    pub fn short(&self, path: &str) -> String {
+        let last = || path.rsplit('/').next().unwrap_or(path).to_owned();
+        self.of(path).map_or_else(last, StoredFile::label)
+    }
+
     /// The content of the file with this path.
     pub fn of(&self, path: &str) -> Option<&StoredFile> {
         let ident = path.strip_suffix(".wt")?;

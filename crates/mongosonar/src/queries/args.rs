@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use sonar_core::time_split::ConnectionSample;
 use sonar_core::window::WindowSettings;
 use sonar_decode::Ports;
 use sonar_view::logs::RowOrder;
@@ -14,7 +15,7 @@ use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::digest::args::ZoneArgs;
 use crate::history::StoreArgs;
 use crate::outfile;
-use crate::values::{ClassArg, ShapeArg, number, parse_duration};
+use crate::values::{ClassArg, ShapeArg, number, parse_connections, parse_duration};
 use crate::when::{When, parse_time};
 
 /// Examples for the help.
@@ -25,6 +26,7 @@ Examples:
   sudo mongosonar queries --each --filter orders        every operation as it ends
   sudo mongosonar queries --interval 10s --json         one JSON object every ten seconds
   sudo mongosonar queries --baseline monday.json        what is new or slower than on Monday
+  sudo mongosonar queries --split --by wait             where the time goes inside the server
   sudo mongosonar queries --write night.pcapng --duration 1h
   mongosonar queries --read night.pcapng --digest --json > monday.json
   mongosonar queries --read night.pcapng --html night.html
@@ -35,13 +37,15 @@ Examples:
 Keys of the live view: h for help.";
 
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 16] = [
+const NOT_IN_THE_PAST: [&str; 18] = [
     "interface",
     "port",
     "read",
     "replay",
     "write",
     "sample",
+    "split",
+    "pid",
     "snap_replies",
     "verify_checksums",
     "log",
@@ -84,6 +88,12 @@ pub struct QueriesArgs {
     /// Capture one connection in N; figures are scaled and marked with ~
     #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to capture")]
     pub sample: Option<u32>,
+    /// Also show where the time of each operation went inside the server: on a processor, waiting for one, for the disk or for a lock. Traces the threads of the servers here, which costs them a few percent at very high rates; 1/N traces one connection in N
+    #[arg(long, value_name = "1/N", num_args = 0..=1, require_equals = true, default_missing_value = "1/1", value_parser = parse_connections, conflicts_with_all = ["read", "each", "digest", "html"], help_heading = "What to capture")]
+    pub split: Option<ConnectionSample>,
+    /// Process whose threads --split traces; repeat for several [default: each mongod and mongos of this machine]
+    #[arg(long, value_name = "PID", requires = "split", help_heading = "What to capture")]
+    pub pid: Vec<u32>,
     /// Copy only the first N bytes of each packet of a reply, at least 26: costs least, but documents, cursors and late errors are not known
     #[arg(long, value_name = "N", value_parser = parse_snap_replies, conflicts_with = "read", help_heading = "What to capture")]
     pub snap_replies: Option<u32>,
@@ -115,7 +125,7 @@ pub struct QueriesArgs {
     /// Length of an interval, like 500ms, 10s, 1m [default: 1s; with --read: the whole file]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to show")]
     pub interval: Option<Duration>,
-    /// One row for each [default: shape]
+    /// One row for each [default: shape]; wait: shapes, those first whose operations waited longest (with --split)
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "What to show")]
     pub by: Option<ByArg>,
     /// Show operations of this class; repeat for several [default: user]
@@ -181,6 +191,7 @@ pub enum ByArg {
     Namespace,
     App,
     Client,
+    Wait,
 }
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]

@@ -48,7 +48,7 @@ pub fn run(args: &QueriesArgs) -> Result<u8> {
 /// Which rows to show, and in which order.
 fn selection(args: &QueriesArgs) -> Result<Selection> {
     let by = match args.by.unwrap_or(ByArg::Shape) {
-        ByArg::Shape => Grouping::Shape,
+        ByArg::Shape | ByArg::Wait => Grouping::Shape,
         ByArg::Order => Grouping::Order,
         ByArg::Namespace => Grouping::Namespace,
         ByArg::App => Grouping::App,
@@ -58,13 +58,18 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
     let column = match &args.sort {
         // A digest has other columns.
         _ if args.makes_digest() => Column::Load,
+        None if args.by == Some(ByArg::Wait) => Column::Wait,
         None => Column::Load,
         Some(name) => Column::from_name(name).ok_or_else(|| {
             let names: Vec<_> = Column::ALL.iter().map(|column| column.name()).collect();
             usage!("no column {name:?} to sort by; there are: {}", names.join(" "))
         })?,
     };
+    if column == Column::Wait && args.split.is_none() && !args.is_past() {
+        return Err(usage!("how long operations waited is known with --split only"));
+    }
     Ok(Selection {
+        has_splits: args.split.is_some(),
         by,
         classes,
         role: match args.role.unwrap_or(RoleArg::Served) {

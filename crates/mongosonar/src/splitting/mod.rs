@@ -7,9 +7,35 @@
 mod in_progress;
 mod meeting;
 mod open_files;
+mod rows;
 mod trace;
 mod waits;
 
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
 pub use self::open_files::FileId;
+pub use self::rows::WindowSplits;
 pub use self::trace::{SplitHelpers, SplitTrace};
+
+use anyhow::{Result, bail};
+use sonar_sys::Host;
+
+use crate::servers;
+
+/// The processes to trace: those that were asked for, else each mongod and mongos of this machine.
+///
+/// # Errors
+/// There is none.
+pub fn processes(asked: &[u32]) -> Result<Vec<u32>> {
+    let host = Host::live();
+    if let Some(none) = asked.iter().find(|process| host.stat(**process).is_none()) {
+        bail!("there is no process {none}");
+    }
+    if !asked.is_empty() {
+        return Ok(asked.to_vec());
+    }
+    let found: Vec<u32> = servers::mongodb(&host).iter().map(|process| process.pid).collect();
+    if found.is_empty() {
+        bail!("no mongod or mongos runs here: name a process with --pid");
+    }
+    Ok(found)
+}

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::connection::PortlessServerArgs;
 use crate::outfile;
 use crate::queries::args::{Range, parse_ports};
-use crate::values::{number, parse_duration};
+use crate::values::{number, parse_connections, parse_duration};
 use sonar_core::time_split::ConnectionSample;
 
 /// Examples for the help.
@@ -39,7 +39,7 @@ pub struct WhyArgs {
     #[arg(long, short_alias = 'd', value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "What to trace")]
     pub duration: Duration,
     /// Follow only one of N connections, on a very busy server
-    #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to trace")]
+    #[arg(long, value_name = "1/N", value_parser = parse_connections, help_heading = "What to trace")]
     pub sample: Option<ConnectionSample>,
     /// Process to trace; repeat for several [default: each mongod and mongos of this machine]
     #[arg(long, short_alias = 'p', value_name = "PID", help_heading = "What to trace")]
@@ -71,15 +71,4 @@ impl WhyArgs {
     pub fn is_narrowed(&self) -> bool {
         self.shape.is_some() || self.namespace.is_some() || self.app.is_some()
     }
-}
-
-/// A sample of connections, as `1/10`.
-///
-/// # Errors
-/// It is none, in words.
-pub fn parse_sample(text: &str) -> Result<ConnectionSample, String> {
-    let every = text.trim().strip_prefix("1/").and_then(|every| every.trim().parse().ok());
-    let every =
-        every.ok_or_else(|| format!("{text:?} is not a sample: write it like 1/10, at most 1/65535"))?;
-    Ok(ConnectionSample { every })
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use sonar_core::Class;
 use sonar_core::time_split::{
     Activity, ClassifiedWait, JoinedOperation, SplitResult, SplitTable, TimeSplit, WireOperation,
@@ -33,7 +33,7 @@ use crate::queries::ports::Listened;
 use crate::splitting::{SplitHelpers, SplitMeeting, SplitSink, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
-use crate::{page, screen, servers};
+use crate::{page, screen, splitting};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -45,7 +45,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
     sonar_sys::resource::prefer_this_process().ok();
     let confined = !args.keep_privileges;
-    let processes = processes(args)?;
+    let processes = splitting::processes(&args.pid)?;
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_default();
@@ -158,7 +158,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         limit: args.limit,
         file_name: &|device, inode| {
             let path = paths.get(&(device, inode))?;
-            Some(names.of(path).map_or_else(|| short(path), |held| held.label()))
+            Some(names.short(path))
         },
         thread_name: &|thread| thread_names.0.get(&thread).cloned(),
         threads: thread_names.label(threads),
@@ -183,29 +183,8 @@ fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8>
     Ok(OK)
 }
 
-/// The processes to trace.
-fn processes(args: &WhyArgs) -> Result<Vec<u32>> {
-    let host = Host::live();
-    if let Some(none) = args.pid.iter().find(|process| host.stat(**process).is_none()) {
-        bail!("there is no process {none}");
-    }
-    if !args.pid.is_empty() {
-        return Ok(args.pid.clone());
-    }
-    let found: Vec<u32> = servers::mongodb(&host).iter().map(|process| process.pid).collect();
-    if found.is_empty() {
-        bail!("no mongod or mongos runs here: name a process with --pid");
-    }
-    Ok(found)
-}
-
 fn list(processes: &[u32]) -> String {
     processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The last part of a path.
-fn short(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 /// The operations that were asked for.

@@ -21,15 +21,8 @@ pub enum Collector {
 
 impl Collector {
     /// All collectors, in display order.
-    pub const ALL: [Self; 7] = [
-        Self::Queries,
-        Self::Log,
-        Self::Internals,
-        Self::Status,
-        Self::Machine,
-        Self::Files,
-        Self::Split,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Queries, Self::Log, Self::Internals, Self::Status, Self::Machine, Self::Files, Self::Split];
 
     /// The stable name in configuration and output.
     pub const fn name(self) -> &'static str {

@@ -27,6 +27,8 @@ pub enum Column {
     Errors,
     InFlight,
     Oldest,
+    Split,
+    Wait,
     Since,
     Server,
     Role,
@@ -58,7 +60,7 @@ const fn spec(
 }
 
 /// All columns, in the order of display and of [`Column`].
-const SPECS: [Spec; 23] = [
+const SPECS: [Spec; 25] = [
     spec(Column::Count, ("count", "calls"), 7, "operations that ended, where the whole run is summed up"),
     spec(Column::Calls, ("calls", "calls/s"), 8, "operations that ended, per second: queries per second"),
     spec(
@@ -83,6 +85,18 @@ const SPECS: [Spec; 23] = [
     spec(Column::Errors, ("errors", "errors"), 7, "errors in the span shown, write errors one by one"),
     spec(Column::InFlight, ("in-flight", "fly"), 5, "operations in flight: started and not ended"),
     spec(Column::Oldest, ("oldest", "oldest"), 6, "age of the oldest operation in flight"),
+    spec(
+        Column::Split,
+        ("split", "split"),
+        10,
+        "where the time went inside the server (--split): C on a processor, Q waiting for one, D disk, L lock, ticket or condition, O other",
+    ),
+    spec(
+        Column::Wait,
+        ("wait", "wait"),
+        6,
+        "seconds per second that operations waited inside the server, for a processor, the disk, a lock (--split)",
+    ),
     spec(Column::Since, ("since", "since"), 12, "against the baseline: new, or slower and by how much"),
     spec(Column::Server, ("server", "server"), 21, "server that received the operation"),
     spec(Column::Role, ("role", "role"), 7, "served: a client asked; issued: another server did"),
@@ -141,7 +155,14 @@ impl Column {
     pub const fn is_scaled(self) -> bool {
         matches!(
             self,
-            Self::Count | Self::Calls | Self::Load | Self::In | Self::Out | Self::Errors | Self::InFlight
+            Self::Count
+                | Self::Calls
+                | Self::Load
+                | Self::In
+                | Self::Out
+                | Self::Errors
+                | Self::InFlight
+                | Self::Wait
         )
     }
 
@@ -201,6 +222,7 @@ impl Column {
             Self::Errors => Some(stats.figures.error_count() as f64),
             Self::InFlight => stats.in_flight.map(|InFlightRow { count, .. }| count as f64),
             Self::Oldest => ns(stats.in_flight.and_then(|waiting| waiting.oldest_ns)),
+            Self::Split | Self::Wait => row.waited(),
             Self::Since => row.against.and_then(|against| match against.status {
                 BaselineStatus::New => Some(f64::MAX),
                 BaselineStatus::Slower => against.shift.map(|shift| shift.factor()),

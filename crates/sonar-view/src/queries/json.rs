@@ -2,15 +2,19 @@
 //! documented in `docs/queries.md`; what is not known is `null`.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use sonar_core::figures::Share;
+use sonar_core::time_split::{FileTotal, REST, RowSplit, TimePart, WaitTotal};
 use sonar_core::{Application, CommandType, Coverage};
 
 use crate::kit::json::{name, write_object};
 use crate::kit::{Hidden, HiddenObject, mean_ns, scaled};
+use crate::queries::split::{longest_files, longest_waits, parts, share};
 use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport};
+use crate::why::ShownPart;
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;
@@ -185,6 +189,7 @@ fn row(row: &ReportRow<'_>, report: &WindowReport<'_>, kind: ObjectKind) -> Map<
     });
     let time_share = if all > 0.0 { sum(&row.stats) / all } else { 0.0 };
     extend(&mut object, json!({ "time_share": time_share, "baseline": baseline }));
+    object.insert("split".to_owned(), row.split.as_deref().map_or(Value::Null, split));
     if let Some((apps, clients)) = row.apps().zip(row.clients()) {
         let sample = report.sample;
         let with_share = |mut caller: Value, share: Share| {
@@ -204,6 +209,23 @@ fn row(row: &ReportRow<'_>, report: &WindowReport<'_>, kind: ObjectKind) -> Map<
         extend(&mut object, callers);
     }
     object
+}
+
+/// Where the time of the operations that were traced went; not scaled.
+fn split(split: &RowSplit) -> Value {
+    let whole = split.total_ns();
+    let part = |(part, ns): (ShownPart, u64)| json!({ "part": part, "ns": ns, "share": share(ns, whole) });
+    let named = |name: &str| (name != REST).then(|| name.to_owned());
+    let wait = |((part, class), total): (&(TimePart, Arc<str>), &WaitTotal)| json!({ "part": part.name(), "class": named(class), "waits": total.waits, "wait_ns": total.wait_ns });
+    let file = |(name, total): (&Arc<str>, &FileTotal)| json!({ "name": named(name), "reads": total.reads, "bytes": total.bytes, "wait_ns": total.wait_ns });
+    json!({
+        "operations": split.operations,
+        "total_ns": whole,
+        "parts": parts(split).into_iter().map(part).collect::<Value>(),
+        "waits": longest_waits(split).into_iter().map(wait).collect::<Value>(),
+        "files": longest_files(split).into_iter().map(file).collect::<Value>(),
+        "device_bytes": split.device_bytes,
+    })
 }
 
 /// An application, with its name as the member `key`.

@@ -7,6 +7,7 @@ use super::grouping::Grouping;
 use super::report::{Differing, WindowReport};
 use super::row::ReportRow;
 use super::selection::Selection;
+use super::split::{SPLIT_COLUMNS, letters};
 use crate::kit::{self, Count, Nanos, UNKNOWN, or_unknown, scaled};
 
 impl Column {
@@ -30,6 +31,10 @@ impl Column {
                 or_unknown(stats.in_flight.map(|w| Count(w.count as f64 * f64::from(report.sample))))
             }
             Self::Oldest => or_unknown(stats.in_flight.and_then(|waiting| waiting.oldest_ns).map(Nanos)),
+            Self::Split => {
+                row.split.as_ref().map_or_else(|| UNKNOWN.to_string(), |split| letters(split, SPLIT_COLUMNS))
+            }
+            Self::Wait => or_unknown(row.waited().map(Count)),
             Self::Since => since(row.against.as_ref()),
             _ => self.label(row, report.selection.form),
         }
@@ -74,12 +79,16 @@ const ROWS_MEASURED: usize = 500;
 /// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
 pub fn sortable(selection: &Selection) -> Vec<Column> {
     let differing = Differing { servers: true, roles: true, classes: true };
-    let wanted = wanted(selection, differing, Column::Calls).0;
+    let wanted = wanted((selection, selection.has_splits), differing, Column::Calls).0;
     Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
 }
 
 /// The columns of a grouping, most important first, and how many at the beginning must stay.
-fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
+fn wanted(
+    (selection, has_splits): (&Selection, bool),
+    differing: Differing,
+    sorted: Column,
+) -> (Vec<Column>, usize) {
     use Column::*;
     let by = selection.by;
     let (by_shape, knows_in_flight) = (
@@ -93,11 +102,13 @@ fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<C
         Grouping::Client => vec![Client, sorted],
     };
     wanted.extend((knows_in_flight && selection.baseline.is_some()).then_some(Since));
+    wanted.extend((knows_in_flight && has_splits).then_some(Split));
     wanted.extend([Calls, Load, P99, Errors]);
     wanted.extend(knows_in_flight.then_some(Oldest));
     let needed = wanted.len();
     wanted.extend((by_shape && differing.classes).then_some(Class));
     wanted.extend((by_shape && differing.roles).then_some(Role));
+    wanted.extend((knows_in_flight && has_splits).then_some(Wait));
     wanted.push(P50);
     // Without it, rows of several servers look alike.
     wanted.extend((by_shape && differing.servers).then_some(Server));
@@ -110,7 +121,8 @@ fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<C
 /// ones and the one that rows are sorted by first. One space stands between columns.
 pub fn place(report: &WindowReport<'_>, width: Option<usize>) -> Vec<Placed> {
     let (by, sorted) = (report.selection.by, report.selection.sort.column);
-    let (wanted, needed) = wanted(report.selection, report.differing(), sorted);
+    let has_splits = report.selection.has_splits || report.rows.iter().any(|row| row.split.is_some());
+    let (wanted, needed) = wanted((report.selection, has_splits), report.differing(), sorted);
     let wide = |column: Column| {
         let Some((least, most)) = column.bounds() else { return column.spec().width };
         let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));

@@ -14,6 +14,7 @@ mod report;
 mod row;
 mod selection;
 mod silence;
+mod split;
 pub mod text;
 
 pub use column::{Column, Sort};

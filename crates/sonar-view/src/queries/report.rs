@@ -14,6 +14,7 @@ use sonar_core::baseline::{BaselineKey, BaselineQuery};
 use sonar_core::figures::Figures;
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Row, RowKey};
+use sonar_core::time_split::RowSplit;
 use sonar_core::{
     Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Subject,
     Timestamp, Window,
@@ -175,8 +176,11 @@ impl<'a> WindowReport<'a> {
             Grouping::App => gather_groups(window.apps.iter(), selection, &mut hidden),
             Grouping::Client => gather_groups(window.clients.iter(), selection, &mut hidden),
         };
-        let mut rows: Vec<ReportRow<'a>> =
-            gathered.into_iter().map(|gathered| gathered.finish(elapsed_ns, sample)).collect();
+        let mut rows: Vec<ReportRow<'a>> = gathered
+            .into_iter()
+            .filter(RowDraft::is_shown)
+            .map(|gathered| gathered.finish(elapsed_ns, sample))
+            .collect();
         if let Some(baseline) = &selection.baseline {
             compare_with(baseline, &mut rows);
         }
@@ -326,7 +330,21 @@ fn gather_groups<'a>(
     gathering.rows
 }
 
+/// Where the time of all operations of these rows went.
+fn split_of<'a>(members: &[&'a Row]) -> Option<Cow<'a, RowSplit>> {
+    let mut splits = members.iter().filter_map(|row| row.split.as_deref());
+    let mut sum = Cow::Borrowed(splits.next()?);
+    splits.for_each(|more| sum.to_mut().merge(more));
+    Some(sum)
+}
+
 impl<'a> RowDraft<'a> {
+    /// Whether it has something to show. Where the time went may be known only after the window of its operations.
+    fn is_shown(&self) -> bool {
+        let has_split_alone = |row: &&Row| row.split.is_some() && row.figures().calls == 0;
+        self.waiting.count > 0 || self.members.is_empty() || !self.members.iter().all(has_split_alone)
+    }
+
     fn finish(self, elapsed_ns: u64, sample: u32) -> ReportRow<'a> {
         let Self { key, identity, members, waiting, in_flight } = self;
         let mut parts = members.iter().map(|row| row.figures());
@@ -341,6 +359,7 @@ impl<'a> RowDraft<'a> {
         };
         let known = matches!(key, ReportKey::Shape { .. } | ReportKey::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
-        ReportRow { key, identity, stats, against: None, members, in_flight }
+        let split = split_of(&members);
+        ReportRow { key, identity, stats, against: None, split, members, in_flight }
     }
 }

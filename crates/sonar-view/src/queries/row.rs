@@ -11,6 +11,7 @@ use sonar_core::figures::{Breakdown, Figures, Share};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Row, RowKey};
 use sonar_core::time::NS_PER_S;
+use sonar_core::time_split::{RowSplit, TimePart};
 use sonar_core::{Application, Class, Endpoint, ShapeId, ShapeInfo};
 
 /// Rates of one row over one span, scaled up from a sample.
@@ -161,6 +162,8 @@ pub struct ReportRow<'a> {
     pub stats: Stats<'a>,
     /// How it compares with the baseline; `None` without a baseline, and where it cannot be judged.
     pub against: Option<BaselineResult>,
+    /// Where the time of its operations went; `None` if no thread of the server was traced.
+    pub split: Option<Cow<'a, RowSplit>>,
     /// The rows of the window that it was made of.
     pub(super) members: Vec<&'a Row>,
     /// Classes and numbers of its operations in flight.
@@ -230,6 +233,14 @@ impl<'a> ReportRow<'a> {
 
     fn knows_members(&self) -> bool {
         matches!(self.key, ReportKey::Shape { .. } | ReportKey::Namespace { .. })
+    }
+
+    /// Seconds per second that its operations waited inside the server, scaled; `None` if that is not known.
+    pub fn waited(&self) -> Option<f64> {
+        let split = self.split.as_deref().filter(|split| split.operations > 0)?;
+        let waited_ns = split.total_ns().saturating_sub(split.split[TimePart::Cpu]);
+        let mean_ns = waited_ns as f64 / split.operations as f64;
+        Some(self.stats.rates.calls * mean_ns / NS_PER_S as f64)
     }
 
     /// Load for the order of rows: an operation in flight counts as if it ended now, as far as it lies

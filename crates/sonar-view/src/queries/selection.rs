@@ -116,6 +116,8 @@ pub struct Selection {
     pub limit: Option<usize>,
     /// The baseline that marks rows as new or slower; rows by application and by client have no marks.
     pub baseline: Option<Arc<Baseline>>,
+    /// Rows tell where the time of their operations went.
+    pub has_splits: bool,
     /// In which zone times are shown.
     pub zone: Zone,
 }

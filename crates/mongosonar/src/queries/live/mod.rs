@@ -4,6 +4,7 @@ pub mod capture;
 mod joiner;
 mod pipeline;
 mod show;
+mod split;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
@@ -24,6 +25,7 @@ use self::capture::{CaptureChange, CaptureTask, LiveCapture, block_bytes};
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
+use self::split::{RowSplitTask, RunningSplits};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range};
 use super::notice::Notice;
@@ -32,10 +34,12 @@ use super::ports::{self, Listened};
 use super::rotate::{SeriesFiles, Started};
 use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
+use crate::files::names::FileNames;
 use crate::history::HistorySteps;
-use crate::privileges;
+use crate::splitting::SplitHelpers;
 use crate::stop::{Signals, StopBehavior};
 pub use crate::when::now;
+use crate::{privileges, splitting};
 
 /// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
 /// processor's caches cold.
@@ -52,6 +56,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let finder = if listened_later(args) && confined { ports::helper() } else { None };
+    let helpers = match args.split {
+        Some(_) => Some(SplitHelpers::start(splitting::processes(&args.pid)?, None, confined)?),
+        None => None,
+    };
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {
@@ -76,6 +84,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, threads)?;
+    let followed = args.split.unwrap_or_default();
+    let trace = helpers.map(|helpers| helpers.trace(followed)).transpose()?;
+    let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()))?;
     let (say, news) = channel();
     let (recorder, making) = match (&args.write, series) {
         (None, _) => (None, None),
@@ -110,10 +121,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     // From here on nothing is opened.
     ResourceUsage::now()?;
-    let stop = signals.watch(|| {
-        if confined {
-            privileges::give_up(Duty::Showing, &[], &[]);
-        }
+    let stop = signals.watch(|| match &trace {
+        _ if !confined => {}
+        Some(trace) => trace.give_up_privileges(),
+        None => privileges::give_up(Duty::Showing, &[], &[]),
     })?;
     let stop = stop.flag().clone();
     if let Some(making) = making {
@@ -123,6 +134,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             .context("cannot start a thread")?;
     }
     lookup.recv_timeout(applications::PATIENCE).ok();
+    let interval = args.interval.unwrap_or(Duration::from_secs(1));
+    let window = args.window_settings();
+    let task = |names| RowSplitTask {
+        interval,
+        by: window.grouping(),
+        sample: followed,
+        names,
+        follows: args.pid.is_empty(),
+    };
+    let splits = trace.map(|trace| RunningSplits::start(trace, task(names))).transpose()?;
     let task = CaptureTask {
         settings: Settings {
             ports: listened.ports(),
@@ -132,9 +153,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             sample: 0,
         },
         shared: shared.clone(),
-        interval: args.interval.unwrap_or(Duration::from_secs(1)),
-        window: args.window_settings(),
-        each: each.clone().map(|each| each as Arc<Mutex<dyn OperationListener>>),
+        interval,
+        window,
+        each: match &splits {
+            Some(splits) => Some(splits.listener()),
+            None => each.clone().map(|each| each as Arc<Mutex<dyn OperationListener>>),
+        },
         keep: keep.clone(),
         say: say.clone(),
         stop: stop.clone(),
@@ -144,7 +168,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     drop(task);
     let follower = follow(listened, finder, on, Changes { threads: capture.changes.clone(), say })?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
-    let mut feed = feed.with_steps(steps);
+    let mut feed = feed.with_steps(steps).with_splits(splits);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     capture.wake();

@@ -14,6 +14,7 @@ use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
 use super::joiner::{Joiner, ThreadWindow};
+use super::split::RunningSplits;
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::queries::notice::{INTERFACE_DOWN, Notice};
 use crate::queries::output::QueriesOutput;
@@ -40,6 +41,7 @@ pub struct WindowFeed {
     stop: Arc<AtomicBool>,
     until: Option<Instant>,
     steps: Option<HistorySteps>,
+    splits: Option<RunningSplits>,
 }
 
 impl WindowFeed {
@@ -56,12 +58,27 @@ impl WindowFeed {
             stop,
             until: duration.map(|duration| Instant::now() + duration),
             steps: None,
+            splits: None,
         }
     }
 
     /// The same, with a history that the live view can step through.
     pub fn with_steps(self, steps: Option<HistorySteps>) -> Self {
         Self { steps, ..self }
+    }
+
+    /// The same, with where the time of operations went.
+    pub fn with_splits(self, splits: Option<RunningSplits>) -> Self {
+        Self { splits, ..self }
+    }
+
+    /// The next complete window, if there is one in time.
+    fn next(&mut self, wait: Duration) -> Option<Window> {
+        let mut window = self.joiner.next(wait)?;
+        if let Some(splits) = &self.splits {
+            splits.complete(&mut window);
+        }
+        Some(window)
     }
 
     fn is_over(&self) -> bool {
@@ -73,7 +90,12 @@ impl WindowFeed {
     /// The sum of the windows until all threads have ended. It waits two seconds for each.
     pub fn rest(&mut self) -> Option<Window> {
         let mut rest = None;
-        while let Some(window) = self.joiner.next(Duration::from_secs(2)) {
+        if let Some(splits) = &mut self.splits
+            && let Err(error) = splits.finish()
+        {
+            eprintln!("mongosonar: where the time went is not known to the end: {error:#}");
+        }
+        while let Some(window) = self.next(Duration::from_secs(2)) {
             add(&mut rest, window);
         }
         // Where a thread does not end.
@@ -94,7 +116,7 @@ impl WindowFeed {
                     Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }
             }
-            if let Some(window) = self.joiner.next(NAP) {
+            if let Some(window) = self.next(NAP) {
                 if !output.wants_each() {
                     output.interval(&window)?;
                 }
@@ -129,7 +151,7 @@ impl WindowFeed {
                 }
                 changed = true;
             }
-            while let Some(window) = self.joiner.next(Duration::ZERO) {
+            while let Some(window) = self.next(Duration::ZERO) {
                 app.window(window);
                 changed = true;
             }

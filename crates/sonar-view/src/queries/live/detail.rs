@@ -6,11 +6,13 @@ use sonar_core::Window;
 use sonar_core::figures::{Figures, Share};
 use sonar_core::histogram::{Histogram, upper_bound_ns};
 use sonar_core::row::MAX_ORDERED_IDS;
+use sonar_core::time_split::{REST, RowSplit, TimePart};
 
 use super::App;
 use super::history::{History, HistoryPoint, POINTS};
 use super::palette::Palette;
-use crate::kit::{Count, Nanos, escape, fit, or_unknown, push_padded, sparkline, width, wrap};
+use crate::kit::{Count, Nanos, escape, fit, or_unknown, plural, push_padded, sparkline, width, wrap};
+use crate::queries::split::{SplitGroup, longest_files, longest_waits, parts, share};
 use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
 
 /// The most bars of the histogram.
@@ -42,6 +44,10 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
         if in_shown { app.span(report.elapsed_ns) } else { "silent now; figures since start".to_string() };
     lines.extend(fill(&span, figures(row, &report), columns, palette));
     lines.extend(texts(row, columns, palette));
+    if let Some(split) = &row.split {
+        lines.push(Line::default());
+        lines.extend(split_lines(split, columns, palette));
+    }
     let history = app.paused.as_ref().unwrap_or(&app.history);
     lines.push(Line::default());
     // It is that of the last minute, whatever window is shown.
@@ -174,6 +180,43 @@ fn texts<'a>(row: &ReportRow<'_>, columns: usize, palette: Palette) -> Vec<Line<
         let ids: Vec<_> = shape.statements.iter().map(ToString::to_string).collect();
         add("statements", &ids.join(" "));
     }
+    lines
+}
+
+/// Where the time went: parts, what long waits were for, files.
+fn split_lines<'a>(split: &RowSplit, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+    let (whole, operations) = (split.total_ns(), split.operations.max(1));
+    let each = |ns: u64| Nanos(ns / operations).to_string();
+    let heading = format!(
+        " Where the time went inside the server: {}, {} each",
+        plural(split.operations, "operation"),
+        each(whole)
+    );
+    let mut lines = vec![Line::styled(fit(&heading, columns), palette.accent)];
+    let room = columns.saturating_sub(24).clamp(16, 52);
+    for (part, ns) in parts(split) {
+        let letter = SplitGroup::of(part).letter().to_string();
+        let mut spans = vec![Span::raw("  ")];
+        spans.extend(palette.split(&letter));
+        let mut words = String::new();
+        push_padded(&mut words, part.words(), room, false);
+        spans.push(Span::styled(format!(" {words}"), palette.plain));
+        spans.push(Span::styled(format!(" {:>6}", each(ns)), palette.strong));
+        spans.push(Span::styled(format!(" {:>6.1}%", 100.0 * share(ns, whole)), palette.dim));
+        lines.push(Line::from(spans));
+    }
+    let named = |name: &str| if name == REST { "(others)".to_owned() } else { escape(name).into_owned() };
+    // The others are samples of a processor.
+    let waits = longest_waits(split).into_iter().filter(|((part, _), _)| *part != TimePart::Cpu);
+    let waits = waits.map(|((_, class), total)| {
+        format!("{}  {}, {} in all", named(class), plural(total.waits, "wait"), Nanos(total.wait_ns))
+    });
+    lines.extend(section("What long waits were for", waits.collect(), palette));
+    let files = longest_files(split).into_iter().map(|(name, total)| {
+        let reads = plural(total.reads, "read");
+        format!("{}  {reads} of {}B, waited {}", named(name), Count(total.bytes as f64), Nanos(total.wait_ns))
+    });
+    lines.extend(section("Files it waited for", files.collect(), palette));
     lines
 }
 

@@ -380,7 +380,11 @@ fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rec
             push_cell(&mut cell, *placed, &placed.column.cell(row, report));
             let style = if selected { palette.cursor } else { style_of(*placed, row, palette) };
             let between = if selected { palette.cursor } else { palette.plain };
-            [Span::styled(if nth == 0 { "" } else { " " }, between), Span::styled(cell, style)]
+            let cell = match placed.column {
+                Column::Split if !selected => palette.split(&cell),
+                _ => vec![Span::styled(cell, style)],
+            };
+            std::iter::once(Span::styled(if nth == 0 { "" } else { " " }, between)).chain(cell)
         });
         put(buffer, body, 1 + at - app.top, &Line::from(cells.collect::<Vec<_>>()));
     }
@@ -451,7 +455,7 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
 }
 
 /// The keys, as help and documentation show them.
-pub const KEYS: [(&str, &str); 19] = [
+pub const KEYS: [(&str, &str); 20] = [
     ("↑ ↓ PgUp PgDn Home End, k j g G", "move"),
     (
         "Enter",
@@ -460,6 +464,7 @@ pub const KEYS: [(&str, &str); 19] = [
     ("Esc", "back; removes filters; quits from the unfiltered list"),
     ("b", "group by shape, namespace, application, client"),
     ("< > or ← →", "sort by the column before, after"),
+    ("w", "sort by the time that operations waited inside the server, with --split"),
     ("r", "reverse the order"),
     ("/", "filter by text: command, namespace, shape, shape id, name"),
     ("n", "filter by the beginning of the namespace"),

@@ -22,7 +22,9 @@ pub use screen::{Screen, restore as restore_terminal};
 
 use crate::queries::column::Sort;
 use crate::queries::layout::sortable;
-use crate::queries::{ClassSet, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, WindowReport};
+use crate::queries::{
+    ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, WindowReport,
+};
 use history::History;
 
 /// Settings of the live view.
@@ -444,6 +446,9 @@ impl App {
             KeyCode::Enter => self.drill_in(),
             KeyCode::Char('<' | ',') | KeyCode::Left => self.sort_by_next(-1),
             KeyCode::Char('>' | '.') | KeyCode::Right => self.sort_by_next(1),
+            KeyCode::Char('w') if sortable(&self.selection).contains(&Column::Wait) => {
+                self.selection.sort = Sort { column: Column::Wait, reverse: false };
+            }
             KeyCode::Char('r') => self.selection.sort.reverse = !self.selection.sort.reverse,
             KeyCode::Char('b') => self.next_grouping(),
             KeyCode::Char('c') => {

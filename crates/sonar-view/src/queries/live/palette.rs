@@ -3,6 +3,8 @@
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
+use crate::queries::split::SplitGroup;
+
 /// The few styles that are used; without colours they differ by weight alone.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Palette {
@@ -16,6 +18,8 @@ pub(super) struct Palette {
     pub(super) heading: Style,
     pub(super) sorted: Style,
     pub(super) cursor: Style,
+    /// Of the letters of a bar, in the order of [`SplitGroup::ALL`].
+    splits: [Style; SplitGroup::ALL.len()],
 }
 
 impl Palette {
@@ -34,6 +38,7 @@ impl Palette {
             heading,
             sorted: heading.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             cursor: heading,
+            splits: [plain; SplitGroup::ALL.len()],
         };
         if !color {
             return without;
@@ -47,8 +52,19 @@ impl Palette {
             heading: plain.fg(Color::Gray).bg(Color::DarkGray),
             sorted: plain.fg(Color::White).bg(Color::DarkGray).add_modifier(Modifier::BOLD),
             cursor: plain.fg(Color::White).bg(Color::Blue),
+            splits: [Color::Green, Color::Yellow, Color::Cyan, Color::Magenta, Color::Gray]
+                .map(|color| plain.fg(color)),
             ..without
         }
+    }
+
+    /// A bar of letters, each group in its colour.
+    pub(super) fn split<'a>(self, bar: &str) -> Vec<Span<'a>> {
+        let style = |letter: char| {
+            let group = SplitGroup::ALL.iter().position(|group| group.letter() == letter);
+            group.map_or(self.plain, |group| self.splits[group])
+        };
+        bar.chars().map(|letter| Span::styled(letter.to_string(), style(letter))).collect()
     }
 
     /// A figure between what it is and its unit.

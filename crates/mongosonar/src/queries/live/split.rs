@@ -1,0 +1,110 @@
+//! Traces the threads of the servers while packets are captured, for `--split`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use sonar_core::Window;
+use sonar_core::table::GroupBy;
+use sonar_core::time_split::ConnectionSample;
+use sonar_sys::Host;
+
+use super::pipeline::OperationListener;
+use crate::files::names::FileNames;
+use crate::servers;
+use crate::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
+
+/// Ticks, ten in a second, between two looks for servers that have started or ended.
+const SEARCH_TICKS: u64 = 20;
+/// Ticks between two readings of the names of files.
+const NAMES_TICKS: u64 = 10;
+
+/// How the threads are traced.
+pub struct RowSplitTask {
+    /// The length of a window.
+    pub interval: Duration,
+    /// What rows of windows are.
+    pub by: GroupBy,
+    /// The connections that are followed.
+    pub sample: ConnectionSample,
+    /// What the files of the server hold.
+    pub names: FileNames,
+    /// Servers that start later are followed too.
+    pub follows: bool,
+}
+
+/// A trace that runs in its own thread.
+pub struct RunningSplits {
+    meeting: Arc<Mutex<SplitMeeting<WindowSplits>>>,
+    sample: ConnectionSample,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl RunningSplits {
+    /// Starts the thread. Call it after privileges were dropped.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(trace: SplitTrace, task: RowSplitTask) -> Result<Self> {
+        let splits = WindowSplits::new(task.interval.as_nanos() as u64, task.by);
+        let meeting = Arc::new(Mutex::new(SplitMeeting::new(splits)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let sample = task.sample;
+        let run = {
+            let (meeting, stop) = (meeting.clone(), stop.clone());
+            move || follow(&trace, &meeting, (&task, &stop))
+        };
+        let thread = std::thread::Builder::new()
+            .name("splits".to_owned())
+            .spawn(run)
+            .context("cannot start a thread")?;
+        Ok(Self { meeting, sample, stop, thread: Some(thread) })
+    }
+
+    /// Takes the operations of the capture.
+    pub fn listener(&self) -> Arc<Mutex<dyn OperationListener>> {
+        Arc::new(Mutex::new(WireSide::new(self.meeting.clone(), self.sample)))
+    }
+
+    /// Adds to a window where the time of its operations went.
+    pub fn complete(&self, window: &mut Window) {
+        lock(&self.meeting).sink.complete(window);
+    }
+
+    /// Ends the trace, which reports what it has until now.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn finish(&mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.join().map_err(|_| anyhow!("the thread of the trace has failed"))?
+    }
+}
+
+fn follow(
+    trace: &SplitTrace,
+    meeting: &Mutex<SplitMeeting<WindowSplits>>,
+    (task, stop): (&RowSplitTask, &AtomicBool),
+) -> Result<()> {
+    trace.load_symbols();
+    trace.skip()?;
+    let mut ticks = 0_u64;
+    trace.run(meeting, || {
+        lock(meeting).sink.lost(&trace.take_losses());
+        if ticks.is_multiple_of(NAMES_TICKS) && lock(meeting).sink.take_lack_of_names() {
+            let files = trace.files();
+            let named = files.iter().map(|(file, path)| (*file, task.names.short(path).into()));
+            lock(meeting).sink.name(named);
+        }
+        if task.follows && ticks.is_multiple_of(SEARCH_TICKS) {
+            let present: Vec<u32> = servers::mongodb(&Host::live()).iter().map(|one| one.pid).collect();
+            trace.follow(&present);
+        }
+        ticks += 1;
+        !stop.load(Ordering::Relaxed)
+    })
+}

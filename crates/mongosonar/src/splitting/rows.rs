@@ -1,0 +1,223 @@
+//! Where the time of operations went, by window and by row.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use sonar_core::Timestamp;
+use sonar_core::table::{GroupBy, Table};
+use sonar_core::time_split::{ClassifiedWait, JoinedOperation};
+use sonar_core::window::Window;
+use sonar_sys::split::SplitLosses;
+
+use super::meeting::SplitSink;
+use super::open_files::FileId;
+
+/// Windows that are kept until they are taken; what comes for further ones is added to the last.
+const MAX_WINDOWS: usize = 64;
+/// Names of files that are kept.
+const MAX_NAMES: usize = 65_536;
+
+/// Splits of operations, which wait for the window in which their operations ended.
+pub struct WindowSplits {
+    interval_ns: u64,
+    by: GroupBy,
+    /// By the beginning of their window.
+    tables: BTreeMap<Timestamp, Table>,
+    /// The end of the last window that was taken.
+    taken: Timestamp,
+    /// Names of files.
+    names: HashMap<FileId, Arc<str>>,
+    /// A file was used that has no name yet.
+    lacks_names: bool,
+    /// Operations that the kernel did not report.
+    lost: u64,
+}
+
+impl WindowSplits {
+    /// For windows of this length, with rows by this.
+    pub fn new(interval_ns: u64, by: GroupBy) -> Self {
+        Self {
+            interval_ns: interval_ns.max(1),
+            by,
+            tables: BTreeMap::new(),
+            taken: Timestamp::default(),
+            names: HashMap::new(),
+            lacks_names: true,
+            lost: 0,
+        }
+    }
+
+    /// Whether a file was used that has no name yet. Returns `true` once for all such files.
+    pub fn take_lack_of_names(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_names)
+    }
+
+    /// Names files; those that were known keep their names.
+    pub fn name(&mut self, names: impl Iterator<Item = (FileId, Arc<str>)>) {
+        for (file, name) in names {
+            if self.names.len() < MAX_NAMES {
+                self.names.entry(file).or_insert(name);
+            }
+        }
+    }
+
+    /// Counts what the kernel lost.
+    pub fn lost(&mut self, losses: &SplitLosses) {
+        let SplitLosses { ring_full, threads_full, unreadable, programs_skipped, .. } = *losses;
+        self.lost += ring_full + threads_full + unreadable + programs_skipped;
+    }
+
+    /// Adds to a window the splits of the operations that ended in it, and those that came too late for theirs.
+    pub fn complete(&mut self, window: &mut Window) {
+        let later = self.tables.split_off(&window.end);
+        for table in std::mem::replace(&mut self.tables, later).values() {
+            window.shapes.merge(table);
+        }
+        self.taken = window.end;
+        window.coverage.splits_lost += std::mem::take(&mut self.lost);
+    }
+
+    /// The table of the window in which `end` lies.
+    fn table(&mut self, end: Timestamp) -> &mut Table {
+        let mut start = end.floor_to(self.interval_ns).max(self.taken);
+        if self.tables.len() >= MAX_WINDOWS
+            && let Some((last, _)) = self.tables.last_key_value()
+        {
+            start = *last;
+        }
+        self.tables.entry(start).or_insert_with(|| Table::of_window(self.by))
+    }
+}
+
+impl SplitSink for WindowSplits {
+    fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
+        let names = std::mem::take(&mut self.names);
+        let mut lacks_names = false;
+        if let Some((split, _)) = self.table(operation.wire.end).split_of(&operation.wire) {
+            split.record(operation, &waits, &mut |device, inode| {
+                names.get(&(device, inode)).cloned().unwrap_or_else(|| {
+                    lacks_names = true;
+                    format!("inode {inode}").into()
+                })
+            });
+        }
+        self.names = names;
+        self.lacks_names |= lacks_names;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sonar_core::time_split::{FileWait, ThreadOperation, TimePart, TimeSplit, WireOperation};
+    use sonar_core::window::WindowSettings;
+    use sonar_core::{Application, Class, Endpoint, Role, ShapeId, ShapeInfo};
+
+    use super::*;
+
+    const SECOND: u64 = sonar_core::time::NS_PER_S;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_unix(1_000 + second, 0)
+    }
+
+    fn operation(end: Timestamp, inode: u64) -> JoinedOperation {
+        let (server, client) = (Endpoint::v4([10, 0, 0, 1], 27_017), Endpoint::v4([10, 0, 0, 2], 40_000));
+        let mut split = TimeSplit::default();
+        split[TimePart::Cpu] = 500;
+        JoinedOperation {
+            wire: WireOperation {
+                server,
+                client,
+                request_id: 1,
+                start: end,
+                end,
+                latency_ns: Some(1_000),
+                was_answered: true,
+                role: Role::Served,
+                class: Class::User,
+                shape: Arc::new(ShapeInfo { id: ShapeId(7), command: "find".into(), ..ShapeInfo::default() }),
+                ordered_id: ShapeId(8),
+                app: Arc::new(Application::default()),
+            },
+            thread: ThreadOperation {
+                process: 1,
+                thread: 2,
+                thread_name: "conn1".to_owned(),
+                connection: Some((server, client)),
+                request_id: 1,
+                opcode: 2013,
+                received_from: end,
+                start: end,
+                end,
+                duration_ns: 1_000,
+                split,
+                switches: 0,
+                reads: 1,
+                read_bytes: 10,
+                write_bytes: 0,
+                device_bytes: 0,
+                faults: 0,
+                request_bytes: 0,
+                reply_bytes: 0,
+                is_exhaust: false,
+                is_unacknowledged: false,
+                is_pipelined: false,
+                files: vec![FileWait { inode, device: 1, reads: 1, bytes: 10, wait_ns: 100 }],
+                has_all_files: true,
+                wakers: Vec::new(),
+                has_all_wakers: true,
+                woke_others: false,
+            },
+        }
+    }
+
+    /// Operations and files of the window that begins at `second`.
+    fn complete(splits: &mut WindowSplits, second: u64) -> (u64, Vec<String>) {
+        let mut window = Window::new(at(second), WindowSettings::default());
+        window.end = at(second + 1);
+        splits.complete(&mut window);
+        let found: Vec<_> = window.shapes.iter().filter_map(|row| row.split.as_deref()).collect();
+        let files = found.iter().flat_map(|split| split.files.keys().map(ToString::to_string)).collect();
+        (found.iter().map(|split| split.operations).sum(), files)
+    }
+
+    #[test]
+    fn an_operation_counts_in_the_window_in_which_it_ended_or_in_the_next_that_is_taken() {
+        let mut splits = WindowSplits::new(SECOND, GroupBy::Shape);
+        splits.joined(&operation(at(1).plus_ns(SECOND - 1), 7), Vec::new());
+        splits.joined(&operation(at(2), 7), Vec::new());
+        assert_eq!(complete(&mut splits, 1).0, 1);
+        splits.joined(&operation(at(1).plus_ns(5), 7), Vec::new());
+        assert_eq!(complete(&mut splits, 2).0, 2, "one came late");
+        assert_eq!(complete(&mut splits, 3).0, 0);
+        for second in 0..3 * MAX_WINDOWS as u64 {
+            splits.joined(&operation(at(10 + second), 7), Vec::new());
+        }
+        assert_eq!(splits.tables.len(), MAX_WINDOWS);
+        assert_eq!(complete(&mut splits, 500).0, 3 * MAX_WINDOWS as u64);
+    }
+
+    #[test]
+    fn a_file_has_its_name_as_soon_as_that_is_known() {
+        let mut splits = WindowSplits::new(SECOND, GroupBy::Shape);
+        assert!(splits.take_lack_of_names() && !splits.take_lack_of_names());
+        splits.joined(&operation(at(1), 7), Vec::new());
+        assert!(splits.take_lack_of_names());
+        splits.name([((1, 7), "shop.orders".into())].into_iter());
+        splits.joined(&operation(at(1), 7), Vec::new());
+        assert!(!splits.take_lack_of_names());
+        assert_eq!(complete(&mut splits, 1), (2, vec!["inode 7".to_owned(), "shop.orders".to_owned()]));
+    }
+
+    #[test]
+    fn losses_count_in_the_next_window() {
+        let mut splits = WindowSplits::new(SECOND, GroupBy::Shape);
+        splits.lost(&SplitLosses { ring_full: 3, unreadable: 1, ..SplitLosses::default() });
+        let mut window = Window::new(at(1), WindowSettings::default());
+        splits.complete(&mut window);
+        assert_eq!(window.coverage.splits_lost, 4);
+        splits.complete(&mut window);
+        assert_eq!(window.coverage.splits_lost, 4);
+    }
+}

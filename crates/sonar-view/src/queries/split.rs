@@ -1,0 +1,138 @@
+//! Where the time of the operations of a row went: parts in order, and the bar of a column.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal};
+
+use crate::why::ShownPart;
+
+/// Letters of the bar in the column.
+pub(super) const SPLIT_COLUMNS: usize = 10;
+
+/// What parts have in common, as far as a short bar can show it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum SplitGroup {
+    /// On a processor.
+    Processor,
+    /// Waiting for one.
+    Queue,
+    /// Reads, pages, writes, flushes.
+    Disk,
+    /// Mutexes, tickets, conditions, and pauses before another try.
+    Lock,
+    /// The rest.
+    Other,
+}
+
+impl SplitGroup {
+    /// All groups, in the order of the bar.
+    pub(super) const ALL: [Self; 5] = [Self::Processor, Self::Queue, Self::Disk, Self::Lock, Self::Other];
+
+    /// Its letter in a bar.
+    pub(super) const fn letter(self) -> char {
+        match self {
+            Self::Processor => 'C',
+            Self::Queue => 'Q',
+            Self::Disk => 'D',
+            Self::Lock => 'L',
+            Self::Other => 'O',
+        }
+    }
+
+    /// That of a part.
+    pub(super) const fn of(part: ShownPart) -> Self {
+        let ShownPart::Measured(part) = part else { return Self::Other };
+        match part {
+            TimePart::Cpu => Self::Processor,
+            TimePart::RunQueue | TimePart::Yield => Self::Queue,
+            TimePart::Read | TimePart::Fault | TimePart::Write | TimePart::Flush => Self::Disk,
+            TimePart::Futex | TimePart::Poll | TimePart::Backoff => Self::Lock,
+            TimePart::Sleep | TimePart::Send | TimePart::Peer | TimePart::Other => Self::Other,
+        }
+    }
+}
+
+/// The parts that took any time, in nanoseconds, the longest first.
+pub(super) fn parts(split: &RowSplit) -> Vec<(ShownPart, u64)> {
+    let measured = split.split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns));
+    let others = [(ShownPart::Unread, split.unread_ns), (ShownPart::Unexplained, split.unexplained_ns())];
+    let mut parts: Vec<_> = measured.chain(others).filter(|(_, ns)| *ns > 0).collect();
+    parts.sort_by_key(|(_, ns)| Reverse(*ns));
+    parts
+}
+
+/// Its long waits, the longest first.
+pub(super) fn longest_waits(split: &RowSplit) -> Vec<(&(TimePart, Arc<str>), &WaitTotal)> {
+    let mut waits: Vec<_> = split.waits.iter().collect();
+    waits.sort_by_key(|(_, total)| Reverse(total.wait_ns));
+    waits
+}
+
+/// Its files, those first for which it waited longest.
+pub(super) fn longest_files(split: &RowSplit) -> Vec<(&Arc<str>, &FileTotal)> {
+    let mut files: Vec<_> = split.files.iter().collect();
+    files.sort_by_key(|(_, total)| Reverse(total.wait_ns));
+    files
+}
+
+/// `part` of `whole`; 0 of nothing.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A bar of so many letters, each of the group that its share of the time was spent in. A group has as many letters as
+/// its share, rounded so that all together fill the bar.
+pub(super) fn letters(split: &RowSplit, columns: usize) -> String {
+    let whole = split.total_ns();
+    if whole == 0 {
+        return String::new();
+    }
+    let parts = parts(split);
+    let (mut bar, mut reached) = (String::new(), 0);
+    for group in SplitGroup::ALL {
+        let of_group = parts.iter().filter(|(part, _)| SplitGroup::of(*part) == group);
+        reached += of_group.map(|(_, ns)| ns).sum::<u64>();
+        let until = (share(reached, whole) * columns as f64).round() as usize;
+        while bar.len() < until.min(columns) {
+            bar.push(group.letter());
+        }
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(of: &[(TimePart, u64)], unread_ns: u64) -> RowSplit {
+        let mut split = RowSplit { operations: 1, unread_ns, ..RowSplit::default() };
+        for (part, ns) in of {
+            split.split[*part] = *ns;
+            split.duration_ns += ns;
+        }
+        split
+    }
+
+    #[test]
+    fn a_bar_is_full_and_has_a_letter_for_each_tenth() {
+        let bar = |of: &[(TimePart, u64)], unread_ns| letters(&split(of, unread_ns), 10);
+        assert_eq!(bar(&[(TimePart::Cpu, 70), (TimePart::Read, 20), (TimePart::Fault, 10)], 0), "CCCCCCCDDD");
+        assert_eq!(bar(&[(TimePart::Futex, 1), (TimePart::RunQueue, 1)], 2), "QQQLLOOOOO");
+        assert_eq!(bar(&[(TimePart::Sleep, 5)], 0), "OOOOOOOOOO");
+        assert_eq!(bar(&[], 0), "");
+        let uneven = [(TimePart::Cpu, 333), (TimePart::Read, 333), (TimePart::Poll, 334)];
+        assert_eq!(bar(&uneven, 0).len(), 10);
+    }
+
+    #[test]
+    fn parts_add_up_and_the_longest_is_first() {
+        let mut split = split(&[(TimePart::Cpu, 70), (TimePart::Read, 200)], 5);
+        split.duration_ns += 30;
+        let found = parts(&split);
+        assert_eq!(found[0], (ShownPart::Measured(TimePart::Read), 200));
+        assert_eq!(found.last(), Some(&(ShownPart::Unread, 5)));
+        assert!(found.contains(&(ShownPart::Unexplained, 30)));
+        assert_eq!(found.iter().map(|(_, ns)| ns).sum::<u64>(), split.total_ns());
+    }
+}

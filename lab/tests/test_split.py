@@ -1,0 +1,173 @@
+"""Where the time of each row of `queries` went, against the lab's own server, whose commands take a known time at a
+known place. The server (lab/threaded) is not MongoDB, but it serves as mongod does: one thread for each connection, on
+the real WiredTiger.
+"""
+
+import csv
+import io
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+import pymongo
+import pytest
+
+import labkit
+
+PORT = 28019
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    folder = tmp_path_factory.mktemp("threaded")
+    with labkit.process([labkit.LAB / "bin/threaded", PORT, folder], stdout=subprocess.PIPE) as server:
+        labkit.first_line(server)
+        yield server
+
+
+def client():
+    return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-split")
+
+
+def ask(database, steps):
+    return database.command({"find": "orders", "filter": steps})["cursor"]["firstBatch"][0]
+
+
+def wait_for_a_lock(database):
+    """Asks for a lock that another connection holds."""
+    holder = threading.Thread(target=ask, args=(database, {"hold": 100}))
+    holder.start()
+    time.sleep(0.03)
+    ask(database, {"lock": 1})
+    holder.join()
+
+
+def arguments(served, *more):
+    return ["--interface", "lo", "--port", PORT, "--split", "--pid", served.pid, *more]
+
+
+def until_traced(database, sonar):
+    """The trace begins a moment after the capture."""
+
+    def is_traced():
+        ask(database, {"burn": 1})
+        return any(row["split"] for line in sonar.lines() for row in line["rows"])
+
+    labkit.wait_until(is_traced, "a row with its split", seconds=30)
+
+
+def row_of(summary, step):
+    [row] = [row for row in summary["rows"] if f"{{{step}: ?number}}" in row["shape"]]
+    return row
+
+
+def share(row, part):
+    return next((one["share"] for one in row["split"]["parts"] if one["part"] == part), 0)
+
+
+def mean_ns(row):
+    return row["split"]["total_ns"] / row["split"]["operations"]
+
+
+ROUNDS = 10
+
+
+def test_rows_tell_where_the_time_of_their_operations_went(served, tmp_path):
+    with client() as connected, labkit.live_capture(tmp_path, arguments(served, "--json", "--by", "wait")) as sonar:
+        until_traced(connected.lab, sonar)
+        for _ in range(ROUNDS):
+            ask(connected.lab, {"burn": 20})
+            ask(connected.lab, {"sleep": 20})
+            wait_for_a_lock(connected.lab)
+        # What the last packets need to reach the reader.
+        time.sleep(1)
+        lines = sonar.stop()
+    summary = labkit.summary(lines)
+    for row in summary["rows"]:
+        split = row["split"]
+        assert sum(part["ns"] for part in split["parts"]) == split["total_ns"], row["shape"]
+        assert split["operations"] <= row["calls"]
+    assert row_of(summary, "lock")["split"]["operations"] == ROUNDS
+    # What burns waits for a processor on a busy machine.
+    dominant = {"burn": ["cpu", "run_queue"], "sleep": ["sleep"], "hold": ["sleep"], "lock": ["futex"]}
+    for step, parts in dominant.items():
+        row = row_of(summary, step)
+        assert sum(share(row, part) for part in parts) > 0.5, (step, row["split"])
+    waited = [row["calls"] * (1 - share(row, "cpu")) * mean_ns(row) for row in summary["rows"]]
+    assert waited == sorted(waited, reverse=True), waited
+    waits = {wait["part"] for wait in row_of(summary, "hold")["split"]["waits"]}
+    assert "sleep" in waits
+    assert summary["coverage"]["splits_lost"] < 10
+    for line in lines[:-1]:
+        for row in line["rows"]:
+            assert row["calls"] or row["in_flight"], "a split alone makes no row"
+
+
+def test_csv_has_the_parts(served, tmp_path):
+    with client() as connected, labkit.live_capture(tmp_path, arguments(served, "--csv")) as sonar:
+
+        def rows():
+            ask(connected.lab, {"burn": 5})
+            return [row for row in csv.DictReader(io.StringIO(sonar.out.read_text())) if row["split_operations"]]
+
+        labkit.wait_until(rows, "a row with its split", seconds=30)
+        row = rows()[0]
+        labkit.stop(sonar.child)
+    assert int(row["split_operations"]) > 0 and int(row["split_cpu_ns"]) > 0
+    assert row["split_futex_ns"] != "" and row["split_not_yet_read_ns"] != ""
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--read", "x.pcap"], "cannot be used with"),
+        (["--at", "-1h"], "cannot be used with"),
+        (["--each"], "cannot be used with"),
+    ],
+)
+def test_it_is_refused_where_no_server_can_be_traced(more, reason):
+    command = [labkit.MONGOSONAR, "queries", "--split", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and reason in done.stderr, done.stderr
+    asked = subprocess.run(
+        [labkit.MONGOSONAR, "queries", "--by", "wait"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        stdin=subprocess.DEVNULL,
+    )
+    assert asked.returncode == 2 and "--split" in asked.stderr, asked.stderr
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_the_live_view_shows_a_bar_and_the_opened_row_shows_the_parts(served, tmp_path, columns):
+    def tmux(*more):
+        command = ["tmux", "-S", tmp_path / "socket", *map(str, more)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    command = " ".join(map(str, [labkit.MONGOSONAR, "queries", *arguments(served)]))
+    tmux("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", 40, command)
+    try:
+        with client() as connected:
+
+            def shows(*texts):
+                ask(connected.lab, {"burn": 5})
+                screen = tmux("capture-pane", "-p")
+                return all(re.search(text, screen) for text in texts)
+
+            # What burns waits for a processor on a busy machine.
+            labkit.wait_until(lambda: shows("split", r" C*Q*[CQ]{7}[DLO]* "), "a bar", seconds=30)
+            tmux("send-keys", "w")
+            labkit.wait_until(lambda: shows("sorted by wait"), "the other order")
+            tmux("send-keys", "Enter")
+            labkit.wait_until(lambda: shows("Where the time went", "on a processor"), "the parts")
+    finally:
+        tmux("kill-server")
