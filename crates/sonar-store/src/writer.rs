@@ -30,7 +30,7 @@ const MAY_BE_INCOMPLETE: usize = 5;
 
 /// The resolutions that are made of 10 s.
 const MADE: [Resolution; 2] = [Resolution::Minute, Resolution::Hour];
-/// After so many windows the size of all files is looked at.
+/// Windows between two checks of the size of all files.
 const WINDOWS_PER_CHECK: u32 = 60;
 
 /// How a new window joins the minute or the hour that it lies in.

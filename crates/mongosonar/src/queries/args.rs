@@ -79,7 +79,7 @@ pub struct QueriesArgs {
     /// Begin a new file after this size (100M, 2G) or time (10m, 1h); every file can be read on its own, and has a number in its name
     #[arg(long, value_name = "SIZE|TIME", value_parser = parse_rotation, requires = "write", help_heading = "What to capture")]
     pub rotate: Option<Rotation>,
-    /// Keep at most so many files of --rotate, and remove the oldest
+    /// Keep at most N files of --rotate, and remove the oldest
     #[arg(long, value_name = "N", value_parser = number(1_u64.., 10), requires = "rotate", help_heading = "What to capture")]
     pub keep: Option<u64>,
     /// Keep the privileges that the program was started with, for debugging

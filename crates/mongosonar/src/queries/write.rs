@@ -245,7 +245,7 @@ mod tests {
     use super::super::rotate::Started;
     use super::*;
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this number of bytes.
     struct TinyDisk(usize);
 
     impl Write for TinyDisk {

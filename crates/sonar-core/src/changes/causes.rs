@@ -9,13 +9,13 @@ use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};
 
-/// Events explain what begins so many windows after them.
+/// The most windows between an event and what it explains.
 const REACH_WINDOWS: u64 = 3;
 /// How exactly people and programs know the time of an event, in nanoseconds.
 const SLACK_NS: u64 = 3 * NS_PER_S;
 /// Connections of a storm stay for some time, in nanoseconds.
 const STORM_NS: u64 = 10 * NS_PER_S;
-/// A shape explains others only if it costs so many times as much as they do.
+/// How many times as much as others a shape must cost to explain them.
 const MIN_DOMINANCE: f64 = 1.0;
 
 /// What an event can explain.

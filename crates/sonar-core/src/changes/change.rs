@@ -12,7 +12,7 @@ use crate::{Endpoint, ShapeInfo, Source, Timestamp};
 pub const ALPHA: f64 = 0.001;
 /// A change of time counts from this share of all time that operations took.
 pub(super) const MIN_SHARE: f64 = 0.01;
-/// A change of time counts from so many nanoseconds a second.
+/// The smallest change of time that counts, in nanoseconds per second.
 pub(super) const MIN_LOAD: f64 = 500_000.0;
 
 /// One thing that changed.

@@ -26,7 +26,7 @@ const COMMANDS: [(&str, EventKind); 18] = [
     ("shutdown", EventKind::ServerStop),
 ];
 
-/// A command in so many windows before is usual.
+/// The number of earlier windows with a command from which on it is usual.
 const MIN_USUAL: usize = 3;
 
 /// What a command changes; `None` for one that is no administrator's.

@@ -22,13 +22,13 @@ use crate::{
 const QUARTILE_OF_SQUARE: f64 = 1.323;
 /// A rate that changes by less is not reported, as a factor.
 const MIN_RATE_FACTOR: f64 = 2.0;
-/// An operation of a new shape that takes so long is reported even if it is the only one.
+/// The time from which on a single operation of a new shape is reported.
 pub(super) const LONG_NS: u64 = 500_000_000;
-/// An operation is stalled if it takes so many times as long as the longest before, and [`LONG_NS`].
+/// How many times as long as the longest one before an operation must take to be stalled, besides [`LONG_NS`].
 const STALL_FACTOR: u64 = 10;
-/// At most one operation in so many is stalled; where there are more, the shape is slower.
+/// At most one operation in this number is stalled; where there are more, the shape is slower.
 const MAX_STALLED: u64 = 5;
-/// A shape has stopped if so many operations were to be expected.
+/// The fewest operations that were to be expected of a shape that has stopped.
 const MIN_EXPECTED: f64 = 10.0;
 /// The minimum number of parts of the time before for saying which latencies are usual.
 const MIN_PARTS: usize = 4;

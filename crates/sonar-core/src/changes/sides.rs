@@ -5,7 +5,7 @@ use crate::{Source, Timestamp};
 
 /// Windows right before the span: what changed at its beginning is compared with these.
 pub const RECENT_WINDOWS: usize = 3;
-/// Without so many windows before, nothing is known about what is usual.
+/// The fewest earlier windows that tell what is usual.
 pub const MIN_WINDOWS: usize = 3;
 
 /// What is compared: windows by time, without those that nobody observed.
@@ -99,7 +99,7 @@ impl<'a> Sides<'a> {
         self.windows(ComparedSpan::Before).iter().filter(observed).count() >= MIN_WINDOWS
     }
 
-    /// The probability that so many things all happened after, if they happen as often before.
+    /// The probability that all of `count` things happened after, if they are as likely before.
     pub fn all_after(&self, source: Source, count: u64) -> f64 {
         let (before, after) =
             (self.seconds(ComparedSpan::Before, source), self.seconds(ComparedSpan::After, source));

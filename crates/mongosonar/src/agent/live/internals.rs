@@ -24,7 +24,7 @@ use crate::queries::live::now;
 const EVERY: Duration = Duration::from_secs(2);
 /// How long after its time a sample may come.
 const DELAY_NS: u64 = 15_000_000_000;
-/// A server that wrote no sample for so long has stopped writing them.
+/// A server that wrote no sample for this long has stopped writing them.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The samples of a server that are followed.

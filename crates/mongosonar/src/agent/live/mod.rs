@@ -90,7 +90,7 @@ pub struct LivePlan<'a> {
     pub config: Option<&'a Path>,
     /// The folder of the store.
     pub folder: &'a Path,
-    /// Ends it after so long.
+    /// How long it collects; without a limit if `None`.
     pub once: Option<Duration>,
     /// Whether it drops its privileges.
     pub confined: bool,

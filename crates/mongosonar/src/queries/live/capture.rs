@@ -198,7 +198,7 @@ pub struct RunningCapture {
 }
 
 impl LiveCapture {
-    /// Opens a ring for each of so many threads.
+    /// Opens a ring for each of `threads` threads.
     ///
     /// # Errors
     /// A permission or an interface is missing.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Timestamp, Window};
 
-/// Where one thread stays behind, so many intervals wait for it, or as many as lie in [`MAX_LAG_NS`] if that is more.
+/// The most intervals that wait for a thread that stays behind, unless more lie in [`MAX_LAG_NS`].
 const MIN_WAITING: usize = 16;
 /// Longer than a packet can lie in the ring before a thread sees it.
 const MAX_LAG_NS: u64 = 5 * NS_PER_S;
