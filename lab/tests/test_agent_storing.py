@@ -194,7 +194,7 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
         with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as database:
             starts += [start for (start,) in database.execute("SELECT start FROM windows WHERE width = 10")]
     was_there = lambda start: (
-        begin - 60 < start + 10 and start <= end + 10 or ahead_to < start + 10 and start <= back_from
+        begin - 60 < start + 10 and start <= end + 10 or ahead_to <= start + 10 and start <= back_from
     )
     assert len(starts) == len(set(starts)) and all(map(was_there, starts)), starts
     # The skipped hour is a gap of all collectors, to the minute; the time around it is not.

@@ -163,11 +163,11 @@ mod tests {
                 let wrong = ["abc", "1x", "-5", "99999999999999999999999999", "-5s"];
                 for wrong in &wrong[..wrong.len() - usize::from(is_point)] {
                     let wrong = *wrong;
-                    let words = [&path[..], &[format!("--{option}"), wrong.to_owned()]].concat();
+                    let words = [&path[..], &[format!("--{option}={wrong}")]].concat();
                     let error = program().try_get_matches_from(&words).unwrap_err();
                     let said = error.to_string();
                     assert!(error.kind() == ErrorKind::ValueValidation, "{words:?}: {said}");
-                    let (named, accepted) = said.split_once(">': ").unwrap();
+                    let (named, accepted) = said.split_once("': ").unwrap();
                     assert!(named.contains(wrong), "{words:?}: {said}");
                     let accepted = accepted.replace(wrong, "");
                     let gives_example = accepted.contains("like ") || accepted.contains("at most ");

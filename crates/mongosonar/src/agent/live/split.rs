@@ -28,7 +28,7 @@ const MAX_WAITING: usize = 65_536;
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// How often the open files of the servers are read, if there are some without a name.
 const NAMES_EVERY: Duration = Duration::from_secs(5);
-/// Inodes are used again for other files, so that names are read again after so long.
+/// Inodes are used again for other files, so names are read again after this time.
 const NAMES_VALID: Duration = Duration::from_secs(60);
 
 /// Operations that both sides saw, and that are not added up yet.

@@ -71,7 +71,8 @@ impl CaptureThread {
     /// Captures until it is to stop.
     fn capture(&mut self) -> Result<()> {
         while !self.pipeline.orphaned {
-            let until = self.pipeline.boundary.plus_ns(self.delay.as_nanos() as u64);
+            let delay_ns = self.delay.as_nanos() as u64;
+            let until = self.pipeline.boundary.plus_ns(delay_ns);
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
             let wake = self.ring.poll(wait)?;
             if wake == Wake::InterfaceDown {
@@ -80,16 +81,7 @@ impl CaptureThread {
             self.count_drops();
             self.read();
             self.follow();
-            let time = now();
-            // The clock was set back.
-            if self.pipeline.boundary.since(time) > self.pipeline.interval_ns {
-                self.pipeline.rotate(time);
-            } else if time >= until {
-                // Packets of the intervals after that may still come.
-                let over = self.pipeline.boundary.plus_ns(time.since(until));
-                self.pipeline.rotate(over);
-            }
-            self.pipeline.seen = Some(time);
+            self.pipeline.look_at_clock(now(), delay_ns);
             if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
                 break;
             }

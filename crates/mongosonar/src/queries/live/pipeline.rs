@@ -92,6 +92,20 @@ impl Pipeline {
         self.decoder.packet(packet, &mut self.sink);
     }
 
+    /// It is `time`, and packets come up to `delay_ns` late: ends the open interval if it is over, or if the clock was set
+    /// back. Call it after the packets were read, which may have ended the interval already.
+    pub fn look_at_clock(&mut self, time: Timestamp, delay_ns: u64) {
+        let until = self.boundary.plus_ns(delay_ns);
+        if self.boundary.since(time) > self.interval_ns {
+            // The clock was set back.
+            self.rotate(time);
+        } else if time >= until {
+            // Packets of the intervals after that may still come.
+            self.rotate(self.boundary.plus_ns(time.since(until)));
+        }
+        self.seen = Some(time);
+    }
+
     /// Hands the open window over and opens the one in which `time` lies. If that is not the next one, the clock was
     /// set: the open window ends when it was last looked at, and the new one begins at `time`.
     #[cold]
@@ -201,5 +215,19 @@ mod tests {
             .map(|one| (one.window.start.since(at(0)) / NS_PER_S, one.window.end.since(at(0)) / NS_PER_S))
             .collect();
         assert_eq!(spans, [(0, 10), (10, 13), (3_604, 3_606), (25, 30)]);
+    }
+
+    #[test]
+    fn a_clock_that_packets_have_followed_already_ends_no_other_interval() {
+        let (mut pipeline, windows) = pipeline();
+        pipeline.look_at_clock(at(9), NS_PER_S);
+        // A packet after the clock was set forward, then a look at the clock.
+        pipeline.rotate(at(3_604));
+        pipeline.look_at_clock(at(3_605), NS_PER_S);
+        assert_eq!((windows.try_iter().count(), pipeline.boundary), (1, at(3_610)));
+        pipeline.look_at_clock(at(3_611), NS_PER_S);
+        assert_eq!((windows.try_iter().count(), pipeline.boundary), (1, at(3_620)));
+        pipeline.look_at_clock(at(25), NS_PER_S);
+        assert_eq!((windows.try_iter().count(), pipeline.boundary), (1, at(30)));
     }
 }
