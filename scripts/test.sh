@@ -55,14 +55,14 @@ heading "tests of the workspace"
 # One more than there are processors, as some wait for the disk.
 cargo nextest run --workspace --locked --test-threads $(($(nproc) + 1)) >"$logs/cargo" 2>&1
 code=$?
-grep -E '^ +(SLOW|FLAKY|FAIL|TIMEOUT|Summary)|^error|^ *skipped[:,]' "$logs/cargo" | sort -u
+grep -E '^ +(SLOW|FLAKY|TRY [0-9]+ |FAIL|TIMEOUT|Summary)|^error|^ *skipped[:,]' "$logs/cargo" | sort -u
 count() { sed -nE "s/^ *Summary .* ([0-9]+) $1.*/\1/p" "$logs/cargo" | awk '{sum += $1} END {print sum + 0}'; }
 without=$(grep -cE '^ *skipped[:,]' "$logs/cargo")
 passed=$((passed + $(count passed) - without)) skipped=$((skipped + without))
 failed=$((failed + $(count failed) + $(count 'timed out')))
 if [ $code -ne 0 ]; then
     # Failed tests have their output in the log, between the headings of nextest.
-    sed -nE '/^ +(FAIL|TIMEOUT) /,/^ +(PASS|Summary)/p' "$logs/cargo" | head -300
+    sed -nE '/^ +(TRY [0-9]+ )?(FAIL|TIMEOUT) .*$/,/^ +(PASS|Summary)/p' "$logs/cargo" | head -300
     [ "$(count failed)" != 0 ] || { failed=$((failed + 1)) && tail -50 "$logs/cargo"; }
 fi
 

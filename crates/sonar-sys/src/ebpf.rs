@@ -439,8 +439,10 @@ pub(crate) fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
 
 pub(crate) fn load_error(error: &libbpf_rs::Error) -> TraceError {
     match error.kind() {
-        // If the process holds CAP_BPF, the kernel's verifier refused.
-        libbpf_rs::ErrorKind::PermissionDenied if !privileges::holds(capability::BPF) => {
+        // If the process holds both capabilities, the kernel's verifier refused.
+        libbpf_rs::ErrorKind::PermissionDenied
+            if !privileges::holds(capability::BPF) || !privileges::holds(capability::PERFMON) =>
+        {
             TraceError::Permission(error.to_string())
         }
         _ => TraceError::Load(format!("{error:#}")),
