@@ -474,7 +474,8 @@ static __always_inline void used_file(struct split_thread *thread, struct task_s
     split_file(thread, FIELD(inode, inode, i_ino), FIELD(super_block, super_block, s_dev), bytes);
 }
 
-static __always_inline bool may_take_stack(void) {
+// Whether fewer than `most` stacks were taken in this second.
+static __always_inline bool may_take_stack(__u64 most) {
     __u32 zero = 0;
     struct stack_budget *budget = bpf_map_lookup_elem(&split_stack_budget, &zero);
     __u64 second = bpf_ktime_get_ns() >> 30;
@@ -484,18 +485,18 @@ static __always_inline bool may_take_stack(void) {
         budget->second = second;
         budget->used = 0;
     }
-    return __sync_fetch_and_add(&budget->used, 1) < stacks_a_second;
+    return budget->used < most && __sync_fetch_and_add(&budget->used, 1) < most;
 }
 
 // Reports the stack of an operation that spent `ns` in `part`. `regs` are the registers with which its thread entered
-// the kernel.
-static __always_inline void report_stack(struct split_thread *thread, struct task_struct *task,
+// the kernel. Returns whether there was room for it.
+static __always_inline bool report_stack(struct split_thread *thread, struct task_struct *task,
                                          struct pt_regs *regs, __u32 part, __u64 ns) {
-    struct split_wait *wait = may_take_stack() ? bpf_ringbuf_reserve(&split_stacks, sizeof(*wait), 0) : 0;
-    if (!wait) {
-        split_lost(SPLIT_LOST_STACK);
-        return;
-    }
+    // Samples of many processors leave half of the room to waits.
+    __u64 most = part == PART_CPU ? stacks_a_second / 2 : stacks_a_second;
+    struct split_wait *wait = may_take_stack(most) ? bpf_ringbuf_reserve(&split_stacks, sizeof(*wait), 0) : 0;
+    if (!wait)
+        return 0;
     wait->start = thread->operation.start;
     wait->ns = ns;
     wait->ip = REGS_IP(regs);
@@ -508,6 +509,7 @@ static __always_inline void report_stack(struct split_thread *thread, struct tas
     wait->part = part;
     wait->length = copy_stack(wait->stack, wait->sp);
     bpf_ringbuf_submit(wait, BPF_RB_NO_WAKEUP);
+    return 1;
 }
 
 // A call on a socket has ended.
@@ -537,8 +539,9 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     if (!thread)
         return 0;
     runs(thread, task);
-    if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns)
-        report_stack(thread, task, regs, split_blocked_part(thread), thread->wait_ns);
+    if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns &&
+        !report_stack(thread, task, regs, split_blocked_part(thread), thread->wait_ns))
+        split_lost(SPLIT_LOST_STACK);
     __u32 kind = kind_of_call(task, CALL(regs), ARG1(regs));
     if (kind == KIND_RECEIVE || kind == KIND_SEND) {
         if (is_chosen(task, ARG1(regs)))

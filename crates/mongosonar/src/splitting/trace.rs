@@ -66,6 +66,15 @@ pub struct SplitTrace {
 }
 
 impl SplitTrace {
+    /// Samples what operations compute: waits of the part `Cpu`. Call it before privileges are dropped.
+    pub fn sample_processors(&mut self) {
+        if !self.tracer.sample_processors() {
+            eprintln!(
+                "mongosonar: the kernel has no timers to sample processors with: what operations compute is unknown"
+            );
+        }
+    }
+
     /// Drops the privileges that the trace no longer needs.
     pub fn give_up_privileges(&self) {
         privileges::give_up_while_tracing(|| self.tracer.is_readable());

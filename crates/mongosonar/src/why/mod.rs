@@ -65,7 +65,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, 1)?;
-    let trace = helpers.trace(sample)?;
+    let mut trace = helpers.trace(sample)?;
+    trace.sample_processors();
     let names = FileNames::ask_target(target.clone())?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();

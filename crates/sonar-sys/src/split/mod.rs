@@ -102,7 +102,7 @@ pub struct SplitTracer {
     skeleton: SplitSkel<'static>,
     control: Cell<types::split_control>,
     clock: RefCell<ClockOffsets>,
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 impl SplitTracer {
@@ -135,24 +135,32 @@ impl SplitTracer {
                 links.push(program.attach().map_err(error)?);
             }
         }
-        // A processor may be offline, or have no timer: then its samples are missing.
-        let processors = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
-        links.extend((0..processors).filter_map(|processor| {
-            let timer = sys_bpf::processor_timer(processor, SAMPLE_PERIOD.as_nanos() as u64).ok()?;
-            sys_bpf::switch_timer(timer.as_fd(), true).ok()?;
-            ebpf::attach_timer(&skeleton.progs.split_on_processor, timer)
-        }));
         let tracer = Self {
             skeleton,
             // Zeroed memory of the programs is of generation 0.
             control: Cell::new(types::split_control { generation: 1, ..types::split_control::default() }),
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
-            _links: links,
+            links,
         };
         for process in processes {
             tracer.follow(*process)?;
         }
         Ok(tracer)
+    }
+
+    /// Samples what operations compute, from now on: [`SplitEvent::Wait`] with [`TimePart::Cpu`](sonar_core::time_split::TimePart::Cpu). Returns `false` if the
+    /// kernel has no timer for any processor, or refuses it.
+    pub fn sample_processors(&mut self) -> bool {
+        let program = &self.skeleton.progs.split_on_processor;
+        let processors = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
+        let before = self.links.len();
+        // A processor may be offline.
+        self.links.extend((0..processors).filter_map(|processor| {
+            let timer = sys_bpf::processor_timer(processor, SAMPLE_PERIOD.as_nanos() as u64).ok()?;
+            sys_bpf::switch_timer(timer.as_fd(), true).ok()?;
+            ebpf::attach_timer(program, timer)
+        }));
+        self.links.len() > before
     }
 
     /// Follows one more process.

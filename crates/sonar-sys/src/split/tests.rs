@@ -274,7 +274,8 @@ fn a_long_wait_is_reported_with_the_stack_of_its_thread() {
 
 #[test]
 fn operations_on_a_processor_are_sampled_with_their_stacks() {
-    let Some(tracer) = start() else { return };
+    let Some(mut tracer) = start() else { return };
+    assert!(tracer.sample_processors());
     let (server, address, mut stream) = connect();
     // 400 ms of computing, and as much of sleep.
     for id in 0..40 {
