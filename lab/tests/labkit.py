@@ -76,6 +76,19 @@ def ready(arguments):
 
 
 @contextlib.contextmanager
+def threaded(folder, port, program=LAB / "bin/threaded"):
+    """The lab's server with one thread for each connection, on the real WiredTiger, which first fills its data."""
+    with process([program, port, folder], stdout=subprocess.PIPE) as child:
+        first_line(child, 90)
+        yield child
+
+
+def ask_threaded(database, steps):
+    """Lets that server execute these steps; returns what it measured of itself."""
+    return database.command({"find": "orders", "filter": steps})["cursor"]["firstBatch"][0]
+
+
+@contextlib.contextmanager
 def server(listen, prefix=()):
     """The lab's server, with its files in memory, so that the disk does not matter."""
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None

@@ -29,9 +29,7 @@ def threaded(directory, port):
         program.symlink_to(labkit.LAB / "bin/threaded")
     data = directory / "data"
     data.mkdir(exist_ok=True)
-    with labkit.process([program, port, data], stdout=subprocess.PIPE) as server:
-        # It fills its data first.
-        labkit.first_line(server, 90)
+    with labkit.threaded(data, port, program) as server:
         yield server
 
 
@@ -51,7 +49,7 @@ class Asking:
         uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
         with pymongo.MongoClient(uri, appname="lab-split") as connected:
             while not self.stop.wait(pause_s):
-                connected.lab.command({"find": "orders", "filter": steps})
+                labkit.ask_threaded(connected.lab, steps)
 
     def __enter__(self):
         self.thread.start()

@@ -16,6 +16,7 @@ import pymongo
 import pytest
 
 import labkit
+from labkit import ask_threaded as ask
 
 PORT = 28019
 
@@ -26,18 +27,12 @@ pytestmark = pytest.mark.alone
 def served(tmp_path_factory):
     if os.geteuid() != 0:
         pytest.skip("tracing takes root")
-    folder = tmp_path_factory.mktemp("threaded")
-    with labkit.process([labkit.LAB / "bin/threaded", PORT, folder], stdout=subprocess.PIPE) as server:
-        labkit.first_line(server)
+    with labkit.threaded(tmp_path_factory.mktemp("threaded"), PORT) as server:
         yield server
 
 
 def client():
     return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-split")
-
-
-def ask(database, steps):
-    return database.command({"find": "orders", "filter": steps})["cursor"]["firstBatch"][0]
 
 
 def wait_for_a_lock(database):

@@ -17,6 +17,7 @@ import pymongo
 import pytest
 
 import labkit
+from labkit import ask_threaded as ask
 
 PORT = 28017
 
@@ -27,9 +28,7 @@ pytestmark = pytest.mark.alone
 def served(tmp_path_factory):
     if os.geteuid() != 0:
         pytest.skip("tracing takes root")
-    folder = tmp_path_factory.mktemp("threaded")
-    with labkit.process([labkit.LAB / "bin/threaded", PORT, folder], stdout=subprocess.PIPE) as server:
-        labkit.first_line(server)
+    with labkit.threaded(tmp_path_factory.mktemp("threaded"), PORT) as server:
         yield server
 
 
@@ -61,11 +60,6 @@ def why(served, work, *arguments, seconds=30):
     # In whole ticks.
     report["stolen_ns"] = stolen_ns() - stolen + 20_000_000
     return report, result
-
-
-def ask(database, steps):
-    """Returns what the server measured of itself."""
-    return database.command({"find": "orders", "filter": steps})["cursor"]["firstBatch"][0]
 
 
 def shape(report, *steps):
