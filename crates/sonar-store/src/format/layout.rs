@@ -9,8 +9,8 @@ use sonar_core::{Coverage, Reading};
 
 use super::blob::BlobError;
 
-/// The names of collectors, counters, sums and parts of time in the order in which blobs have them. Other versions of the program may
-/// have others; what this one does not know is left out.
+/// The names of collectors, counters, sums and parts of time, in the order in which blobs have them. Other versions of
+/// the program may have other names; unknown ones are left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// For each position, that in [`Collector::ALL`].

@@ -248,7 +248,7 @@ fn socket_events(
     events
 }
 
-/// What the machine is told of a thread.
+/// The events of a thread, in order, as lines of input for the state machine.
 fn events(id: u32, thread: &Recorded, sockets: &HashMap<u64, String>) -> Vec<String> {
     let mut events: Vec<(u64, String)> = Vec::new();
     for call in &thread.calls {

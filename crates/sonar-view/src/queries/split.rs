@@ -19,7 +19,7 @@ pub(super) enum SplitGroup {
     Queue,
     /// Reads, pages, writes, flushes.
     Disk,
-    /// Mutexes, tickets, conditions, and pauses before another try.
+    /// Mutexes, tickets, conditions, and pauses before another try, as after a write conflict.
     Lock,
     /// The rest.
     Other,
@@ -40,15 +40,15 @@ impl SplitGroup {
         }
     }
 
-    /// That of a part.
+    /// The group of a part.
     pub(super) const fn of(part: ShownPart) -> Self {
         let ShownPart::Measured(part) = part else { return Self::Other };
         match part {
             TimePart::Cpu => Self::Processor,
             TimePart::RunQueue | TimePart::Yield => Self::Queue,
             TimePart::Read | TimePart::Fault | TimePart::Write | TimePart::Flush => Self::Disk,
-            TimePart::Futex | TimePart::Poll | TimePart::Backoff => Self::Lock,
-            TimePart::Sleep | TimePart::Send | TimePart::Peer | TimePart::Other => Self::Other,
+            TimePart::Futex | TimePart::Poll | TimePart::Backoff | TimePart::Sleep => Self::Lock,
+            TimePart::Send | TimePart::Peer | TimePart::Other => Self::Other,
         }
     }
 }
@@ -81,8 +81,8 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A bar of so many letters, each of the group that its share of the time was spent in. A group has as many letters as
-/// its share, rounded so that all together fill the bar.
+/// A bar of `columns` letters. Each group has letters in proportion to its share of the time, rounded so that the bar is
+/// full; empty if there was no time.
 pub(super) fn letters(split: &RowSplit, columns: usize) -> String {
     let whole = split.total_ns();
     if whole == 0 {
@@ -119,7 +119,8 @@ mod tests {
         let bar = |of: &[(TimePart, u64)], unread_ns| letters(&split(of, unread_ns), 10);
         assert_eq!(bar(&[(TimePart::Cpu, 70), (TimePart::Read, 20), (TimePart::Fault, 10)], 0), "CCCCCCCDDD");
         assert_eq!(bar(&[(TimePart::Futex, 1), (TimePart::RunQueue, 1)], 2), "QQQLLOOOOO");
-        assert_eq!(bar(&[(TimePart::Sleep, 5)], 0), "OOOOOOOOOO");
+        assert_eq!(bar(&[(TimePart::Send, 5)], 0), "OOOOOOOOOO");
+        assert_eq!(bar(&[(TimePart::Sleep, 5)], 0), "LLLLLLLLLL", "the pause after a write conflict");
         assert_eq!(bar(&[], 0), "");
         let uneven = [(TimePart::Cpu, 333), (TimePart::Read, 333), (TimePart::Poll, 334)];
         assert_eq!(bar(&uneven, 0).len(), 10);
