@@ -61,7 +61,7 @@ enum {
     CALL_PWRITEV2 = 328,
 };
 struct pt_regs {
-    unsigned long di, si, dx, r10, ax, orig_ax, ip, sp, bp;
+    unsigned long di, si, dx, cx, r8, r10, ax, orig_ax, ip, sp, bp;
 } CORE;
 #define CALL(r) ((r)->orig_ax)
 // True until the call has its result.
@@ -76,6 +76,13 @@ struct pt_regs {
 #define ARG2(r) ((r)->si)
 #define ARG3(r) ((r)->dx)
 #define ARG4(r) ((r)->r10)
+// Of a function of a program, where it is called, and where it has returned.
+#define CALLED_ARG1(r) ((r)->di)
+#define CALLED_ARG2(r) ((r)->si)
+#define CALLED_ARG3(r) ((r)->dx)
+#define CALLED_ARG4(r) ((r)->cx)
+#define CALLED_ARG5(r) ((r)->r8)
+#define RETURNED(r) ((r)->ax)
 #elif defined(__TARGET_ARCH_arm64)
 enum {
     CALL_READ = 63,
@@ -124,6 +131,12 @@ struct pt_regs {
 #define ARG2(r) ((r)->regs[1])
 #define ARG3(r) ((r)->regs[2])
 #define ARG4(r) ((r)->regs[3])
+#define CALLED_ARG1(r) ((r)->regs[0])
+#define CALLED_ARG2(r) ((r)->regs[1])
+#define CALLED_ARG3(r) ((r)->regs[2])
+#define CALLED_ARG4(r) ((r)->regs[3])
+#define CALLED_ARG5(r) ((r)->regs[4])
+#define RETURNED(r) ((r)->regs[0])
 #else
 #error "this architecture is not supported"
 #endif

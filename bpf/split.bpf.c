@@ -14,6 +14,7 @@
 // Threads that serve no connection only add up their time, in `split_thread.outside`, which user space reads.
 
 #include "kernel.h"
+#include "socket.h"
 #include "split.h"
 #include "stack.h"
 
@@ -231,17 +232,6 @@ static __always_inline __u32 kind_of(long number) {
     return KIND_OTHER;
 }
 
-// The open file of a descriptor of a thread.
-static __always_inline struct file *file_of(struct task_struct *task, __u32 fd) {
-    struct fdtable *table = task->files->fdt;
-    return fd < table->max_fds ? (struct file *)FIELD((void *)(table->fd + fd), list_head, next) : 0;
-}
-
-static __always_inline __u32 type_of(struct file *file) {
-    struct inode *inode = FIELD(file, file, f_inode);
-    return FIELD(inode, inode, i_mode) & S_IFMT;
-}
-
 // read(2) and its like serve files, sockets and everything else.
 static __always_inline __u32 kind_by_file(struct task_struct *task, __u32 kind, __u32 fd) {
     struct file *file = file_of(task, fd);
@@ -289,8 +279,6 @@ static __always_inline void runs(struct split_thread *thread, struct task_struct
     split_missed(thread, bpf_ktime_get_ns(), scheduled_of(task));
     split_lost(SPLIT_LOST_SWITCH);
 }
-
-#define MSG_PEEK 2
 
 static __always_inline bool is_peek(struct pt_regs *regs, long number) {
     return (number == CALL_RECVMSG && ARG3(regs) & MSG_PEEK) ||
@@ -343,15 +331,6 @@ static __always_inline void report(struct split_thread *thread) {
         split_lost(SPLIT_LOST_RING_FULL);
 }
 
-// The socket behind a descriptor of a socket.
-static __always_inline struct sock *socket_of(struct task_struct *task, __u32 fd) {
-    struct file *file = file_of(task, fd);
-    if (!file)
-        return 0;
-    struct socket *socket = FIELD(file, file, private_data);
-    return FIELD(socket, socket, sk);
-}
-
 // Whether the connection of a socket is followed. Checked first, so that other connections cost little.
 static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
     if (sample_every <= 1)
@@ -368,22 +347,10 @@ static __always_inline void begun(struct split_thread *thread, struct task_struc
     bpf_get_current_comm(operation->name, sizeof(operation->name));
     operation->device_bytes = task->ioac.read_bytes;
     operation->faults = task->maj_flt;
-    struct socket_addresses *addresses = &operation->addresses;
-    addresses->family = 0;
+    operation->addresses.family = 0;
     struct sock *sock = socket_of(task, thread->fd);
-    if (!sock)
-        return;
-    __u16 family = FIELD(sock, sock, __sk_common.skc_family);
-    addresses->family = family;
-    addresses->server_port = FIELD(sock, sock, __sk_common.skc_num);
-    addresses->client_port = __builtin_bswap16(FIELD(sock, sock, __sk_common.skc_dport));
-    if (family == 2) {
-        *(__u32 *)addresses->server = FIELD(sock, sock, __sk_common.skc_rcv_saddr);
-        *(__u32 *)addresses->client = FIELD(sock, sock, __sk_common.skc_daddr);
-    } else if (family == 10) {
-        BPF_CORE_READ_INTO((struct in6_addr *)addresses->server, sock, __sk_common.skc_v6_rcv_saddr);
-        BPF_CORE_READ_INTO((struct in6_addr *)addresses->client, sock, __sk_common.skc_v6_daddr);
-    }
+    if (sock)
+        addresses_of(sock, &operation->addresses);
 }
 
 static __always_inline void ended(struct split_thread *thread, struct task_struct *task) {

@@ -13,6 +13,8 @@
 // An operation begins when the whole request has been received and ends when its whole reply has been sent.
 #pragma once
 
+#include "addresses.h"
+
 // sonar-core/src/time_split/mod.rs has the same order.
 enum part {
     PART_CPU,
@@ -103,15 +105,6 @@ struct split_waker {
     __u64 start; // of that operation; 0 if the thread executed none
     __u32 thread;
     __u32 count;
-};
-
-struct socket_addresses {
-    __u8 server[16];
-    __u8 client[16];
-    __u16 server_port; // host byte order
-    __u16 client_port;
-    __u16 family;
-    __u16 unused;
 };
 
 // An operation. Times are nanoseconds of the monotonic clock. A record without files and wakers ends before them.

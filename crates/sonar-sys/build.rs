@@ -5,7 +5,7 @@ use std::path::PathBuf;
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for name in ["io", "split", "stacks"] {
+    for name in ["io", "split", "stacks", "tls"] {
         let source = format!("../../bpf/{name}.bpf.c");
         // Version 3 of the instruction set has atomic operations that return the previous value.
         let built = libbpf_cargo::SkeletonBuilder::new()

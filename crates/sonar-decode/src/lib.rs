@@ -24,6 +24,7 @@ pub mod syntax;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tls;
 
 pub use decoder::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Sink};
 pub use decoder::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};

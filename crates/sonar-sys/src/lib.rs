@@ -5,10 +5,12 @@
 //! `sys_uring`, which wrap the system calls, and in the generated `skeletons`. Nothing here prints, and only the engines
 //! of the disk test start threads, which end before the engines return.
 
+mod addresses;
 mod block;
 pub mod capabilities;
 mod classic_bpf;
 pub mod clock;
+mod clock_offsets;
 pub mod disk;
 pub mod ebpf;
 pub mod filter;
@@ -30,6 +32,7 @@ mod sys_disk;
 mod sys_process;
 mod sys_uring;
 pub mod terminal;
+pub mod tls;
 #[cfg(test)]
 mod tree;
 

@@ -19,3 +19,7 @@ pub mod split {
 pub mod stacks {
     include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
 }
+
+pub mod tls {
+    include!(concat!(env!("OUT_DIR"), "/tls.skel.rs"));
+}

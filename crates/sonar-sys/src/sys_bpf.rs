@@ -7,8 +7,9 @@ use libbpf_rs::libbpf_sys;
 
 use crate::skeletons::io::types;
 use crate::skeletons::split::types as split;
+use crate::skeletons::tls::types as tls;
 
-/// A structure of `bpf/state.h` or `bpf/split.h`.
+/// A structure of `bpf/state.h`, `bpf/split.h` or `bpf/tls.bpf.c`.
 ///
 /// # Safety
 /// It consists of integers, without padding, so that every sequence of bytes is a value and the other way round.
@@ -36,6 +37,10 @@ unsafe impl KernelShared for split::split_wait {}
 unsafe impl KernelShared for split::split_thread {}
 // SAFETY: as above.
 unsafe impl KernelShared for split::split_control {}
+// SAFETY: as above.
+unsafe impl KernelShared for tls::tls_record {}
+// SAFETY: as above.
+unsafe impl KernelShared for tls::tls_control {}
 
 /// The structure at the beginning of these bytes; `None` if there are too few.
 pub(crate) fn read<T: KernelShared>(bytes: &[u8]) -> Option<T> {

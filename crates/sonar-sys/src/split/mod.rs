@@ -4,7 +4,6 @@
 //! received, whether it runs, waits for a processor or is blocked, and in which system call. They emit one record for
 //! each operation. [`SplitTracer`] loads them and reads the records.
 
-mod clock;
 mod records;
 
 use std::cell::{Cell, RefCell};
@@ -18,10 +17,10 @@ use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperation, TimeSplit, WaitSample};
 
+use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
 use crate::{ebpf, sys, sys_bpf};
-use clock::ClockOffsets;
 use records::{parse, parse_wait};
 
 /// Threads whose time can be divided at once.

@@ -2,13 +2,14 @@
 
 use std::mem::offset_of;
 
+use sonar_core::Timestamp;
 use sonar_core::stacks::{Registers, ThreadSample, ThreadState};
 use sonar_core::time_split::{
     FileWait, InFlightOperation, ThreadOperation, TimePart, TimeSplit, WaitSample, Waker,
 };
-use sonar_core::{Endpoint, Timestamp};
 
-use super::clock::ClockOffsets;
+use crate::addresses::endpoint;
+use crate::clock_offsets::ClockOffsets;
 use crate::skeletons::split::types;
 use crate::sys_bpf;
 
@@ -18,8 +19,6 @@ const PIPELINED: u32 = 4;
 const FILES_CUT: u32 = 8;
 const WAKERS_CUT: u32 = 16;
 const WOKE: u32 = 32;
-const FAMILY_IPV4: u16 = 2;
-const FAMILY_IPV6: u16 = 10;
 /// `PHASE_RUNNING`.
 const RUNNING: u8 = 3;
 /// States of a thread.
@@ -35,14 +34,6 @@ pub(super) fn split_of(parts: &[u64; 16]) -> (TimeSplit, u64) {
         split[part] = *ns;
     }
     (split, parts[IDLE])
-}
-
-fn endpoint(family: u16, address: [u8; 16], port: u16) -> Option<Endpoint> {
-    match family {
-        FAMILY_IPV4 => Some(Endpoint::v4(*address.first_chunk()?, port)),
-        FAMILY_IPV6 => Some(Endpoint::v6(address, port)),
-        _ => None,
-    }
 }
 
 /// Parses a record of the ring of waits.

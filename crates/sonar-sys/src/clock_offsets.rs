@@ -11,7 +11,7 @@ const SMALLEST_STEP_NS: u64 = 1_000_000;
 
 /// How far the time was ahead of the monotonic clock, and since when. Offsets are modulo 2^64.
 #[derive(Debug)]
-pub(super) struct ClockOffsets {
+pub struct ClockOffsets {
     /// Readings of the monotonic clock with the offset from then on; at least one.
     since: VecDeque<(u64, u64)>,
 }

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+// Reads the plaintext of TLS connections where the program hands it to its TLS library, and finds the connection to
+// which each session belongs.
+//
+//   SSL_read or SSL_write calls its inner function   called()   which session, which buffer
+//   that function has returned                       returned() how many bytes; they are passed on
+//   a system call on a socket ends between           exited()   whose socket that was
+//   SSL_free                                         the session ends
+//
+// A session belongs to the socket on which the library itself read or wrote during the call. If the library has no
+// socket (memory BIOs), to the only socket from which the thread received between a read of the session that found
+// nothing and the next one that found something, or to which it sent what the session had just written; the sizes of
+// the records must fit. Nothing is passed on of a session whose socket is unknown.
+
+#include "kernel.h"
+
+#include "socket.h"
+#include "tls.h"
+
+enum { TLS_PROCESSES = 64, TLS_SESSIONS = 65536, TLS_RING_BYTES = 16 << 20 };
+enum {
+    TLS_LOST_RING_FULL,
+    TLS_LOST_SESSIONS_FULL,
+    TLS_LOST_UNREADABLE,
+    TLS_LOST_UNMAPPED,   // calls of sessions whose socket is not known
+    TLS_LOST_UNSYNCED,   // calls of sessions in which no message has begun yet
+    TLS_LOST_PIPELINED,  // calls with more messages than one call is read for
+    TLS_LOSSES,
+};
+
+// Written by user space at any time; see `control` of state.h.
+struct tls_control {
+    __u64 some[4];
+};
+volatile struct tls_control tls_control SEC(".data.control") = {};
+
+// Set by user space before loading: how many bytes of a message are passed on, at most TLS_LARGE.
+const volatile __u32 tls_cap = 16384;
+
+enum { TLS_NONE, TLS_READ, TLS_WRITE, TLS_END };
+
+struct tls_key {
+    __u64 ssl;
+    __u32 process;
+    __u32 unused;
+};
+
+struct tls_session {
+    __u64 id;
+    __u64 sock; // 0: not known
+    struct socket_addresses addresses;
+    struct tls_half halves[2]; // read, written
+};
+
+// What a thread is doing with which session.
+struct tls_thread {
+    __u64 ssl, buffer, out;
+    __u64 nested;   // the socket that the library used during the call
+    __u64 wanting;  // the session whose last read found nothing
+    __u64 received; // the socket from which the thread received since then
+    __u64 wrote;    // the session that wrote last
+    __u32 received_bytes;
+    __u32 wrote_bytes;
+    __u32 asked;
+    __u8 call;
+    __u8 mixed; // it received from several sockets
+    __u16 unused;
+};
+
+enum { TLS_SMALL = 256, TLS_MIDDLE = 2048, TLS_LARGE = 16384 };
+
+// A part of the stream of a session, or its end. `bytes` follow.
+struct tls_record {
+    __u64 session;
+    __u64 ns;     // when, by the monotonic clock
+    __u64 offset; // in its stream, of the first byte
+    __u64 other;  // in the stream of the other direction, of the next byte
+    struct socket_addresses addresses;
+    __u32 process;
+    __u32 kind;
+    __u32 copied;
+    __u32 skipped;
+};
+struct tls_small {
+    struct tls_record record;
+    __u8 bytes[TLS_SMALL];
+};
+struct tls_middle {
+    struct tls_record record;
+    __u8 bytes[TLS_MIDDLE];
+};
+struct tls_large {
+    struct tls_record record;
+    __u8 bytes[TLS_LARGE];
+};
+
+// Puts the record into the type information, from which the skeleton is generated.
+const struct tls_record *tls_record_types;
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, TLS_PROCESSES);
+    __type(key, __u32);
+    __type(value, __u32);
+} tls_processes SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, int);
+    __type(value, struct tls_thread);
+} tls_threads SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __uint(max_entries, TLS_SESSIONS);
+    __type(key, struct tls_key);
+    __type(value, struct tls_session);
+} tls_sessions SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, TLS_LOSSES);
+    __type(key, __u32);
+    __type(value, __u64);
+} tls_losses SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, TLS_RING_BYTES);
+} tls_ring SEC(".maps");
+
+// Sessions so far; their numbers.
+__u64 tls_session_count = 0;
+// A thread of a followed process has used TLS. Until then, system calls cost next to nothing.
+__u32 tls_active = 0;
+
+static __always_inline void tls_lost(__u32 reason) {
+    __u64 *count = bpf_map_lookup_elem(&tls_losses, &reason);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+}
+
+static __always_inline bool is_followed(__u32 process) {
+    return tls_control.some[process / 64 % 4] >> (process % 64) & 1 &&
+           bpf_map_lookup_elem(&tls_processes, &process);
+}
+
+static __always_inline void describe(struct tls_record *record, const struct tls_session *session, __u32 kind) {
+    __u32 other = kind == TLS_READ;
+    record->session = session->id;
+    record->ns = bpf_ktime_get_ns();
+    // What was skipped there is reported later.
+    record->other = session->halves[other].offset - session->halves[other].skipped;
+    record->addresses = session->addresses;
+    record->process = bpf_get_current_pid_tgid() >> 32;
+    record->kind = kind;
+}
+
+// Passes one piece on, whose bytes begin at `from`. The reader looks by itself: waking it costs more than all else.
+#define PASS_ON(type, most)                                                                                  \
+    do {                                                                                                     \
+        struct type *event = bpf_ringbuf_reserve(&tls_ring, sizeof(*event), 0);                              \
+        if (!event) {                                                                                        \
+            tls_lost(TLS_LOST_RING_FULL);                                                                    \
+            return;                                                                                          \
+        }                                                                                                    \
+        describe(&event->record, session, kind);                                                             \
+        event->record.offset = offset;                                                                       \
+        event->record.skipped = piece->skipped;                                                              \
+        __u32 copied = piece->copied;                                                                        \
+        if (copied > (most))                                                                                 \
+            copied = (most);                                                                                 \
+        event->record.copied = copied;                                                                       \
+        if (bpf_probe_read_user(event->bytes, copied, (const void *)from)) {                                 \
+            tls_lost(TLS_LOST_UNREADABLE);                                                                   \
+            bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);                                                    \
+            return;                                                                                          \
+        }                                                                                                    \
+        bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);                                                         \
+    } while (0)
+
+static __noinline void pass_on(const struct tls_session *session, __u32 kind, __u64 offset, __u64 from,
+                               const struct tls_piece *piece) {
+    if (piece->copied <= TLS_SMALL)
+        PASS_ON(tls_small, TLS_SMALL);
+    else if (piece->copied <= TLS_MIDDLE)
+        PASS_ON(tls_middle, TLS_MIDDLE);
+    else
+        PASS_ON(tls_large, TLS_LARGE);
+}
+
+// A session is given another socket, or none any more.
+static __always_inline void end(const struct tls_session *session) {
+    if (!session->sock)
+        return;
+    struct tls_record *record = bpf_ringbuf_reserve(&tls_ring, sizeof(*record), 0);
+    if (!record) {
+        tls_lost(TLS_LOST_RING_FULL);
+        return;
+    }
+    describe(record, session, TLS_END);
+    record->offset = session->halves[1].offset;
+    record->other = session->halves[0].offset;
+    record->copied = record->skipped = 0;
+    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void bind(struct tls_session *session, __u64 sock) {
+    // An object at the same address is for another connection.
+    end(session);
+    __builtin_memset(session->halves, 0, sizeof(session->halves));
+    session->id = __sync_fetch_and_add(&tls_session_count, 1);
+    session->sock = sock;
+    addresses_of((struct sock *)sock, &session->addresses);
+}
+
+enum { MESSAGES_A_CALL = 32 };
+
+// Bytes of a session at `from`, which it has read or written.
+static __always_inline void moved(struct tls_session *session, __u32 kind, __u64 from, __u32 bytes) {
+    struct tls_half *half = &session->halves[kind == TLS_WRITE];
+    for (int i = 0; i < MESSAGES_A_CALL; i++) {
+        if (!bytes)
+            return;
+        __u32 start[2 * TLS_HEADER / 4] = {};
+        if (!half->synced || half->have < TLS_LENGTH) {
+            __u32 size = bytes < TLS_HEADER ? bytes : TLS_HEADER;
+            // The compiler knows that it is at most 16, and would leave out what shows that to the verifier.
+            barrier_var(size);
+            size &= 2 * TLS_HEADER - 1;
+            if (bpf_probe_read_user(start, size, (const void *)from)) {
+                tls_lost(TLS_LOST_UNREADABLE);
+                half->offset += bytes;
+                half->synced = 0;
+                return;
+            }
+        }
+        if (!half->synced) {
+            if (bytes < TLS_HEADER || !tls_is_header(start)) {
+                tls_lost(TLS_LOST_UNSYNCED);
+                half->offset += bytes;
+                return;
+            }
+            half->synced = 1;
+            half->left = half->passed = half->skipped = half->length = 0;
+            half->have = 0;
+        }
+        struct tls_piece piece;
+        __u64 offset = half->offset;
+        __u32 taken = tls_take(half, bytes, (const __u8 *)start, tls_cap, &piece);
+        if (!taken) {
+            tls_lost(TLS_LOST_UNSYNCED);
+            half->offset += bytes;
+            return;
+        }
+        if (piece.copied || piece.skipped)
+            pass_on(session, kind, piece.copied ? offset : half->offset - piece.skipped, from, &piece);
+        from += taken;
+        bytes -= taken;
+    }
+    if (bytes) {
+        tls_lost(TLS_LOST_PIPELINED);
+        half->offset += bytes;
+        half->synced = 0;
+    }
+}
+
+static __always_inline struct tls_session *session_of(const struct tls_key *key, bool create) {
+    struct tls_session *session = bpf_map_lookup_elem(&tls_sessions, key);
+    if (session || !create)
+        return session;
+    struct tls_session new = {};
+    if (bpf_map_update_elem(&tls_sessions, key, &new, BPF_NOEXIST))
+        tls_lost(TLS_LOST_SESSIONS_FULL);
+    return bpf_map_lookup_elem(&tls_sessions, key);
+}
+
+static __always_inline struct tls_thread *thread_of(bool create) {
+    struct task_struct *task = bpf_get_current_task_btf();
+    if (!is_followed(task->tgid))
+        return 0;
+    return bpf_task_storage_get(&tls_threads, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+static __always_inline int called(struct pt_regs *regs, __u32 call) {
+    // The verifier does not let a program compute where a register is, so all are read.
+    __u64 ssl = CALLED_ARG1(regs), buffer = CALLED_ARG2(regs), asked = CALLED_ARG3(regs);
+    __u64 fourth = CALLED_ARG4(regs), fifth = CALLED_ARG5(regs);
+    barrier_var(fifth);
+    struct tls_thread *thread = thread_of(1);
+    if (!thread)
+        return 0;
+    if (!tls_active)
+        tls_active = 1;
+    thread->ssl = ssl;
+    thread->buffer = buffer;
+    thread->asked = asked;
+    // Since OpenSSL 3.2 flags, which are 0, come before it when writing.
+    thread->out = fourth ? fourth : fifth;
+    thread->call = call;
+    thread->nested = 0;
+    return 0;
+}
+
+// The smallest record is that much longer than its content, and no record more than the rest of a header and padding.
+enum { RECORD_LEAST = 21, RECORD_MOST = 5 + 256 + 64 };
+
+static __always_inline bool is_record_of(__u32 record, __u32 content) {
+    __u32 records = content / 16384 + 1;
+    return record >= content + RECORD_LEAST && record <= content + RECORD_MOST * records;
+}
+
+static __always_inline int returned(struct pt_regs *regs, __u32 call) {
+    struct tls_thread *thread = thread_of(0);
+    if (!thread || thread->call != call)
+        return 0;
+    thread->call = TLS_NONE;
+    struct tls_key key = {.ssl = thread->ssl, .process = bpf_get_current_pid_tgid() >> 32};
+    __u64 bytes = 0;
+    if ((int)RETURNED(regs) > 0 && bpf_probe_read_user(&bytes, sizeof(bytes), (const void *)thread->out)) {
+        tls_lost(TLS_LOST_UNREADABLE);
+        return 0;
+    }
+    if (bytes > thread->asked)
+        bytes = 0;
+    __u64 wanting = thread->wanting, sock = thread->nested;
+    if (call == TLS_READ && !sock && wanting == key.ssl && !thread->mixed &&
+        thread->received_bytes >= bytes + RECORD_LEAST)
+        sock = thread->received;
+    if (call == TLS_READ) {
+        thread->wanting = bytes ? 0 : key.ssl;
+        // A record can take several pieces to arrive.
+        if (bytes || wanting != key.ssl) {
+            thread->received = 0;
+            thread->received_bytes = 0;
+            thread->mixed = 0;
+        }
+    }
+    if (!bytes)
+        return 0;
+    struct tls_session *session = session_of(&key, 1);
+    if (!session)
+        return 0;
+    if (sock && sock != session->sock && (!session->sock || thread->nested))
+        bind(session, sock);
+    if (call == TLS_WRITE && !session->sock) {
+        thread->wrote = key.ssl;
+        thread->wrote_bytes = bytes;
+    }
+    if (!session->sock) {
+        tls_lost(TLS_LOST_UNMAPPED);
+        return 0;
+    }
+    moved(session, call, thread->buffer, bytes);
+    return 0;
+}
+
+SEC("uprobe")
+int tls_read_called(struct pt_regs *regs) {
+    return called(regs, TLS_READ);
+}
+
+SEC("uprobe")
+int tls_read_returned(struct pt_regs *regs) {
+    return returned(regs, TLS_READ);
+}
+
+SEC("uprobe")
+int tls_write_called(struct pt_regs *regs) {
+    return called(regs, TLS_WRITE);
+}
+
+SEC("uprobe")
+int tls_write_returned(struct pt_regs *regs) {
+    return returned(regs, TLS_WRITE);
+}
+
+SEC("uprobe")
+int tls_freed(struct pt_regs *regs) {
+    __u32 process = bpf_get_current_pid_tgid() >> 32;
+    if (!is_followed(process))
+        return 0;
+    struct tls_key key = {.ssl = CALLED_ARG1(regs), .process = process};
+    struct tls_session *session = session_of(&key, 0);
+    if (!session)
+        return 0;
+    end(session);
+    bpf_map_delete_elem(&tls_sessions, &key);
+    return 0;
+}
+
+enum { SYSCALL_NONE, SYSCALL_RECEIVE, SYSCALL_SEND };
+
+static __always_inline __u32 direction_of(long number, struct pt_regs *regs) {
+    switch (number) {
+    case CALL_RECVMSG:
+        return ARG3(regs) & MSG_PEEK ? SYSCALL_NONE : SYSCALL_RECEIVE;
+    case CALL_RECVFROM:
+        return ARG4(regs) & MSG_PEEK ? SYSCALL_NONE : SYSCALL_RECEIVE;
+    case CALL_READ:
+    case CALL_READV:
+        return SYSCALL_RECEIVE;
+    case CALL_SENDMSG:
+    case CALL_SENDTO:
+    case CALL_WRITE:
+    case CALL_WRITEV:
+        return SYSCALL_SEND;
+    }
+    return SYSCALL_NONE;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
+    if (!tls_active || result <= 0)
+        return 0;
+    __u32 direction = direction_of(CALL(regs), regs);
+    if (direction == SYSCALL_NONE)
+        return 0;
+    struct tls_thread *thread = thread_of(0);
+    if (!thread || (thread->call == TLS_NONE && !thread->wanting && !thread->wrote))
+        return 0;
+    __u64 sock = (__u64)connection_of((struct task_struct *)bpf_get_current_task_btf(), ARG1(regs));
+    if (!sock)
+        return 0;
+    if (thread->call != TLS_NONE) {
+        thread->nested = sock;
+    } else if (direction == SYSCALL_RECEIVE) {
+        if (thread->wanting && thread->received && thread->received != sock)
+            thread->mixed = 1;
+        thread->received = sock;
+        thread->received_bytes += result;
+    } else if (thread->wrote) {
+        struct tls_key key = {.ssl = thread->wrote, .process = bpf_get_current_pid_tgid() >> 32};
+        thread->wrote = 0;
+        struct tls_session *session = session_of(&key, 0);
+        if (session && !session->sock && is_record_of(result, thread->wrote_bytes))
+            bind(session, sock);
+    }
+    return 0;
+}
+
+static long forget(void *map, const struct tls_key *key, const struct tls_session *session, const __u32 *process) {
+    if (key->process == *process)
+        bpf_map_delete_elem(map, key);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(tls_process_exit, struct task_struct *task) {
+    __u32 process = task->tgid;
+    if (!tls_active || !is_followed(process) || task->signal->live.counter)
+        return 0;
+    bpf_for_each_map_elem(&tls_sessions, forget, &process, 0);
+    return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
