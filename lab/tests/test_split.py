@@ -3,6 +3,7 @@ known place. The server (lab/threaded) is not MongoDB, but it serves as mongod d
 the real WiredTiger.
 """
 
+import contextlib
 import csv
 import io
 import os
@@ -35,13 +36,26 @@ def client():
     return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-split")
 
 
+def holder_of_the_lock(database):
+    """The connection that holds the server's lock, or 0."""
+    return database.command("lockHolder")["connection"]
+
+
+@contextlib.contextmanager
+def held_lock(database, ms):
+    """Another connection holds the server's lock for this long; the block begins when it does."""
+    holder = threading.Thread(target=ask, args=(database, {"hold": ms}))
+    holder.start()
+    while not holder_of_the_lock(database):
+        assert holder.is_alive(), "the lock was never held"
+    yield
+    holder.join()
+
+
 def wait_for_a_lock(database):
     """Asks for a lock that another connection holds."""
-    holder = threading.Thread(target=ask, args=(database, {"hold": 100}))
-    holder.start()
-    time.sleep(0.03)
-    ask(database, {"lock": 1})
-    holder.join()
+    with held_lock(database, 100):
+        ask(database, {"lock": 1})
 
 
 def arguments(served, *more):
@@ -103,6 +117,30 @@ def test_rows_tell_where_the_time_of_their_operations_went(served, tmp_path):
     for line in lines[:-1]:
         for row in line["rows"]:
             assert row["calls"] or row["in_flight"], "a split alone makes no row"
+
+
+def test_an_operation_in_flight_shows_what_it_waits_for(served, tmp_path):
+    with client() as connected, labkit.live_capture(tmp_path, arguments(served, "--json")) as sonar:
+        until_traced(connected.lab, sonar)
+        with held_lock(connected.lab, 5000):
+            waiter = threading.Thread(target=ask, args=(connected.lab, {"lock": 1}))
+            waiter.start()
+
+            def waits():
+                rows = [row for line in sonar.lines() for row in line["rows"] if "lock" in row["shape"]]
+                return [one for row in rows for one in row["in_progress"] if one["class"]]
+
+            labkit.wait_until(waits, "what an operation in flight waits for", seconds=5)
+            waiter.join()
+        lines = sonar.stop()
+    first, *later = waits()
+    assert first["doing"] == "futex" and 0 < first["doing_ns"] <= first["elapsed_ns"] * 1.5, first
+    assert first["thread_name"] and first["client"].startswith("127.0.0.1:") and first["file"] is None, first
+    # It is one wait, which began once.
+    assert {one["doing_since_ns"] // 10**7 for one in later} <= {first["doing_since_ns"] // 10**7}, later
+    holder = [one for line in lines for row in line["rows"] if "hold" in row["shape"] for one in row["in_progress"]]
+    assert holder and {one["doing"] for one in holder} == {"sleep"}, holder
+    assert row_of(labkit.summary(lines), "lock")["in_progress"] == [], "it has ended"
 
 
 def test_csv_has_the_parts(served, tmp_path):

@@ -42,6 +42,8 @@ enum { OP_REPLY = 1, OP_QUERY = 2004, OP_MSG = 2013 };
 
 static WT_CONNECTION *database;
 static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+// The connection that holds it in a step {hold: MS}; 0 if none does. The command lockHolder returns it.
+static _Atomic int lock_holder;
 static volatile uint8_t *mapped;
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t next_page;
@@ -303,8 +305,11 @@ static double execute(struct connection *connection, const uint8_t *filter, uint
             megabytes = much;
         else if (!strcmp(step.name, "hold") || !strcmp(step.name, "lock")) {
             take_the_lock();
-            if (step.name[0] == 'h')
+            if (step.name[0] == 'h') {
+                lock_holder = connection->number;
                 pause_for(much);
+                lock_holder = 0;
+            }
             pthread_mutex_unlock(&the_lock);
         }
     }
@@ -366,6 +371,8 @@ static int respond(struct connection *connection, const int32_t *header, const u
     begin(&reply, 0, 0);
     if (!strcmp(name, "find"))
         find(&reply, connection, command, size, &megabytes);
+    else if (!strcmp(name, "lockHolder"))
+        put_int(&reply, "connection", lock_holder);
     else if (legacy || !strcmp(name, "hello"))
         greet(&reply, connection);
     double ok = 1;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::time_split::ThreadActivity;
 use crate::{Endpoint, ShapeId, ShapeInfo, Timestamp};
 
 /// Whether a client or another server sent a command. On a host with mongos and mongod a query crosses
@@ -321,6 +322,39 @@ pub struct InFlightOperations {
     pub count: u64,
     /// Age of the oldest, in nanoseconds.
     pub oldest_ns: u64,
+    /// The oldest, at most [`MAX_OLDEST`], the oldest first.
+    pub oldest: Vec<WaitingOperation>,
+}
+
+/// The most operations in flight of a shape that are known one by one.
+pub const MAX_OLDEST: usize = 4;
+
+/// An operation in flight.
+#[derive(Clone, Debug)]
+pub struct WaitingOperation {
+    /// The client's end of the connection.
+    pub client: Endpoint,
+    /// `requestID` of the request.
+    pub request_id: u32,
+    /// Its age in nanoseconds.
+    pub age_ns: u64,
+    /// What the server's thread does for it; `None` if that was not seen.
+    pub now: Option<Box<ThreadActivity>>,
+}
+
+impl InFlightOperations {
+    /// Adds operations of the same kind.
+    pub fn add(&mut self, more: Self) {
+        self.count += more.count;
+        self.oldest_ns = self.oldest_ns.max(more.oldest_ns);
+        for one in more.oldest {
+            let place = self.oldest.partition_point(|known| known.age_ns >= one.age_ns);
+            if place < MAX_OLDEST {
+                self.oldest.truncate(MAX_OLDEST - 1);
+                self.oldest.insert(place, one);
+            }
+        }
+    }
 }
 
 impl fmt::Display for Role {

@@ -83,10 +83,7 @@ impl Window {
                     == (theirs.server, theirs.role, theirs.class, theirs.shape.id)
             };
             match self.in_flight.iter_mut().find(same) {
-                Some(mine) => {
-                    mine.count += theirs.count;
-                    mine.oldest_ns = mine.oldest_ns.max(theirs.oldest_ns);
-                }
+                Some(mine) => mine.add(theirs.clone()),
                 None => self.in_flight.push(theirs.clone()),
             }
         }
@@ -174,6 +171,8 @@ impl WindowClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Endpoint;
+    use crate::operation::WaitingOperation;
     use crate::time::NS_PER_S;
 
     #[test]
@@ -198,6 +197,14 @@ mod tests {
             shape: Default::default(),
             count,
             oldest_ns,
+            oldest: (0..count)
+                .map(|number| WaitingOperation {
+                    client: Endpoint::default(),
+                    request_id: number as u32,
+                    age_ns: oldest_ns - number,
+                    now: None,
+                })
+                .collect(),
         };
         let mut one = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
         let mut two = one.clone();
@@ -205,5 +212,7 @@ mod tests {
         two.in_flight.push(in_flight(3, 90));
         one.join(&two);
         assert_eq!((one.in_flight.len(), one.in_flight[0].count, one.in_flight[0].oldest_ns), (1, 5, 90));
+        let ages: Vec<_> = one.in_flight[0].oldest.iter().map(|one| one.age_ns).collect();
+        assert_eq!(ages, [90, 89, 88, 10], "the oldest of both");
     }
 }

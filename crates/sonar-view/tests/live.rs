@@ -389,6 +389,7 @@ fn a_query_that_hangs_is_at_the_top_though_it_has_not_ended() {
         ),
         count: 3,
         oldest_ns: 312_000_000_000,
+        oldest: Vec::new(),
     });
     app.window(window);
     let shown = screen(&mut app, 120, 24);

@@ -55,6 +55,7 @@ fn window(sample: u32) -> Window {
         shape: shape(0xd4, "count", "shop.orders", "{query: {b: ?string}}", "{query: {b: ?}}"),
         count: 1,
         oldest_ns: 5 * NS_PER_S,
+        oldest: Vec::new(),
     });
     window.end = start.plus_ns(2 * NS_PER_S);
     window.coverage.frames = 40;

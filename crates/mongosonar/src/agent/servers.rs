@@ -41,10 +41,7 @@ impl LocalServers {
                     == (one.server, one.role, one.class, one.shape.id)
             };
             match named.iter_mut().find(is_same) {
-                Some(known) => {
-                    known.count += one.count;
-                    known.oldest_ns = known.oldest_ns.max(one.oldest_ns);
-                }
+                Some(known) => known.add(one),
                 None => named.push(one),
             }
         }
@@ -85,6 +82,7 @@ mod tests {
             shape: Default::default(),
             count,
             oldest_ns,
+            oldest: Vec::new(),
         };
         let all = vec![one([127, 0, 0, 1], 2, 30), one([10, 0, 0, 1], 5, 7), one([127, 0, 0, 2], 1, 40)];
         let named: Vec<_> =

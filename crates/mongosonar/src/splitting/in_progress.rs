@@ -1,19 +1,35 @@
 //! Operations that are in progress at one moment: the ones that hang are among them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use sonar_core::Timestamp;
 use sonar_core::files::ThreadRole;
-use sonar_core::time_split::{InFlightOperation, ThreadOperation, WireOperation};
+use sonar_core::time_split::{
+    EarlierBlocker, InFlightOperation, ThreadActivity, ThreadOperation, TimePart, WireOperation,
+};
+use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::split::SplitTracer;
 use sonar_view::why::UnfinishedOperation;
 
+use super::open_files::FileId;
 use super::waits::{SampledWait, WaitClassifier};
 use crate::when::now;
 
 /// Shorter ones are not worth a line, in nanoseconds.
 const LONG_NS: u64 = 100_000_000;
+
+/// The most operations whose threads are looked at for a window.
+const MAX_ACTIVITIES: usize = 1_024;
+const UNREADABLE: &str = "cannot read what threads execute";
+
+/// Server and client of a connection, and the id of a request.
+pub type RequestOfConnection = (Endpoint, Endpoint, u32);
+
+/// What continues a reply without a request waits for news on purpose.
+fn is_long(one: &InFlightOperation) -> bool {
+    one.operation.duration_ns >= LONG_NS && !one.operation.is_exhaust
+}
 
 /// What the threads of the servers do at one moment.
 pub struct ThreadsNow {
@@ -35,14 +51,56 @@ impl ThreadsNow {
         let looked = now();
         let waiting = classifier.look().into_iter();
         let waiting = waiting.filter(|wait| ThreadRole::of(&wait.thread_name) == ThreadRole::Client);
-        let unreadable = "cannot read what threads execute";
-        let threads = tracer.threads().context(unreadable)?;
+        let threads = tracer.threads().context(UNREADABLE)?;
         Ok(Self {
             waiting: waiting.map(|wait| (wait.thread, wait)).collect(),
             followed: threads.iter().filter(|one| one.is_followed).map(|one| one.thread).collect(),
             looked,
-            in_flight: tracer.in_flight().context(unreadable)?,
+            in_flight: tracer.in_flight().context(UNREADABLE)?,
         })
+    }
+
+    /// The same, or nothing if no operation is long: then no stacks are taken.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn look_if_long(tracer: &SplitTracer, classifier: &mut WaitClassifier) -> Result<Option<Self>> {
+        let in_flight = tracer.in_flight().context(UNREADABLE)?;
+        in_flight.iter().any(is_long).then(|| Self::look(tracer, classifier)).transpose()
+    }
+
+    /// What the threads of the long operations do, by connection and request id. `file_name` finds the name of a file.
+    pub fn activities(
+        &self,
+        file_name: impl Fn(FileId) -> Option<Arc<str>>,
+    ) -> HashMap<RequestOfConnection, ThreadActivity> {
+        let name_of = |thread: u32| self.in_flight.iter().find(|one| one.operation.thread == thread);
+        let long = self.in_flight.iter().filter(|one| is_long(one)).take(MAX_ACTIVITIES);
+        let each = long.filter_map(|one| {
+            let operation = &one.operation;
+            let (server, client) = operation.connection?;
+            let wait = self.waiting.get(&operation.thread);
+            let file = operation.files.iter().filter(|_| one.doing == TimePart::Read);
+            let blocker = operation.wakers.iter().max_by_key(|waker| waker.wait_ns);
+            let activity = ThreadActivity {
+                thread_name: operation.thread_name.clone(),
+                doing: one.doing,
+                since: one.since,
+                doing_ns: operation.end.since(one.since),
+                // It may have gone on since its stack was taken.
+                class: wait.filter(|_| one.since <= self.looked).map(|wait| wait.class.clone()),
+                file: file
+                    .max_by_key(|file| file.wait_ns)
+                    .and_then(|file| file_name((file.device, file.inode))),
+                blocker: blocker.map(|waker| EarlierBlocker {
+                    thread: waker.thread,
+                    thread_name: name_of(waker.thread).map(|one| one.operation.thread_name.clone()),
+                    wait_ns: waker.wait_ns,
+                }),
+            };
+            Some(((server, client, operation.request_id), activity))
+        });
+        each.collect()
     }
 
     /// The long operations, with their requests; with `all_connections`, also those that began before the trace.
@@ -55,8 +113,7 @@ impl ThreadsNow {
         let mut found = Vec::new();
         for one in in_flight {
             let wait = waiting.remove(&one.operation.thread);
-            // What continues a reply without a request waits for news on purpose.
-            if one.operation.duration_ns < LONG_NS || one.operation.is_exhaust {
+            if !is_long(&one) {
                 continue;
             }
             found.push(UnfinishedOperation {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use sonar_core::Timestamp;
 use sonar_core::table::{GroupBy, Table};
-use sonar_core::time_split::{ClassifiedWait, JoinedOperation};
+use sonar_core::time_split::{ClassifiedWait, JoinedOperation, ThreadActivity};
 use sonar_core::window::Window;
 use sonar_sys::split::SplitLosses;
 
+use super::in_progress::{RequestOfConnection, ThreadsNow};
 use super::meeting::SplitSink;
 use super::open_files::FileId;
 
@@ -31,6 +32,10 @@ pub struct WindowSplits {
     lacks_names: bool,
     /// Operations that the kernel did not report.
     lost: u64,
+    /// Until when records were read.
+    read_until: Timestamp,
+    /// What the threads of long operations did when they were last looked at.
+    activities: HashMap<RequestOfConnection, ThreadActivity>,
 }
 
 impl WindowSplits {
@@ -44,7 +49,26 @@ impl WindowSplits {
             names: HashMap::new(),
             lacks_names: true,
             lost: 0,
+            read_until: Timestamp::default(),
+            activities: HashMap::new(),
         }
+    }
+
+    /// Records were read until then.
+    pub fn note_read_until(&mut self, time: Timestamp) {
+        self.read_until = time;
+    }
+
+    /// Whether records were read until then.
+    pub fn is_read_until(&self, time: Timestamp) -> bool {
+        self.read_until >= time
+    }
+
+    /// Keeps what threads do now, for the operations in flight of the next windows; `None` if no operation is long.
+    pub fn note_activities(&mut self, now: Option<&ThreadsNow>) {
+        let names = &self.names;
+        self.activities =
+            now.map_or_else(HashMap::new, |now| now.activities(|file| names.get(&file).cloned()));
     }
 
     /// Whether a file was used that has no name yet. Returns `true` once for all such files.
@@ -67,13 +91,20 @@ impl WindowSplits {
         self.lost += ring_full + threads_full + unreadable + programs_skipped;
     }
 
-    /// Adds to a window the splits of the operations that ended in it, and those that came too late for theirs.
+    /// Adds to a window the splits of the operations that ended in it, and those that came too late for theirs; to its
+    /// operations in flight, what their threads did when they were last looked at.
     pub fn complete(&mut self, window: &mut Window) {
         let later = self.tables.split_off(&window.end);
         for table in std::mem::replace(&mut self.tables, later).values() {
             window.shapes.merge(table);
         }
         self.taken = window.end;
+        for in_flight in &mut window.in_flight {
+            for one in &mut in_flight.oldest {
+                let key = (in_flight.server, one.client, one.request_id);
+                one.now = self.activities.get(&key).cloned().map(Box::new);
+            }
+        }
         window.coverage.splits_lost += std::mem::take(&mut self.lost);
     }
 
@@ -109,9 +140,10 @@ impl SplitSink for WindowSplits {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use sonar_core::operation::WaitingOperation;
     use sonar_core::time_split::{FileWait, ThreadOperation, TimePart, TimeSplit, WireOperation};
     use sonar_core::window::WindowSettings;
-    use sonar_core::{Application, Class, Endpoint, Role, ShapeId, ShapeInfo};
+    use sonar_core::{Application, Class, Endpoint, InFlightOperations, Role, ShapeId, ShapeInfo};
 
     use super::*;
 
@@ -208,6 +240,40 @@ mod tests {
         splits.joined(&operation(at(1), 7), Vec::new());
         assert!(!splits.take_lack_of_names());
         assert_eq!(complete(&mut splits, 1), (2, vec!["inode 7".to_owned(), "shop.orders".to_owned()]));
+    }
+
+    #[test]
+    fn an_operation_in_flight_has_what_its_own_thread_does() {
+        let mut splits = WindowSplits::new(SECOND, GroupBy::Shape);
+        let (server, client) = (Endpoint::v4([10, 0, 0, 1], 27_017), Endpoint::v4([10, 0, 0, 2], 40_000));
+        let activity = ThreadActivity {
+            thread_name: "conn5".to_owned(),
+            doing: TimePart::Futex,
+            since: at(0),
+            doing_ns: SECOND,
+            class: None,
+            file: None,
+            blocker: None,
+        };
+        splits.activities.insert((server, client, 3), activity);
+        let waiting = |request_id| WaitingOperation { client, request_id, age_ns: SECOND, now: None };
+        let mut window = Window::new(at(1), WindowSettings::default());
+        window.in_flight.push(InFlightOperations {
+            server,
+            role: Role::Served,
+            class: Class::User,
+            shape: Arc::default(),
+            count: 2,
+            oldest_ns: SECOND,
+            oldest: vec![waiting(2), waiting(3)],
+        });
+        splits.complete(&mut window);
+        let threads =
+            window.in_flight[0].oldest.iter().map(|one| Some(one.now.as_ref()?.thread_name.as_str()));
+        assert_eq!(threads.collect::<Vec<_>>(), [None, Some("conn5")]);
+        splits.note_activities(None);
+        splits.complete(&mut window);
+        assert!(window.in_flight[0].oldest.iter().all(|one| one.now.is_none()), "it ended meanwhile");
     }
 
     #[test]

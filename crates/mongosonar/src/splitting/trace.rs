@@ -129,6 +129,14 @@ impl SplitTrace {
         ThreadsNow::look(&self.tracer, &mut self.classifier.borrow_mut())
     }
 
+    /// What the threads do now, if an operation has taken long; else nothing.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn now_if_long(&self) -> Result<Option<ThreadsNow>> {
+        ThreadsNow::look_if_long(&self.tracer, &mut self.classifier.borrow_mut())
+    }
+
     /// The time of each thread outside operations.
     ///
     /// # Errors

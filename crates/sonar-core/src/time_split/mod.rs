@@ -268,6 +268,37 @@ pub struct InFlightOperation {
     pub since: Timestamp,
 }
 
+/// What the thread of an operation in flight did when it was looked at.
+#[derive(Clone, Debug)]
+pub struct ThreadActivity {
+    /// The thread's name, for example `conn41`.
+    pub thread_name: String,
+    /// What it did, or waited for.
+    pub doing: TimePart,
+    /// Since when.
+    pub since: Timestamp,
+    /// For how long until it was looked at, in nanoseconds.
+    pub doing_ns: u64,
+    /// The class of the wait; `None` if it did not wait, had begun to wait only then, or could not be sampled.
+    pub class: Option<Arc<str>>,
+    /// While it waits for a read: the file for which the operation has waited longest in earlier reads; `None` if there
+    /// were none.
+    pub file: Option<Arc<str>>,
+    /// Who ended its earlier waits; `None` if there were none, or no followed thread ended them.
+    pub blocker: Option<EarlierBlocker>,
+}
+
+/// The thread that ended the longest of the earlier waits of an operation in flight.
+#[derive(Clone, Debug)]
+pub struct EarlierBlocker {
+    /// The thread.
+    pub thread: u32,
+    /// Its name; `None` if it executes no operation now.
+    pub thread_name: Option<String>,
+    /// How long the operation had waited until then, in nanoseconds.
+    pub wait_ns: u64,
+}
+
 /// An operation by its thread and its start ([`ThreadOperation::start`]).
 pub type OperationKey = (u32, Timestamp);
 

@@ -9,6 +9,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use sonar_core::operation::ErrorCodes;
+use sonar_core::operation::WaitingOperation;
 use sonar_core::{
     Application, Class, Coverage, Endpoint, Identity, InFlightOperations, Operation, Outcome, Role,
     ShapeInfo, Timestamp,
@@ -39,6 +40,8 @@ pub trait EndedSink {
 /// A request that waits for its reply, as a count of operations in flight needs it.
 pub struct WaitingRequest {
     server: Endpoint,
+    client: Endpoint,
+    request_id: u32,
     role: Role,
     class: Class,
     kind: CommandKind,
@@ -56,6 +59,8 @@ impl WaitingRequest {
             let request = waiting.answers.as_deref().unwrap_or(waiting);
             Self {
                 server: conn.server_end(),
+                client: conn.client_end(),
+                request_id: request.request_id,
                 role: conn.role(),
                 class: request.class,
                 kind: request.kind,
@@ -166,14 +171,14 @@ impl Emitter {
         self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);
     }
 
-    /// Operations in flight by shape: how many, and how old the oldest is at `now`.
+    /// Operations in flight by shape: how many, and which are the oldest at `now`.
     pub fn in_flight(
         &self,
         waiting: impl Iterator<Item = WaitingRequest>,
         now: Timestamp,
     ) -> Vec<InFlightOperations> {
         let each = waiting.map(|request| {
-            let WaitingRequest { server, role, kind, start, .. } = request;
+            let WaitingRequest { server, client, request_id, role, kind, start, .. } = request;
             let used = cursor_used(kind, request.cursor);
             let origin = used.and_then(|(_, id)| self.shared.cursor(server, id));
             let (shape, class) = match origin {
@@ -181,13 +186,11 @@ impl Emitter {
                 None => (request.shape, request.class),
             };
             let oldest_ns = now.since(start);
-            let one = InFlightOperations { server, role, class, shape, count: 1, oldest_ns };
+            let oldest = vec![WaitingOperation { client, request_id, age_ns: oldest_ns, now: None }];
+            let one = InFlightOperations { server, role, class, shape, count: 1, oldest_ns, oldest };
             ((server, role, class, one.shape.id), one)
         });
-        merged(each, |all, one| {
-            all.count += one.count;
-            all.oldest_ns = all.oldest_ns.max(one.oldest_ns);
-        })
+        merged(each, InFlightOperations::add)
     }
 }
 

@@ -482,7 +482,7 @@ impl<'a> Decoder<'a> {
             _ => self.lookup.shape(number).ok_or(BlobError::Missing("a shape"))?,
         };
         let (count, oldest_ns) = (self.main.count()?, self.main.varint()?);
-        Ok(InFlightOperations { server, role, class, shape, count, oldest_ns })
+        Ok(InFlightOperations { server, role, class, shape, count, oldest_ns, oldest: Vec::new() })
     }
 
     fn series(&mut self, into: &mut StoredWindow) -> Decoded<()> {

@@ -187,6 +187,7 @@ pub fn fill(window: &mut HistoryWindow, random: &mut Random) {
             },
             count: 1 + random.below(9),
             oldest_ns: random.next() >> 20,
+            oldest: Vec::new(),
         });
     }
 }

@@ -25,6 +25,8 @@ use records::{parse, parse_wait};
 
 /// Threads whose time can be divided at once.
 pub const MAX_THREADS: u32 = 8192;
+/// Entries of the table of threads that one call of the kernel reads.
+const THREADS_AT_ONCE: u32 = 256;
 /// The most stacks of long waits to take in a second.
 pub const MAX_STACKS_A_SECOND: u32 = 200;
 /// How long a thread may take, on a busy machine, from sending a reply to the end of the call that sent it.
@@ -267,11 +269,20 @@ impl SplitTracer {
     }
 
     fn states(&self) -> io::Result<Vec<types::split_thread>> {
+        let all = &self.skeleton.maps.split_threads;
+        let mut unread = MAX_THREADS;
         let mut states = Vec::new();
-        for number in 0..MAX_THREADS {
-            let state = lookup(&self.skeleton.maps.split_threads, &number.to_ne_bytes())?;
-            let state: Option<types::split_thread> = state.as_deref().and_then(sys_bpf::read);
+        for (_, state) in
+            all.lookup_batch(THREADS_AT_ONCE, MapFlags::ANY, MapFlags::ANY).map_err(io::Error::other)?
+        {
+            unread -= 1;
+            let state: Option<types::split_thread> = sys_bpf::read(&state);
             states.extend(state.filter(|state| state.owner != 0 && state.followed != 0));
+        }
+        if unread > 0 {
+            return Err(io::Error::other(format!(
+                "{unread} of {MAX_THREADS} entries of the table of threads"
+            )));
         }
         Ok(states)
     }

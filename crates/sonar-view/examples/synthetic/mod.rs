@@ -275,6 +275,7 @@ impl Workload {
             shape: self.kinds[2].shape.clone(),
             count: 2,
             oldest_ns: (second + 1) * 700_000_000,
+            oldest: Vec::new(),
         });
         window
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use sonar_core::figures::Share;
+use sonar_core::operation::WaitingOperation;
 use sonar_core::time_split::{FileTotal, REST, RowSplit, TimePart, WaitTotal};
 use sonar_core::{Application, CommandType, Coverage};
 
@@ -190,6 +191,10 @@ fn row(row: &ReportRow<'_>, report: &WindowReport<'_>, kind: ObjectKind) -> Map<
     let time_share = if all > 0.0 { sum(&row.stats) / all } else { 0.0 };
     extend(&mut object, json!({ "time_share": time_share, "baseline": baseline }));
     object.insert("split".to_owned(), row.split.as_deref().map_or(Value::Null, split));
+    object.insert(
+        "in_progress".to_owned(),
+        row.in_progress.iter().filter_map(|one| in_progress(one)).collect(),
+    );
     if let Some((apps, clients)) = row.apps().zip(row.clients()) {
         let sample = report.sample;
         let with_share = |mut caller: Value, share: Share| {
@@ -226,6 +231,26 @@ fn split(split: &RowSplit) -> Value {
         "files": longest_files(split).into_iter().map(file).collect::<Value>(),
         "device_bytes": split.device_bytes,
     })
+}
+
+/// An operation in flight, with what its thread does.
+fn in_progress(one: &WaitingOperation) -> Option<Value> {
+    let now = one.now.as_deref()?;
+    let blocker = now.blocker.as_ref().map(|blocker| {
+        json!({ "thread": blocker.thread, "thread_name": blocker.thread_name, "wait_ns": blocker.wait_ns })
+    });
+    Some(json!({
+        "client": one.client.to_string(),
+        "request_id": one.request_id,
+        "elapsed_ns": one.age_ns,
+        "thread_name": now.thread_name,
+        "doing": now.doing.name(),
+        "doing_since_ns": now.since.unix_ns(),
+        "doing_ns": now.doing_ns,
+        "class": now.class.as_deref(),
+        "file": now.file.as_deref(),
+        "earlier_blocker": blocker,
+    }))
 }
 
 /// An application, with its name as the member `key`.

@@ -5,6 +5,7 @@
 //! [`Rates::of`] and [`Quantiles::of`].
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use sonar_core::baseline::{BaselineKey, BaselineQuery};
 use sonar_core::figures::Figures;
-use sonar_core::operation::InFlightOperations;
+use sonar_core::operation::{InFlightOperations, MAX_OLDEST, WaitingOperation};
 use sonar_core::row::{Row, RowKey};
 use sonar_core::time_split::RowSplit;
 use sonar_core::{
@@ -53,6 +54,7 @@ struct RowDraft<'a> {
     waiting: InFlightRow,
     /// Classes and numbers of what `waiting` sums up.
     in_flight: Vec<(Class, u64)>,
+    in_progress: Vec<&'a WaitingOperation>,
 }
 
 #[derive(Default)]
@@ -73,6 +75,7 @@ impl<'a> ReportDraft<'a> {
                 members: Vec::new(),
                 waiting: InFlightRow::default(),
                 in_flight: Vec::new(),
+                in_progress: Vec::new(),
             });
             rows.len() - 1
         });
@@ -297,6 +300,7 @@ fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hid
         let row = gathering.shape_row(by, form, key, shape);
         row.waiting.add(waiting);
         row.in_flight.push((class, waiting.count));
+        row.in_progress.extend(waiting.oldest.iter().filter(|one| one.now.is_some()));
     }
     gathering.rows
 }
@@ -346,7 +350,7 @@ impl<'a> RowDraft<'a> {
     }
 
     fn finish(self, elapsed_ns: u64, sample: u32) -> ReportRow<'a> {
-        let Self { key, identity, members, waiting, in_flight } = self;
+        let Self { key, identity, members, waiting, in_flight, mut in_progress } = self;
         let mut parts = members.iter().map(|row| row.figures());
         let figures = match (parts.next(), parts.next()) {
             (None, _) => Cow::Owned(Figures::default()),
@@ -360,6 +364,8 @@ impl<'a> RowDraft<'a> {
         let known = matches!(key, ReportKey::Shape { .. } | ReportKey::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
         let split = split_of(&members);
-        ReportRow { key, identity, stats, against: None, split, members, in_flight }
+        in_progress.sort_by_key(|one| Reverse(one.age_ns));
+        in_progress.truncate(MAX_OLDEST);
+        ReportRow { key, identity, stats, against: None, split, in_progress, members, in_flight }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sonar_core::baseline::BaselineResult;
 use sonar_core::figures::{Breakdown, Figures, Share};
-use sonar_core::operation::InFlightOperations;
+use sonar_core::operation::{InFlightOperations, WaitingOperation};
 use sonar_core::row::{Row, RowKey};
 use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{RowSplit, TimePart};
@@ -164,6 +164,8 @@ pub struct ReportRow<'a> {
     pub against: Option<BaselineResult>,
     /// Where the time of its operations went; `None` if no thread of the server was traced.
     pub split: Option<Cow<'a, RowSplit>>,
+    /// Its oldest operations in flight whose threads were seen, the oldest first; at most [`MAX_OLDEST`].
+    pub in_progress: Vec<&'a WaitingOperation>,
     /// The rows of the window that it was made of.
     pub(super) members: Vec<&'a Row>,
     /// Classes and numbers of its operations in flight.

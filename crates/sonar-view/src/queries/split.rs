@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal};
+use sonar_core::time_split::{FileTotal, RowSplit, ThreadActivity, TimePart, WaitTotal};
 
+use crate::kit::Nanos;
 use crate::why::ShownPart;
 
 /// Letters of the bar in the column.
@@ -81,6 +82,23 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
+/// What the thread of an operation in flight does, in words.
+pub(super) fn doing(now: &ThreadActivity) -> String {
+    let mut words = match &now.class {
+        Some(class) => class.to_string(),
+        None => ShownPart::Measured(now.doing).words().to_owned(),
+    };
+    if let Some(file) = &now.file {
+        words.push_str(&format!(" ({file})"));
+    }
+    words.push_str(&format!(" for {}", Nanos(now.doing_ns)));
+    if let Some(blocker) = &now.blocker {
+        let name = blocker.thread_name.clone().unwrap_or_else(|| format!("thread {}", blocker.thread));
+        words.push_str(&format!("; {name} ended an earlier wait of {}", Nanos(blocker.wait_ns)));
+    }
+    words
+}
+
 /// A bar of `columns` letters. Each group has letters in proportion to its share of the time, rounded so that the bar is
 /// full; empty if there was no time.
 pub(super) fn letters(split: &RowSplit, columns: usize) -> String {
@@ -103,6 +121,9 @@ pub(super) fn letters(split: &RowSplit, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sonar_core::Timestamp;
+    use sonar_core::time_split::EarlierBlocker;
+
     use super::*;
 
     fn split(of: &[(TimePart, u64)], unread_ns: u64) -> RowSplit {
@@ -124,6 +145,28 @@ mod tests {
         assert_eq!(bar(&[], 0), "");
         let uneven = [(TimePart::Cpu, 333), (TimePart::Read, 333), (TimePart::Poll, 334)];
         assert_eq!(bar(&uneven, 0).len(), 10);
+    }
+
+    #[test]
+    fn what_an_operation_in_flight_waits_for_is_said_with_who_ended_its_earlier_waits() {
+        let blocker = EarlierBlocker { thread: 7, thread_name: None, wait_ns: 2_000_000 };
+        let mut now = ThreadActivity {
+            thread_name: "conn1".into(),
+            doing: TimePart::Read,
+            since: Timestamp::default(),
+            doing_ns: 1_500_000_000,
+            class: None,
+            file: Some("shop.orders".into()),
+            blocker: None,
+        };
+        assert_eq!(doing(&now), "waiting for reads of files (shop.orders) for 1.50s");
+        now = ThreadActivity {
+            class: Some("collection lock".into()),
+            file: None,
+            blocker: Some(blocker),
+            ..now
+        };
+        assert_eq!(doing(&now), "collection lock for 1.50s; thread 7 ended an earlier wait of 2.00ms");
     }
 
     #[test]

@@ -23,6 +23,10 @@ use crate::when::now;
 
 /// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
+/// How long a window waits for the records of the threads, which are read ten times a second.
+const MOST_HELD: Duration = Duration::from_millis(500);
+/// How long to sleep meanwhile.
+const HELD_NAP: Duration = Duration::from_millis(20);
 /// How long the view waits for a window of the history.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -42,6 +46,8 @@ pub struct WindowFeed {
     until: Option<Instant>,
     steps: Option<HistorySteps>,
     splits: Option<RunningSplits>,
+    /// A window that waits for what the threads did in it, and since when.
+    held: Option<(Window, Instant)>,
 }
 
 impl WindowFeed {
@@ -59,6 +65,7 @@ impl WindowFeed {
             until: duration.map(|duration| Instant::now() + duration),
             steps: None,
             splits: None,
+            held: None,
         }
     }
 
@@ -74,10 +81,17 @@ impl WindowFeed {
 
     /// The next complete window, if there is one in time.
     fn next(&mut self, wait: Duration) -> Option<Window> {
-        let mut window = self.joiner.next(wait)?;
-        if let Some(splits) = &self.splits {
-            splits.complete(&mut window);
+        let Some(splits) = &self.splits else { return self.joiner.next(wait) };
+        let (mut window, since) = match self.held.take() {
+            Some(held) => held,
+            None => (self.joiner.next(wait)?, Instant::now()),
+        };
+        if !splits.has_read(&window) && since.elapsed() < MOST_HELD {
+            std::thread::sleep(wait.min(HELD_NAP));
+            self.held = Some((window, since));
+            return None;
         }
+        splits.complete(&mut window);
         Some(window)
     }
 

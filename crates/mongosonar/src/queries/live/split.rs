@@ -15,9 +15,13 @@ use super::pipeline::OperationListener;
 use crate::files::names::FileNames;
 use crate::servers;
 use crate::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
+use crate::when::now;
 
 /// Ticks, ten in a second, between two looks for servers that have started or ended.
 const SEARCH_TICKS: u64 = 20;
+/// The least time between two looks at what threads do now, in nanoseconds; a little less than a second, since ticks
+/// are not exact.
+const LOOK_NS: u64 = 800_000_000;
 /// Ticks between two readings of the names of files.
 const NAMES_TICKS: u64 = 10;
 
@@ -69,6 +73,11 @@ impl RunningSplits {
         Arc::new(Mutex::new(WireSide::new(self.meeting.clone(), self.sample)))
     }
 
+    /// Whether what the threads did until the end of this window was read.
+    pub fn has_read(&self, window: &Window) -> bool {
+        self.thread.is_none() || lock(&self.meeting).sink.is_read_until(window.end)
+    }
+
     /// Adds to a window where the time of its operations went.
     pub fn complete(&self, window: &mut Window) {
         lock(&self.meeting).sink.complete(window);
@@ -93,7 +102,19 @@ fn follow(
     trace.load_symbols();
     trace.skip()?;
     let mut ticks = 0_u64;
+    let mut looked = now();
+    let interval_ns = task.interval.as_nanos() as u64;
     trace.run(meeting, || {
+        let time = now();
+        let is_over = stop.load(Ordering::Relaxed);
+        let begun = time.floor_to(interval_ns);
+        if is_over || (begun > looked && time.since(looked) >= LOOK_NS) || time < looked {
+            looked = time;
+            // Without it, all else is known still.
+            let activities = trace.now_if_long().unwrap_or_default();
+            lock(meeting).sink.note_activities(activities.as_ref());
+        }
+        lock(meeting).sink.note_read_until(time);
         lock(meeting).sink.lost(&trace.take_losses());
         if ticks.is_multiple_of(NAMES_TICKS) && lock(meeting).sink.take_lack_of_names() {
             let files = trace.files();
@@ -105,6 +126,6 @@ fn follow(
             trace.follow(&present);
         }
         ticks += 1;
-        !stop.load(Ordering::Relaxed)
+        !is_over
     })
 }

@@ -5,6 +5,7 @@ use ratatui::text::{Line, Span};
 use sonar_core::Window;
 use sonar_core::figures::{Figures, Share};
 use sonar_core::histogram::{Histogram, upper_bound_ns};
+use sonar_core::operation::WaitingOperation;
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::time_split::{REST, RowSplit, TimePart};
 
@@ -12,7 +13,7 @@ use super::App;
 use super::history::{History, HistoryPoint, POINTS};
 use super::palette::Palette;
 use crate::kit::{Count, Nanos, escape, fit, or_unknown, plural, push_padded, sparkline, width, wrap};
-use crate::queries::split::{SplitGroup, longest_files, longest_waits, parts, share};
+use crate::queries::split::{SplitGroup, doing, longest_files, longest_waits, parts, share};
 use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
 
 /// The most bars of the histogram.
@@ -47,6 +48,10 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
     if let Some(split) = &row.split {
         lines.push(Line::default());
         lines.extend(split_lines(split, columns, palette));
+    }
+    if !row.in_progress.is_empty() {
+        lines.push(Line::default());
+        lines.extend(section("In flight now, the oldest first", in_progress(row), palette));
     }
     let history = app.paused.as_ref().unwrap_or(&app.history);
     lines.push(Line::default());
@@ -218,6 +223,16 @@ fn split_lines<'a>(split: &RowSplit, columns: usize, palette: Palette) -> Vec<Li
     });
     lines.extend(section("Files it waited for", files.collect(), palette));
     lines
+}
+
+/// What the threads of operations in flight do.
+fn in_progress(row: &ReportRow<'_>) -> Vec<String> {
+    let line = |one: &&WaitingOperation| {
+        let now = one.now.as_deref()?;
+        let (age, thread) = (Nanos(one.age_ns).to_string(), escape(&now.thread_name));
+        Some(format!("{age:>6}  {thread}, client {}: {}", one.client, escape(&doing(now))))
+    };
+    row.in_progress.iter().filter_map(line).collect()
 }
 
 /// Columns of the names before wrapped texts; on a narrower screen the names stand on lines of their own.
