@@ -16,10 +16,13 @@ use crate::when::now;
 /// The most requests without a reply that are kept.
 const MAX_REQUESTS: usize = 65_536;
 
-/// Receives the operations that both sides saw.
+/// Receives operations.
 pub trait SplitSink: Send {
-    /// An operation has ended, with its long waits.
+    /// An operation that both sides saw has ended, with its long waits.
     fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>);
+
+    /// An operation of a thread that the wire does not have, with its long waits.
+    fn alone(&mut self, _operation: ThreadOperation, _waits: Vec<ClassifiedWait>) {}
 
     /// Called ten times a second.
     fn tick(&mut self) {}
@@ -74,6 +77,20 @@ impl<S: SplitSink> SplitMeeting<S> {
             let waits = self.waits.take(operation.thread.key());
             self.sink.joined(&operation, waits);
         }
+        self.pass_alone();
+    }
+
+    fn pass_alone(&mut self) {
+        for operation in self.joiner.take_alone() {
+            let waits = self.waits.take(operation.key());
+            self.sink.alone(operation, waits);
+        }
+    }
+
+    /// Nothing more comes from either side.
+    pub fn close(&mut self) {
+        self.joiner.close();
+        self.pass_alone();
     }
 
     /// A long wait of an operation has ended; the operation has not.
@@ -89,6 +106,7 @@ impl<S: SplitSink> SplitMeeting<S> {
     /// Gives up what will not meet any more.
     pub fn tick(&mut self) {
         self.joiner.expire(now());
+        self.pass_alone();
         self.sink.tick();
     }
 

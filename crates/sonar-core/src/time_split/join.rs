@@ -131,6 +131,8 @@ pub struct SplitJoiner {
     overdue: HashMap<(Endpoint, Endpoint), WireOperation, RandomState>,
     thread: HashMap<ConnectionRequest, ThreadOperation, RandomState>,
     counts: JoinCounts,
+    /// Counted in `without_wire`, and not taken yet.
+    alone: Vec<ThreadOperation>,
 }
 
 impl SplitJoiner {
@@ -158,8 +160,23 @@ impl SplitJoiner {
         self.counts.without_thread += u64::from(self.counts(operation));
     }
 
-    fn without_wire(&mut self, operation: &ThreadOperation) {
-        self.counts.without_wire += u64::from(self.has_ended_in_time(operation.end));
+    fn without_wire(&mut self, operation: ThreadOperation) {
+        if self.has_ended_in_time(operation.end) {
+            self.counts.without_wire += 1;
+            self.alone.push(operation);
+        }
+    }
+
+    /// The operations of threads that were given up since this was last called: the wire does not have them. Call it
+    /// after each other call.
+    pub fn take_alone(&mut self) -> Vec<ThreadOperation> {
+        std::mem::take(&mut self.alone)
+    }
+
+    /// Gives up all operations of threads that still wait: nothing more comes.
+    pub fn close(&mut self) {
+        let waiting = std::mem::take(&mut self.thread);
+        waiting.into_values().for_each(|operation| self.without_wire(operation));
     }
 
     /// An operation of the wire; returns it joined if the thread's side has come.
@@ -180,7 +197,7 @@ impl SplitJoiner {
                     self.thread.insert(key, thread);
                     return None;
                 }
-                Ordering::Greater => self.without_wire(&thread),
+                Ordering::Greater => self.without_wire(thread),
             }
         }
         if self.wire.len() >= MAX_PENDING {
@@ -206,7 +223,7 @@ impl SplitJoiner {
             return None;
         }
         let Some((server, client)) = operation.connection else {
-            self.without_wire(&operation);
+            self.without_wire(operation);
             return None;
         };
         let key = (server, client, operation.request_id);
@@ -215,16 +232,16 @@ impl SplitJoiner {
                 Ordering::Equal => return self.join(wire, operation),
                 Ordering::Less => self.without_thread(&wire),
                 Ordering::Greater => {
-                    self.without_wire(&operation);
+                    self.without_wire(operation);
                     self.wire.insert(key, wire);
                     return None;
                 }
             }
         }
         if self.thread.len() >= MAX_PENDING {
-            self.without_wire(&operation);
+            self.without_wire(operation);
         } else if let Some(before) = self.thread.insert(key, operation) {
-            self.without_wire(&before);
+            self.without_wire(before);
         }
         None
     }
@@ -265,7 +282,7 @@ impl SplitJoiner {
             self.wait_on(operation);
         }
         let old: Vec<_> = self.thread.extract_if(|_, operation| is_old(operation.end)).collect();
-        old.iter().for_each(|(_, operation)| self.without_wire(operation));
+        old.into_iter().for_each(|(_, operation)| self.without_wire(operation));
     }
 
     /// To the wire, an operation ends with the first byte of its reply, and to the thread with the last one. Meanwhile
@@ -385,6 +402,9 @@ pub(super) mod tests {
             ..JoinCounts::default()
         };
         assert_eq!(joiner.finish(), expected);
+        let mut alone: Vec<_> = joiner.take_alone().iter().map(|operation| operation.request_id).collect();
+        alone.sort_unstable();
+        assert_eq!(alone, [6, 9]);
         assert!(joiner.wire(wire(9, 0)).is_none(), "its partner was given up");
     }
 

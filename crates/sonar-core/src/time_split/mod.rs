@@ -9,6 +9,8 @@ mod connection_sample;
 mod join;
 mod row_split;
 mod rows;
+mod server_evidence;
+mod server_join;
 mod waits;
 
 use std::ops::{Index, IndexMut};
@@ -22,7 +24,13 @@ pub use blockers::{Blocker, MAX_PENDING_BLOCKS};
 pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
 pub use row_split::{MAX_ROW_FILES, MAX_ROW_WAITS, RowSplit};
-pub use rows::{FileTotal, MAX_SPLIT_ROWS, ShapeSplit, SplitResult, SplitTable, WaitTotal};
+pub use rows::{
+    FileTotal, MAX_SPLIT_ROWS, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable, WaitTotal,
+};
+pub use server_evidence::{MAX_EVIDENCE_PLANS, ServerEvidence};
+pub use server_join::{
+    MAX_JOINABLE, ServerJoinCounts, ServerJoined, ServerJoiner, ServerOperation, TracedOperation,
+};
 pub use waits::{MAX_PENDING_WAITS, PendingWaits};
 
 /// Stands for all classes, or all files, that have no entry of their own.

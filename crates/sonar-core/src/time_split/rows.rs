@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
-use super::{Blocker, ClassifiedWait, JoinedOperation, REST, TimePart, TimeSplit};
+use super::{Blocker, ClassifiedWait, JoinedOperation, REST, ServerEvidence, TimePart, TimeSplit};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
@@ -51,9 +51,42 @@ impl WaitTotal {
     }
 }
 
+/// What says which shape operations have.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ShapeOrigin {
+    /// Their requests, as captured.
+    #[default]
+    Wire,
+    /// The server's log: they were not captured.
+    Log,
+    /// The server's profiler: they were not captured.
+    Profile,
+    /// Nothing: only the names of their threads are known.
+    ThreadName,
+}
+
+impl ShapeOrigin {
+    /// The stable name in machine output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Log => "log",
+            Self::Profile => "profile",
+            Self::ThreadName => "thread_name",
+        }
+    }
+}
+
+/// Identifies a row of a [`SplitTable`].
+pub type SplitRowKey = (ShapeOrigin, Role, Class, ShapeId);
+
 /// Operations of one shape.
 #[derive(Clone, Debug)]
 pub struct ShapeSplit {
+    /// What says that they have this shape.
+    pub origin: ShapeOrigin,
+    /// What the server's log or profiler says of them.
+    pub server: ServerEvidence,
     /// The shape.
     pub shape: Arc<ShapeInfo>,
     /// Who sent them.
@@ -102,6 +135,8 @@ impl ShapeSplit {
     /// Without operations.
     pub fn new(shape: Arc<ShapeInfo>, role: Role, class: Class) -> Self {
         Self {
+            origin: ShapeOrigin::Wire,
+            server: ServerEvidence::default(),
             shape,
             role,
             class,
@@ -200,11 +235,11 @@ impl ShapeSplit {
     }
 }
 
-/// Where time went, by role, class and shape.
+/// Where time went, by origin, role, class and shape.
 #[derive(Default, Debug)]
 pub struct SplitTable {
     rows: Vec<ShapeSplit>,
-    by: HashMap<(Role, Class, ShapeId), usize, RandomState>,
+    by: HashMap<SplitRowKey, usize, RandomState>,
     blockers: Blockers,
 }
 
@@ -223,18 +258,28 @@ impl SplitTable {
         self.blockers.executed(operation);
     }
 
-    /// Adds an operation with its long waits.
+    /// Adds a captured operation with its long waits.
     pub fn add(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
+        self.add_from(ShapeOrigin::Wire, operation, waits);
+    }
+
+    /// Adds an operation with its long waits; returns its row.
+    pub fn add_from(
+        &mut self,
+        origin: ShapeOrigin,
+        operation: &JoinedOperation,
+        waits: Vec<ClassifiedWait>,
+    ) -> SplitRowKey {
         let wire = &operation.wire;
-        let mut key = (wire.role, wire.class, wire.shape.id);
+        let mut key = (origin, wire.role, wire.class, wire.shape.id);
         let is_full = self.rows.len() >= MAX_SPLIT_ROWS && !self.by.contains_key(&key);
         if is_full {
-            key.2 = ShapeInfo::other().id;
+            key.3 = ShapeInfo::other().id;
         }
         let rows = &mut self.rows;
         let number = *self.by.entry(key).or_insert_with(|| {
             let shape = if is_full { Arc::new(ShapeInfo::other()) } else { Arc::clone(&wire.shape) };
-            rows.push(ShapeSplit::new(shape, wire.role, wire.class));
+            rows.push(ShapeSplit { origin, ..ShapeSplit::new(shape, wire.role, wire.class) });
             rows.len() - 1
         });
         let row = &mut self.rows[number];
@@ -250,6 +295,14 @@ impl SplitTable {
             });
         }
         self.blockers.executed(operation);
+        key
+    }
+
+    /// Adds what the server says of an operation of this row.
+    pub fn evidence(&mut self, row: SplitRowKey, evidence: &ServerEvidence) {
+        if let Some(number) = self.by.get(&row) {
+            self.rows[*number].server.merge(evidence);
+        }
     }
 
     /// Counts who ended waits, as far as it is known. Call it now and then.
@@ -385,6 +438,22 @@ mod tests {
         let rows = table.finish().rows;
         assert_eq!(rows[0].waits.len(), MAX_PER_ROW + 1);
         assert_eq!(rows[0].waits.values().map(|total| total.wait_ns).sum::<u64>(), 600);
+    }
+
+    #[test]
+    fn what_the_server_says_belongs_to_the_row_of_its_operation() {
+        let mut table = SplitTable::default();
+        let row = table.add_from(ShapeOrigin::Wire, &joined(1, 0, |_| {}), Vec::new());
+        let of_log = table.add_from(ShapeOrigin::Log, &joined(1, 5_000, |_| {}), Vec::new());
+        let evidence = ServerEvidence { operations: 1, ..ServerEvidence::default() };
+        for key in [row, row, of_log, (ShapeOrigin::Wire, Role::Served, Class::User, ShapeId(9))] {
+            table.evidence(key, &evidence);
+        }
+        let rows = table.finish().rows;
+        let mut found: Vec<_> =
+            rows.iter().map(|row| (row.origin.name(), row.count(), row.server.operations)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("log", 1, 1), ("wire", 1, 2)]);
     }
 
     #[test]

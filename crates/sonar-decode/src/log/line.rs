@@ -123,6 +123,11 @@ impl ParsedLine {
         self.at
     }
 
+    /// The number of the connection whose thread wrote it, if it serves one.
+    pub fn connection(&self) -> Option<u64> {
+        self.connection
+    }
+
     /// The event that it describes, if it describes one.
     pub fn event(&self) -> Option<&LogEvent> {
         self.event.as_deref()

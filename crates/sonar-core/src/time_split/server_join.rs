@@ -1,0 +1,524 @@
+//! Joins operations of threads with what the server's log and profiler say of slow ones: by connection and time, and by
+//! shape as far as both sides know it. An operation is joined only if nothing else fits; all others are counted.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+
+use super::{JoinedOperation, ServerEvidence, ThreadOperation};
+use crate::{Application, Class, Endpoint, ShapeInfo, Source, Timestamp};
+
+/// The most operations of each side. Beyond that the shorter half of them is given up.
+pub const MAX_JOINABLE: usize = 65_536;
+/// Servers give times and durations in whole milliseconds, and cut the rest.
+const MS: u64 = 1_000_000;
+/// The server's clock and the kernel's are read one after the other, in nanoseconds.
+const READ_APART_NS: u64 = MS;
+/// Partners of one operation that are looked at: with two it is ambiguous already.
+const MAX_PARTNERS: usize = 64;
+
+/// An operation of a thread, as far as it is needed here.
+#[derive(Clone, Debug)]
+pub struct TracedOperation {
+    process: u32,
+    /// The number in the thread's name.
+    connection: Option<u64>,
+    client: Option<Endpoint>,
+    start: Timestamp,
+    end: Timestamp,
+    duration_ns: u64,
+    /// `None` if the wire did not show it.
+    shape: Option<Arc<ShapeInfo>>,
+}
+
+impl From<&ThreadOperation> for TracedOperation {
+    fn from(thread: &ThreadOperation) -> Self {
+        Self {
+            process: thread.process,
+            connection: thread.thread_name.strip_prefix("conn").and_then(|number| number.parse().ok()),
+            client: thread.connection.map(|(_, client)| client),
+            start: thread.start,
+            end: thread.end,
+            duration_ns: thread.duration_ns,
+            shape: None,
+        }
+    }
+}
+
+impl From<&JoinedOperation> for TracedOperation {
+    fn from(operation: &JoinedOperation) -> Self {
+        Self { shape: Some(Arc::clone(&operation.wire.shape)), ..Self::from(&operation.thread) }
+    }
+}
+
+/// A slow operation in a log or a profile.
+#[derive(Clone, Debug)]
+pub struct ServerOperation {
+    /// [`Source::Log`] or [`Source::Profile`].
+    pub source: Source,
+    /// The server's process; `None` if unknown.
+    pub process: Option<u32>,
+    /// The number of the connection; `None` if unknown.
+    pub connection: Option<u64>,
+    /// The client; its port is 0 if only the address is known.
+    pub client: Option<Endpoint>,
+    /// When the server wrote it, or the operation ended; in whole milliseconds.
+    pub end: Timestamp,
+    /// How long the operation took, in whole milliseconds.
+    pub duration_ns: u64,
+    /// The shape.
+    pub shape: Arc<ShapeInfo>,
+    /// The source has the whole command, so that its shape is the same as on the wire.
+    pub is_exact: bool,
+    /// The purpose.
+    pub class: Class,
+    /// The application.
+    pub app: Arc<Application>,
+    /// What the server says of it.
+    pub evidence: ServerEvidence,
+}
+
+impl ServerOperation {
+    fn start(&self) -> Timestamp {
+        Timestamp::from_unix_ns(self.end.unix_ns().saturating_sub(self.duration_ns))
+    }
+
+    /// Where the operations of its connection are found.
+    fn place(&self) -> Option<Place> {
+        match (self.connection, self.client) {
+            (Some(connection), _) => Some(Place::Connection(connection)),
+            (None, Some(client)) if client.port != 0 => Some(Place::Client(client)),
+            (None, Some(client)) => Some(Place::Address(client.ip())),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether it may be this one. It begins after the thread has the request, and the server describes it before the
+    /// thread sends the reply.
+    fn fits(&self, traced: &TracedOperation) -> bool {
+        let ended_by = self.end.unix_ns().saturating_add(MS + READ_APART_NS);
+        let began = traced.start.unix_ns().saturating_add(self.duration_ns);
+        self.process.is_none_or(|process| process == traced.process)
+            && began < ended_by
+            && self.end.unix_ns() <= traced.end.unix_ns().saturating_add(READ_APART_NS)
+            && self.duration_ns <= traced.duration_ns.saturating_add(READ_APART_NS)
+            && traced.shape.as_deref().is_none_or(|shape| self.has_shape(shape))
+    }
+
+    fn has_shape(&self, shape: &ShapeInfo) -> bool {
+        // Whether a getMore has the shape of its cursor's command depends on what each side has seen of that.
+        let is_get_more = |one: &ShapeInfo| *one.command == *"getMore";
+        let same_collection = self.shape.namespace() == shape.namespace();
+        match (self.shape.id == shape.id, is_get_more(shape) || is_get_more(&self.shape)) {
+            (true, _) => true,
+            (false, true) => same_collection,
+            (false, false) => !self.is_exact && same_collection && self.shape.command == shape.command,
+        }
+    }
+}
+
+/// What was and what was not joined, of one source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerJoinCounts {
+    /// Operations of the source that were joined.
+    pub joined: u64,
+    /// Those that no operation of a thread fits.
+    pub without_partner: u64,
+    /// Those that several fit, or that are not the only ones to fit theirs.
+    pub ambiguous: u64,
+    /// Those that were given up because there were too many: the shortest.
+    pub too_many: u64,
+}
+
+impl ServerJoinCounts {
+    /// All operations of the source.
+    pub fn total(&self) -> u64 {
+        self.joined + self.without_partner + self.ambiguous + self.too_many
+    }
+}
+
+/// What was joined.
+#[derive(Debug)]
+pub struct ServerJoined<T> {
+    /// Operations of threads, each with what the log says of it, or the profiler if the log says nothing.
+    pub joined: Vec<(T, ServerOperation)>,
+    /// Operations of threads that neither describes, or not for certain.
+    pub alone: Vec<T>,
+    /// Of the log.
+    pub log: ServerJoinCounts,
+    /// Of the profiler.
+    pub profile: ServerJoinCounts,
+}
+
+/// Collects both sides until they are joined. `T` stands for an operation of a thread.
+#[derive(Debug)]
+pub struct ServerJoiner<T> {
+    traced: Vec<(TracedOperation, T)>,
+    /// Shorter operations of threads were given up.
+    least_ns: u64,
+    log: ServerSide,
+    profile: ServerSide,
+    most: usize,
+}
+
+impl<T> Default for ServerJoiner<T> {
+    fn default() -> Self {
+        Self::with_cap(MAX_JOINABLE)
+    }
+}
+
+/// Operations of one source.
+#[derive(Debug, Default)]
+struct ServerSide {
+    operations: Vec<ServerOperation>,
+    least_ns: u64,
+    too_many: u64,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+enum Place {
+    Connection(u64),
+    Client(Endpoint),
+    Address(IpAddr),
+}
+
+/// Operations of threads by their place, in the order of their ends, with the longest duration.
+type TracedPlaces = HashMap<Place, (Vec<usize>, u64), RandomState>;
+
+impl<T> ServerJoiner<T> {
+    fn with_cap(most: usize) -> Self {
+        Self {
+            traced: Vec::new(),
+            least_ns: 0,
+            log: ServerSide::default(),
+            profile: ServerSide::default(),
+            most,
+        }
+    }
+
+    /// Adds an operation of a thread; returns those that are given up for lack of room.
+    pub fn traced(&mut self, operation: TracedOperation, what: T) -> Vec<T> {
+        if operation.duration_ns < self.least_ns {
+            return vec![what];
+        }
+        self.traced.push((operation, what));
+        if self.traced.len() <= self.most {
+            return Vec::new();
+        }
+        self.least_ns = above_median(self.traced.iter().map(|(one, _)| one.duration_ns));
+        let least_ns = self.least_ns;
+        self.traced.extract_if(.., |(one, _)| one.duration_ns < least_ns).map(|(_, what)| what).collect()
+    }
+
+    /// Adds an operation of a log or a profile.
+    pub fn server(&mut self, operation: ServerOperation) {
+        let side = if operation.source == Source::Profile { &mut self.profile } else { &mut self.log };
+        if operation.duration_ns < side.least_ns {
+            side.too_many += 1;
+            return;
+        }
+        side.operations.push(operation);
+        if side.operations.len() > self.most {
+            side.least_ns = above_median(side.operations.iter().map(|one| one.duration_ns));
+            let before = side.operations.len();
+            side.operations.retain(|one| one.duration_ns >= side.least_ns);
+            side.too_many += (before - side.operations.len()) as u64;
+        }
+    }
+
+    /// Joins what was added. Operations of the log and the profile count only if they lie between `from` and `to`.
+    pub fn finish(mut self, from: Timestamp, to: Timestamp) -> ServerJoined<T> {
+        let places = self.places();
+        let log = std::mem::take(&mut self.log);
+        let profile = std::mem::take(&mut self.profile);
+        let mut partners: Vec<Option<ServerOperation>> = Vec::new();
+        partners.resize_with(self.traced.len(), || None);
+        let mut counts = [log, profile].map(|side| self.join_side(side, (from, to), &places, &mut partners));
+        let [log, profile] = &mut counts;
+        let mut result =
+            ServerJoined { joined: Vec::new(), alone: Vec::new(), log: *log, profile: *profile };
+        for ((_, what), partner) in self.traced.into_iter().zip(partners) {
+            match partner {
+                Some(partner) => result.joined.push((what, partner)),
+                None => result.alone.push(what),
+            }
+        }
+        result
+    }
+
+    fn places(&mut self) -> TracedPlaces {
+        self.traced.sort_by_key(|(one, _)| one.end);
+        let mut places = TracedPlaces::default();
+        for (number, (one, _)) in self.traced.iter().enumerate() {
+            let connection = one.connection.map(Place::Connection);
+            let client = one.client.map(Place::Client);
+            let address = one.client.map(|client| Place::Address(client.ip()));
+            for place in [connection, client, address].into_iter().flatten() {
+                let (numbers, longest) = places.entry(place).or_default();
+                numbers.push(number);
+                *longest = (*longest).max(one.end.since(one.start));
+            }
+        }
+        places
+    }
+
+    /// Joins the operations of one source.
+    fn join_side(
+        &self,
+        side: ServerSide,
+        (from, to): (Timestamp, Timestamp),
+        places: &TracedPlaces,
+        partners: &mut [Option<ServerOperation>],
+    ) -> ServerJoinCounts {
+        let mut counts = ServerJoinCounts { too_many: side.too_many, ..ServerJoinCounts::default() };
+        // The shortest that can be told from those that were given up.
+        let least_ns = if self.least_ns > 0 { self.least_ns + READ_APART_NS } else { 0 };
+        let mut wanted = vec![0_u32; self.traced.len()];
+        let mut only = Vec::new();
+        for operation in side.operations {
+            if operation.start() < from || operation.end > to {
+                continue;
+            }
+            if operation.duration_ns < least_ns {
+                counts.too_many += 1;
+                continue;
+            }
+            let fitting = self.fitting(&operation, places);
+            fitting.iter().for_each(|number| wanted[*number] += 1);
+            match fitting.as_slice() {
+                [] => counts.without_partner += 1,
+                [one] => only.push((*one, operation)),
+                _ => counts.ambiguous += 1,
+            }
+        }
+        for (number, operation) in only {
+            if wanted[number] > 1 {
+                counts.ambiguous += 1;
+                continue;
+            }
+            counts.joined += 1;
+            partners[number].get_or_insert(operation);
+        }
+        counts
+    }
+
+    /// The operations of threads that an operation of the log or the profile may be.
+    fn fitting(&self, operation: &ServerOperation, places: &TracedPlaces) -> Vec<usize> {
+        let place = operation.place();
+        let Some((numbers, longest)) = place.and_then(|place| places.get(&place)) else { return Vec::new() };
+        let end_of = |number: &usize| self.traced[*number].0.end.unix_ns();
+        let from = operation.end.unix_ns().saturating_sub(READ_APART_NS);
+        let to = operation.end.unix_ns().saturating_add(MS + READ_APART_NS).saturating_add(*longest);
+        let first = numbers.partition_point(|number| end_of(number) < from);
+        numbers[first..]
+            .iter()
+            .take_while(|number| end_of(number) <= to)
+            .filter(|number| operation.fits(&self.traced[**number].0))
+            .take(MAX_PARTNERS)
+            .copied()
+            .collect()
+    }
+}
+
+/// A duration that at least half of these are shorter than; they are not empty.
+fn above_median(durations: impl Iterator<Item = u64>) -> u64 {
+    let mut durations: Vec<_> = durations.collect();
+    let middle = durations.len() / 2;
+    *durations.select_nth_unstable(middle).1 + 1
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::join::tests::thread;
+    use super::*;
+    use crate::ShapeId;
+
+    fn shape(id: u64, command: &str) -> Arc<ShapeInfo> {
+        let (command, database, collection) = (command.into(), "shop".into(), "orders".into());
+        Arc::new(ShapeInfo { id: ShapeId(id), command, database, collection, ..ShapeInfo::default() })
+    }
+
+    /// The client of [`thread`], at this port.
+    const fn client(port: u16) -> Endpoint {
+        Endpoint::v4([10, 0, 0, 2], port)
+    }
+
+    /// What the thread of a connection did, in microseconds.
+    fn traced(connection: u64, start: u64, end: u64) -> TracedOperation {
+        TracedOperation {
+            connection: Some(connection),
+            start: Timestamp::from_unix_ns(start * 1_000),
+            end: Timestamp::from_unix_ns(end * 1_000),
+            duration_ns: (end - start) * 1_000,
+            shape: Some(shape(7, "find")),
+            ..TracedOperation::from(&thread(1, 0))
+        }
+    }
+
+    /// As the log has it, in milliseconds.
+    fn logged(connection: u64, end: u64, duration: u64) -> ServerOperation {
+        ServerOperation {
+            source: Source::Log,
+            process: None,
+            connection: Some(connection),
+            client: None,
+            end: Timestamp::from_unix_ns(end * MS),
+            duration_ns: duration * MS,
+            shape: shape(7, "find"),
+            is_exact: true,
+            class: Class::User,
+            app: Arc::default(),
+            evidence: ServerEvidence { operations: 1, ..ServerEvidence::default() },
+        }
+    }
+
+    fn joined(traced: Vec<TracedOperation>, server: Vec<ServerOperation>) -> ServerJoined<usize> {
+        let mut joiner = ServerJoiner::default();
+        for (number, one) in traced.into_iter().enumerate() {
+            assert!(joiner.traced(one, number).is_empty());
+        }
+        server.into_iter().for_each(|one| joiner.server(one));
+        joiner.finish(Timestamp::default(), Timestamp::from_unix(1_000, 0))
+    }
+
+    fn counts(joined: u64, without_partner: u64, ambiguous: u64) -> ServerJoinCounts {
+        ServerJoinCounts { joined, without_partner, ambiguous, too_many: 0 }
+    }
+
+    #[test]
+    fn an_operation_is_joined_by_connection_and_time() {
+        let threads =
+            vec![traced(3, 100_000, 150_900), traced(3, 151_000, 190_000), traced(4, 100_000, 150_900)];
+        let result = joined(threads, vec![logged(3, 150, 50), logged(3, 189, 38), logged(3, 230, 38)]);
+        let mut found: Vec<_> =
+            result.joined.iter().map(|(number, one)| (*number, one.duration_ns / MS)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [(0, 50), (1, 38)]);
+        assert_eq!((result.log, result.profile), (counts(2, 1, 0), counts(0, 0, 0)));
+        assert_eq!(result.alone, [2]);
+    }
+
+    #[test]
+    fn what_fits_two_and_two_that_fit_one_are_ambiguous() {
+        let short = || vec![traced(3, 100_000, 100_300), traced(3, 100_400, 100_700)];
+        let result = joined(short(), vec![logged(3, 100, 0)]);
+        assert_eq!((result.log, result.joined.len()), (counts(0, 0, 1), 0));
+        // The log of an operation inside the other one, of the same shape.
+        let result = joined(vec![traced(3, 100_000, 150_000)], vec![logged(3, 149, 49), logged(3, 140, 20)]);
+        assert_eq!((result.log, result.joined.len()), (counts(0, 0, 2), 0));
+    }
+
+    #[test]
+    fn the_shape_decides_as_far_as_both_sides_know_it() {
+        let of = |one: ServerOperation, shape| ServerOperation { shape, ..one };
+        let fits = |server| joined(vec![traced(3, 100_000, 150_000)], vec![server]).log.joined == 1;
+        let line = || logged(3, 149, 49);
+        assert!(fits(line()));
+        assert!(!fits(of(line(), shape(8, "find"))), "another one, inside this");
+        assert!(fits(of(line(), shape(8, "getMore"))), "the log does not have its cursor's command");
+        assert!(fits(ServerOperation { is_exact: false, ..of(line(), shape(8, "find")) }), "cut");
+        assert!(!fits(ServerOperation { is_exact: false, ..of(line(), shape(8, "update")) }));
+        let unseen = TracedOperation { shape: None, ..traced(3, 100_000, 150_000) };
+        assert_eq!(joined(vec![unseen], vec![of(line(), shape(8, "find"))]).log, counts(1, 0, 0));
+    }
+
+    #[test]
+    fn a_connection_is_known_by_its_number_its_client_or_the_clients_address() {
+        let line = |connection, client| ServerOperation { connection, client, ..logged(3, 149, 49) };
+        let fits = |server| joined(vec![traced(3, 100_000, 150_000)], vec![server]).log.joined == 1;
+        assert!(fits(line(None, Some(client(50_000)))));
+        assert!(!fits(line(None, Some(client(1)))));
+        assert!(fits(line(None, Some(client(0)))));
+        assert!(!fits(line(Some(4), Some(client(50_000)))));
+        assert!(!fits(line(None, None)));
+        assert!(!fits(ServerOperation { process: Some(9), ..logged(3, 149, 49) }));
+        assert!(fits(ServerOperation { process: Some(1), ..logged(3, 149, 49) }));
+        // Two connections of one client address at the same time: which of them, the profile does not say.
+        let two = vec![traced(3, 100_000, 150_000), traced(4, 100_500, 150_000)];
+        let profiled = ServerOperation { source: Source::Profile, ..line(None, Some(client(0))) };
+        assert_eq!(joined(two, vec![profiled]).profile, counts(0, 0, 1));
+    }
+
+    #[test]
+    fn an_operation_in_log_and_profile_is_joined_with_both_and_counted_once() {
+        let profiled = ServerOperation { source: Source::Profile, ..logged(3, 149, 49) };
+        let result = joined(vec![traced(3, 100_000, 150_000)], vec![profiled, logged(3, 149, 49)]);
+        assert_eq!((result.log, result.profile), (counts(1, 0, 0), counts(1, 0, 0)));
+        let [(0, partner)] = &result.joined[..] else { panic!("{:?}", result.joined) };
+        assert_eq!(partner.source, Source::Log);
+    }
+
+    #[test]
+    fn what_was_not_in_the_trace_does_not_count() {
+        let mut joiner = ServerJoiner::<()>::default();
+        // One began before, one ended after it.
+        [(120, 40), (250, 20)].into_iter().for_each(|(end, took)| joiner.server(logged(3, end, took)));
+        let result = joiner.finish(Timestamp::from_unix_ns(100 * MS), Timestamp::from_unix_ns(240 * MS));
+        assert_eq!(result.log, counts(0, 0, 0));
+    }
+
+    #[test]
+    fn without_room_the_longest_operations_stay() {
+        let mut joiner = ServerJoiner::with_cap(4);
+        let mut given_up = Vec::new();
+        for number in 0..40_u64 {
+            let took = (number * 7) % 40 + 1;
+            given_up.extend(joiner.traced(traced(number, 100_000, 100_000 + took * 1_000), took));
+            joiner.server(logged(number, 100 + took, took));
+        }
+        let result = joiner.finish(Timestamp::default(), Timestamp::from_unix(1, 0));
+        let mut kept: Vec<_> = result.joined.iter().map(|(took, _)| *took).collect();
+        kept.sort_unstable();
+        assert_eq!(kept.last(), Some(&40));
+        assert_eq!(result.log.total(), 40);
+        assert_eq!(result.log.joined, kept.len() as u64);
+        assert_eq!(given_up.len() + kept.len() + result.alone.len(), 40);
+        assert!(given_up.iter().all(|took| *took < kept[0]));
+    }
+
+    proptest! {
+        /// Whatever the operations are: each counts once, none is used twice, and what is joined fits nothing else.
+        #[test]
+        fn nothing_is_used_twice_or_guessed(
+            threads in proptest::collection::vec((0u64..4, 0u64..60_000, 0u64..20_000, 0u64..3), 0..40),
+            lines in proptest::collection::vec((0u64..4, 0u64..80, 0u64..20, 0u64..3, any::<bool>()), 0..40),
+        ) {
+            let threads: Vec<_> = threads
+                .into_iter()
+                .map(|(connection, start, took, id)| {
+                    let shape = (id > 0).then(|| shape(id, "find"));
+                    TracedOperation { shape, ..traced(connection, start, start + took) }
+                })
+                .collect();
+            let lines: Vec<_> = lines
+                .into_iter()
+                .map(|(connection, end, took, id, in_log)| ServerOperation {
+                    source: if in_log { Source::Log } else { Source::Profile },
+                    shape: shape(id + 1, "find"),
+                    ..logged(connection, end.max(took), took)
+                })
+                .collect();
+            let result = joined(threads.clone(), lines.clone());
+            let of = |source| lines.iter().filter(move |line| line.source == source);
+            prop_assert_eq!(result.log.total(), of(Source::Log).count() as u64);
+            prop_assert_eq!(result.profile.total(), of(Source::Profile).count() as u64);
+            let mut seen: Vec<_> = result.alone.iter().chain(result.joined.iter().map(|(one, _)| one)).copied().collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..threads.len()).collect::<Vec<_>>());
+            for (number, partner) in &result.joined {
+                let traced = &threads[*number];
+                let is_on_it = |one: &TracedOperation| one.connection == partner.connection && partner.fits(one);
+                prop_assert!(is_on_it(traced));
+                prop_assert_eq!(threads.iter().filter(|one| is_on_it(one)).count(), 1);
+                let rivals = of(partner.source)
+                    .filter(|line| line.connection == traced.connection && line.fits(traced));
+                prop_assert_eq!(rivals.count(), 1);
+            }
+        }
+    }
+}
