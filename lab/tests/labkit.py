@@ -76,9 +76,9 @@ def ready(arguments):
 
 
 @contextlib.contextmanager
-def threaded(folder, port, program=LAB / "bin/threaded"):
+def threaded(folder, port, program=LAB / "bin/threaded", options=()):
     """The lab's server with one thread for each connection, on the real WiredTiger, which first fills its data."""
-    with process([program, port, folder], stdout=subprocess.PIPE) as child:
+    with process([program, port, folder, *options], stdout=subprocess.PIPE) as child:
         first_line(child, 90)
         yield child
 

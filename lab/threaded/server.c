@@ -5,6 +5,9 @@
 //   server PORT DIR              serves on 127.0.0.1:PORT with a database in DIR, which it creates
 //   server PORT DIR unmeasured   the same for benches: measures nothing, and `burn` takes time instead of processor
 //                                time, since reading a thread's clock is a system call that no other server makes
+//   server PORT DIR log FILE MS  also writes a line into FILE for each find of MS milliseconds or more, in the form of
+//                                MongoDB 4.4. The figures in it are the lab's own: each record that a find reads is a
+//                                document that it examines (COLLSCAN); others find theirs by an index.
 //
 // `find` executes the elements of its filter in their order:
 //
@@ -54,6 +57,10 @@ static void must(int code, const char *what) {
         exit(1);
     }
 }
+
+// The log of slow operations; -1 without one.
+static int slow_log = -1;
+static double slow_ms;
 
 static clockid_t processor_clock = CLOCK_THREAD_CPUTIME_ID;
 
@@ -316,6 +323,47 @@ static double execute(struct connection *connection, const uint8_t *filter, uint
     return megabytes;
 }
 
+// The steps of a filter as JSON; returns the records that it reads.
+static double describe(const uint8_t *filter, uint32_t length, char *text, size_t room) {
+    const uint8_t *at = filter + 4;
+    struct element step;
+    double records = 0;
+    size_t used = 0;
+    while (next(&at, filter + length - 1, &step) && used + strlen(step.name) + 40 < room) {
+        used +=
+            snprintf(text + used, room - used, "%s\"%s\":%.15g", used ? "," : "", step.name, number(&step));
+        if (!strcmp(step.name, "read"))
+            records += number(&step);
+    }
+    return records;
+}
+
+// Writes a line as mongod 4.4 does, before the reply is sent.
+static void log_slow(const struct connection *connection, const uint8_t *filter, uint32_t length,
+                     uint64_t wall) {
+    char steps[512] = "", line[2048], time[32];
+    if (slow_log < 0 || wall / 1e6 < slow_ms)
+        return;
+    double records = describe(filter, length, steps, sizeof(steps));
+    struct timespec now;
+    struct tm parts;
+    clock_gettime(CLOCK_REALTIME, &now);
+    strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &parts));
+    int written = snprintf(
+        line, sizeof(line),
+        "{\"t\":{\"$date\":\"%s.%03ld+00:00\"},\"s\":\"I\",  \"c\":\"COMMAND\",  \"id\":51803,   "
+        "\"ctx\":\"conn%d\",\"msg\":\"Slow query\",\"attr\":{\"type\":\"command\",\"ns\":\"lab.orders\","
+        "\"appName\":\"lab-why\",\"command\":{\"find\":\"orders\",\"filter\":{%s},\"$db\":\"lab\"},"
+        "\"planSummary\":\"%s\",\"keysExamined\":%d,\"docsExamined\":%.0f,\"cursorExhausted\":true,"
+        "\"numYields\":%.0f,\"nreturned\":1,\"reslen\":150,\"locks\":{},"
+        "\"storage\":{\"data\":{\"bytesRead\":%.0f,\"timeReadingMicros\":%" PRIu64 "}},"
+        "\"protocol\":\"op_msg\",\"durationMillis\":%" PRIu64 "}}\n",
+        time, now.tv_nsec / 1000000, connection->number, steps, records ? "COLLSCAN" : "IXSCAN { n: 1 }",
+        records ? 0 : 1, records ? records : 1, records / 100, records * PAGE, wall / 1000, wall / 1000000);
+    if (write(slow_log, line, written) != written)
+        exit(1);
+}
+
 static void find(struct document *reply, struct connection *connection, const uint8_t *command,
                  uint32_t length, double *megabytes) {
     struct rusage before = {}, after = {};
@@ -323,18 +371,22 @@ static void find(struct document *reply, struct connection *connection, const ui
     uint64_t cpu = clock_ns(processor_clock), wall = clock_ns(CLOCK_MONOTONIC);
     if (is_measured)
         getrusage(RUSAGE_THREAD, &before);
-    const uint8_t *at = command + 4;
+    const uint8_t *at = command + 4, *filter = 0;
     struct element element;
+    uint32_t inner;
     while (next(&at, command + length - 1, &element)) {
-        uint32_t inner;
-        memcpy(&inner, element.value, 4);
-        if (element.type == 0x03 && !strcmp(element.name, "filter"))
-            *megabytes = execute(connection, element.value, inner);
+        if (element.type == 0x03 && !strcmp(element.name, "filter")) {
+            filter = element.value;
+            memcpy(&inner, filter, 4);
+            *megabytes = execute(connection, filter, inner);
+        }
     }
     cpu = clock_ns(processor_clock) - cpu;
     wall = clock_ns(CLOCK_MONOTONIC) - wall;
     if (is_measured)
         getrusage(RUSAGE_THREAD, &after);
+    if (filter)
+        log_slow(connection, filter, inner, wall);
     begin(reply, 0x03, "cursor");
     begin(reply, 0x04, "firstBatch");
     begin(reply, 0x03, "0");
@@ -468,16 +520,23 @@ static void map_pages(const char *folder) {
 int main(int count, char **arguments) {
     if (count == 4 && !strcmp(arguments[3], "unmeasured"))
         processor_clock = CLOCK_MONOTONIC;
-    else if (count != 3) {
-        fprintf(stderr, "usage: server PORT DIR [unmeasured]\n");
+    else if (count == 6 && !strcmp(arguments[3], "log")) {
+        slow_log = open(arguments[4], O_WRONLY | O_CREAT | O_APPEND, 0600);
+        slow_ms = atof(arguments[5]);
+        if (slow_log < 0) {
+            perror("server: log");
+            return 1;
+        }
+    } else if (count != 3) {
+        fprintf(stderr, "usage: server PORT DIR [unmeasured | log FILE MS]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
-    const char *open = "create,cache_size=1MB,direct_io=[data],session_max=1000";
-    must(wiredtiger_open(arguments[2], 0, open, &database), "open");
+    const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=1000";
+    must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
     fill();
     must(database->close(database, 0), "close");
-    must(wiredtiger_open(arguments[2], 0, open, &database), "open");
+    must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
     map_pages(arguments[2]);
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));

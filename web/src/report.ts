@@ -594,6 +594,8 @@ export interface TimePart {
 }
 
 export interface ShapeTime {
+  /** `wire`, `log`, `profile`, or `thread_name` for operations without a shape. */
+  origin: string;
   shape_id: string;
   command: string;
   namespace: string;
@@ -663,6 +665,8 @@ export interface WhyReport {
   activity: { start_ns: number; end_ns: number; width_ns: number; parts: { part: string; active: number[] }[] };
   shapes: ShapeTime[];
   shapes_left_out: number;
+  /** Operations without a shape, by the names of their threads. */
+  unseen: ShapeTime[];
   files: FileWaits[];
   in_progress: UnfinishedOperation[];
   in_progress_total: number;

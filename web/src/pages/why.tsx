@@ -77,6 +77,9 @@ export function WhyPage({ report }: { report: WhyReport }) {
       {report.shapes_left_out > 0 && (
         <p class="dim">{plural(report.shapes_left_out, "more shape")} not shown: --limit shows more.</p>
       )}
+      {report.unseen.map((shape) => (
+        <Shape key={shape.command} shape={shape} />
+      ))}
       {report.files.length > 0 && (
         <section>
           <h2>Files</h2>
@@ -192,9 +195,10 @@ function Shape({ shape }: { shape: ShapeTime }) {
       <Facts
         kind="facts"
         facts={[
-          ["shape", <code class="id">{shape.shape_id}</code>],
+          ["shape", shape.shape_id && <code class="id">{shape.shape_id}</code>],
+          ["shape known from", shape.origin === "log" || shape.origin === "profile" ? shape.origin : ""],
           ["application", shape.apps.join(", ")],
-          ["class", shape.class === "user" ? "" : shape.class],
+          ["class", /user|unknown/.test(shape.class) ? "" : shape.class],
           ["operations", exact(shape.operations)],
           ["mean", duration(shape.mean_ns)],
           ["p50", duration(shape.p50_ns)],

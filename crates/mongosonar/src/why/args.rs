@@ -50,6 +50,12 @@ pub struct WhyArgs {
     /// Rules for wait classes, applied before the built-in ones (see `mongosonar stacks`)
     #[arg(long, value_name = "FILE", help_heading = "What to trace")]
     pub classes: Option<PathBuf>,
+    /// Log of a traced server; repeat for several [default: the logs that the processes have open]
+    #[arg(long, value_name = "FILE", help_heading = "What to trace")]
+    pub log: Vec<PathBuf>,
+    /// Read no log
+    #[arg(long, conflicts_with = "log", help_heading = "What to trace")]
+    pub no_log: bool,
     /// Show at most this many shapes
     #[arg(long, value_name = "N", default_value = "5", value_parser = number(1_usize.., 5), help_heading = "How to show it")]
     pub limit: usize,
@@ -64,11 +70,4 @@ pub struct WhyArgs {
     pub keep_privileges: bool,
     #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
     pub server: PortlessServerArgs,
-}
-
-impl WhyArgs {
-    /// Whether only some operations were asked for, by what the wire knows of them.
-    pub fn is_narrowed(&self) -> bool {
-        self.shape.is_some() || self.namespace.is_some() || self.app.is_some()
-    }
 }

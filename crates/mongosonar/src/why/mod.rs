@@ -1,6 +1,8 @@
 //! `mongosonar why`: where the time of each query shape goes inside the server.
 
 pub mod args;
+mod rows;
+mod server_log;
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -10,17 +12,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sonar_core::Class;
-use sonar_core::time_split::{
-    Activity, ClassifiedWait, JoinedOperation, SplitResult, SplitTable, TimeSplit, WireOperation,
-};
+use sonar_core::time_split::TimeSplit;
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::kit::{About, Fitting};
-use sonar_view::why::{SplitCoverageJson, WhyReport, WhyTrace};
+use sonar_view::why::{ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace};
 
 pub use self::args::WhyArgs;
+use self::rows::{AskedRows, WhyRows};
+use self::server_log::ServerLogs;
 use crate::exit::OK;
 use crate::files::names::FileNames;
 use crate::outfile::OutFile;
@@ -30,7 +31,7 @@ use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, bl
 use crate::queries::live::{RETIRE, ThreadWindow};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
-use crate::splitting::{SplitHelpers, SplitMeeting, SplitSink, SplitTrace, WireSide, lock};
+use crate::splitting::{SplitHelpers, SplitMeeting, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
 use crate::{page, screen, splitting};
@@ -67,6 +68,13 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let capture = LiveCapture::open(&config, 1)?;
     let mut trace = helpers.trace(sample)?;
     trace.sample_processors();
+    let mut logs = match (args.no_log, args.log.as_slice()) {
+        (true, _) => ServerLogs::default(),
+        (false, []) => ServerLogs::of_processes(&processes),
+        (false, paths) => ServerLogs::open(paths, &processes)?,
+    };
+    let log_paths = logs.paths();
+    let rows = || AskedRows::new(args, !log_paths.is_empty());
     let names = FileNames::ask_target(target.clone())?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
@@ -81,7 +89,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     })?;
     known.recv_timeout(applications::PATIENCE).ok();
     trace.load_symbols();
-    let meeting = Arc::new(Mutex::new(SplitMeeting::new(AskedRows::new(args))));
+    let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
     let task = CaptureTask {
         settings: Settings { ports: listened.ports(), ..Settings::default() },
         shared,
@@ -99,7 +107,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     trace.skip()?;
     let before = thread_times(&trace)?;
     let (begun, started) = (Instant::now(), now());
-    *lock(&meeting) = SplitMeeting::new(AskedRows::new(args));
+    *lock(&meeting) = SplitMeeting::new(rows());
     eprintln!(
         "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",
         list(&processes),
@@ -108,6 +116,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let mut ended = started;
     trace.run(&meeting, || {
         capture.take_windows();
+        logs.poll(|operation| lock(&meeting).sink.server(operation));
         ended = now();
         let goes_on = !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration;
         // Before the threads' last operations are read, some of which ended later.
@@ -124,12 +133,15 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     std::thread::sleep(LATE);
     stop.flag().store(true, Ordering::Relaxed);
     let packets_dropped = capture.finish()?;
+    let log_lines_unread = logs.finish(|operation| lock(&meeting).sink.server(operation));
     let mut meeting = lock(&meeting);
-    let AskedRows { table, activity, asked } = std::mem::take(&mut meeting.sink);
+    meeting.close();
     let mut unfinished =
         threads_now.unfinished(|operation| meeting.request_of(operation), args.sample.is_none());
-    unfinished.retain(|one| one.wire.as_ref().map_or(!args.is_narrowed(), |wire| asked.has(wire)));
-    let SplitResult { rows, blockers_turned_away } = table.finish();
+    let asked = &meeting.sink.asked;
+    unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
+    let WhyRows { rows, unseen, activity, blockers_turned_away, log } =
+        std::mem::take(&mut meeting.sink).finish(started, ended);
     let coverage = SplitCoverageJson {
         foreign_replies: losses.foreign_replies,
         ring_full: losses.ring_full,
@@ -154,6 +166,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         seconds: ended.since(started) as f64 / 1e9,
         processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
         rows: &rows,
+        unseen: &unseen,
         activity: &activity.until(ended),
         ended,
         limit: args.limit,
@@ -165,6 +178,12 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         threads: thread_names.label(threads),
         unfinished,
         coverage: coverage.with_counts(meeting.counts()),
+        server: ServerSourcesJson {
+            log: (!log_paths.is_empty()).then(|| log.into()),
+            logs: log_paths,
+            log_lines_unread,
+            ..ServerSourcesJson::default()
+        },
     });
     write(&report, args.json, html)
 }
@@ -186,40 +205,6 @@ fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8>
 
 fn list(processes: &[u32]) -> String {
     processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The operations that were asked for.
-#[derive(Default)]
-struct AskedRows {
-    table: SplitTable,
-    activity: Activity,
-    asked: AskedOperations,
-}
-
-impl AskedRows {
-    /// From now on.
-    fn new(args: &WhyArgs) -> Self {
-        Self {
-            table: SplitTable::default(),
-            activity: Activity::since(now()),
-            asked: AskedOperations::from(args),
-        }
-    }
-}
-
-impl SplitSink for AskedRows {
-    fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
-        if self.asked.has(&operation.wire) {
-            self.table.add(operation, waits);
-            self.activity.add(operation);
-        } else {
-            self.table.pass(operation);
-        }
-    }
-
-    fn tick(&mut self) {
-        self.table.resolve();
-    }
 }
 
 /// The capture while the threads are traced.
@@ -251,33 +236,6 @@ impl WhyCapture {
         }
         self.running.join()?;
         Ok(self.packets_dropped)
-    }
-}
-
-/// Which operations are counted.
-#[derive(Default)]
-struct AskedOperations {
-    all: bool,
-    shape: Option<String>,
-    namespace: Option<String>,
-    app: Option<String>,
-}
-
-impl AskedOperations {
-    fn has(&self, operation: &WireOperation) -> bool {
-        let shape = &operation.shape;
-        let in_namespace = |asked: &String| *shape.database == **asked || shape.namespace() == *asked;
-        (self.all || operation.class == Class::User)
-            && self.shape.as_ref().is_none_or(|id| shape.id.to_string().starts_with(id.as_str()))
-            && self.namespace.as_ref().is_none_or(in_namespace)
-            && self.app.as_ref().is_none_or(|app| *operation.app.name == **app)
-    }
-}
-
-impl From<&WhyArgs> for AskedOperations {
-    fn from(args: &WhyArgs) -> Self {
-        let WhyArgs { all, shape, namespace, app, .. } = args.clone();
-        Self { all, shape, namespace, app }
     }
 }
 

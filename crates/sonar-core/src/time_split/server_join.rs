@@ -237,8 +237,7 @@ impl<T> ServerJoiner<T> {
         partners.resize_with(self.traced.len(), || None);
         let mut counts = [log, profile].map(|side| self.join_side(side, (from, to), &places, &mut partners));
         let [log, profile] = &mut counts;
-        let mut result =
-            ServerJoined { joined: Vec::new(), alone: Vec::new(), log: *log, profile: *profile };
+        let mut result = ServerJoined { joined: Vec::new(), alone: Vec::new(), log: *log, profile: *profile };
         for ((_, what), partner) in self.traced.into_iter().zip(partners) {
             match partner {
                 Some(partner) => result.joined.push((what, partner)),

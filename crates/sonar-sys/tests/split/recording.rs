@@ -12,9 +12,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sonar_core::time_split::{
-    JoinCounts, JoinedOperation, SplitJoiner, ThreadOperation, TimePart, TimeSplit, WireOperation,
+    JoinCounts, JoinedOperation, ServerEvidence, ServerJoinCounts, ServerJoiner, ServerOperation,
+    SplitJoiner, ThreadOperation, TimePart, TimeSplit, WireOperation,
 };
-use sonar_core::{LinkType, Operation, Outcome, Packet, Timestamp};
+use sonar_core::{Execution, Identity, LinkType, Operation, Outcome, Packet, Source, Timestamp};
+use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_decode::log::LogReader;
+use sonar_decode::profile::Profile;
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
 use crate::machine::{CallKind, Divided, divide};
@@ -452,6 +456,69 @@ fn slow_operations_of_the_log_are_those_of_their_threads() {
         assert!(agrees(&operation.thread, millis), "{millis} {operation:?}");
     }
     assert_eq!(found, 2, "within the capture");
+}
+
+/// What the server's log and profiler say.
+#[derive(Default)]
+struct Described {
+    source: Option<Source>,
+    connection: Option<u64>,
+    operations: Vec<ServerOperation>,
+}
+
+impl EntrySink for Described {
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
+        self.operations.push(ServerOperation {
+            source: self.source.unwrap(),
+            process: None,
+            connection: self.connection,
+            client: Some(op.client),
+            end: op.end,
+            duration_ns: op.latency_ns.unwrap(),
+            shape: op.shape.clone(),
+            is_exact: identity == Identity::Exact,
+            class: op.class,
+            app: op.app.clone(),
+            evidence: ServerEvidence::of(op, execution),
+        });
+    }
+}
+
+#[test]
+fn what_a_real_server_says_is_joined_with_its_operations() {
+    let (joined, _) = join(&sides());
+    let mut described = Described { source: Some(Source::Log), ..Described::default() };
+    let mut log = LogReader::default();
+    for line in text("mongod.log.gz").lines() {
+        let mut entry = ParsedEntry::default();
+        let parsed = log.reader().read(line.as_bytes(), &mut entry);
+        described.connection = parsed.connection();
+        log.add(line.as_bytes(), &parsed, &entry, &mut described);
+    }
+    (described.source, described.connection) = (Some(Source::Profile), None);
+    let (profile, mut rest) = (inflated("profile.bson.gz"), Profile::default());
+    let mut at = 0;
+    while let Ok(Some(length)) = sonar_decode::profile::length(&profile[at..]) {
+        rest.document(&profile[at..at + length], &mut described);
+        at += length;
+    }
+    let mut joiner = ServerJoiner::default();
+    for (number, operation) in joined.iter().enumerate() {
+        assert!(joiner.traced(operation.into(), number).is_empty());
+    }
+    described.operations.into_iter().for_each(|operation| joiner.server(operation));
+    let ends = || joined.iter().map(|one| one.thread.end);
+    let result =
+        joiner.finish(joined.iter().map(|one| one.thread.start).min().unwrap(), ends().max().unwrap());
+    for (number, partner) in &result.joined {
+        let operation = &joined[*number];
+        assert_eq!(partner.shape.namespace(), operation.wire.shape.namespace());
+        assert!(agrees(&operation.thread, partner.duration_ns / MS), "{operation:?}");
+    }
+    assert_eq!((result.log.joined, result.log.total()), (2, 2));
+    // It has no ports of clients: some operations of two connections are alike.
+    let expected = ServerJoinCounts { joined: 551, ambiguous: 28, ..ServerJoinCounts::default() };
+    assert_eq!(result.profile, expected);
 }
 
 #[test]

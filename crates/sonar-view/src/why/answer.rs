@@ -30,6 +30,9 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
             each(part.ns)
         ));
     }
+    if let Some(server) = &shape.server {
+        sentences.extend(server.sentences(shape.operations));
+    }
     sentences.extend(help(shape, report));
     sentences
 }
@@ -99,15 +102,36 @@ fn blocker(blocker: &BlockerJson, are_all_known: bool) -> String {
     format!("{who} ended {waits}: {least}{} of the time in locks and conditions.", Percent(blocker.share))
 }
 
+/// What would help against waits for reads.
+fn help_with_reads(shape: &ShapeTimeJson, has_many: bool) -> String {
+    if !has_many {
+        return "What would help: more memory for the data that it reads, or a disk with a lower latency."
+            .to_owned();
+    }
+    let known = shape.server.as_ref().and_then(|server| server.is_selective().zip(server.selectivity()));
+    match known {
+        Some((true, figures)) => {
+            format!("What would help: a larger cache or a faster disk, but no index: {figures}.")
+        }
+        Some((false, figures)) => format!("What would help: a larger cache or a faster disk: {figures}."),
+        None => "What would help: a larger cache or a faster disk. Whether an index would, the server's log or profiler shows: they say how many documents an operation examines.".to_owned(),
+    }
+}
+
 /// What would help, as far as the figures show it.
 fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
     let share = |part| shape.share_of(part);
+    // An index saves computing and reading.
+    let saved = [TimePart::Cpu, TimePart::RunQueue, TimePart::Read, TimePart::Fault].map(share);
+    let index = || shape.server.as_ref()?.wants_index(&shape.command, &shape.typed);
+    if saved.iter().sum::<f64>() >= DOMINANT
+        && let Some(reason) = index()
+    {
+        return Some(format!("What would help: an index for its condition, because {reason}."));
+    }
     if share(TimePart::Read) >= DOMINANT && shape.device_bytes > 0 {
         let reads: u64 = shape.files.iter().map(|file| file.reads).sum();
-        return Some(match reads >= 10 * shape.operations {
-            true => "What would help: an index with which it examines fewer documents, if it examines many more than it returns; otherwise a larger cache or a faster disk.".to_owned(),
-            false => "What would help: more memory for the data that it reads, or a disk with a lower latency.".to_owned(),
-        });
+        return Some(help_with_reads(shape, reads >= 10 * shape.operations));
     }
     let running: f64 = report
         .active_parts

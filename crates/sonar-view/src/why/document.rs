@@ -9,6 +9,7 @@ use super::activity::ActivityJson;
 use super::files::{FileJson, FileWaitsJson};
 use super::in_progress::InProgressJson;
 use super::parts::{PartJson, ShownPart};
+use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use crate::kit::About;
 use crate::kit::json::line;
 
@@ -41,6 +42,9 @@ pub struct WhyReport {
     pub shapes: Vec<ShapeTimeJson>,
     /// Shapes beyond those.
     pub shapes_left_out: usize,
+    /// Operations of threads that no source names a shape of, by the name of the thread. They are in none of the sums
+    /// above.
+    pub unseen: Vec<ShapeTimeJson>,
     /// Files that operations of all shapes waited for, with these shapes; at most 8, the longest waits first.
     pub files: Vec<FileWaitsJson>,
     /// Operations of 100 ms or more that had not ended when the trace did; at most 20, the longest first.
@@ -51,14 +55,19 @@ pub struct WhyReport {
     pub threads: Vec<ThreadRoleJson>,
     /// What was seen and what was not.
     pub coverage: SplitCoverageJson,
+    /// Which logs and profiles of the server were read.
+    pub server: ServerSourcesJson,
 }
 
 /// Where the time of one shape went.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShapeTimeJson {
-    /// The id of the shape.
+    /// What names the shape: `wire`, or `log` or `profile` for operations that were not captured; `thread_name` for
+    /// those without a shape.
+    pub origin: &'static str,
+    /// The id of the shape; empty without a shape.
     pub shape_id: String,
-    /// The command.
+    /// The command; without a shape, the role of the threads.
     pub command: String,
     /// `db.collection`.
     pub namespace: String,
@@ -66,7 +75,7 @@ pub struct ShapeTimeJson {
     pub typed: String,
     /// `served` or `issued`.
     pub role: &'static str,
-    /// `user`, `internal` and so on.
+    /// `user`, `internal` and so on; `unknown` without a shape.
     pub class: &'static str,
     /// The applications, those with the most operations first.
     pub apps: Vec<String>,
@@ -108,6 +117,8 @@ pub struct ShapeTimeJson {
     pub blockers: Vec<BlockerJson>,
     /// Whether there were more blockers.
     pub has_other_blockers: bool,
+    /// What the server's log or profiler says of them; null if it says nothing.
+    pub server: Option<ServerEvidenceJson>,
     /// In words: what the time was spent on, the evidence, and what would help where the figures show it.
     pub answer: Vec<String>,
 }

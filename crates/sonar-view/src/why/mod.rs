@@ -9,6 +9,7 @@ mod files;
 mod in_progress;
 mod parts;
 mod report;
+mod server;
 mod text;
 
 pub use activity::{ActivityJson, PartActivityJson};
@@ -16,4 +17,5 @@ pub use document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson
 pub use files::{FileJson, FileShapeJson, FileWaitsJson};
 pub use in_progress::{InProgressJson, UnfinishedOperation};
 pub use parts::{PartJson, ShownPart, WaitClassJson};
-pub use report::WhyTrace;
+pub use report::{WhyTrace, role_of};
+pub use server::{PlanCountJson, ServerEvidenceJson, ServerFigureJson, ServerJoinJson, ServerSourcesJson};

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use sonar_core::Timestamp;
-use sonar_core::time_split::{Activity, ConnectionSample, ShapeSplit, TimePart, TimeSplit};
+use sonar_core::time_split::{Activity, ConnectionSample, ShapeOrigin, ShapeSplit, TimePart, TimeSplit};
 
 use super::activity::ActivityJson;
 use super::document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
 use super::in_progress::{self, UnfinishedOperation};
 use super::parts::share;
+use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use super::{answer, files, parts};
 use crate::kit::About;
 
@@ -29,7 +30,9 @@ pub struct WhyTrace<'a> {
     pub processors: usize,
     /// The rows that are counted, those with the most time first.
     pub rows: &'a [ShapeSplit],
-    /// Their operations over time, up to the end of the trace.
+    /// Rows without a shape, by the name of the thread.
+    pub unseen: &'a [ShapeSplit],
+    /// The operations of `rows` over time, up to the end of the trace.
     pub activity: &'a Activity,
     /// The end of the trace.
     pub ended: Timestamp,
@@ -45,6 +48,8 @@ pub struct WhyTrace<'a> {
     pub unfinished: Vec<UnfinishedOperation>,
     /// What was not seen.
     pub coverage: SplitCoverageJson,
+    /// Logs and profiles.
+    pub server: ServerSourcesJson,
 }
 
 impl WhyReport {
@@ -66,15 +71,20 @@ impl WhyReport {
             activity: ActivityJson::new(trace.activity, trace.ended, &active_parts),
             active_parts,
             shapes: Vec::new(),
+            unseen: Vec::new(),
             shapes_left_out: trace.rows.len().saturating_sub(trace.limit),
             files: files::of_all(trace.rows, trace.file_name),
             in_progress: in_progress::longest(&trace.unfinished),
             in_progress_total: trace.unfinished.len(),
             threads: roles(&trace.threads),
             coverage: trace.coverage,
+            server: trace.server.clone(),
         };
         report.shapes =
             trace.rows.iter().take(trace.limit).map(|row| report.shape(row, trace, whole)).collect();
+        let unseen = trace.unseen.iter().map(|row| row.total.sum_ns() as u64).sum();
+        report.unseen =
+            trace.unseen.iter().take(MAX_SHOWN).map(|row| report.shape(row, trace, unseen)).collect();
         report
     }
 
@@ -82,13 +92,15 @@ impl WhyReport {
         let total = row.total.sum_ns() as u64;
         let mut apps: Vec<_> = row.apps.iter().filter(|(app, _)| !app.is_empty()).collect();
         apps.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let has_shape = row.origin != ShapeOrigin::ThreadName;
         let mut shape = ShapeTimeJson {
-            shape_id: row.shape.id.to_string(),
+            origin: row.origin.name(),
+            shape_id: if has_shape { row.shape.id.to_string() } else { String::new() },
             command: row.shape.command.to_string(),
             namespace: row.shape.namespace(),
             typed: row.shape.typed.to_string(),
             role: row.role.name(),
-            class: row.class.name(),
+            class: if has_shape { row.class.name() } else { "unknown" },
             apps: apps.into_iter().take(MAX_SHOWN).map(|(app, _)| app.clone()).collect(),
             operations: row.count(),
             total_ns: total,
@@ -109,6 +121,7 @@ impl WhyReport {
             has_other_files: row.has_other_files || row.files.len() > MAX_SHOWN,
             blockers: blockers(row, trace),
             has_other_blockers: row.has_other_blockers || row.blockers().len() > MAX_SHOWN,
+            server: ServerEvidenceJson::new(&row.server),
             answer: Vec::new(),
         };
         shape.answer = answer::sentences(&shape, self);
@@ -135,12 +148,16 @@ fn blockers(row: &ShapeSplit, trace: &WhyTrace<'_>) -> Vec<BlockerJson> {
     blockers.map(json).collect()
 }
 
+/// The name of a thread without its number: `conn` for `conn41`.
+pub fn role_of(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-')
+}
+
 /// Threads by the name without its numbers, those with the most processor time first.
 fn roles(threads: &[(String, TimeSplit)]) -> Vec<ThreadRoleJson> {
     let mut roles: BTreeMap<&str, (usize, TimeSplit)> = BTreeMap::new();
     for (name, split) in threads {
-        let role = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
-        let (count, sum) = roles.entry(role).or_default();
+        let (count, sum) = roles.entry(role_of(name)).or_default();
         *count += 1;
         sum.add(split);
     }

@@ -46,6 +46,10 @@ impl WhyReport {
         if self.shapes_left_out > 0 {
             writeln!(out, "\n{}: --limit shows more", plural(self.shapes_left_out as u64, "more shape"))?;
         }
+        for role in &self.unseen {
+            writeln!(out)?;
+            role.text(out)?;
+        }
         files::text(&self.files, out)?;
         in_progress::text(&self.in_progress, self.seconds, out)?;
         let more = self.in_progress_total - self.in_progress.len();
@@ -53,7 +57,8 @@ impl WhyReport {
             writeln!(out, "{} more in progress", plural(more as u64, "operation"))?;
         }
         self.threads_text(out)?;
-        self.coverage.text(out)
+        self.coverage.text(out)?;
+        self.server.text(out)
     }
 
     fn active_text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
@@ -122,11 +127,21 @@ impl ShapeTimeJson {
     fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
         let name = format!("{} {}", self.command, self.namespace);
         writeln!(out, "{} {}", escape(name.trim_end()), escape(&self.typed))?;
-        let class = if self.class == "user" { String::new() } else { format!(", {}", self.class) };
+        let class = if matches!(self.class, "user" | "unknown") {
+            String::new()
+        } else {
+            format!(", {}", self.class)
+        };
+        let origin = match self.origin {
+            "wire" => "",
+            "thread_name" => "no request captured",
+            "log" => " from the log",
+            _ => " from the profile",
+        };
         let apps = if self.apps.is_empty() { String::new() } else { format!(", {}", self.apps.join(" ")) };
         writeln!(
             out,
-            "  {}{class}{}: {}, p50 {}, p99 {}, max {}, {} of the time",
+            "  {}{origin}{class}{}: {}, p50 {}, p99 {}, max {}, {} of the time",
             self.shape_id,
             escape(&apps),
             plural(Grouped(self.operations), "operation"),

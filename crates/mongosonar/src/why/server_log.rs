@@ -1,0 +1,312 @@
+//! The logs of the traced servers, followed while the trace lasts.
+//!
+//! They are opened before privileges are dropped, and not again: after a rotation nothing more is read.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use sonar_core::time_split::{ServerEvidence, ServerOperation};
+use sonar_core::{Endpoint, Execution, Identity, Operation, Source};
+use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_decode::log::{LogReader, LogSettings};
+use sonar_sys::Host;
+use sonar_sys::host::process::Process;
+use sonar_sys::host::regular;
+
+use crate::disk::{configuration_of, log_of};
+use crate::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
+use crate::when::now;
+
+/// The most logs of a process, and files of it that are looked at.
+const MAX_LOGS: usize = 4;
+const MAX_OPEN_FILES: usize = 100_000;
+
+/// Logs that are followed.
+#[derive(Default)]
+pub struct ServerLogs(Vec<TracedLog>);
+
+impl ServerLogs {
+    /// Opens these logs; each belongs to the process that has it open.
+    ///
+    /// # Errors
+    /// One of them cannot be opened.
+    pub fn open(paths: &[PathBuf], processes: &[u32]) -> Result<Self> {
+        let open = |path: &PathBuf| {
+            let cannot = || format!("cannot open the log {}", path.display());
+            let file = regular::open(path).with_context(cannot)?;
+            let identity = identity_of(&file).with_context(cannot)?;
+            let has_it = |process: &&u32| written_logs(**process).iter().any(|log| log.identity == identity);
+            let process = processes.iter().find(has_it).copied();
+            TracedLog::new(path.clone(), file, process).with_context(cannot)
+        };
+        paths.iter().map(open).collect::<Result<_>>().map(Self)
+    }
+
+    /// The logs that these processes write.
+    pub fn of_processes(processes: &[u32]) -> Self {
+        let mut logs = Vec::new();
+        for process in processes {
+            for log in written_logs(*process) {
+                match regular::open(&log.link).and_then(|file| TracedLog::new(log.path, file, Some(*process)))
+                {
+                    Ok(log) => logs.push(log),
+                    Err(error) => eprintln!("mongosonar: cannot read the log of process {process}: {error}"),
+                }
+            }
+        }
+        Self(logs)
+    }
+
+    /// Their paths.
+    pub fn paths(&self) -> Vec<String> {
+        self.0.iter().map(|log| log.path.display().to_string()).collect()
+    }
+
+    /// Passes on the slow operations that were written since the last call, some megabytes of lines at most.
+    pub fn poll(&mut self, mut each: impl FnMut(ServerOperation)) {
+        for log in &mut self.0 {
+            if let Err(error) = log.poll(&mut each)
+                && !std::mem::replace(&mut log.has_failed, true)
+            {
+                eprintln!("mongosonar: cannot read {}: {error}", log.path.display());
+            }
+        }
+    }
+
+    /// Passes on the rest. Returns how many lines could not be read.
+    pub fn finish(mut self, mut each: impl FnMut(ServerOperation)) -> u64 {
+        self.poll(&mut each);
+        self.0.into_iter().map(|log| log.finish(&mut each)).sum()
+    }
+}
+
+/// A log that is followed.
+struct TracedLog {
+    path: PathBuf,
+    /// Whose it is, if that is known.
+    process: Option<u32>,
+    identity: FileIdentity,
+    follower: FileFollower<LogPlace>,
+    reader: LogReader,
+    has_failed: bool,
+}
+
+impl TracedLog {
+    /// Follows a log from its end on.
+    fn new(path: PathBuf, file: File, process: Option<u32>) -> io::Result<Self> {
+        let identity = identity_of(&file)?;
+        let follower = FileFollower::new(LogPlace(identity), Some(file), FollowStart::End)?;
+        let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
+        let reader = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
+        Ok(Self { path, process, identity, follower, reader, has_failed: false })
+    }
+
+    fn poll(&mut self, each: &mut impl FnMut(ServerOperation)) -> io::Result<()> {
+        let mut lines = SlowLines::new(&mut self.reader, self.process, each);
+        self.follower.poll(&mut lines).map(drop)
+    }
+
+    fn finish(mut self, each: &mut impl FnMut(ServerOperation)) -> u64 {
+        let is_replaced = fs::metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) != (self.identity.device, self.identity.inode));
+        if is_replaced {
+            eprintln!(
+                "mongosonar: {} was rotated during the trace: what was written after that was not read",
+                self.path.display()
+            );
+        }
+        let mut lines = SlowLines::new(&mut self.reader, self.process, each);
+        lines.reader.finish(&mut lines.operations);
+        let reading = self.reader.reading();
+        reading.lines_too_long + reading.lines_malformed + reading.lines_unfinished
+    }
+}
+
+fn identity_of(file: &File) -> io::Result<FileIdentity> {
+    let found = file.metadata()?;
+    Ok(FileIdentity { device: found.dev(), inode: found.ino() })
+}
+
+/// A file that a process writes a log into.
+struct WrittenLog {
+    /// As the process sees it.
+    path: PathBuf,
+    /// The link in `/proc` that opens it, also in a container.
+    link: PathBuf,
+    identity: FileIdentity,
+}
+
+/// The logs that a process has open: regular files that it writes, and that are named `*.log` or as its configuration
+/// says.
+fn written_logs(process: u32) -> Vec<WrittenLog> {
+    let host = Host::live();
+    // Whatever its program is.
+    let name = host.text(&format!("proc/{process}/comm")).unwrap_or_default();
+    let Some(process) = host.process(process, &[name.trim_end()]) else { return Vec::new() };
+    let configured = || log_of(&configuration_of(&host, &process)?);
+    let named = process.option(&["--logpath"]).map(str::to_owned).or_else(configured);
+    let mut logs: Vec<WrittenLog> = Vec::new();
+    for (number, path) in process.open_files().into_iter().take(MAX_OPEN_FILES) {
+        let is_named = named.as_deref().is_some_and(|named| path.ends_with(named));
+        if logs.len() < MAX_LOGS
+            && (is_named || path.extension().is_some_and(|end| end == "log"))
+            && is_written(&process, number)
+            && let Some(log) = WrittenLog::new(&process, number, path)
+            && !logs.iter().any(|other| other.identity == log.identity)
+        {
+            logs.push(log);
+        }
+    }
+    logs
+}
+
+impl WrittenLog {
+    fn new(process: &Process, number: u32, path: PathBuf) -> Option<Self> {
+        let link = process.folder().join(format!("fd/{number}"));
+        let found = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
+        Some(Self { path, link, identity: FileIdentity { device: found.dev(), inode: found.ino() } })
+    }
+}
+
+/// Whether a process has opened a file for writing (proc_pid_fdinfo(5)).
+fn is_written(process: &Process, number: u32) -> bool {
+    let info = fs::read_to_string(process.folder().join(format!("fdinfo/{number}"))).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & 3 != 0)
+}
+
+/// A file that stays open and is not opened again.
+struct LogPlace(FileIdentity);
+
+impl FollowedPlace for LogPlace {
+    fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
+        Ok(Some(self.0))
+    }
+
+    fn open(&mut self) -> io::Result<File> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn copies(&mut self) -> Vec<File> {
+        Vec::new()
+    }
+}
+
+/// Reads the lines of a log.
+struct SlowLines<'a, F> {
+    reader: &'a mut LogReader,
+    operations: SlowOperations<'a, F>,
+}
+
+/// Takes the slow operations of a log.
+struct SlowOperations<'a, F> {
+    process: Option<u32>,
+    /// Of the thread that wrote the present line. What is emitted with a line is an operation of its thread.
+    connection: Option<u64>,
+    each: &'a mut F,
+}
+
+impl<'a, F: FnMut(ServerOperation)> SlowLines<'a, F> {
+    fn new(reader: &'a mut LogReader, process: Option<u32>, each: &'a mut F) -> Self {
+        Self { reader, operations: SlowOperations { process, connection: None, each } }
+    }
+}
+
+impl<F: FnMut(ServerOperation)> LineSink for SlowLines<'_, F> {
+    fn line(&mut self, line: &[u8]) {
+        let mut entry = ParsedEntry::default();
+        let parsed = self.reader.reader().read(line, &mut entry);
+        self.operations.connection = parsed.connection();
+        self.reader.add(line, &parsed, &entry, &mut self.operations);
+        self.operations.connection = None;
+    }
+
+    fn unfinished(&mut self, _line: &[u8]) {
+        self.reader.add_too_long();
+    }
+
+    fn too_long(&mut self) {
+        self.reader.add_too_long();
+    }
+}
+
+impl<F: FnMut(ServerOperation)> EntrySink for SlowOperations<'_, F> {
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
+        let client = Some(op.client).filter(|client| *client != Endpoint::default());
+        // What no client asked for is no operation of a connection.
+        if self.connection.is_none() && client.is_none() {
+            return;
+        }
+        (self.each)(ServerOperation {
+            source: Source::Log,
+            process: self.process,
+            connection: self.connection,
+            client,
+            end: op.end,
+            duration_ns: op.latency_ns.unwrap_or(0),
+            shape: op.shape.clone(),
+            is_exact: identity == Identity::Exact,
+            class: op.class,
+            app: op.app.clone(),
+            evidence: ServerEvidence::of(op, execution),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const SLOW: &[u8] = br#"{"t":{"$date":"2026-11-21T21:26:53.420+00:00"},"s":"I",  "c":"COMMAND",  "id":51803,   "ctx":"conn44","msg":"Slow query","attr":{"type":"command","ns":"stats.daily","appName":"reports","command":{"find":"daily","filter":{"day":3},"$db":"stats"},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":6036,"numYields":6,"nreturned":7,"reslen":421,"locks":{},"storage":{},"protocol":"op_msg","durationMillis":21}}
+"#;
+    const OLD: &[u8] = b"2018-11-21T21:26:53.420+0000 I COMMAND  [conn7] command stats.daily command: find { find: \"daily\", filter: { day: 3.0 }, $db: \"stats\" } planSummary: COLLSCAN keysExamined:0 docsExamined:6036 cursorExhausted:1 numYields:6 nreturned:7 reslen:421 locks:{} protocol:op_msg 21ms\n";
+    /// Of no connection.
+    const INTERNAL: &[u8] = br#"{"t":{"$date":"2026-11-21T21:26:53.420+00:00"},"s":"I",  "c":"COMMAND",  "id":51803,   "ctx":"TTLMonitor","msg":"Slow query","attr":{"type":"command","ns":"stats.daily","command":{"find":"daily","filter":{"day":3},"$db":"stats"},"durationMillis":21}}
+"#;
+
+    #[test]
+    fn slow_operations_of_connections_are_read_from_the_end_of_a_log_that_this_process_writes() {
+        let path = std::env::temp_dir().join(format!("mongosonar-why-{}.log", std::process::id()));
+        let mut file = File::options().append(true).create(true).open(&path).unwrap();
+        file.write_all(SLOW).unwrap();
+        let found = written_logs(std::process::id());
+        let log = found.iter().find(|log| log.path == path).unwrap();
+        assert_eq!(log.identity, identity_of(&file).unwrap());
+        let mut logs = ServerLogs::open(std::slice::from_ref(&path), &[std::process::id()]).unwrap();
+        assert_eq!(logs.paths(), [path.display().to_string()]);
+        for line in [SLOW, INTERNAL, OLD, &SLOW[..100], b"\n"] {
+            file.write_all(line).unwrap();
+        }
+        let mut operations = Vec::new();
+        logs.poll(|operation| operations.push(operation));
+        let unread = logs.finish(|operation| operations.push(operation));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(unread, 1);
+        let [new, old] = &operations[..] else { panic!("{operations:?}") };
+        assert_eq!((new.connection, old.connection), (Some(44), Some(7)));
+        for one in [new, old] {
+            assert_eq!((one.process, one.source), (Some(std::process::id()), Source::Log));
+            assert_eq!((one.duration_ns, one.is_exact), (21_000_000, true));
+            assert_eq!(one.evidence.collection_scans, 1);
+            assert_eq!(one.evidence.sums.docs_examined.get(), Some(6036));
+            assert_eq!(one.evidence.selected.get(), Some(7));
+        }
+        assert_eq!(new.shape.id, old.shape.id);
+        assert_eq!(new.end.unix_ns() % 1_000_000_000, 420_000_000);
+    }
+
+    #[test]
+    fn a_log_that_a_process_only_reads_is_not_its_own() {
+        let path = std::env::temp_dir().join(format!("mongosonar-why-read-{}.log", std::process::id()));
+        std::fs::write(&path, SLOW).unwrap();
+        let _file = File::open(&path).unwrap();
+        assert!(written_logs(std::process::id()).iter().all(|log| log.path != path));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
