@@ -182,7 +182,6 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             log: (!log_paths.is_empty()).then(|| log.into()),
             logs: log_paths,
             log_lines_unread,
-            ..ServerSourcesJson::default()
         },
     });
     write(&report, args.json, html)

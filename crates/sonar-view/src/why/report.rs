@@ -48,7 +48,7 @@ pub struct WhyTrace<'a> {
     pub unfinished: Vec<UnfinishedOperation>,
     /// What was not seen.
     pub coverage: SplitCoverageJson,
-    /// Logs and profiles.
+    /// The logs that were read.
     pub server: ServerSourcesJson,
 }
 

@@ -58,7 +58,7 @@ pub struct ServerFigureJson {
     pub mean: f64,
 }
 
-/// Which logs and profiles were read, and what belonged to an operation of a thread.
+/// Which logs were read, and what belonged to an operation of a thread.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ServerSourcesJson {
     /// Paths of the logs.
@@ -67,13 +67,9 @@ pub struct ServerSourcesJson {
     pub log: Option<ServerJoinJson>,
     /// Lines of logs that could not be read.
     pub log_lines_unread: u64,
-    /// Databases whose profile was read.
-    pub profiles: Vec<String>,
-    /// Operations in them; null if no profile was read.
-    pub profile: Option<ServerJoinJson>,
 }
 
-/// Slow operations of a log or a profile.
+/// Slow operations of a log.
 #[derive(Copy, Clone, Debug, Serialize)]
 pub struct ServerJoinJson {
     /// They belong to an operation of a thread.
@@ -249,12 +245,8 @@ impl ServerEvidenceJson {
 
 impl ServerSourcesJson {
     pub(super) fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
-        let paths = self.logs.join(", ");
-        let profiles = self.profiles.join(", ");
-        let sources = [("The log", &paths, self.log), ("The profile", &profiles, self.profile)];
-        for (source, names, counts) in sources {
-            let Some(counts) = counts else { continue };
-            counts.text(&format!("{source} ({})", escape(names)), out)?;
+        if let Some(counts) = self.log {
+            counts.text(&format!("The log ({})", escape(&self.logs.join(", "))), out)?;
         }
         if self.log_lines_unread > 0 {
             writeln!(out, "{} of the log could not be read", plural(Grouped(self.log_lines_unread), "line"))?;
