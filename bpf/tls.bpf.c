@@ -5,7 +5,7 @@
 //   SSL_read or SSL_write calls its inner function   called()   which session, which buffer
 //   that function has returned                       returned() how many bytes; they are passed on
 //   a system call on a socket ends between           exited()   whose socket that was
-//   SSL_free                                         the session ends
+//   SSL_do_handshake, SSL_free                       the session begins, and ends
 //
 // A session belongs to the socket on which the library itself read or wrote during the call. If the library has no
 // socket (memory BIOs), to the only socket from which the thread received between a read of the session that found
@@ -48,6 +48,7 @@ struct tls_key {
 struct tls_session {
     __u64 id;
     __u64 sock; // 0: not known
+    __u64 fresh; // it has been followed from its beginning, and nothing was passed on yet
     struct socket_addresses addresses;
     struct tls_half halves[2]; // read, written
 };
@@ -80,6 +81,8 @@ struct tls_record {
     __u32 kind;
     __u32 copied;
     __u32 skipped;
+    __u32 begins;
+    __u32 unused;
 };
 struct tls_small {
     struct tls_record record;
@@ -120,13 +123,6 @@ struct {
 } tls_sessions SEC(".maps");
 
 struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, TLS_LOSSES);
-    __type(key, __u32);
-    __type(value, __u64);
-} tls_losses SEC(".maps");
-
-struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, TLS_RING_BYTES);
 } tls_ring SEC(".maps");
@@ -135,11 +131,11 @@ struct {
 __u64 tls_session_count = 0;
 // A thread of a followed process has used TLS. Until then, system calls cost next to nothing.
 __u32 tls_active = 0;
+// By reason. User space reads them in its own memory.
+__u64 tls_losses[TLS_LOSSES] = {};
 
 static __always_inline void tls_lost(__u32 reason) {
-    __u64 *count = bpf_map_lookup_elem(&tls_losses, &reason);
-    if (count)
-        __sync_fetch_and_add(count, 1);
+    __sync_fetch_and_add(&tls_losses[reason], 1);
 }
 
 static __always_inline bool is_followed(__u32 process) {
@@ -156,6 +152,7 @@ static __always_inline void describe(struct tls_record *record, const struct tls
     record->addresses = session->addresses;
     record->process = bpf_get_current_pid_tgid() >> 32;
     record->kind = kind;
+    record->begins = record->unused = 0;
 }
 
 // Passes one piece on, whose bytes begin at `from`. The reader looks by itself: waking it costs more than all else.
@@ -168,6 +165,7 @@ static __always_inline void describe(struct tls_record *record, const struct tls
         }                                                                                                    \
         describe(&event->record, session, kind);                                                             \
         event->record.offset = offset;                                                                       \
+        event->record.begins = piece->begins;                                                                \
         event->record.skipped = piece->skipped;                                                              \
         __u32 copied = piece->copied;                                                                        \
         if (copied > (most))                                                                                 \
@@ -212,6 +210,8 @@ static __always_inline void bind(struct tls_session *session, __u64 sock) {
     end(session);
     __builtin_memset(session->halves, 0, sizeof(session->halves));
     session->id = __sync_fetch_and_add(&tls_session_count, 1);
+    if (session->sock)
+        session->fresh = 0;
     session->sock = sock;
     addresses_of((struct sock *)sock, &session->addresses);
 }
@@ -255,8 +255,11 @@ static __always_inline void moved(struct tls_session *session, __u32 kind, __u64
             half->offset += bytes;
             return;
         }
-        if (piece.copied || piece.skipped)
+        if (piece.copied || piece.skipped) {
+            piece.begins = session->fresh;
+            session->fresh = 0;
             pass_on(session, kind, piece.copied ? offset : half->offset - piece.skipped, from, &piece);
+        }
         from += taken;
         bytes -= taken;
     }
@@ -267,11 +270,11 @@ static __always_inline void moved(struct tls_session *session, __u32 kind, __u64
     }
 }
 
-static __always_inline struct tls_session *session_of(const struct tls_key *key, bool create) {
+static __always_inline struct tls_session *session_of(const struct tls_key *key, bool create, bool fresh) {
     struct tls_session *session = bpf_map_lookup_elem(&tls_sessions, key);
     if (session || !create)
         return session;
-    struct tls_session new = {};
+    struct tls_session new = {.fresh = fresh};
     if (bpf_map_update_elem(&tls_sessions, key, &new, BPF_NOEXIST))
         tls_lost(TLS_LOST_SESSIONS_FULL);
     return bpf_map_lookup_elem(&tls_sessions, key);
@@ -340,7 +343,7 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
     }
     if (!bytes)
         return 0;
-    struct tls_session *session = session_of(&key, 1);
+    struct tls_session *session = session_of(&key, 1, 0);
     if (!session)
         return 0;
     if (sock && sock != session->sock && (!session->sock || thread->nested))
@@ -378,12 +381,21 @@ int tls_write_returned(struct pt_regs *regs) {
 }
 
 SEC("uprobe")
+int tls_begun(struct pt_regs *regs) {
+    __u32 process = bpf_get_current_pid_tgid() >> 32;
+    struct tls_key key = {.ssl = CALLED_ARG1(regs), .process = process};
+    if (is_followed(process))
+        session_of(&key, 1, 1);
+    return 0;
+}
+
+SEC("uprobe")
 int tls_freed(struct pt_regs *regs) {
     __u32 process = bpf_get_current_pid_tgid() >> 32;
     if (!is_followed(process))
         return 0;
     struct tls_key key = {.ssl = CALLED_ARG1(regs), .process = process};
-    struct tls_session *session = session_of(&key, 0);
+    struct tls_session *session = session_of(&key, 0, 0);
     if (!session)
         return 0;
     end(session);
@@ -434,7 +446,7 @@ int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
     } else if (thread->wrote) {
         struct tls_key key = {.ssl = thread->wrote, .process = bpf_get_current_pid_tgid() >> 32};
         thread->wrote = 0;
-        struct tls_session *session = session_of(&key, 0);
+        struct tls_session *session = session_of(&key, 0, 0);
         if (session && !session->sock && is_record_of(result, thread->wrote_bytes))
             bind(session, sock);
     }

@@ -25,6 +25,7 @@ struct tls_half {
 struct tls_piece {
     __u32 copied;
     __u32 skipped;
+    __u32 begins; // it is the first one of a session that has been followed from its beginning
 };
 
 // Whether these are the first bytes of a message: its length, and the code of its operation.

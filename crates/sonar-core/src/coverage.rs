@@ -122,6 +122,14 @@ counters! {
         streams_not_mongodb,
         /// Connections encrypted with TLS.
         streams_tls: loss,
+        /// Connections encrypted with TLS whose server is read inside its process.
+        streams_tls_read,
+        /// Parts of encrypted connections that were lost inside the kernel.
+        tls_lost: loss,
+        /// Reads and writes of TLS sessions whose connection is unknown.
+        tls_unmapped: loss,
+        /// Reads and writes of TLS sessions before the first message of sessions that were open already.
+        tls_joined_late: joined_late,
         /// Connections dropped after the idle time-out.
         streams_idle,
         /// Connections dropped because the table was full.

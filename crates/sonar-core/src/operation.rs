@@ -287,6 +287,8 @@ pub struct Operation<'a> {
     pub opcode: Opcode,
     /// Compressor of the request; if it was not compressed, that of the reply.
     pub compressor: Option<Compressor>,
+    /// The connection is encrypted with TLS, and was read inside a process.
+    pub tls: bool,
     /// `requestID` of the request, unsigned.
     pub request_id: u32,
     /// The cursor that it opened, used or killed; `None` if there is none or it is unknown.

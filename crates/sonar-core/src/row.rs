@@ -495,6 +495,7 @@ mod tests {
             app: &app,
             opcode: Opcode::Msg,
             compressor: None,
+            tls: false,
             request_id: 7,
             cursor_id: None,
             request_bytes: 100,

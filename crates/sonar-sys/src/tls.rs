@@ -3,7 +3,7 @@
 //! The programs in the kernel (`bpf/tls.bpf.c`) find the connection of each session and pass on the beginning of each
 //! message. [`TlsTracer`] loads them and reads what they pass on.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut, RingBufferBuilder};
+use libbpf_rs::{Link, ProgramMut, RingBufferBuilder};
 use rustix::time::ClockId;
-use sonar_core::{Endpoint, Timestamp};
+use sonar_core::Plaintext;
 
 use crate::addresses::endpoint;
 use crate::clock_offsets::ClockOffsets;
@@ -26,12 +26,14 @@ use crate::{sys, sys_bpf};
 
 /// The most bytes of a message that are passed on.
 pub const MAX_COPIED: usize = 16_384;
-/// The most records to take from the ring before passing them on.
+/// The most records to take from the ring before looking at the clock.
 const MOST_AT_ONCE: usize = 8_192;
+/// Time between two looks at the ring.
+const PERIOD: Duration = Duration::from_millis(50);
 /// The most mappings of a process to look at.
 const MAX_MAPPINGS: usize = 65_536;
 
-/// Where to attach in a file: offsets, and whether the instructions there are cheap to probe.
+/// Where to attach to a function: offsets in the file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TlsCall {
     /// The call of the inner function.
@@ -47,6 +49,8 @@ pub struct TlsSites {
     pub reads: Vec<TlsCall>,
     /// Functions that write.
     pub writes: Vec<TlsCall>,
+    /// The function that begins a session.
+    pub handshake: Option<u64>,
     /// The function that frees a session.
     pub free: Option<u64>,
 }
@@ -117,40 +121,12 @@ pub struct TlsLosses {
     pub unsynced: u64,
     /// Calls with more messages than are read of one call (32).
     pub pipelined: u64,
-    /// Calls that the kernel skipped because the same program was running on that processor.
-    pub programs_skipped: u64,
-}
-
-/// A part of the plaintext of a connection.
-#[derive(Copy, Clone, Debug)]
-pub struct TlsPiece<'a> {
-    /// Number of the session.
-    pub session: u64,
-    /// The process.
-    pub process: u32,
-    /// Who sent it.
-    pub source: Endpoint,
-    /// Who received it.
-    pub destination: Endpoint,
-    /// When the library handed it over, or took it.
-    pub time: Timestamp,
-    /// Its place in the stream of the source, in bytes since the session was first seen.
-    pub offset: u64,
-    /// How much of the other stream had passed.
-    pub other: u64,
-    /// The bytes.
-    pub bytes: &'a [u8],
-    /// Bytes after these that were skipped.
-    pub skipped: u32,
-    /// The session has ended; there are no bytes.
-    pub end: bool,
 }
 
 /// The programs, loaded and attached until this is dropped.
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
     control: types::tls_control,
-    clock: RefCell<ClockOffsets>,
     links: Vec<Link>,
     attached: HashSet<(u64, u64)>,
 }
@@ -181,7 +157,6 @@ impl TlsTracer {
         Ok(Self {
             skeleton,
             control: types::tls_control::default(),
-            clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             links,
             attached: HashSet::new(),
         })
@@ -211,12 +186,20 @@ impl TlsTracer {
                 links.push(attach(returned, site.returned)?);
             }
         }
+        if let Some(handshake) = sites.handshake {
+            links.push(attach(&programs.tls_begun, handshake)?);
+        }
         if let Some(free) = sites.free {
             links.push(attach(&programs.tls_freed, free)?);
         }
         self.links.append(&mut links);
         self.attached.insert(file.id);
         Ok(())
+    }
+
+    /// Whether it is attached to any file.
+    pub fn is_attached(&self) -> bool {
+        !self.attached.is_empty()
     }
 
     /// Follows one more process, by its id in the initial process namespace.
@@ -229,47 +212,55 @@ impl TlsTracer {
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&self.control))
     }
 
-    /// Passes on what has come until now.
+    /// Passes what comes on to `each`, until `tick`, called twenty times a second, returns `false`. Both get `state`, which is
+    /// returned. `ready` is called when nothing will be opened any more.
     ///
     /// # Errors
     /// The ring cannot be read.
-    pub fn read(&self, mut each: impl FnMut(&TlsPiece<'_>)) -> io::Result<()> {
-        let now = sys::nanoseconds(ClockId::Monotonic);
-        self.clock.borrow_mut().note(now, sys::realtime_minus_monotonic_ns());
-        let mut taken = 0;
+    pub fn run<S>(
+        &self,
+        state: S,
+        ready: impl FnOnce(),
+        mut each: impl FnMut(&mut S, &Plaintext<'_>),
+        mut tick: impl FnMut(&mut S, TlsLosses) -> bool,
+    ) -> io::Result<S> {
+        let state = RefCell::new(state);
+        let clock = RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns()));
+        let taken = Cell::new(0);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&self.skeleton.maps.tls_ring, |bytes: &[u8]| {
-                if let Some(piece) = parse(bytes, &self.clock.borrow()) {
-                    each(&piece);
+                if let Some(plaintext) = parse(bytes, &clock.borrow()) {
+                    each(&mut state.borrow_mut(), &plaintext);
                 }
-                taken += 1;
-                if taken >= MOST_AT_ONCE { -libc::EAGAIN } else { 0 }
+                taken.set(taken.get() + 1);
+                // Bounded, because at very high rates records come as fast as they are read.
+                if taken.get() >= MOST_AT_ONCE { -libc::EAGAIN } else { 0 }
             })
             .map_err(io::Error::other)?;
         let ring = builder.build().map_err(io::Error::other)?;
-        drained(ring.consume())
+        ready();
+        loop {
+            if taken.replace(0) < MOST_AT_ONCE {
+                std::thread::sleep(PERIOD);
+            }
+            let now = sys::nanoseconds(ClockId::Monotonic);
+            clock.borrow_mut().note(now, sys::realtime_minus_monotonic_ns());
+            drained(ring.consume())?;
+            if !tick(&mut state.borrow_mut(), self.losses()) {
+                drained(ring.consume())?;
+                break;
+            }
+        }
+        drop(ring);
+        Ok(state.into_inner())
     }
 
     /// What was lost so far.
     pub fn losses(&self) -> TlsLosses {
-        let loss = |index: u32| {
-            let value = self.skeleton.maps.tls_losses.lookup(&index.to_ne_bytes(), MapFlags::ANY);
-            let value = value.ok().flatten();
-            value.and_then(|value| value.first_chunk().copied()).map_or(0, u64::from_ne_bytes)
-        };
-        let programs = self.skeleton.object().progs();
-        TlsLosses {
-            ring_full: loss(0),
-            sessions_full: loss(1),
-            unreadable: loss(2),
-            unmapped: loss(3),
-            unsynced: loss(4),
-            pipelined: loss(5),
-            programs_skipped: programs
-                .map(|program| sys_bpf::program_statistics(program.as_fd()).unwrap_or_default().skipped)
-                .sum(),
-        }
+        let Some(memory) = &self.skeleton.maps.bss_data else { return TlsLosses::default() };
+        let [ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined] = memory.tls_losses;
+        TlsLosses { ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined }
     }
 
     /// How long the programs have run so far, in whatever thread that was; `None` if the kernel does not measure it
@@ -280,15 +271,10 @@ impl TlsTracer {
         let (runs, ns) = all.fold((0, 0), |(runs, ns), one| (runs + one.runs, ns + one.run_time_ns));
         (runs > 0).then(|| Duration::from_nanos(ns))
     }
-
-    /// Whether the kernel lets this process read the losses with its present capabilities.
-    pub fn is_readable(&self) -> bool {
-        self.skeleton.maps.tls_losses.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).is_ok()
-    }
 }
 
 /// What a record says; `None` if it is none.
-fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<TlsPiece<'a>> {
+fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<Plaintext<'a>> {
     const READ: u32 = 1;
     const END: u32 = 3;
     let record: types::tls_record = sys_bpf::read(bytes)?;
@@ -297,7 +283,7 @@ fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<TlsPiece<'a>> {
     let own = endpoint(addresses.family, addresses.server, addresses.server_port)?;
     let peer = endpoint(addresses.family, addresses.client, addresses.client_port)?;
     let (source, destination) = if record.kind == READ { (peer, own) } else { (own, peer) };
-    Some(TlsPiece {
+    Some(Plaintext {
         session: record.session,
         process: record.process,
         source,
@@ -307,6 +293,7 @@ fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<TlsPiece<'a>> {
         other: record.other,
         bytes: bytes.get(..record.copied as usize)?,
         skipped: record.skipped,
-        end: record.kind == END,
+        begins: record.begins != 0,
+        ends: record.kind == END,
     })
 }

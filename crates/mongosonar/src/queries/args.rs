@@ -37,7 +37,7 @@ Examples:
 Keys of the live view: h for help.";
 
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 18] = [
+const NOT_IN_THE_PAST: [&str; 20] = [
     "interface",
     "port",
     "read",
@@ -48,6 +48,8 @@ const NOT_IN_THE_PAST: [&str; 18] = [
     "pid",
     "snap_replies",
     "verify_checksums",
+    "no_tls",
+    "tls_any_cost",
     "log",
     "duration",
     "each",
@@ -100,6 +102,12 @@ pub struct QueriesArgs {
     /// Verify the checksum of every message that has one, and count wrong ones [default: only after a gap]
     #[arg(long, help_heading = "What to capture")]
     pub verify_checksums: bool,
+    /// Do not read encrypted connections inside the servers' processes
+    #[arg(long, conflicts_with = "read", help_heading = "What to capture")]
+    pub no_tls: bool,
+    /// Read encrypted connections even where a probe in the TLS library costs 4 microseconds a call instead of 0.5
+    #[arg(long, conflicts_with_all = ["read", "no_tls"], help_heading = "What to capture")]
+    pub tls_any_cost: bool,
     /// Log of a mongod or mongos that says which applications are on connections opened before the capture; repeat for several [default: the logs of the servers here; with --read: none]
     #[arg(long, value_name = "FILE", help_heading = "What to capture")]
     pub log: Vec<PathBuf>,

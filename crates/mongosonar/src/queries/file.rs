@@ -41,6 +41,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
             verify_checksums: args.verify_checksums,
             show_values: args.show_values,
             sample: args.sample.unwrap_or(0),
+            ..Settings::default()
         },
         logs: &args.log,
         interval: args.interval,

@@ -62,6 +62,11 @@ impl Listened {
         chosen
     }
 
+    /// Whether a port is captured.
+    pub fn has(&self, port: u16) -> bool {
+        self.ranges.iter().any(|(low, high)| (low..=high).contains(&&port))
+    }
+
     /// Whether to capture servers that start later, too.
     pub fn follows(&self) -> bool {
         self.origin != PortOrigin::Named

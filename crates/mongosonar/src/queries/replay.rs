@@ -113,6 +113,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         verify_checksums: args.verify_checksums,
         show_values: args.show_values,
         sample: args.sample.unwrap_or(0),
+        ..Settings::default()
     };
     let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
     let window_settings = args.window_settings();

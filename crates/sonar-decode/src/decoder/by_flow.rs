@@ -352,7 +352,7 @@ pub struct FlowMerger {
 impl FlowMerger {
     /// Merges what these workers and their splitter have decoded.
     pub fn new(workers: &FlowWorkers) -> Self {
-        Self { emitter: Emitter::new(workers.shared.clone()) }
+        Self { emitter: Emitter::new(workers.shared.clone(), false) }
     }
 
     /// Whether one decoder might not come to the same as these batches.

@@ -77,6 +77,8 @@ pub struct Emitter {
     /// Counters of cursors.
     pub coverage: Coverage,
     shared: Arc<Shared>,
+    /// All connections are encrypted.
+    tls: bool,
 }
 
 /// An [`Emitter`] with the receiver of its operations.
@@ -94,8 +96,8 @@ impl<S: Sink> EndedSink for Emission<'_, S> {
 }
 
 impl Emitter {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Self { coverage: Coverage::default(), shared }
+    pub fn new(shared: Arc<Shared>, tls: bool) -> Self {
+        Self { coverage: Coverage::default(), shared, tls }
     }
 
     /// Emits an operation.
@@ -120,6 +122,7 @@ impl Emitter {
             app,
             opcode: request.opcode,
             compressor: request.compressor.or(facts.compressor),
+            tls: self.tls,
             request_id: request.own_id,
             cursor_id: request.cursor.or(facts.cursor.filter(|id| *id != 0)),
             request_bytes: u64::from(request.bytes),

@@ -18,6 +18,15 @@ pub const COLLECT_BUDGET: usize = 16 << 20;
 /// Messages up to this many bytes are assembled when segments split them; longer ones are passed on in pieces.
 pub const COLLECT: usize = 16 * 1024;
 
+/// Whether TLS records begin here (RFC 8446, section 5.1): one that ends with these bytes, or another one behind it.
+fn is_tls_record(bytes: &[u8]) -> bool {
+    /// The longest record: 16 KiB, and what encryption adds.
+    const LONGEST: usize = (1 << 14) + 256;
+    let &[0x17, 3, 1..=4, high, low, ..] = bytes else { return false };
+    let end = 5 + usize::from(u16::from_be_bytes([high, low]));
+    end <= 5 + LONGEST && matches!(bytes.get(end..), Some([] | [0x14..=0x17, 3, 1..=4, ..]))
+}
+
 /// How many bytes of a stream are searched for a first message before it counts as not MongoDB's.
 pub const SEARCH: u64 = 256 * 1024;
 
@@ -155,6 +164,8 @@ pub struct Framer {
     budget: usize,
     /// A message was passed on in pieces because of that.
     pub was_without_room: bool,
+    /// Encrypted connections are read in another way.
+    pub tls_read: bool,
 }
 
 impl Default for Framer {
@@ -167,7 +178,12 @@ impl Framer {
     /// A framer with the memory budget divided by `share`.
     pub fn with_share(share: usize) -> Self {
         let budget = COLLECT_BUDGET / share;
-        Self { coverage: Coverage::default(), collecting: 0, budget, was_without_room: false }
+        Self { coverage: Coverage::default(), collecting: 0, budget, was_without_room: false, tls_read: false }
+    }
+
+    /// Sets whether encrypted connections are read in another way.
+    pub fn with_tls_read(self, tls_read: bool) -> Self {
+        Self { tls_read, ..self }
     }
 
     /// Takes the next part from `chunk`; `None` once all bytes have been used.
@@ -297,7 +313,8 @@ impl Framer {
         if !facts.is_mongodb {
             // TLS records: change_cipher_spec, alert, handshake, application data of versions 3.x.
             if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) {
-                self.coverage.streams_tls += 1;
+                let coverage = &mut self.coverage;
+                *(if self.tls_read { &mut coverage.streams_tls_read } else { &mut coverage.streams_tls }) += 1;
                 return true;
             }
             // One that was joined late may begin anywhere in a message.
@@ -322,6 +339,10 @@ impl Framer {
         let coverage = &mut self.coverage;
         let passed = if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
         let bytes = chunk.bytes;
+        if *searched == 0 && tail.is_empty() && !facts.is_mongodb && is_tls_record(bytes) {
+            *(if self.tls_read { &mut coverage.streams_tls_read } else { &mut coverage.streams_tls }) += 1;
+            return true;
+        }
         // A message that begins in the kept bytes is found at the seam.
         if !tail.is_empty() {
             let kept = tail.len();

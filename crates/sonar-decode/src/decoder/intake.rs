@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 
 use sonar_core::packet::Direction;
-use sonar_core::{Coverage, Packet, sample};
+use sonar_core::{Coverage, Packet, Plaintext, sample};
 
 use super::settings::{Ports, Settings};
-use crate::frame::{self, Segment};
+use crate::frame::{self, Segment, TcpFlags};
 
 /// Takes packets and finds their segments.
 pub struct PacketIntake {
@@ -20,6 +20,38 @@ impl PacketIntake {
     pub fn new(settings: &Settings) -> Self {
         let sample = NonZeroU32::new(settings.sample).filter(|every| every.get() > 1);
         Self { coverage: Coverage::default(), sample }
+    }
+
+    /// A part of a connection as a segment: its place in the stream is its sequence number, and what had passed of the
+    /// other direction is acknowledged, so that what is missing is known at once.
+    pub fn plaintext<'a>(&mut self, plaintext: &Plaintext<'a>, ports: &Ports) -> Option<Segment<'a>> {
+        let &Plaintext { session, source, destination, time, bytes, skipped, begins, ends, .. } = plaintext;
+        self.coverage.frames += 1;
+        if let Ports::Ranges(_) = ports
+            && !ports.names(source.port)
+            && !ports.names(destination.port)
+        {
+            self.coverage.frames_other_port += 1;
+            return None;
+        }
+        // Far from those of another session of the same connection.
+        let first = (session as u32).wrapping_mul(0x9e37_79b9);
+        let seq = first.wrapping_add(plaintext.offset as u32);
+        Some(Segment {
+            time,
+            place: 0,
+            source,
+            destination,
+            seq: if begins { seq.wrapping_sub(1) } else { seq },
+            ack: first.wrapping_add(plaintext.other as u32),
+            flags: match (begins, ends) {
+                (true, _) => TcpFlags::from_byte(0x02),
+                (false, true) => TcpFlags::from_byte(0x11),
+                (false, false) => TcpFlags::from_byte(0x10),
+            },
+            payload: bytes,
+            missing: skipped,
+        })
     }
 
     /// The segment in a packet, if it is to be followed.

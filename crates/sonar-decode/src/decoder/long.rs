@@ -122,6 +122,15 @@ impl LongMessage {
         !self.failed && walk.as_ref().is_some_and(LongWalk::is_whole)
     }
 
+    /// Whether what came of a request is enough to know what was asked: a command, and the beginning of its documents
+    /// or statements.
+    pub fn is_recognisable(&self) -> bool {
+        let walk = self.as_request.as_ref();
+        !self.failed
+            && self.request.has_database
+            && walk.is_some_and(|walk| !walk.failed && walk.body.is_in_statements())
+    }
+
     pub(super) fn walks(&self) -> impl Iterator<Item = &LongWalk> {
         self.as_request.iter().chain(&self.as_reply)
     }

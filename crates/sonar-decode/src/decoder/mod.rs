@@ -28,16 +28,17 @@ mod unpacking;
 use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
-use sonar_core::{Coverage, InFlightOperations, Packet, Timestamp};
+use sonar_core::{Coverage, InFlightOperations, Packet, Plaintext, Timestamp};
 
 pub use self::by_flow::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 use self::connection::Connection;
 use self::emission::{Emission, Emitter, WaitingRequest};
 use self::intake::PacketIntake;
-pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink};
+pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 use self::stages::{Handler, Stages};
+use crate::frame::Segment;
 use crate::identity::Shared;
-use crate::tcp::{FlowLimits, FlowTable};
+use crate::tcp::{FlowLimits, FlowTable, Twins};
 
 /// Decodes the packets of one ring, or of one file.
 pub struct Decoder {
@@ -51,9 +52,13 @@ impl Decoder {
     /// A decoder that shares cursors and shapes with others.
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
-            flows: FlowTable::new(FlowLimits::default(), shared.twins()),
+            // Its encrypted form is no twin of a plaintext.
+            flows: FlowTable::new(
+                FlowLimits::default(),
+                if settings.tls == TlsSource::This { Twins::default() } else { shared.twins() },
+            ),
             intake: PacketIntake::new(&settings),
-            emitter: Emitter::new(shared.clone()),
+            emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This),
             stages: Stages::new(settings, shared),
         }
     }
@@ -62,12 +67,30 @@ impl Decoder {
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>, sink: &mut impl Sink) {
         let Some(segment) = self.intake.segment(packet, &self.stages.ports) else { return };
+        self.segment(&segment, sink);
+    }
+
+    /// Takes a part of a connection that was read inside a process. All parts of a session go to the same decoder,
+    /// which takes no packets.
+    pub fn plaintext(&mut self, plaintext: &Plaintext<'_>, sink: &mut impl Sink) {
+        let Some(segment) = self.intake.plaintext(plaintext, &self.stages.ports) else { return };
+        self.segment(&segment, sink);
+        if plaintext.ends {
+            // The end of a session ends both directions.
+            if let Some(segment) = self.intake.plaintext(&plaintext.answered(), &self.stages.ports) {
+                self.segment(&segment, sink);
+            }
+        }
+    }
+
+    #[inline]
+    fn segment(&mut self, segment: &Segment<'_>, sink: &mut impl Sink) {
         let out = Emission { emitter: &mut self.emitter, sink };
         let mut handler = Handler { stages: &mut self.stages, out };
-        self.flows.segment(&segment, &mut self.intake.coverage, &mut handler);
+        self.flows.segment(segment, &mut self.intake.coverage, &mut handler);
         if self.stages.is_over_caps() {
             let mut out = Emission { emitter: &mut self.emitter, sink };
-            self.stages.make_room(&mut self.flows, packet.time, &mut out);
+            self.stages.make_room(&mut self.flows, segment.time, &mut out);
         }
     }
 

@@ -41,6 +41,20 @@ pub struct Settings {
     pub verify_checksums: bool,
     /// Keep one connection in this many, by [`sample::contains`](sonar_core::sample::contains); 0 and 1 keep all.
     pub sample: u32,
+    /// What encrypted connections are, for this decoder.
+    pub tls: TlsSource,
+}
+
+/// How the plaintext of encrypted connections is read.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum TlsSource {
+    /// It is not: encrypted connections are lost.
+    #[default]
+    None,
+    /// Inside the server's process, by another decoder.
+    Process,
+    /// This decoder reads it, and nothing else.
+    This,
 }
 
 /// Receives operations.

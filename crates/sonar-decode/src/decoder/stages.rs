@@ -17,7 +17,7 @@ use super::long::LongMessage;
 use super::pairing::{EARLY_NS, GivenUp, MAX_ALL_EARLY, PENDING_BUDGET, Pairing};
 use super::reading::MessageReader;
 use super::request::{ReadRequest, Sent};
-use super::settings::{Ports, Settings};
+use super::settings::{Ports, Settings, TlsSource};
 use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
 use crate::identity::Shared;
 use crate::message::{Header, Reply};
@@ -76,9 +76,9 @@ fn unread_arrival(conn: &Connection, at: Arrived) -> Arrival {
 impl Stages {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
-            snapped: settings.snap_replies.is_some(),
+            snapped: settings.snap_replies.is_some() || settings.tls == TlsSource::This,
             coverage: Coverage::default(),
-            framer: Framer::default(),
+            framer: Framer::default().with_tls_read(settings.tls != TlsSource::None),
             unpacker: Unpacker::new(settings.verify_checksums),
             reader: MessageReader::new(shared, settings.show_values),
             pairing: Pairing::default(),
@@ -100,7 +100,7 @@ impl Stages {
 
     /// The stages with their caps divided by `share`.
     pub fn with_share(self, share: usize) -> Self {
-        Self { caps: StageCaps::share(share), framer: Framer::with_share(share), ..self }
+        Self { caps: StageCaps::share(share), framer: Framer::with_share(share).with_tls_read(self.framer.tls_read), ..self }
     }
 
     /// Whether it holds more than the caps, or its share of them, allow.
@@ -213,6 +213,14 @@ impl Stages {
         }
     }
 
+    /// A long request has ended of which only the beginning was copied.
+    fn cut_request(&mut self, conn: &mut Connection, at: Arrived, mut long: Box<LongMessage>) {
+        self.coverage.messages_snapped += 1;
+        if let Some(read) = self.reader.long_request(&mut long) {
+            self.ask(conn, at, long.compressor, read);
+        }
+    }
+
     /// A message that cannot be read; a reply still answers its request.
     fn unread(&mut self, conn: &mut Connection, at: Arrived) {
         if conn.is_server(at.side) == Some(true) {
@@ -225,12 +233,11 @@ impl Stages {
 
     /// A message that was skipped has ended.
     fn skipped(&mut self, conn: &mut Connection, at: Arrived, evicted: bool) {
-        let is_reply = conn.is_server(at.side) == Some(true);
         let coverage = &mut self.coverage;
         let counter = match at.header.known() {
             None => &mut coverage.messages_opcode_unknown,
             Some(_) if evicted => &mut coverage.messages_evicted,
-            Some(_) if is_reply && self.snapped => &mut coverage.messages_snapped,
+            Some(_) if self.snapped => &mut coverage.messages_snapped,
             Some(_) => &mut coverage.messages_damaged,
         };
         *counter += 1;
@@ -465,11 +472,18 @@ impl Stages {
         }
         let stream = &mut conn.streams[side.index()];
         let outcome = self.framer.gap(stream, conn.facts, gap);
+        let is_cut_request = self.snapped && outcome.skipped.is_some() && conn.server == Some(side.other());
+        let slot = &mut conn.long[side.index()];
+        let cut = if is_cut_request { self.unpacker.take_cut(slot) } else { None };
         if !stream.in_long_message() {
             self.unpacker.drop_long(&mut conn.long[side.index()]);
         }
         if let Some(Skipped { header, evicted }) = outcome.skipped {
-            self.skipped(conn, Arrived { header, side, time }, evicted);
+            let at = Arrived { header, side, time };
+            match cut {
+                Some(long) => self.cut_request(conn, at, long),
+                None => self.skipped(conn, at, evicted),
+            }
         }
         if let Some(since) = outcome.hides_messages_since.filter(|_| is_reply) {
             self.pairing.reply_in_gap(&mut conn.exchange, since, time);

@@ -179,6 +179,13 @@ impl Unpacker {
         long.inflate(rest);
     }
 
+    /// Takes a long request whose end was not copied, if its beginning says what was asked.
+    pub fn take_cut(&mut self, slot: &mut Option<Box<LongMessage>>) -> Option<Box<LongMessage>> {
+        let cut = slot.take_if(|long| long.is_recognisable())?;
+        self.long -= 1;
+        Some(cut)
+    }
+
     /// Drops a long message that will not be read to its end.
     pub fn drop_long(&mut self, slot: &mut Option<Box<LongMessage>>) {
         if slot.take().is_some() {

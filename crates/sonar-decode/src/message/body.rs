@@ -132,6 +132,11 @@ impl MessageBody {
         self.checksum
     }
 
+    /// Whether the command has been read, and only its documents or statements follow.
+    pub fn is_in_statements(&self) -> bool {
+        matches!(self.part, BodyPart::Section1(MessageSection::Documents | MessageSection::Statements))
+    }
+
     /// Bytes of the body that have not been consumed.
     pub fn left(&self) -> u64 {
         self.left

@@ -50,6 +50,8 @@ pub struct ProbeSites {
     pub read_ex: Option<CallSites>,
     /// `SSL_write_ex`.
     pub write_ex: Option<CallSites>,
+    /// In `SSL_do_handshake`, the same as [`free`](Self::free).
+    pub handshake: Option<u64>,
     /// In `SSL_free`: a cheap instruction, with the session still in the register of the first argument.
     pub free: Option<u64>,
     /// Functions that the file has, and for which no place was found.
@@ -94,7 +96,8 @@ impl ProbeSites {
             })
         };
         let mut found = Self::default();
-        let names: [&[u8]; 5] = [b"SSL_read", b"SSL_write", b"SSL_read_ex", b"SSL_write_ex", b"SSL_free"];
+        let names: [&[u8]; 6] =
+            [b"SSL_read", b"SSL_write", b"SSL_read_ex", b"SSL_write_ex", b"SSL_free", b"SSL_do_handshake"];
         let functions = functions(&elf, endian, &names);
         if functions[0].is_none() && functions[2].is_none() {
             return Err(SitesError::NoSymbols);
@@ -105,8 +108,11 @@ impl ProbeSites {
             *place = code(function).and_then(|(offset, bytes)| call_sites(offset, &steps(machine, bytes)));
             found.unsuitable += usize::from(place.is_none());
         }
-        found.free =
-            functions[4].and_then(code).and_then(|(offset, bytes)| entry(offset, &steps(machine, bytes)));
+        let entry_of = |function: Option<Function>| {
+            function.and_then(code).and_then(|(offset, bytes)| entry(offset, &steps(machine, bytes)))
+        };
+        found.free = entry_of(functions[4]);
+        found.handshake = entry_of(functions[5]);
         Ok(found)
     }
 }
@@ -115,9 +121,9 @@ impl ProbeSites {
 fn functions<'data, R: ReadRef<'data>>(
     elf: &ElfFile64<'data, Endianness, R>,
     endian: Endianness,
-    names: &[&[u8]; 5],
-) -> [Option<Function>; 5] {
-    let mut found = [None; 5];
+    names: &[&[u8]; 6],
+) -> [Option<Function>; 6] {
+    let mut found = [None; 6];
     for table in [elf.elf_dynamic_symbol_table(), elf.elf_symbol_table()] {
         for symbol in table.iter().take(MAX_SYMBOLS) {
             if symbol.st_type() != STT_FUNC || symbol.is_undefined(endian) || symbol.st_size(endian) == 0 {

@@ -161,6 +161,15 @@ impl Host {
         Ok(listeners::find(self.processes(search.names), search.port_options))
     }
 
+    /// The processes that listen on a port for which `is_asked` says so; those whose open files cannot be read are left
+    /// out.
+    ///
+    /// # Errors
+    /// Processes cannot be listed.
+    pub fn serving(&self, is_asked: &dyn Fn(u16) -> bool) -> io::Result<Vec<u32>> {
+        listeners::serving(&self.proc_root, is_asked)
+    }
+
     /// Every TCP port on which any process listens, in all network namespaces that can be read.
     ///
     /// # Errors

@@ -131,6 +131,7 @@ pub fn json(op: &Operation<'_>, form: Form, out: impl Write) -> io::Result<()> {
         "cursor_id": op.cursor_id,
         "opcode": op.opcode.name(),
         "compressor": op.compressor.map(|compressor| compressor.name()),
+        "tls": op.tls,
         "app": name(&op.app.name),
         "driver": name(&op.app.driver),
         "driver_version": name(&op.app.driver_version),

@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Window};
-use sonar_decode::{Decoder, Settings, Shared};
+use sonar_decode::{Decoder, Settings, Shared, TlsSource};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
 use super::joiner::ThreadWindow;
 use super::pipeline::{LiveSink, OperationListener, Pipeline};
+use super::tls::TlsCapture;
 use crate::privileges;
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
@@ -155,6 +156,8 @@ impl CaptureThread {
 /// Rings that are open.
 pub struct LiveCapture {
     rings: Vec<Ring>,
+    /// Where encrypted connections are read.
+    tls: Option<TlsCapture>,
     filter: PacketFilter,
     retire: Duration,
 }
@@ -196,12 +199,22 @@ impl LiveCapture {
     /// A permission or an interface is missing.
     pub fn open(config: &RingConfig, threads: usize) -> Result<Self> {
         let rings = if threads == 1 { vec![Ring::open(config)?] } else { Ring::open_group(config, threads)? };
-        Ok(Self { rings, filter: config.filter.clone(), retire: config.retire })
+        Ok(Self { rings, tls: None, filter: config.filter.clone(), retire: config.retire })
     }
 
     /// Takes a ring that is open, whose filter keeps the packets of `filter`.
     pub fn of(ring: Ring, filter: PacketFilter, retire: Duration) -> Self {
-        Self { rings: vec![ring], filter, retire }
+        Self { rings: vec![ring], tls: None, filter, retire }
+    }
+
+    /// Reads encrypted connections, too.
+    pub fn with_tls(self, tls: Option<TlsCapture>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// How many threads there will be, each with windows of its own.
+    pub fn threads(&self) -> usize {
+        self.rings.len() + usize::from(self.tls.is_some())
     }
 
     /// Starts the threads; gives their windows too. The first one begins now.
@@ -209,7 +222,8 @@ impl LiveCapture {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
-        let (to, windows) = sync_channel(4 * self.rings.len());
+        let (to, windows) = sync_channel(4 * self.threads());
+        let tls = if self.tls.is_some() { TlsSource::Process } else { TlsSource::None };
         let stoppers = self.rings.iter().map(Ring::stopper).collect();
         let (mut handles, mut senders) = (Vec::new(), Vec::new());
         for (number, ring) in self.rings.into_iter().enumerate() {
@@ -221,7 +235,7 @@ impl LiveCapture {
                 changes,
                 before: Coverage::default(),
                 complaints: task.say.clone(),
-                pipeline: task.pipeline(number, to.clone()),
+                pipeline: task.pipeline(number, to.clone(), tls),
                 // The kernel looks at a block twice before it takes it for one that does not fill.
                 delay: 2 * self.retire + Duration::from_millis(50),
                 stop: task.stop.clone(),
@@ -230,16 +244,23 @@ impl LiveCapture {
             let builder = std::thread::Builder::new().name(format!("capture-{number}"));
             handles.push(builder.spawn(move || capture.run()).context("cannot start a capture thread")?);
         }
+        if let Some(tls) = self.tls {
+            let pipeline = task.pipeline(handles.len(), to, TlsSource::This);
+            let (stop, confined) = (task.stop.clone(), task.confined);
+            let builder = std::thread::Builder::new().name("tls".to_owned());
+            let thread = builder.spawn(move || tls.run(pipeline, &stop, confined));
+            handles.push(thread.context("cannot start the thread for encrypted connections")?);
+        }
         Ok((RunningCapture { changes: senders, stoppers, handles }, windows))
     }
 }
 
 impl CaptureTask {
-    fn pipeline(&self, thread: usize, to: SyncSender<ThreadWindow>) -> Pipeline {
+    fn pipeline(&self, thread: usize, to: SyncSender<ThreadWindow>, tls: TlsSource) -> Pipeline {
         let (start, interval_ns) = (now(), self.interval.as_nanos() as u64);
         let first = Window::new(start.floor_to(interval_ns), self.window);
         Pipeline {
-            decoder: Decoder::new(self.settings.clone(), self.shared.clone()),
+            decoder: Decoder::new(Settings { tls, ..self.settings.clone() }, self.shared.clone()),
             boundary: first.start.plus_ns(interval_ns),
             sink: LiveSink {
                 window: Window { start, ..first },

@@ -5,6 +5,7 @@ mod joiner;
 mod pipeline;
 mod show;
 mod split;
+pub mod tls;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
@@ -27,6 +28,7 @@ pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
 use self::split::{RowSplitTask, RunningSplits};
 use super::applications::{self, Lookup};
+use self::tls::{TlsAttempt, TlsCapture};
 use super::args::{QueriesArgs, Range};
 use super::notice::Notice;
 use super::output::QueriesOutput;
@@ -84,6 +86,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, threads)?;
+    let capture = match args.no_tls {
+        true => capture,
+        false => {
+            let TlsAttempt { capture: tls, notes } =
+                TlsCapture::open(&listened, &Host::live(), args.tls_any_cost);
+            notes.iter().for_each(|note| eprintln!("mongosonar: {note}"));
+            capture.with_tls(tls)
+        }
+    };
+    let threads = capture.threads();
     let followed = args.split.unwrap_or_default();
     let trace = helpers.map(|helpers| helpers.trace(followed)).transpose()?;
     let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()))?;
@@ -151,6 +163,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             verify_checksums: args.verify_checksums,
             show_values: args.show_values,
             sample: 0,
+            ..Settings::default()
         },
         shared: shared.clone(),
         interval,

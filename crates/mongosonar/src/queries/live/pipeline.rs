@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Operation, Timestamp, Window};
+use sonar_core::{Coverage, Operation, Plaintext, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
 use super::joiner::ThreadWindow;
@@ -90,6 +90,14 @@ impl Pipeline {
             keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
         }
         self.decoder.packet(packet, &mut self.sink);
+    }
+
+    /// Takes a part of a connection that was read inside a process.
+    pub fn plaintext(&mut self, plaintext: &Plaintext<'_>) {
+        if plaintext.time >= self.boundary {
+            self.rotate(plaintext.time);
+        }
+        self.decoder.plaintext(plaintext, &mut self.sink);
     }
 
     /// It is `time`, and packets come up to `delay_ns` late: ends the open interval if it is over, or if the clock was set
