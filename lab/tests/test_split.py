@@ -113,7 +113,12 @@ def test_rows_tell_where_the_time_of_their_operations_went(served, tmp_path):
     assert waited == sorted(waited, reverse=True), waited
     waits = {wait["part"] for wait in row_of(summary, "hold")["split"]["waits"]}
     assert "sleep" in waits
-    assert summary["coverage"]["splits_lost"] < 10
+    coverage = summary["coverage"]
+    assert coverage["splits_lost"] < 10
+    executed = sum(row["split"]["operations"] for row in summary["rows"])
+    assert executed > 4 * ROUNDS and coverage["splits_undivided"] == 0, coverage
+    # What ended before the trace began counts on no side; the driver's own connections may end with the trace.
+    assert coverage["splits_without_wire"] <= 3 and coverage["splits_without_thread"] <= 3, coverage
     for line in lines[:-1]:
         for row in line["rows"]:
             assert row["calls"] or row["in_flight"], "a split alone makes no row"
@@ -134,7 +139,7 @@ def test_an_operation_in_flight_shows_what_it_waits_for(served, tmp_path):
             waiter.join()
         lines = sonar.stop()
     first, *later = waits()
-    assert first["doing"] == "futex" and 0 < first["doing_ns"] <= first["elapsed_ns"] * 1.5, first
+    assert first["doing"] == "futex" and first["doing_ns"] > 10**8, first
     assert first["thread_name"] and first["client"].startswith("127.0.0.1:") and first["file"] is None, first
     # It is one wait, which began once.
     assert {one["doing_since_ns"] // 10**7 for one in later} <= {first["doing_since_ns"] // 10**7}, later

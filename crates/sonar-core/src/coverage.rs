@@ -216,6 +216,16 @@ counters! {
         operations_late,
         /// Events of servers' threads that could not be reported: where the time of some operations went is not known.
         splits_lost: loss,
+        /// Operations of traced threads that were not seen on the wire, so no row has where their time went.
+        splits_without_wire,
+        /// Operations on the wire that no traced thread executed: where their time went is not known.
+        splits_without_thread,
+        /// Operations that cannot be divided: several requests came at once, or another thread sent the reply.
+        splits_undivided,
+        /// Operations of traced threads that another server sent; no row has where their time went.
+        splits_by_servers,
+        /// Parts of replies that no request asked for; no row has where their time went.
+        splits_continued,
     }
 }
 

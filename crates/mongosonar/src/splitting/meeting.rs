@@ -8,7 +8,7 @@ use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, JoinCounts, JoinedOperation, OperationKey, PendingWaits, SplitJoiner,
     ThreadOperation, WireOperation,
 };
-use sonar_core::{Endpoint, Operation, Outcome, Role, Timestamp};
+use sonar_core::{Endpoint, Operation, Outcome, Timestamp};
 
 use crate::queries::live::OperationListener;
 use crate::when::now;
@@ -48,6 +48,11 @@ impl<S: SplitSink> SplitMeeting<S> {
             ended: None,
             unanswered: UnansweredRequests::default(),
         }
+    }
+
+    /// The records of the threads are read only from now on.
+    pub fn begin(&mut self) {
+        self.joiner.traced_since(now());
     }
 
     /// The threads are not traced any more. Operations of the wire may still come; requests that had no reply at `time`
@@ -115,6 +120,11 @@ impl<S: SplitSink> SplitMeeting<S> {
         self.joiner.finish()
     }
 
+    /// The same for what is decided by now.
+    pub fn settled_counts(&self) -> JoinCounts {
+        self.joiner.settled()
+    }
+
     /// Long waits that had no room until the end of their operation.
     pub fn waits_turned_away(&self) -> u64 {
         self.waits.turned_away
@@ -144,7 +154,7 @@ impl<S> WireSide<S> {
 
 impl<S: SplitSink> OperationListener for WireSide<S> {
     fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
-        if op.role == Role::Served && self.sample.has(op.client) {
+        if self.sample.has(op.client) {
             let operations = match op.outcome {
                 Outcome::InFlight => &mut self.unanswered,
                 _ => &mut self.ended,

@@ -96,8 +96,10 @@ pub struct JoinCounts {
     pub without_wire: u64,
     /// Operations of the wire that no followed thread executed.
     pub without_thread: u64,
-    /// Parts of replies that no request asked for: no operation of the wire belongs to them.
+    /// Parts of replies that no request asked for, as a server sends them to a client that waits for news.
     pub continued: u64,
+    /// Operations that another server sent.
+    pub by_servers: u64,
     /// Operations whose request came together with another one, so that their time cannot be divided.
     pub pipelined: u64,
     /// Operations whose reply was sent by another thread than the one that received the request, so that their time
@@ -141,6 +143,11 @@ impl SplitJoiner {
         Self { traced_from, ..Self::default() }
     }
 
+    /// The threads are traced only from then on.
+    pub fn traced_since(&mut self, from: Timestamp) {
+        self.traced_from = from;
+    }
+
     /// The threads are not traced any more from then on; what they and the wire saw before may still come.
     pub fn traced_until(&mut self, to: Timestamp) {
         self.traced_to = Some(to);
@@ -157,11 +164,16 @@ impl SplitJoiner {
     }
 
     fn without_thread(&mut self, operation: &WireOperation) {
-        self.counts.without_thread += u64::from(self.counts(operation));
+        self.counts.without_thread += u64::from(operation.role == Role::Served && self.counts(operation));
     }
 
     fn without_wire(&mut self, operation: ThreadOperation) {
-        if self.has_ended_in_time(operation.end) {
+        if !self.has_ended_in_time(operation.end) {
+            return;
+        }
+        if operation.is_exhaust {
+            self.counts.continued += 1;
+        } else {
             self.counts.without_wire += 1;
             self.alone.push(operation);
         }
@@ -214,10 +226,6 @@ impl SplitJoiner {
         if operation.start < self.traced_from {
             return None;
         }
-        if operation.is_exhaust {
-            self.counts.continued += 1;
-            return None;
-        }
         if operation.is_pipelined {
             self.counts.pipelined += 1;
             return None;
@@ -259,6 +267,14 @@ impl SplitJoiner {
             return None;
         }
         if !self.counts(&wire) {
+            return None;
+        }
+        if thread.is_exhaust {
+            self.counts.continued += 1;
+            return None;
+        }
+        if wire.role == Role::Issued {
+            self.counts.by_servers += 1;
             return None;
         }
         self.counts.joined += 1;
@@ -311,10 +327,20 @@ impl SplitJoiner {
     pub fn finish(&self) -> JoinCounts {
         let mut counts = self.counts;
         let wire = self.wire.values().chain(self.overdue.values());
-        counts.without_thread += wire.filter(|operation| self.counts(operation)).count() as u64;
-        let thread = self.thread.values().filter(|operation| self.has_ended_in_time(operation.end));
-        counts.without_wire += thread.count() as u64;
+        let served = wire.filter(|operation| operation.role == Role::Served && self.counts(operation));
+        counts.without_thread += served.count() as u64;
+        for operation in self.thread.values().filter(|operation| self.has_ended_in_time(operation.end)) {
+            match operation.is_exhaust {
+                true => counts.continued += 1,
+                false => counts.without_wire += 1,
+            }
+        }
         counts
+    }
+
+    /// The counts of what is decided: operations that still wait for the other side are in none.
+    pub fn settled(&self) -> JoinCounts {
+        self.counts
     }
 }
 
@@ -382,6 +408,38 @@ pub(super) mod tests {
         assert!(joiner.wire(wire(2, 4_000)).is_some());
         assert!(joiner.thread(thread(2, 5_000)).is_none(), "it was joined already");
         assert_eq!(joiner.finish(), JoinCounts { joined: 2, without_wire: 1, ..JoinCounts::default() });
+    }
+
+    #[test]
+    fn what_began_before_the_trace_counts_on_neither_side() {
+        let mut joiner = SplitJoiner::default();
+        joiner.wire(wire(1, 1_000));
+        joiner.traced_since(Timestamp::from_unix_ns(2_000));
+        joiner.thread(thread(1, 1_100));
+        joiner.wire(wire(2, 1_500));
+        joiner.wire(wire(3, 2_500));
+        assert_eq!(joiner.finish(), JoinCounts { without_thread: 1, ..JoinCounts::default() });
+    }
+
+    #[test]
+    fn a_continued_reply_and_an_operation_of_another_server_have_counts_of_their_own() {
+        let mut joiner = SplitJoiner::default();
+        let exhaust = |id, start| ThreadOperation { is_exhaust: true, ..thread(id, start) };
+        let issued = |id, start| WireOperation { role: Role::Issued, ..wire(id, start) };
+        // Each on both sides, in both orders; then each on one side alone.
+        assert!(joiner.wire(wire(1, 0)).is_none() && joiner.thread(exhaust(1, 100)).is_none());
+        assert!(joiner.thread(exhaust(2, 100)).is_none() && joiner.wire(wire(2, 0)).is_none());
+        assert!(joiner.wire(issued(3, 0)).is_none() && joiner.thread(thread(3, 100)).is_none());
+        assert!(joiner.thread(thread(4, 100)).is_none() && joiner.wire(issued(4, 0)).is_none());
+        joiner.thread(exhaust(5, 0));
+        joiner.wire(issued(6, 0));
+        let expected = JoinCounts { continued: 2, by_servers: 2, ..JoinCounts::default() };
+        assert_eq!(joiner.settled(), expected);
+        let all = JoinCounts { continued: 3, ..expected };
+        assert_eq!(joiner.finish(), all, "a server elsewhere has no thread here");
+        joiner.expire(Timestamp::from_unix_ns(PATIENCE_NS * 2));
+        joiner.expire(Timestamp::from_unix_ns(PATIENCE_NS * 4));
+        assert_eq!(joiner.finish(), all);
     }
 
     #[test]

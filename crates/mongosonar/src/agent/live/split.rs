@@ -133,6 +133,7 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
     });
     let is_going_on = Cell::new(true);
     let ended = trace.skip().and_then(|()| {
+        lock(&meeting).begin();
         trace.run(&meeting, || {
             splitting.borrow_mut().tick(&trace, &meeting);
             is_going_on.set(!task.stop.load(Ordering::Relaxed) && !splitting.borrow().windows.is_abandoned());

@@ -116,6 +116,9 @@ impl WindowFeed {
         while let Some(window) = self.joiner.incomplete() {
             add(&mut rest, window);
         }
+        if let (Some(splits), Some(rest)) = (&self.splits, &mut rest) {
+            splits.complete_last(rest);
+        }
         rest
     }
 

@@ -1,5 +1,6 @@
 //! Traces the threads of the servers while packets are captured, for `--split`.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use sonar_core::Window;
 use sonar_core::table::GroupBy;
-use sonar_core::time_split::ConnectionSample;
+use sonar_core::time_split::{ConnectionSample, JoinCounts};
 use sonar_sys::Host;
 
 use super::pipeline::OperationListener;
@@ -45,6 +46,8 @@ pub struct RunningSplits {
     sample: ConnectionSample,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
+    /// What did and did not meet, as far as windows have it.
+    counted: Cell<JoinCounts>,
 }
 
 impl RunningSplits {
@@ -65,7 +68,7 @@ impl RunningSplits {
             .name("splits".to_owned())
             .spawn(run)
             .context("cannot start a thread")?;
-        Ok(Self { meeting, sample, stop, thread: Some(thread) })
+        Ok(Self { meeting, sample, stop, thread: Some(thread), counted: Cell::default() })
     }
 
     /// Takes the operations of the capture.
@@ -80,7 +83,25 @@ impl RunningSplits {
 
     /// Adds to a window where the time of its operations went.
     pub fn complete(&self, window: &mut Window) {
-        lock(&self.meeting).sink.complete(window);
+        let mut meeting = lock(&self.meeting);
+        meeting.sink.complete(window);
+        self.count(meeting.settled_counts(), window);
+    }
+
+    /// Counts in the last window what will not meet any more.
+    pub fn complete_last(&self, window: &mut Window) {
+        self.count(lock(&self.meeting).counts(), window);
+    }
+
+    fn count(&self, counts: JoinCounts, window: &mut Window) {
+        let before = self.counted.replace(counts);
+        let coverage = &mut window.coverage;
+        let undivided = |counts: JoinCounts| counts.pipelined + counts.answered_elsewhere;
+        coverage.splits_without_wire += counts.without_wire - before.without_wire;
+        coverage.splits_without_thread += counts.without_thread - before.without_thread;
+        coverage.splits_undivided += undivided(counts) - undivided(before);
+        coverage.splits_by_servers += counts.by_servers - before.by_servers;
+        coverage.splits_continued += counts.continued - before.continued;
     }
 
     /// Ends the trace, which reports what it has until now.
@@ -90,7 +111,9 @@ impl RunningSplits {
     pub fn finish(&mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        thread.join().map_err(|_| anyhow!("the thread of the trace has failed"))?
+        let outcome = thread.join().map_err(|_| anyhow!("the thread of the trace has failed"))?;
+        lock(&self.meeting).end(now());
+        outcome
     }
 }
 
@@ -101,6 +124,7 @@ fn follow(
 ) -> Result<()> {
     trace.load_symbols();
     trace.skip()?;
+    lock(meeting).begin();
     let mut ticks = 0_u64;
     let mut looked = now();
     let interval_ns = task.interval.as_nanos() as u64;
