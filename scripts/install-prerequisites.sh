@@ -50,7 +50,18 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
     say "installing ${missing[*]}"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    # Packages start their services, unless a policy refuses that. The tests run these programs by themselves.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin $policy
+        trap 'as_root rm -f $policy' EXIT
+    fi
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    for service in haproxy nginx stunnel4; do
+        if [[ -d /run/systemd/system && " ${missing[*]} " = *" $service "* ]]; then
+            as_root systemctl disable -q "$service" || true
+        fi
+    done
 fi
 
 if ! PATH="$HOME/.cargo/bin:$PATH" command -v cargo >/dev/null; then

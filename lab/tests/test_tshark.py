@@ -10,10 +10,13 @@ import labkit
 pytestmark = pytest.mark.root
 
 
-def messages(tshark, pcap, port):
-    """Each MongoDB message that tshark sees: (client endpoint, to the server?, request id, response to, length)."""
+def messages(tshark, pcap, port, decoded_as=None):
+    """Each MongoDB message that tshark sees: (client endpoint, to the server?, request id, response to, length).
+
+    `decoded_as`: options that say what is on the port, if it is not the plain protocol."""
     fields = ["tcp.srcport", "tcp.dstport", "mongo.request_id", "mongo.response_to", "mongo.message_length"]
-    command = [tshark, "-n", "-r", pcap, "-d", f"tcp.port=={port},mongo", "-Y", "mongo", "-T", "fields"]
+    decoded_as = decoded_as or ["-d", f"tcp.port=={port},mongo"]
+    command = [tshark, "-n", "-r", pcap, *decoded_as, "-Y", "mongo", "-T", "fields"]
     for field in fields:
         command += ["-e", field]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
