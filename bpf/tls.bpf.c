@@ -22,9 +22,9 @@ enum {
     TLS_LOST_RING_FULL,
     TLS_LOST_SESSIONS_FULL,
     TLS_LOST_UNREADABLE,
-    TLS_LOST_UNMAPPED,   // calls of sessions whose socket is not known
-    TLS_LOST_UNSYNCED,   // calls of sessions in which no message has begun yet
-    TLS_LOST_PIPELINED,  // calls with more messages than one call is read for
+    TLS_LOST_UNMAPPED,  // calls of sessions whose socket is not known
+    TLS_LOST_UNSYNCED,  // calls of sessions in which no message has begun yet
+    TLS_LOST_PIPELINED, // calls with more messages than one call is read for
     TLS_LOSSES,
 };
 
@@ -47,8 +47,9 @@ struct tls_key {
 
 struct tls_session {
     __u64 id;
-    __u64 sock; // 0: not known
-    __u64 fresh; // it has been followed from its beginning, and nothing was passed on yet
+    __u64 sock;         // 0: not known
+    __u64 fresh;        // it has been followed from its beginning, and nothing was passed on yet, or lost
+    __u64 write_called; // when, by the monotonic clock, it was last called to write
     struct socket_addresses addresses;
     struct tls_half halves[2]; // read, written
 };
@@ -56,8 +57,9 @@ struct tls_session {
 // What a thread is doing with which session.
 struct tls_thread {
     __u64 ssl, buffer, out;
+    __u64 ns;       // when it called
     __u64 nested;   // the socket that the library used during the call
-    __u64 wanting;  // the session whose last read found nothing
+    __u64 wanting;  // the session whose last read found nothing, or that shakes hands
     __u64 received; // the socket from which the thread received since then
     __u64 wrote;    // the session that wrote last
     __u32 received_bytes;
@@ -143,10 +145,11 @@ static __always_inline bool is_followed(__u32 process) {
            bpf_map_lookup_elem(&tls_processes, &process);
 }
 
-static __always_inline void describe(struct tls_record *record, const struct tls_session *session, __u32 kind) {
+static __always_inline void describe(struct tls_record *record, const struct tls_session *session, __u32 kind,
+                                     __u64 ns) {
     __u32 other = kind == TLS_READ;
     record->session = session->id;
-    record->ns = bpf_ktime_get_ns();
+    record->ns = ns;
     // What was skipped there is reported later.
     record->other = session->halves[other].offset - session->halves[other].skipped;
     record->addresses = session->addresses;
@@ -163,7 +166,7 @@ static __always_inline void describe(struct tls_record *record, const struct tls
             tls_lost(TLS_LOST_RING_FULL);                                                                    \
             return;                                                                                          \
         }                                                                                                    \
-        describe(&event->record, session, kind);                                                             \
+        describe(&event->record, session, kind, ns);                                                         \
         event->record.offset = offset;                                                                       \
         event->record.begins = piece->begins;                                                                \
         event->record.skipped = piece->skipped;                                                              \
@@ -181,6 +184,8 @@ static __always_inline void describe(struct tls_record *record, const struct tls
 
 static __noinline void pass_on(const struct tls_session *session, __u32 kind, __u64 offset, __u64 from,
                                const struct tls_piece *piece) {
+    // What is written is on its way before the call returns.
+    __u64 ns = kind == TLS_WRITE ? session->write_called : bpf_ktime_get_ns();
     if (piece->copied <= TLS_SMALL)
         PASS_ON(tls_small, TLS_SMALL);
     else if (piece->copied <= TLS_MIDDLE)
@@ -198,7 +203,7 @@ static __always_inline void end(const struct tls_session *session) {
         tls_lost(TLS_LOST_RING_FULL);
         return;
     }
-    describe(record, session, TLS_END);
+    describe(record, session, TLS_END, bpf_ktime_get_ns());
     record->offset = session->halves[1].offset;
     record->other = session->halves[0].offset;
     record->copied = record->skipped = 0;
@@ -212,6 +217,8 @@ static __always_inline void bind(struct tls_session *session, __u64 sock) {
     session->id = __sync_fetch_and_add(&tls_session_count, 1);
     if (session->sock)
         session->fresh = 0;
+    // The first bytes are those of a message.
+    session->halves[0].synced = session->halves[1].synced = session->fresh;
     session->sock = sock;
     addresses_of((struct sock *)sock, &session->addresses);
 }
@@ -304,6 +311,8 @@ static __always_inline int called(struct pt_regs *regs, __u32 call) {
     thread->out = fourth ? fourth : fifth;
     thread->call = call;
     thread->nested = 0;
+    if (call == TLS_WRITE)
+        thread->ns = bpf_ktime_get_ns();
     return 0;
 }
 
@@ -335,7 +344,7 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
     if (call == TLS_READ) {
         thread->wanting = bytes ? 0 : key.ssl;
         // A record can take several pieces to arrive.
-        if (bytes || wanting != key.ssl) {
+        if (bytes || wanting != key.ssl || thread->mixed) {
             thread->received = 0;
             thread->received_bytes = 0;
             thread->mixed = 0;
@@ -354,8 +363,10 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
     }
     if (!session->sock) {
         tls_lost(TLS_LOST_UNMAPPED);
+        session->fresh = 0;
         return 0;
     }
+    session->write_called = thread->ns;
     moved(session, call, thread->buffer, bytes);
     return 0;
 }
@@ -380,12 +391,27 @@ int tls_write_returned(struct pt_regs *regs) {
     return returned(regs, TLS_WRITE);
 }
 
+// The handshake wants bytes, as a read does. The last of them may have come together with the first message, so that no
+// read finds nothing before.
 SEC("uprobe")
 int tls_begun(struct pt_regs *regs) {
-    __u32 process = bpf_get_current_pid_tgid() >> 32;
-    struct tls_key key = {.ssl = CALLED_ARG1(regs), .process = process};
-    if (is_followed(process))
+    struct tls_key key = {.ssl = CALLED_ARG1(regs), .process = bpf_get_current_pid_tgid() >> 32};
+    struct tls_thread *thread = thread_of(1);
+    if (!thread)
+        return 0;
+    if (!tls_active)
+        tls_active = 1;
+    bool first = !session_of(&key, 0, 0);
+    if (first) {
         session_of(&key, 1, 1);
+        thread->received = 0;
+        thread->received_bytes = 0;
+        thread->mixed = 0;
+    } else if (thread->wanting != key.ssl) {
+        // The thread has done something else, so what it received may have been for that.
+        thread->mixed = 1;
+    }
+    thread->wanting = key.ssl;
     return 0;
 }
 
@@ -453,7 +479,8 @@ int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
     return 0;
 }
 
-static long forget(void *map, const struct tls_key *key, const struct tls_session *session, const __u32 *process) {
+static long forget(void *map, const struct tls_key *key, const struct tls_session *session,
+                   const __u32 *process) {
     if (key->process == *process)
         bpf_map_delete_elem(map, key);
     return 0;
