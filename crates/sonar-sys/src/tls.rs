@@ -154,12 +154,7 @@ impl TlsTracer {
             skeleton.progs.tls_exited.attach().map_err(error)?,
             skeleton.progs.tls_process_exit.attach().map_err(error)?,
         ];
-        Ok(Self {
-            skeleton,
-            control: types::tls_control::default(),
-            links,
-            attached: HashSet::new(),
-        })
+        Ok(Self { skeleton, control: types::tls_control::default(), links, attached: HashSet::new() })
     }
 
     /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.

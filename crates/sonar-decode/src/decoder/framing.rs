@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use sonar_core::operation::Opcode;
 use sonar_core::{Coverage, Timestamp};
 
+use super::settings::TlsSource;
 use crate::message::{HEADER, Header, looks_like_message};
 use crate::tcp::{Chunk, Gap, Lost};
 
@@ -164,8 +165,8 @@ pub struct Framer {
     budget: usize,
     /// A message was passed on in pieces because of that.
     pub was_without_room: bool,
-    /// Encrypted connections are read in another way.
-    pub tls_read: bool,
+    /// How encrypted connections are read.
+    pub tls: TlsSource,
 }
 
 impl Default for Framer {
@@ -178,12 +179,18 @@ impl Framer {
     /// A framer with the memory budget divided by `share`.
     pub fn with_share(share: usize) -> Self {
         let budget = COLLECT_BUDGET / share;
-        Self { coverage: Coverage::default(), collecting: 0, budget, was_without_room: false, tls_read: false }
+        Self {
+            coverage: Coverage::default(),
+            collecting: 0,
+            budget,
+            was_without_room: false,
+            tls: TlsSource::None,
+        }
     }
 
-    /// Sets whether encrypted connections are read in another way.
-    pub fn with_tls_read(self, tls_read: bool) -> Self {
-        Self { tls_read, ..self }
+    /// Sets how encrypted connections are read.
+    pub fn with_tls(self, tls: TlsSource) -> Self {
+        Self { tls, ..self }
     }
 
     /// Takes the next part from `chunk`; `None` once all bytes have been used.
@@ -314,7 +321,11 @@ impl Framer {
             // TLS records: change_cipher_spec, alert, handshake, application data of versions 3.x.
             if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) {
                 let coverage = &mut self.coverage;
-                *(if self.tls_read { &mut coverage.streams_tls_read } else { &mut coverage.streams_tls }) += 1;
+                *(if self.tls != TlsSource::None {
+                    &mut coverage.streams_tls_read
+                } else {
+                    &mut coverage.streams_tls
+                }) += 1;
                 return true;
             }
             // One that was joined late may begin anywhere in a message.
@@ -340,7 +351,11 @@ impl Framer {
         let passed = if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
         let bytes = chunk.bytes;
         if *searched == 0 && tail.is_empty() && !facts.is_mongodb && is_tls_record(bytes) {
-            *(if self.tls_read { &mut coverage.streams_tls_read } else { &mut coverage.streams_tls }) += 1;
+            *(if self.tls != TlsSource::None {
+                &mut coverage.streams_tls_read
+            } else {
+                &mut coverage.streams_tls
+            }) += 1;
             return true;
         }
         // A message that begins in the kept bytes is found at the seam.
@@ -391,6 +406,10 @@ impl Framer {
     /// Bytes of a stream are missing.
     pub fn gap(&mut self, stream: &mut MessageStream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
         let Lost::Bytes(missing) = gap.lost else {
+            if self.tls == TlsSource::This && !stream.in_message() {
+                // The kernel passes on whole messages only, from their beginning.
+                return GapOutcome::default();
+            }
             // Joined late: what comes next may be the middle of a message.
             self.coverage.messages_cut += u64::from(stream.in_message());
             self.release(stream);

@@ -78,7 +78,7 @@ impl Stages {
         Self {
             snapped: settings.snap_replies.is_some() || settings.tls == TlsSource::This,
             coverage: Coverage::default(),
-            framer: Framer::default().with_tls_read(settings.tls != TlsSource::None),
+            framer: Framer::default().with_tls(settings.tls),
             unpacker: Unpacker::new(settings.verify_checksums),
             reader: MessageReader::new(shared, settings.show_values),
             pairing: Pairing::default(),
@@ -100,7 +100,11 @@ impl Stages {
 
     /// The stages with their caps divided by `share`.
     pub fn with_share(self, share: usize) -> Self {
-        Self { caps: StageCaps::share(share), framer: Framer::with_share(share).with_tls_read(self.framer.tls_read), ..self }
+        Self {
+            caps: StageCaps::share(share),
+            framer: Framer::with_share(share).with_tls(self.framer.tls),
+            ..self
+        }
     }
 
     /// Whether it holds more than the caps, or its share of them, allow.

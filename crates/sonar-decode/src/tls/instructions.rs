@@ -13,7 +13,7 @@ pub(super) enum Machine {
 
 /// An instruction of a function, in the order in which they stand.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct CodeStep {
     /// Bytes from the beginning of the function.
     pub at: u64,
     pub kind: StepKind,
@@ -39,14 +39,14 @@ pub(super) enum StepKind {
 }
 
 /// The instructions of a function.
-pub(super) fn steps(machine: Machine, code: &[u8]) -> Vec<Step> {
+pub(super) fn steps(machine: Machine, code: &[u8]) -> Vec<CodeStep> {
     match machine {
         Machine::X86 => x86(code),
         Machine::Arm => arm(code),
     }
 }
 
-fn x86(code: &[u8]) -> Vec<Step> {
+fn x86(code: &[u8]) -> Vec<CodeStep> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut info = InstructionInfoFactory::new();
     let mut steps = Vec::new();
@@ -74,7 +74,7 @@ fn x86(code: &[u8]) -> Vec<Step> {
             })
         };
         let start = instruction.ip() as usize;
-        steps.push(Step {
+        steps.push(CodeStep {
             at: instruction.ip(),
             kind,
             cheap: code
@@ -100,7 +100,7 @@ fn is_emulated(instruction: &Instruction, bytes: &[u8]) -> bool {
 }
 
 /// On arm64, the kernel simulates branches, and steps over everything else.
-fn arm(code: &[u8]) -> Vec<Step> {
+fn arm(code: &[u8]) -> Vec<CodeStep> {
     let words = code.chunks_exact(4).filter_map(|word| word.first_chunk().copied().map(u32::from_le_bytes));
     let step = |(number, word): (usize, u32)| {
         let is_branch = word & 0xff00_0010 == 0x5400_0000 || word & 0x7c00_0000 == 0x3400_0000;
@@ -114,7 +114,7 @@ fn arm(code: &[u8]) -> Vec<Step> {
         // Comparing a register with zero is `subs wzr, w0, #0`; whatever else comes may change it.
         let is_comparison = word & 0x7fc0_001f == 0x7100_001f || word & 0x7fe0_001f == 0x6b00_001f;
         let changes = !is_branch && !is_comparison;
-        Step {
+        CodeStep {
             at: number as u64 * 4,
             kind,
             cheap: matches!(kind, StepKind::Call | StepKind::Branch),

@@ -7,7 +7,7 @@ use object::elf::{EM_AARCH64, EM_X86_64, PT_LOAD, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::read::{ReadCache, ReadRef};
 
-use super::instructions::{Machine, Step, StepKind, steps};
+use super::instructions::{CodeStep, Machine, StepKind, steps};
 
 /// The longest function to disassemble, in bytes. Those that are wanted have about a hundred.
 const MAX_FUNCTION: u64 = 4_096;
@@ -140,7 +140,7 @@ fn functions<'data, R: ReadRef<'data>>(
 }
 
 /// The first call of a function, and where its result is read. Branches before it are those of wrong arguments.
-fn call_sites(offset: u64, steps: &[Step]) -> Option<CallSites> {
+fn call_sites(offset: u64, steps: &[CodeStep]) -> Option<CallSites> {
     let at = steps.iter().position(|step| matches!(step.kind, StepKind::Call | StepKind::Leaves))?;
     if steps[at].kind != StepKind::Call {
         return None;
@@ -157,7 +157,7 @@ fn call_sites(offset: u64, steps: &[Step]) -> Option<CallSites> {
 }
 
 /// The first cheap instruction of a function, if its first argument is still there.
-fn entry(offset: u64, steps: &[Step]) -> Option<u64> {
+fn entry(offset: u64, steps: &[CodeStep]) -> Option<u64> {
     for step in steps {
         if step.cheap {
             return Some(offset + step.at);

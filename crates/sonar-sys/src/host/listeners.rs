@@ -126,14 +126,17 @@ pub(super) fn serving(proc_root: &Path, is_asked: &dyn Fn(u16) -> bool) -> io::R
     let mut tables: HashMap<PathBuf, SocketTable> = HashMap::new();
     let mut serving = Vec::new();
     for entry in fs::read_dir(proc_root)?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let Ok(namespace) = fs::read_link(entry.path().join("ns/net")) else { continue };
         let table = tables.entry(namespace).or_insert_with(|| SocketTable::read(&entry.path().join("net")));
         if !table.listening.values().any(|address| is_asked(address.port())) {
             continue;
         }
         let Ok(inodes) = socket_inodes(&entry.path().join("fd")) else { continue };
-        let is_open = |(inode, address): (&u64, &SocketAddr)| is_asked(address.port()) && inodes.contains(inode);
+        let is_open =
+            |(inode, address): (&u64, &SocketAddr)| is_asked(address.port()) && inodes.contains(inode);
         if table.listening.iter().any(is_open) {
             serving.push(pid);
         }

@@ -81,8 +81,10 @@ impl TlsCapture {
             pipeline.look_at_clock(now(), DELAY.as_nanos() as u64);
             !stop.load(Ordering::Relaxed) && !pipeline.orphaned
         };
-        let mut pipeline =
-            self.tracer.run(pipeline, ready, Pipeline::plaintext, tick).context("cannot read encrypted connections")?;
+        let mut pipeline = self
+            .tracer
+            .run(pipeline, ready, Pipeline::plaintext, tick)
+            .context("cannot read encrypted connections")?;
         pipeline.finish(now());
         Ok(())
     }
