@@ -17,7 +17,7 @@ use rustix::thread::{
 
 mod calls;
 
-use self::calls::{CHANGES, Call, DECODING, ESCALATION, OPENING, SERVING, SOCKETS, Test};
+use self::calls::{ATTACHING, CHANGES, Call, DECODING, ESCALATION, OPENING, SERVING, SOCKETS, Test};
 use crate::classic_bpf::{BpfAssembler, Condition, Instruction, JumpLabel, Width};
 use crate::sys_process::{self, Ruleset};
 
@@ -50,7 +50,9 @@ pub enum Duty {
     Writing,
     /// The same, but it reads files and changes none; of eBPF it uses only maps that are open.
     Reading,
-    /// The same, but it opens no files: it draws, prints and waits.
+    /// Like [`Duty::Reading`], and it attaches eBPF programs.
+    Attaching,
+    /// Like [`Duty::Reading`], but it opens no files: it draws, prints and waits.
     Showing,
     /// Reading an open ring, decoding its packets and writing to open files: only the calls that this needs.
     Decoding,
@@ -204,11 +206,12 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
 /// The kernel has no seccomp filters or refuses this one.
 pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
-        Duty::General => refuse(&[ESCALATION]),
-        Duty::Client => refuse(&[ESCALATION, SERVING, CHANGES]),
-        Duty::Writing => refuse(&[ESCALATION, SOCKETS]),
-        Duty::Reading => refuse(&[ESCALATION, SOCKETS, CHANGES]),
-        Duty::Showing => refuse(&[ESCALATION, SOCKETS, CHANGES, OPENING]),
+        Duty::General => refuse(&[ESCALATION, ATTACHING]),
+        Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES]),
+        Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS]),
+        Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES]),
+        Duty::Attaching => refuse(&[ESCALATION, SOCKETS, CHANGES]),
+        Duty::Showing => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES, OPENING]),
         Duty::Decoding => allow_only(DECODING),
     };
     sys_process::filter_calls(&program?)
@@ -375,6 +378,7 @@ mod tests {
         let none = Able { read: false, write: false, socket: false, run: false, trace: false, memory: true };
         assert_eq!(after(confined_to(Duty::Showing)), none);
         assert_eq!(after(confined_to(Duty::Reading)), Able { read: true, ..none });
+        assert_eq!(after(confined_to(Duty::Attaching)), Able { read: true, ..none });
         assert_eq!(after(confined_to(Duty::Client)), Able { read: true, socket: true, ..none });
         let writing = Able { read: true, write: true, ..none };
         assert_eq!(after(confined_to(Duty::Writing)), writing);
@@ -424,7 +428,9 @@ mod tests {
             unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)),
             "{unconfined:?}"
         );
-        for duty in [Duty::General, Duty::Client, Duty::Writing, Duty::Reading, Duty::Showing] {
+        let duties =
+            [Duty::General, Duty::Client, Duty::Writing, Duty::Reading, Duty::Attaching, Duty::Showing];
+        for duty in duties {
             assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 8], "{duty:?}");
         }
         const OTHERS: &[(libc::c_long, [libc::c_long; 2])] = &[
@@ -462,9 +468,22 @@ mod tests {
             let errors = errors_after(confined_to(duty), CALLS);
             assert!(errors.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{errors:?}");
         }
-        for duty in [Duty::Client, Duty::Reading, Duty::Showing] {
+        for duty in [Duty::Client, Duty::Reading, Duty::Attaching, Duty::Showing] {
             assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 13], "{duty:?}");
         }
+    }
+
+    #[test]
+    fn only_a_thread_that_attaches_programs_may_open_probes() {
+        // A command that does not exist, and attributes that lie nowhere.
+        const CALLS: &[(libc::c_long, [libc::c_long; 2])] =
+            &[(libc::SYS_bpf, [-1, 0]), (libc::SYS_perf_event_open, [0, -1])];
+        let refused = [Some(libc::EPERM); 2];
+        for duty in [Duty::General, Duty::Client, Duty::Writing, Duty::Reading, Duty::Showing] {
+            assert_eq!(errors_after(confined_to(duty), CALLS), refused, "{duty:?}");
+        }
+        let unconfined = errors_after(|| {}, CALLS);
+        assert_eq!(errors_after(confined_to(Duty::Attaching), CALLS), unconfined);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub const MAX_COPIED: usize = 16_384;
 const MOST_AT_ONCE: usize = 8_192;
 /// Time between two looks at the ring.
 const PERIOD: Duration = Duration::from_millis(50);
+/// The most files to attach to. One stays attached after its last process has ended.
+const MAX_FILES: usize = 64;
 /// The most mappings of a process to look at.
 const MAX_MAPPINGS: usize = 65_536;
 
@@ -150,27 +152,31 @@ impl TlsTracer {
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
         settings.tls_cap = MAX_COPIED as u32;
         let skeleton = open.load().map_err(error)?;
-        let links = vec![
-            skeleton.progs.tls_exited.attach().map_err(error)?,
-            skeleton.progs.tls_process_exit.attach().map_err(error)?,
-        ];
-        Ok(Self { skeleton, control: types::tls_control::default(), links, attached: HashSet::new() })
+        Ok(Self { skeleton, control: types::tls_control::default(), links: Vec::new(), attached: HashSet::new() })
     }
 
     /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.
-    /// A file that it is attached to already is left as it is.
+    /// A file that it is attached to already is left as it is. The probes end with the process that attached them.
     ///
     /// # Errors
-    /// The kernel refuses, for example because the file is on a file system without support for probes.
+    /// It is attached to 64 files, or the kernel refuses, for example because the file is on a file system without support for probes.
     pub fn attach(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
         if self.attached.contains(&file.id) {
             return Ok(());
+        }
+        if self.attached.len() >= MAX_FILES {
+            return Err(TraceError::Load(format!("probes are in {MAX_FILES} files already")));
         }
         let programs = &self.skeleton.progs;
         let attach = |program: &ProgramMut<'_>, at: u64| {
             program.attach_uprobe(false, -1, &file.reachable, at as usize).map_err(|error| load_error(&error))
         };
         let mut links = Vec::new();
+        if self.attached.is_empty() {
+            // Not before: it runs at the end of each system call.
+            links.push(programs.tls_exited.attach().map_err(|error| load_error(&error))?);
+            links.push(programs.tls_process_exit.attach().map_err(|error| load_error(&error))?);
+        }
         let calls = [
             (&sites.reads, &programs.tls_read_called, &programs.tls_read_returned),
             (&sites.writes, &programs.tls_write_called, &programs.tls_write_returned),
@@ -190,11 +196,6 @@ impl TlsTracer {
         self.links.append(&mut links);
         self.attached.insert(file.id);
         Ok(())
-    }
-
-    /// Whether it is attached to any file.
-    pub fn is_attached(&self) -> bool {
-        !self.attached.is_empty()
     }
 
     /// Follows one more process, by its id in the initial process namespace.

@@ -114,6 +114,12 @@ impl Decoder {
         self.stages.ports = ports;
     }
 
+    /// Counts connections that turn out to be encrypted as this says from now on. It is not for a decoder that reads
+    /// their plaintext itself.
+    pub fn set_tls(&mut self, tls: TlsSource) {
+        self.stages.set_tls(tls);
+    }
+
     /// The counters.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.intake.coverage;

@@ -89,6 +89,10 @@ impl Stages {
         }
     }
 
+    pub fn set_tls(&mut self, tls: TlsSource) {
+        self.framer.tls = tls;
+    }
+
     /// The counters of all stages.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage;

@@ -120,28 +120,26 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
     found
 }
 
-/// The processes that listen on a port for which `is_asked` says so, in any network namespace. Those whose open files
-/// cannot be read are left out. `proc_root` is `/proc`.
-pub(super) fn serving(proc_root: &Path, is_asked: &dyn Fn(u16) -> bool) -> io::Result<Vec<u32>> {
+/// Of these processes, those that listen on a port for which `is_asked` says so, in any network namespace. Those whose
+/// open files cannot be read are left out. `proc_root` is `/proc`.
+pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16) -> bool) -> Vec<u32> {
     let mut tables: HashMap<PathBuf, SocketTable> = HashMap::new();
     let mut serving = Vec::new();
-    for entry in fs::read_dir(proc_root)?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let Ok(namespace) = fs::read_link(entry.path().join("ns/net")) else { continue };
-        let table = tables.entry(namespace).or_insert_with(|| SocketTable::read(&entry.path().join("net")));
+    for &pid in processes {
+        let process = proc_root.join(pid.to_string());
+        let Ok(namespace) = fs::read_link(process.join("ns/net")) else { continue };
+        let table = tables.entry(namespace).or_insert_with(|| SocketTable::read(&process.join("net")));
         if !table.listening.values().any(|address| is_asked(address.port())) {
             continue;
         }
-        let Ok(inodes) = socket_inodes(&entry.path().join("fd")) else { continue };
+        let Ok(inodes) = socket_inodes(&process.join("fd")) else { continue };
         let is_open =
             |(inode, address): (&u64, &SocketAddr)| is_asked(address.port()) && inodes.contains(inode);
         if table.listening.iter().any(is_open) {
             serving.push(pid);
         }
     }
-    Ok(serving)
+    serving
 }
 
 /// Every TCP port on which any process listens, in all network namespaces that can be read. `proc_root` is `/proc`.

@@ -110,8 +110,7 @@ impl Host {
     /// Running processes of these programs, the lowest number first: those whose program file, first argument or
     /// short name is one of `names`.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
-        let entries = fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
-        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let numbers = self.process_ids().unwrap_or_default().into_iter();
         let mut found: Vec<Process> =
             numbers.filter_map(|pid| process::identify(&self.proc_root, pid, names)).collect();
         found.sort_by_key(|process| process.pid);
@@ -161,13 +160,19 @@ impl Host {
         Ok(listeners::find(self.processes(search.names), search.port_options))
     }
 
-    /// The processes that listen on a port for which `is_asked` says so; those whose open files cannot be read are left
-    /// out.
+    /// Of these processes, those that listen on a port for which `is_asked` says so; those whose open files cannot be
+    /// read are left out.
+    pub fn serving(&self, processes: &[u32], is_asked: &dyn Fn(u16) -> bool) -> Vec<u32> {
+        listeners::serving(&self.proc_root, processes, is_asked)
+    }
+
+    /// The ids of all processes.
     ///
     /// # Errors
-    /// Processes cannot be listed.
-    pub fn serving(&self, is_asked: &dyn Fn(u16) -> bool) -> io::Result<Vec<u32>> {
-        listeners::serving(&self.proc_root, is_asked)
+    /// They cannot be listed.
+    pub fn process_ids(&self) -> io::Result<Vec<u32>> {
+        let entries = fs::read_dir(&self.proc_root)?.flatten();
+        Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
     /// Every TCP port on which any process listens, in all network namespaces that can be read.

@@ -55,10 +55,13 @@ mod new {
 /// of a descriptor, and reading an iterator.
 const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 15, 24, 25, 26, 27, 33];
 
+/// Calls that load or attach programs of the kernel.
+pub(super) const ATTACHING: &[Call] =
+    &[(libc::SYS_bpf, Test::Among(0, MAP_COMMANDS)), (libc::SYS_perf_event_open, NEVER)];
+
 /// Calls that turn a foothold into more: other programs, other processes' memory, the kernel's own code, mounts and
 /// namespaces, keys; and the ways around a filter of calls. Each is refused unless its test holds.
 pub(super) const ESCALATION: &[Call] = &[
-    (libc::SYS_bpf, Test::Among(0, MAP_COMMANDS)),
     // Threads are started by clone3 if there is one, else by clone. Its flags are behind a pointer.
     (libc::SYS_clone3, Test::Absent),
     (libc::SYS_clone, Test::Without(0, NAMESPACES)),
@@ -70,7 +73,6 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_process_vm_writev, NEVER),
     (libc::SYS_pidfd_getfd, NEVER),
     (libc::SYS_kcmp, NEVER),
-    (libc::SYS_perf_event_open, NEVER),
     (libc::SYS_userfaultfd, NEVER),
     (libc::SYS_init_module, NEVER),
     (libc::SYS_finit_module, NEVER),

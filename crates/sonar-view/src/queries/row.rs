@@ -164,7 +164,7 @@ pub struct ReportRow<'a> {
     pub against: Option<BaselineResult>,
     /// Where the time of its operations went; `None` if no thread of the server was traced.
     pub split: Option<Cow<'a, RowSplit>>,
-    /// Its oldest operations in flight whose threads were seen, the oldest first; at most [`MAX_OLDEST`].
+    /// Its oldest operations in flight whose threads were seen, the oldest first; at most four.
     pub in_progress: Vec<&'a WaitingOperation>,
     /// The rows of the window that it was made of.
     pub(super) members: Vec<&'a Row>,

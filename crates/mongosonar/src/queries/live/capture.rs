@@ -38,6 +38,8 @@ pub enum CaptureChange {
     /// Captures these ports from another ring. Packets that are in both rings count once, as any packet that comes
     /// twice on its connection.
     Ring(Box<Ring>, Arc<Listened>),
+    /// Encrypted connections of some servers are read inside their processes now.
+    EncryptedRead,
 }
 
 /// One capture thread.
@@ -110,6 +112,7 @@ impl CaptureThread {
                     self.set_ports(&listened);
                     self.replace_ring(*ring);
                 }
+                CaptureChange::EncryptedRead => self.pipeline.decoder.set_tls(TlsSource::Process),
             }
         }
     }
@@ -156,8 +159,8 @@ impl CaptureThread {
 /// Rings that are open.
 pub struct LiveCapture {
     rings: Vec<Ring>,
-    /// Where encrypted connections are read.
-    tls: Option<TlsCapture>,
+    /// Where encrypted connections are read, and whether any are so far.
+    tls: Option<(TlsCapture, bool)>,
     filter: PacketFilter,
     retire: Duration,
 }
@@ -207,9 +210,9 @@ impl LiveCapture {
         Self { rings: vec![ring], tls: None, filter, retire }
     }
 
-    /// Reads encrypted connections, too.
-    pub fn with_tls(self, tls: Option<TlsCapture>) -> Self {
-        Self { tls, ..self }
+    /// Reads encrypted connections, too. `is_attached`: those of some servers are read from the beginning on.
+    pub fn with_tls(self, tls: TlsCapture, is_attached: bool) -> Self {
+        Self { tls: Some((tls, is_attached)), ..self }
     }
 
     /// How many threads there will be, each with windows of its own.
@@ -223,7 +226,8 @@ impl LiveCapture {
     /// A thread cannot be started.
     pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
         let (to, windows) = sync_channel(4 * self.threads());
-        let tls = if self.tls.is_some() { TlsSource::Process } else { TlsSource::None };
+        let is_read = self.tls.as_ref().is_some_and(|(_, is_attached)| *is_attached);
+        let tls = if is_read { TlsSource::Process } else { TlsSource::None };
         let stoppers = self.rings.iter().map(Ring::stopper).collect();
         let (mut handles, mut senders) = (Vec::new(), Vec::new());
         for (number, ring) in self.rings.into_iter().enumerate() {
@@ -244,11 +248,13 @@ impl LiveCapture {
             let builder = std::thread::Builder::new().name(format!("capture-{number}"));
             handles.push(builder.spawn(move || capture.run()).context("cannot start a capture thread")?);
         }
-        if let Some(tls) = self.tls {
+        if let Some((tls, _)) = self.tls {
+            let (change, changes) = channel();
+            senders.push(change);
             let pipeline = task.pipeline(handles.len(), to, TlsSource::This);
             let (stop, confined) = (task.stop.clone(), task.confined);
             let builder = std::thread::Builder::new().name("tls".to_owned());
-            let thread = builder.spawn(move || tls.run(pipeline, &stop, confined));
+            let thread = builder.spawn(move || tls.run(pipeline, &changes, &stop, confined));
             handles.push(thread.context("cannot start the thread for encrypted connections")?);
         }
         Ok((RunningCapture { changes: senders, stoppers, handles }, windows))

@@ -27,7 +27,7 @@ pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
 use self::split::{RowSplitTask, RunningSplits};
-use self::tls::{TlsAttempt, TlsCapture};
+use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range};
 use super::notice::Notice;
@@ -62,6 +62,15 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         Some(_) => Some(SplitHelpers::start(splitting::processes(&args.pid)?, None, confined)?),
         None => None,
     };
+    // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
+    let tls = match args.no_tls {
+        true => None,
+        false => TlsCapture::open(AttacherTask {
+            ports: args.port.clone(),
+            any_cost: args.tls_any_cost,
+            confined,
+        }),
+    };
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {
@@ -86,14 +95,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, threads)?;
-    let capture = match args.no_tls {
-        true => capture,
-        false => {
-            let TlsAttempt { capture: tls, notes } =
-                TlsCapture::open(&listened, &Host::live(), args.tls_any_cost);
-            notes.iter().for_each(|note| eprintln!("mongosonar: {note}"));
-            capture.with_tls(tls)
-        }
+    let (capture, attacher) = match tls {
+        None => (capture, None),
+        Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
     };
     let threads = capture.threads();
     let followed = args.split.unwrap_or_default();
@@ -179,6 +183,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     let (capture, windows) = capture.start(&task)?;
     drop(task);
+    if let Some(attacher) = &attacher {
+        attacher.follow(capture.changes.clone(), say.clone())?;
+    }
     let follower = follow(listened, finder, on, Changes { threads: capture.changes.clone(), say })?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
     let mut feed = feed.with_steps(steps).with_splits(splits);

@@ -1,0 +1,235 @@
+//! The helper process that attaches to servers, also to those that start later.
+//!
+//! It keeps what attaching takes after the rest of mongosonar has dropped it, and gets no question from anyone. The
+//! probes end with it, and it ends with mongosonar.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use sonar_sys::Host;
+use sonar_sys::helper::Helper;
+use sonar_sys::privileges::{self, Duty, capability};
+use sonar_sys::tls::TlsTracer;
+
+use super::library::TlsLibrary;
+use crate::files::finder::array;
+use crate::queries::args::Range;
+use crate::queries::ports::{self, Listened};
+
+/// How often to look for processes.
+const PERIOD: Duration = Duration::from_secs(2);
+/// How long each look is at all processes that are not read; after that one look in `RARELY`.
+const YOUNG: Duration = Duration::from_secs(60);
+const RARELY: u32 = 5;
+/// The longest note, in bytes.
+const MAX_NOTE: usize = 4096;
+/// What the helper keeps, as far as the program has it.
+const KEPT: &[u32] = &[
+    capability::SYS_PTRACE,
+    capability::DAC_READ_SEARCH,
+    capability::BPF,
+    capability::PERFMON,
+    capability::CHECKPOINT_RESTORE,
+];
+
+const NOTE: u8 = b'N';
+const ATTACHED: u8 = b'A';
+const LOOKED: u8 = b'L';
+
+/// What the helper tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttacherNews {
+    /// What is read, or what cannot be, for people.
+    Note(String),
+    /// Encrypted connections of one more process are read.
+    Attached,
+    /// It has looked at all processes once.
+    Looked,
+}
+
+/// Which processes to read, and how.
+#[derive(Clone, Debug)]
+pub struct AttacherTask {
+    /// The ports that were named; if none, those of each server.
+    pub ports: Vec<Range>,
+    /// Attach also where a probe costs ten times as much.
+    pub any_cost: bool,
+    /// Drop privileges.
+    pub confined: bool,
+}
+
+/// Starts the helper, which attaches these programs. Call it before starting any thread.
+///
+/// # Errors
+/// No process can be created.
+pub fn start(tracer: &mut TlsTracer, task: AttacherTask) -> Result<Helper> {
+    Ok(Helper::start(|socket| {
+        // It ends when the other side does.
+        let _ = serve(tracer, task, socket);
+    })?)
+}
+
+/// Receives what the helper tells next.
+///
+/// # Errors
+/// It has ended, or has told nothing for as long as the socket waits.
+pub fn receive(socket: &mut UnixStream) -> io::Result<AttacherNews> {
+    match array(socket)? {
+        [ATTACHED] => Ok(AttacherNews::Attached),
+        [LOOKED] => Ok(AttacherNews::Looked),
+        _ => {
+            let length = usize::from(u16::from_ne_bytes(array(socket)?)).min(MAX_NOTE);
+            let mut text = vec![0; length];
+            socket.read_exact(&mut text)?;
+            Ok(AttacherNews::Note(String::from_utf8_lossy(&text).into_owned()))
+        }
+    }
+}
+
+fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
+    match news {
+        AttacherNews::Attached => socket.write_all(&[ATTACHED]),
+        AttacherNews::Looked => socket.write_all(&[LOOKED]),
+        AttacherNews::Note(text) => {
+            let text = &text.as_bytes()[..text.len().min(MAX_NOTE)];
+            let mut message = vec![NOTE];
+            message.extend((text.len() as u16).to_ne_bytes());
+            message.extend(text);
+            socket.write_all(&message)
+        }
+    }
+}
+
+/// In the helper: looks for processes until the other side ends.
+fn serve(tracer: &mut TlsTracer, task: AttacherTask, mut socket: UnixStream) -> io::Result<()> {
+    if task.confined {
+        // Not Landlock: it forbids inspecting processes that are not confined in the same way.
+        privileges::drop_capabilities(KEPT).and_then(|()| privileges::confine(Duty::Attaching))?;
+    }
+    socket.set_read_timeout(Some(PERIOD))?;
+    let host = Host::live();
+    let mut listened = Listened::choose(&task.ports, &host);
+    let mut attacher = Attacher { tracer, any_cost: task.any_cost, seen: SeenProcesses::default() };
+    for look in 0u32.. {
+        if listened.follows() && look % RARELY == RARELY - 1 {
+            listened.add(ports::find(&host).unwrap_or_default());
+        }
+        for news in attacher.look(&host, &listened, look % RARELY == 0) {
+            send(&mut socket, &news)?;
+        }
+        if look == 0 {
+            send(&mut socket, &AttacherNews::Looked)?;
+        }
+        // The other side sends nothing: its end comes as a read of nothing.
+        match socket.read(&mut [0]) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// A process that was seen.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum SeenProcess {
+    /// It was seen first at this time, and did not serve the ports when it was looked at.
+    Since(Instant),
+    /// It is read, or cannot be, or has no TLS library.
+    Done,
+}
+
+#[derive(Default)]
+struct SeenProcesses(HashMap<u32, SeenProcess>);
+
+impl SeenProcesses {
+    /// Of all processes, those to look at; `at_all`: also old ones.
+    fn candidates(&mut self, all: Vec<u32>, now: Instant, at_all: bool) -> Vec<u32> {
+        let state = |process| self.0.get(&process).copied().unwrap_or(SeenProcess::Since(now));
+        self.0 = all.into_iter().map(|process| (process, state(process))).collect();
+        let wanted = |(process, state): (&u32, &SeenProcess)| match state {
+            SeenProcess::Since(first) => (at_all || now - *first < YOUNG).then_some(*process),
+            SeenProcess::Done => None,
+        };
+        self.0.iter().filter_map(wanted).collect()
+    }
+
+    fn done(&mut self, process: u32) {
+        self.0.insert(process, SeenProcess::Done);
+    }
+}
+
+struct Attacher<'a> {
+    tracer: &'a mut TlsTracer,
+    any_cost: bool,
+    seen: SeenProcesses,
+}
+
+impl Attacher<'_> {
+    /// Looks at the processes that may have become servers; `at_all` also at old ones.
+    fn look(&mut self, host: &Host, listened: &Listened, at_all: bool) -> Vec<AttacherNews> {
+        let all = host.process_ids().unwrap_or_default();
+        let candidates = self.seen.candidates(all, Instant::now(), at_all);
+        let mut news = Vec::new();
+        for process in host.serving(&candidates, &|port| listened.has(port)) {
+            self.seen.done(process);
+            let Some(library) = TlsLibrary::of(process) else { continue };
+            let what = match self.attach(process, &library) {
+                Ok(()) => {
+                    news.push(AttacherNews::Attached);
+                    format!("reads encrypted connections of process {process} in {}", library.file.name())
+                }
+                Err(error) => format!(
+                    "encrypted connections of process {process} cannot be read in {}: {error:#}",
+                    library.file.path
+                ),
+            };
+            news.push(AttacherNews::Note(what));
+        }
+        news
+    }
+
+    fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {
+        self.tracer.attach(&library.file, &library.sites(self.any_cost)?)?;
+        Ok(self.tracer.follow(process)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn young_processes_are_looked_at_always_old_ones_rarely_and_a_new_one_with_an_old_number_is_young() {
+        let mut seen = SeenProcesses::default();
+        let sorted = |mut processes: Vec<u32>| {
+            processes.sort_unstable();
+            processes
+        };
+        let start = Instant::now();
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 3], start, false)), [1, 2, 3]);
+        seen.done(2);
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 3], start, true)), [1, 3]);
+        let later = start + YOUNG;
+        assert_eq!(seen.candidates(vec![1, 2, 4], later, false), [4]);
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 4]);
+        assert_eq!(sorted(seen.candidates(vec![1, 4], later, false)), [4]);
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, false)), [2, 4]);
+    }
+
+    #[test]
+    fn news_reach_the_other_side_in_order_and_long_notes_are_cut() {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        let told = [AttacherNews::Note("reads".into()), AttacherNews::Attached, AttacherNews::Looked];
+        for news in &told {
+            send(&mut one, news).unwrap();
+            assert_eq!(receive(&mut other).unwrap(), *news);
+        }
+        send(&mut one, &AttacherNews::Note("x".repeat(2 * MAX_NOTE))).unwrap();
+        assert_eq!(receive(&mut other).unwrap(), AttacherNews::Note("x".repeat(MAX_NOTE)));
+        drop(one);
+        assert_eq!(receive(&mut other).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
