@@ -9,6 +9,7 @@ mod meeting;
 mod open_files;
 mod rows;
 mod trace;
+mod wait_problems;
 mod waits;
 
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};

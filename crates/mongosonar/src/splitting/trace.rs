@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::time_split::ConnectionSample;
+use sonar_core::words::plural;
 use sonar_sys::split::{SplitEvent, SplitLosses, SplitTracer, ThreadTime};
 
 use super::in_progress::ThreadsNow;
@@ -84,6 +85,17 @@ impl SplitTrace {
     /// dropped.
     pub fn load_symbols(&self) {
         self.classifier.borrow_mut().load();
+    }
+
+    /// Takes sentences about symbols and stacks that could not be read, to be shown.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.classifier.borrow_mut().problems().take_notices()
+    }
+
+    /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
+    pub fn further_failures(&self) -> Option<String> {
+        let count = self.classifier.borrow_mut().problems().further_failures();
+        (count > 0).then(|| format!("functions or stacks could not be read {} more", plural(count, "time")))
     }
 
     /// Drops what the threads did until now.

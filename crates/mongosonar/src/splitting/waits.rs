@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
-use sonar_core::stacks::ThreadState;
+use anyhow::{Context, Result};
+use sonar_core::stacks::{ThreadSample, ThreadState};
 use sonar_core::time_split::{ClassifiedWait, TimePart, WaitSample};
 use sonar_decode::stacks::WaitClasses;
 use sonar_sys::Host;
 
+use super::wait_problems::WaitProblems;
 use crate::stacks::helper::StackSource;
 use crate::stacks::symbols::{ProcessSymbols, classify, computation, wait_classes};
 
@@ -17,6 +18,7 @@ use crate::stacks::symbols::{ProcessSymbols, classify, computation, wait_classes
 pub struct WaitClassifier {
     classes: WaitClasses,
     processes: HashMap<u32, ProcessSymbols>,
+    problems: WaitProblems,
 }
 
 impl WaitClassifier {
@@ -27,25 +29,19 @@ impl WaitClassifier {
     /// The file of classes is wrong, or a helper cannot be started.
     pub fn new(classes: Option<&Path>, processes: &[u32]) -> Result<Self> {
         let classes = wait_classes(classes)?;
-        let host = Host::live();
         let symbols = |process: &u32| {
-            let name = host.text(&format!("proc/{process}/comm")).unwrap_or_default();
             let source = StackSource::start(*process)?;
-            Ok((*process, ProcessSymbols::new(source, name.trim_end().to_owned())))
+            Ok((*process, ProcessSymbols::new(source, program(*process))))
         };
         let processes = processes.iter().map(symbols).collect::<Result<_>>()?;
-        Ok(Self { classes, processes })
+        Ok(Self { classes, processes, problems: WaitProblems::default() })
     }
 
     /// Reads the symbols, which takes a second or two for a large program. Call it after privileges were dropped.
     pub fn load(&mut self) {
         for (process, symbols) in &mut self.processes {
-            if let Err(error) = symbols.load() {
-                eprintln!("mongosonar: the functions of process {process} have no names: {error:#}");
-            }
-            for limit in symbols.take_limits() {
-                eprintln!("mongosonar: {limit}");
-            }
+            let loaded = symbols.load();
+            self.problems.note_symbols(*process, loaded, symbols.take_limits());
         }
     }
 
@@ -53,7 +49,8 @@ impl WaitClassifier {
     pub fn classify(&mut self, wait: &WaitSample) -> Option<ClassifiedWait> {
         let symbols = self.processes.get_mut(&wait.process)?;
         // A library may have been loaded since. Without it, the stack is cut.
-        symbols.load_for(std::slice::from_ref(&wait.sample)).ok();
+        let loaded = symbols.load_for(std::slice::from_ref(&wait.sample));
+        self.problems.note_symbols(wait.process, loaded, symbols.take_limits());
         let stack = symbols.unwind(&wait.sample);
         let class = match wait.part {
             TimePart::Cpu => computation(&stack),
@@ -65,10 +62,17 @@ impl WaitClassifier {
     /// What all threads wait for now, but for those that have nothing to do. A process that cannot be sampled has none.
     pub fn look(&mut self) -> Vec<SampledWait> {
         let mut waits = Vec::new();
-        for symbols in self.processes.values_mut() {
-            let bytes = symbols.source.snapshot().unwrap_or_default();
-            let threads = sonar_sys::stacks::parse(&bytes).unwrap_or_default().threads;
-            symbols.load_for(&threads).ok();
+        for (process, symbols) in &mut self.processes {
+            let threads = match threads_now(symbols) {
+                Ok(threads) => threads,
+                Err(error) => {
+                    self.problems
+                        .note_failure(|| format!("what the threads of process {process} wait for is unknown: {error:#}"));
+                    continue;
+                }
+            };
+            let loaded = symbols.load_for(&threads);
+            self.problems.note_symbols(*process, loaded, symbols.take_limits());
             for sample in threads {
                 let stack = symbols.unwind(&sample);
                 let (class, _) = classify(&self.classes, &sample, &stack);
@@ -80,6 +84,21 @@ impl WaitClassifier {
         }
         waits
     }
+
+    /// What went wrong since they were last taken.
+    pub fn problems(&mut self) -> &mut WaitProblems {
+        &mut self.problems
+    }
+}
+
+/// The name of the program of a process.
+fn program(process: u32) -> String {
+    Host::live().text(&format!("proc/{process}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+fn threads_now(symbols: &mut ProcessSymbols) -> Result<Vec<ThreadSample>> {
+    let bytes = symbols.source.snapshot()?;
+    Ok(sonar_sys::stacks::parse(&bytes).context("the records of the threads are cut")?.threads)
 }
 
 /// A thread that waits.

@@ -89,6 +89,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     })?;
     known.recv_timeout(applications::PATIENCE).ok();
     trace.load_symbols();
+    show_notices(&trace);
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
     let task = CaptureTask {
         settings: Settings { ports: listened.ports(), ..Settings::default() },
@@ -116,6 +117,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let mut ended = started;
     trace.run(&meeting, || {
         capture.take_windows();
+        show_notices(&trace);
         logs.poll(|operation| lock(&meeting).sink.server(operation));
         ended = now();
         let goes_on = !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration;
@@ -126,6 +128,10 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         goes_on
     })?;
     let threads_now = trace.now()?;
+    show_notices(&trace);
+    if let Some(what) = trace.further_failures() {
+        eprintln!("mongosonar: {what}");
+    }
     let losses = trace.take_losses();
     let threads = since(&before, &thread_times(&trace)?);
     let paths = trace.files();
@@ -185,6 +191,13 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         },
     });
     write(&report, args.json, html)
+}
+
+/// Says which symbols and stacks could not be read.
+fn show_notices(trace: &SplitTrace) {
+    for what in trace.take_notices() {
+        eprintln!("mongosonar: {what}");
+    }
 }
 
 /// Writes the report, and its page.

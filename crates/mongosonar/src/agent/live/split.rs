@@ -173,6 +173,9 @@ struct Splitting<'a> {
 impl Splitting<'_> {
     /// Adds up what has come.
     fn tick(&mut self, trace: &SplitTrace, meeting: &Mutex<SplitMeeting<JoinedQueue>>) {
+        for what in trace.take_notices() {
+            eprintln!("mongosonar: {what}");
+        }
         let operations = std::mem::take(&mut lock(meeting).sink.operations);
         if operations.iter().any(|(operation, _)| self.names.lacks(operation)) {
             self.names.read(trace, &self.task.servers);
@@ -223,6 +226,7 @@ impl Splitting<'_> {
             let count = counts.answered_elsewhere;
             notes.push(format!("cannot be divided, because another thread answers: {count}"));
         }
+        notes.extend(trace.further_failures());
         board.notes(Collector::Split, notes);
         let event = match self.divided {
             0 => board.works(Collector::Split, reading.time),

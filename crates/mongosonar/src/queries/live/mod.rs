@@ -158,6 +158,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         sample: followed,
         names,
         follows: args.pid.is_empty(),
+        say: say.clone(),
     };
     let splits = trace.map(|trace| RunningSplits::start(trace, task(names))).transpose()?;
     let task = CaptureTask {

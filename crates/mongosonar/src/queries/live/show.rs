@@ -109,6 +109,12 @@ impl WindowFeed {
         {
             eprintln!("mongosonar: where the time went is not known to the end: {error:#}");
         }
+        // The threads that have ended may have said more since the last window was shown.
+        for notice in self.news.try_iter() {
+            if let Notice::Complaint(what) = notice {
+                eprintln!("mongosonar: {what}");
+            }
+        }
         while let Some(window) = self.next(Duration::from_secs(2)) {
             add(&mut rest, window);
         }

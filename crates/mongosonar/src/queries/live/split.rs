@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use sonar_sys::Host;
 
 use super::pipeline::OperationListener;
 use crate::files::names::FileNames;
+use crate::queries::notice::Notice;
 use crate::servers;
 use crate::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
 use crate::when::now;
@@ -38,6 +40,8 @@ pub struct RowSplitTask {
     pub names: FileNames,
     /// Servers that start later are followed too.
     pub follows: bool,
+    /// Where it says what it cannot read.
+    pub say: Sender<Notice>,
 }
 
 /// A trace that runs in its own thread.
@@ -122,13 +126,16 @@ fn follow(
     meeting: &Mutex<SplitMeeting<WindowSplits>>,
     (task, stop): (&RowSplitTask, &AtomicBool),
 ) -> Result<()> {
+    // Nobody may listen any more.
+    let complain = |what| drop(task.say.send(Notice::Complaint(what)));
     trace.load_symbols();
     trace.skip()?;
     lock(meeting).begin();
     let mut ticks = 0_u64;
     let mut looked = now();
     let interval_ns = task.interval.as_nanos() as u64;
-    trace.run(meeting, || {
+    let outcome = trace.run(meeting, || {
+        trace.take_notices().into_iter().for_each(complain);
         let time = now();
         let is_over = stop.load(Ordering::Relaxed);
         let begun = time.floor_to(interval_ns);
@@ -151,5 +158,7 @@ fn follow(
         }
         ticks += 1;
         !is_over
-    })
+    });
+    trace.take_notices().into_iter().chain(trace.further_failures()).for_each(complain);
+    outcome
 }
