@@ -7,8 +7,10 @@ import contextlib
 import csv
 import io
 import os
+import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -20,6 +22,7 @@ import labkit
 from labkit import ask_threaded as ask
 
 PORT = 28019
+RESTARTED_PORT = 28020
 
 pytestmark = pytest.mark.alone
 
@@ -32,8 +35,8 @@ def served(tmp_path_factory):
         yield server
 
 
-def client():
-    return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-split")
+def client(port=PORT):
+    return pymongo.MongoClient(f"mongodb://127.0.0.1:{port}/?directConnection=true", appname="lab-split")
 
 
 def holder_of_the_lock(database):
@@ -62,12 +65,12 @@ def arguments(served, *more):
     return ["--interface", "lo", "--port", PORT, "--split", "--pid", served.pid, *more]
 
 
-def until_traced(database, sonar):
-    """The trace begins a moment after the capture."""
+def until_traced(database, sonar, since=0):
+    """The trace begins a moment after the capture. `since`: lines before do not count."""
 
     def is_traced():
         ask(database, {"burn": 1})
-        return any(row["split"] for line in sonar.lines() for row in line["rows"])
+        return any(row["split"] for line in sonar.lines()[since:] for row in line["rows"])
 
     labkit.wait_until(is_traced, "a row with its split", seconds=30)
 
@@ -182,6 +185,56 @@ def test_it_is_refused_where_no_server_can_be_traced(more, reason):
         stdin=subprocess.DEVNULL,
     )
     assert asked.returncode == 2 and "--split" in asked.stderr, asked.stderr
+
+
+def classes_of_lock_waits(lines):
+    rows = [row for line in lines for row in line["rows"] if "lock" in row["shape"] and row["split"]]
+    return {wait["class"] for row in rows for wait in row["split"]["waits"] if wait["part"] == "futex"}
+
+
+def test_waits_of_a_server_that_was_restarted_have_the_same_classes(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    # The name of the real one, by which it is found.
+    program = tmp_path / "mongod"
+    program.symlink_to(labkit.LAB / "bin/threaded")
+
+    def serving(data):
+        folder = tmp_path / data
+        folder.mkdir()
+        return labkit.threaded(folder, RESTARTED_PORT, program)
+
+    def classes_now(sonar):
+        first = len(sonar.lines())
+        with client(RESTARTED_PORT) as connected:
+            until_traced(connected.lab, sonar, first)
+            wait_for_a_lock(connected.lab)
+            classes = lambda: classes_of_lock_waits(sonar.lines()[first:])
+            return labkit.wait_until(classes, "the class of a wait for a lock", seconds=5)
+
+    options = ["--interface", "lo", "--port", RESTARTED_PORT, "--split", "--json"]
+    with contextlib.ExitStack() as running:
+        with serving("before"):
+            sonar = running.enter_context(labkit.live_capture(tmp_path, options))
+            before = classes_now(sonar)
+        with serving("after"):
+            assert classes_now(sonar) == before
+        sonar.stop()
+    assert "functions" not in sonar.err.read_text(), sonar.err.read_text()
+
+
+def test_stacks_that_cannot_be_read_are_told_once_and_counted(served, tmp_path):
+    with client() as connected, labkit.live_capture(tmp_path, arguments(served, "--json")) as sonar:
+        until_traced(connected.lab, sonar)
+        children = pathlib.Path(f"/proc/{sonar.child.pid}/task/{sonar.child.pid}/children").read_text().split()
+        for helper in children:
+            os.kill(int(helper), signal.SIGKILL)
+        # They are looked at each second.
+        ask(connected.lab, {"sleep": 4000})
+        sonar.stop()
+    said = sonar.err.read_text()
+    assert said.count("wait for is unknown") == 1, said
+    assert re.search(r"mongosonar: functions or stacks could not be read \d+ more times?$", said, re.M), said
 
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")

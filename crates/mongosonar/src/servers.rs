@@ -30,6 +30,11 @@ pub fn mongodb(host: &Host) -> Vec<Process> {
     host.processes(&MONGODB)
 }
 
+/// Whether the process with this number is a running mongod or mongos.
+pub fn is_mongodb(host: &Host, pid: u32) -> bool {
+    host.process(pid, &MONGODB).is_some()
+}
+
 /// The ports of all programs that serve MongoDB's protocol.
 ///
 /// # Errors

@@ -27,7 +27,7 @@ pub struct Helper {
 /// How long the helper may take to end.
 const ENDING: Duration = Duration::from_secs(2);
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Helper {
     /// Starts a helper, which runs `serve` on its end of a socket until that returns. Call it before starting any

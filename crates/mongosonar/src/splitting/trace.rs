@@ -20,6 +20,15 @@ use crate::privileges;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
 
+/// What a trace will do.
+#[derive(Copy, Clone, Debug)]
+pub struct SplitPlan {
+    /// It drops its privileges.
+    pub confined: bool,
+    /// It follows servers that start later.
+    pub follows: bool,
+}
+
 /// The helper processes of a trace. They keep the privileges that it drops.
 pub struct SplitHelpers {
     processes: Vec<u32>,
@@ -28,14 +37,14 @@ pub struct SplitHelpers {
 }
 
 impl SplitHelpers {
-    /// Starts them for these processes, with rules for wait classes from the file `classes`. `confined`: privileges are
-    /// to be dropped. Call it before any thread is started.
+    /// Starts them for these processes, with rules for wait classes from the file `classes`. Call it before any thread
+    /// is started.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
-    pub fn start(processes: Vec<u32>, classes: Option<&Path>, confined: bool) -> Result<Self> {
-        let files = OpenFiles::new(confined);
-        let classifier = WaitClassifier::new(classes, &processes)?;
+    pub fn start(processes: Vec<u32>, classes: Option<&Path>, plan: SplitPlan) -> Result<Self> {
+        let files = OpenFiles::new(plan.confined);
+        let classifier = WaitClassifier::new(classes, &processes, plan.follows)?;
         Ok(Self { processes, files, classifier })
     }
 
@@ -95,7 +104,7 @@ impl SplitTrace {
     /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
     pub fn further_failures(&self) -> Option<String> {
         let count = self.classifier.borrow_mut().problems().further_failures();
-        (count > 0).then(|| format!("functions or stacks could not be read {} more", plural(count, "time")))
+        (count > 0).then(|| format!("functions or stacks could not be read {}", plural(count, "more time")))
     }
 
     /// Drops what the threads did until now.
@@ -162,17 +171,20 @@ impl SplitTrace {
         self.files.read(&self.processes.borrow())
     }
 
-    /// Follows exactly these processes from now on. Waits of those that are new have no classes.
+    /// Follows exactly these processes from now on. Reads the names of functions of those that are new; what their
+    /// operations in flight wait for has no class, because their threads are not sampled.
     pub fn follow(&self, processes: &[u32]) {
         let mut followed = self.processes.borrow_mut();
         for gone in followed.iter().filter(|process| !processes.contains(process)) {
             // A process that has ended has no threads any more: nothing depends on it.
             self.tracer.leave(*gone).ok();
+            self.classifier.borrow_mut().remove(*gone);
         }
         followed.retain(|process| processes.contains(process));
         for new in processes {
             if !followed.contains(new) && self.tracer.follow(*new).is_ok() {
                 followed.push(*new);
+                self.classifier.borrow_mut().add(*new);
             }
         }
     }

@@ -49,8 +49,16 @@ mod tests {
         let mut problems = WaitProblems::default();
         problems.note_symbols(7, Ok(()), Vec::new());
         assert!(problems.take_notices().is_empty());
-        problems.note_symbols(7, Err(anyhow!("it has ended")), vec!["libx.so: it cannot be opened".to_owned()]);
-        problems.note_symbols(8, Err(anyhow!("it has ended")), vec!["liby.so: it cannot be opened".to_owned()]);
+        problems.note_symbols(
+            7,
+            Err(anyhow!("it has ended")),
+            vec!["libx.so: it cannot be opened".to_owned()],
+        );
+        problems.note_symbols(
+            8,
+            Err(anyhow!("it has ended")),
+            vec!["liby.so: it cannot be opened".to_owned()],
+        );
         let expected = [
             "the functions of process 7 have no names: it has ended",
             "libx.so: it cannot be opened",

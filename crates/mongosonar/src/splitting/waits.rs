@@ -11,30 +11,51 @@ use sonar_decode::stacks::WaitClasses;
 use sonar_sys::Host;
 
 use super::wait_problems::WaitProblems;
-use crate::stacks::helper::StackSource;
-use crate::stacks::symbols::{ProcessSymbols, classify, computation, wait_classes};
+use crate::stacks::helper::{LaterSources, StackSource};
+use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
 
 /// Names the classes of waits.
 pub struct WaitClassifier {
     classes: WaitClasses,
     processes: HashMap<u32, ProcessSymbols>,
+    /// For servers that start later, where they are followed.
+    later: Option<LaterSources>,
+    vdso: Vec<u8>,
     problems: WaitProblems,
 }
 
 impl WaitClassifier {
-    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before
-    /// privileges are dropped.
+    /// For these processes, with more rules from the file `classes`, and for servers that start later if `follows`.
+    /// Call it before any thread is started, and before privileges are dropped.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
-    pub fn new(classes: Option<&Path>, processes: &[u32]) -> Result<Self> {
+    pub fn new(classes: Option<&Path>, processes: &[u32], follows: bool) -> Result<Self> {
         let classes = wait_classes(classes)?;
+        let vdso = own_vdso();
         let symbols = |process: &u32| {
             let source = StackSource::start(*process)?;
-            Ok((*process, ProcessSymbols::new(source, program(*process))))
+            Ok((*process, ProcessSymbols::new(source, program(*process), vdso.clone())))
         };
         let processes = processes.iter().map(symbols).collect::<Result<_>>()?;
-        Ok(Self { classes, processes, problems: WaitProblems::default() })
+        let later = if follows { LaterSources::start() } else { None };
+        Ok(Self { classes, processes, later, vdso, problems: WaitProblems::default() })
+    }
+
+    /// Adds a server that has started since, and reads its symbols.
+    pub fn add(&mut self, process: u32) {
+        let Some(later) = &mut self.later else { return };
+        let loaded = later.source(process).and_then(|source| {
+            let symbols = ProcessSymbols::new(source, program(process), self.vdso.clone());
+            self.processes.entry(process).insert_entry(symbols).get_mut().load()
+        });
+        let limits = self.processes.get_mut(&process).map(ProcessSymbols::take_limits);
+        self.problems.note_symbols(process, loaded, limits.unwrap_or_default());
+    }
+
+    /// Forgets a process that has ended.
+    pub fn remove(&mut self, process: u32) {
+        self.processes.remove(&process);
     }
 
     /// Reads the symbols, which takes a second or two for a large program. Call it after privileges were dropped.
@@ -59,15 +80,18 @@ impl WaitClassifier {
         Some(ClassifiedWait { part: wait.part, class, wait_ns: wait.wait_ns })
     }
 
-    /// What all threads wait for now, but for those that have nothing to do. A process that cannot be sampled has none.
+    /// What all threads wait for now, but for those that have nothing to do. A process that cannot be sampled has none;
+    /// neither has one that was added.
     pub fn look(&mut self) -> Vec<SampledWait> {
         let mut waits = Vec::new();
-        for (process, symbols) in &mut self.processes {
+        let sampled = self.processes.iter_mut().filter(|(_, symbols)| symbols.source.has_snapshots());
+        for (process, symbols) in sampled {
             let threads = match threads_now(symbols) {
                 Ok(threads) => threads,
                 Err(error) => {
-                    self.problems
-                        .note_failure(|| format!("what the threads of process {process} wait for is unknown: {error:#}"));
+                    self.problems.note_failure(|| {
+                        format!("what the threads of process {process} wait for is unknown: {error:#}")
+                    });
                     continue;
                 }
             };

@@ -11,7 +11,7 @@ use sonar_view::stacks::StackReport;
 
 use super::args::StacksArgs;
 use super::helper::StackSource;
-use super::symbols::{ProcessSymbols, classify, wait_classes};
+use super::symbols::{ProcessSymbols, classify, own_vdso, wait_classes};
 
 /// The most sentences about what could not be seen.
 const MAX_LIMITS: usize = 10;
@@ -34,7 +34,7 @@ impl<'a> StackCollector<'a> {
         let mut collector = Self {
             args,
             classes,
-            symbols: ProcessSymbols::new(source, name),
+            symbols: ProcessSymbols::new(source, name, own_vdso()),
             table: StackTable::default(),
             report,
             walk_ns: 0,

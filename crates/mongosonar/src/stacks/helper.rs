@@ -2,20 +2,25 @@
 //!
 //! Stacks and files come from another program and are read without privileges. So the helper keeps them, understands
 //! none of those bytes, and answers four questions: a snapshot, the mappings, a mapped file, a file of symbols.
+//! For servers that start later, a helper without snapshots answers the other three.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_decode::stacks::{MAX_BUILD_ID, Mapping};
-use sonar_sys::helper::{Helper, receive_file, send_file};
+use sonar_sys::Host;
+use sonar_sys::helper::{Helper, PATIENCE, receive_file, send_file};
 use sonar_sys::host::{namespace, regular};
 use sonar_sys::privileges::{self, Duty, capability};
 use sonar_sys::stacks::StackSampler;
 
 use crate::files::finder::array;
+use crate::servers;
 
 const SNAPSHOT: u8 = b'S';
 const MAPS: u8 = b'M';
@@ -34,12 +39,62 @@ const KEPT: &[u32] = &[
     capability::CHECKPOINT_RESTORE,
 ];
 
-/// The helper, and the socket to it.
+/// The most servers that start later to answer for at once.
+const MAX_LATER: usize = 64;
+/// What the helper for servers that start later keeps.
+const KEPT_LATER: &[u32] =
+    &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH, capability::CHECKPOINT_RESTORE];
+
+/// Where stacks and files of a process come from.
 pub struct StackSource {
+    /// Kept, so that it ends with us; `None` if it answers for other processes too.
+    _helper: Option<Helper>,
+    socket: UnixStream,
+    /// Which threads a snapshot has.
+    snapshots: Snapshots,
+}
+
+/// Which threads have a stack in a snapshot.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Snapshots {
+    /// There are no snapshots.
+    None,
+    /// Those that wait.
+    Waiting,
+    /// All.
+    All,
+}
+
+/// The helper for servers that start later.
+pub struct LaterSources {
     /// Kept, so that it ends with us.
     _helper: Helper,
     socket: UnixStream,
-    samples_processors: bool,
+}
+
+impl LaterSources {
+    /// Starts the helper; `None` if that fails, which it reports. Call it before starting any thread.
+    pub fn start() -> Option<Self> {
+        let what = "finding the functions of servers that start later";
+        // Not Landlock: it forbids inspecting processes that are not confined in the same way.
+        let helper = crate::privileges::helper(what, KEPT_LATER, Duty::Reading, serve_later)?;
+        let socket = helper.socket().ok()?;
+        Some(Self { _helper: helper, socket })
+    }
+
+    /// The source for a mongod or mongos. It has no snapshots.
+    ///
+    /// # Errors
+    /// It has ended, or is another program; or the helper has ended.
+    pub fn source(&mut self, process: u32) -> Result<StackSource> {
+        self.socket.write_all(&process.to_ne_bytes())?;
+        let answer = receive_file(&self.socket).context("the helper process has ended")?;
+        let socket = answer.ok_or_else(|| anyhow!("the helper process does not answer for it"))?;
+        let socket = UnixStream::from(OwnedFd::from(socket));
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(StackSource { _helper: None, socket, snapshots: Snapshots::None })
+    }
 }
 
 impl StackSource {
@@ -55,12 +110,18 @@ impl StackSource {
         .context("cannot start a helper process")?;
         let mut socket = helper.socket()?;
         let ready = answer(&mut socket)?;
-        Ok(Self { _helper: helper, socket, samples_processors: ready == [1] })
+        let snapshots = if ready == [1] { Snapshots::All } else { Snapshots::Waiting };
+        Ok(Self { _helper: Some(helper), socket, snapshots })
+    }
+
+    /// Whether there are snapshots.
+    pub fn has_snapshots(&self) -> bool {
+        self.snapshots != Snapshots::None
     }
 
     /// Whether threads that run on a processor have a stack.
     pub fn samples_processors(&self) -> bool {
-        self.samples_processors
+        self.snapshots == Snapshots::All
     }
 
     /// Looks at all threads once; returns bytes for [`sonar_sys::stacks::parse`].
@@ -138,6 +199,29 @@ fn send(socket: &mut UnixStream, answer: Result<Vec<u8>, String>) -> io::Result<
     socket.write_all(&bytes)
 }
 
+/// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own.
+fn serve_later(mut socket: UnixStream) -> io::Result<()> {
+    let running = Arc::new(());
+    loop {
+        let process = u32::from_ne_bytes(array(&mut socket)?);
+        let is_wanted =
+            Arc::strong_count(&running) <= MAX_LATER && servers::is_mongodb(&Host::live(), process);
+        let answering = if is_wanted { answer_later(process, running.clone()).ok() } else { None };
+        send_or_refuse(&mut socket, answering)?;
+    }
+}
+
+/// Starts the thread that answers for a process; returns the other end of its socket. `running` is dropped at its end.
+fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
+    let (theirs, ours) = UnixStream::pair()?;
+    std::thread::Builder::new().name("symbols".to_owned()).spawn(move || {
+        // It ends when the other side does.
+        let _ = answer_questions(process, None, ours);
+        drop(running);
+    })?;
+    Ok(File::from(OwnedFd::from(theirs)))
+}
+
 /// In the helper: loads the programs, drops what it needs no more, and answers each question.
 fn serve(process: u32, mut socket: UnixStream) -> io::Result<()> {
     let sampler = match StackSampler::start(process) {
@@ -150,9 +234,18 @@ fn serve(process: u32, mut socket: UnixStream) -> io::Result<()> {
         return send(&mut socket, Err(format!("privileges cannot be dropped: {error}")));
     }
     send(&mut socket, Ok(vec![u8::from(sampler.samples_processors())]))?;
+    answer_questions(process, Some(&sampler), socket)
+}
+
+/// In a helper: answers each question about a process.
+fn answer_questions(process: u32, sampler: Option<&StackSampler>, mut socket: UnixStream) -> io::Result<()> {
     loop {
         match array(&mut socket)? {
-            [SNAPSHOT] => send(&mut socket, sampler.snapshot().map_err(|error| error.to_string()))?,
+            [SNAPSHOT] => {
+                let snapshot = sampler.map(StackSampler::snapshot);
+                let snapshot = snapshot.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
+                send(&mut socket, snapshot.map_err(|error| error.to_string()))?;
+            }
             [MAPS] => {
                 let maps = fs::read(format!("/proc/{process}/maps"));
                 send(&mut socket, maps.map_err(|error| format!("/proc/{process}/maps: {error}")))?;

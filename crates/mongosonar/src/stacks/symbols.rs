@@ -92,12 +92,12 @@ pub struct ProcessSymbols {
 }
 
 impl ProcessSymbols {
-    /// No file is read yet. Call it before dropping privileges.
-    pub fn new(source: StackSource, program: String) -> Self {
+    /// No file is read yet. `vdso` is what [`own_vdso`] read.
+    pub fn new(source: StackSource, program: String, vdso: Vec<u8>) -> Self {
         Self {
             source,
             program,
-            vdso: own_vdso().unwrap_or_default(),
+            vdso,
             space: AddressSpace::default(),
             known: HashSet::new(),
             reloads: 0,
@@ -189,8 +189,13 @@ impl ProcessSymbols {
     }
 }
 
-/// The code that the kernel maps into this process; it is the same in every process.
-fn own_vdso() -> Option<Vec<u8>> {
+/// The code that the kernel maps into this process; it is the same in every process. Empty if it cannot be read. Call
+/// it before dropping privileges.
+pub fn own_vdso() -> Vec<u8> {
+    read_own_vdso().unwrap_or_default()
+}
+
+fn read_own_vdso() -> Option<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let vdso = executable(&maps).into_iter().find(|mapping| mapping.path == "[vdso]")?;

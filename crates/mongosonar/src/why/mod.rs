@@ -31,7 +31,7 @@ use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, bl
 use crate::queries::live::{RETIRE, ThreadWindow};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
-use crate::splitting::{SplitHelpers, SplitMeeting, SplitTrace, WireSide, lock};
+use crate::splitting::{SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
 use crate::{page, screen, splitting};
@@ -51,7 +51,11 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_default();
     // Before any thread is started.
-    let helpers = SplitHelpers::start(processes.clone(), args.classes.as_deref(), confined)?;
+    let helpers = SplitHelpers::start(
+        processes.clone(),
+        args.classes.as_deref(),
+        SplitPlan { confined, follows: false },
+    )?;
     let only_port = match args.port.as_slice() {
         [Range(first, last)] if first == last => Some(*first),
         _ => None,

@@ -38,7 +38,7 @@ use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::files::names::FileNames;
 use crate::history::HistorySteps;
-use crate::splitting::SplitHelpers;
+use crate::splitting::{SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 pub use crate::when::now;
 use crate::{privileges, splitting};
@@ -59,7 +59,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let finder = if listened_later(args) && confined { ports::helper() } else { None };
     let helpers = match args.split {
-        Some(_) => Some(SplitHelpers::start(splitting::processes(&args.pid)?, None, confined)?),
+        Some(_) => {
+            let plan = SplitPlan { confined, follows: args.pid.is_empty() };
+            Some(SplitHelpers::start(splitting::processes(&args.pid)?, None, plan)?)
+        }
         None => None,
     };
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
