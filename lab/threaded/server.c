@@ -9,6 +9,9 @@
 //                                MongoDB 4.4. The figures in it are the lab's own: each record that a find reads is a
 //                                document that it examines (COLLSCAN); others find theirs by an index.
 //
+// `profile` sets the profiler, as in MongoDB: at level 1 (with `slowms`) and 2 finds are described in `system.profile`,
+// with the same figures as in the log; a find of that collection returns the last ones, the newest first.
+//
 // `find` executes the elements of its filter in their order:
 //
 //   {burn: MS}     computes for MS milliseconds of its thread's processor time
@@ -32,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -41,6 +45,7 @@
 #include <wiredtiger.h>
 
 enum { RECORDS = 20000, RECORD_BYTES = 4000, PAGES = 32768, PAGE = 4096, LONGEST = 1 << 20 };
+enum { PROFILED = 256, PROFILED_BYTES = 1024 };
 enum { OP_REPLY = 1, OP_QUERY = 2004, OP_MSG = 2013 };
 
 static WT_CONNECTION *database;
@@ -120,7 +125,7 @@ static unsigned touch_pages(int count) {
 // ---- BSON ----
 
 struct document {
-    uint8_t bytes[1024];
+    uint8_t bytes[(PROFILED + 1) * PROFILED_BYTES];
     size_t length;
     size_t open[8];
     int depth;
@@ -158,6 +163,11 @@ static void put_int(struct document *to, const char *name, int32_t value) {
 static void put_long(struct document *to, const char *name, int64_t value) {
     put_name(to, 0x12, name);
     put(to, &value, 8);
+}
+
+static void put_date(struct document *to, const char *name, int64_t ms) {
+    put_name(to, 0x09, name);
+    put(to, &ms, 8);
 }
 
 static void put_bool(struct document *to, const char *name, uint8_t value) {
@@ -364,6 +374,99 @@ static void log_slow(const struct connection *connection, const uint8_t *filter,
         exit(1);
 }
 
+// ---- The profiler ----
+
+static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int profile_level;
+static _Atomic int profile_slow_ms = 100;
+static uint64_t profiled_count;
+static struct {
+    uint32_t length;
+    uint8_t bytes[PROFILED_BYTES];
+} profiled[PROFILED];
+
+// Describes a find as mongod 4.4 does, before the reply is sent.
+static void profile(const uint8_t *filter, uint32_t length, uint64_t wall) {
+    char steps[512] = "";
+    if (!profile_level || (profile_level == 1 && wall / 1e6 < profile_slow_ms) || length > PROFILED_BYTES / 2)
+        return;
+    double records = describe(filter, length, steps, sizeof(steps));
+    struct document document;
+    document.length = document.depth = 0;
+    begin(&document, 0, 0);
+    put_text(&document, "op", "query");
+    put_text(&document, "ns", "lab.orders");
+    begin(&document, 0x03, "command");
+    put_text(&document, "find", "orders");
+    put_name(&document, 0x03, "filter");
+    put(&document, filter, length);
+    put_text(&document, "$db", "lab");
+    end(&document);
+    put_int(&document, "keysExamined", records ? 0 : 1);
+    put_int(&document, "docsExamined", records ? records : 1);
+    put_bool(&document, "cursorExhausted", 1);
+    put_int(&document, "numYield", records / 100);
+    put_int(&document, "nreturned", 1);
+    put_int(&document, "responseLength", 150);
+    put_text(&document, "protocol", "op_msg");
+    put_int(&document, "millis", wall / 1000000);
+    put_text(&document, "planSummary", records ? "COLLSCAN" : "IXSCAN { n: 1 }");
+    put_date(&document, "ts", clock_ns(CLOCK_REALTIME) / 1000000);
+    put_text(&document, "client", "127.0.0.1");
+    put_text(&document, "appName", "lab-why");
+    pthread_mutex_lock(&profile_lock);
+    put_long(&document, "$recordId", ++profiled_count);
+    end(&document);
+    memcpy(profiled[profiled_count % PROFILED].bytes, document.bytes, document.length);
+    profiled[profiled_count % PROFILED].length = document.length;
+    pthread_mutex_unlock(&profile_lock);
+}
+
+static void find_profiled(struct document *reply) {
+    begin(reply, 0x03, "cursor");
+    begin(reply, 0x04, "firstBatch");
+    pthread_mutex_lock(&profile_lock);
+    for (uint64_t i = 0; i < PROFILED && i < profiled_count; i++) {
+        uint64_t at = (profiled_count - i) % PROFILED;
+        char number[24];
+        snprintf(number, sizeof(number), "%" PRIu64, i);
+        put_name(reply, 0x03, number);
+        put(reply, profiled[at].bytes, profiled[at].length);
+    }
+    pthread_mutex_unlock(&profile_lock);
+    end(reply);
+    put_long(reply, "id", 0);
+    put_text(reply, "ns", "lab.system.profile");
+    end(reply);
+}
+
+// Level -1 only asks.
+static void set_profiler(struct document *reply, const uint8_t *command, uint32_t length) {
+    const uint8_t *at = command + 4;
+    struct element element;
+    put_int(reply, "was", profile_level);
+    put_int(reply, "slowms", profile_slow_ms);
+    while (next(&at, command + length - 1, &element)) {
+        if (!strcmp(element.name, "profile") && number(&element) >= 0)
+            profile_level = number(&element);
+        else if (!strcmp(element.name, "slowms"))
+            profile_slow_ms = number(&element);
+    }
+}
+
+static void put_status(struct document *reply) {
+    put_int(reply, "pid", getpid());
+    put_date(reply, "localTime", clock_ns(CLOCK_REALTIME) / 1000000);
+}
+
+static void list_databases(struct document *reply) {
+    begin(reply, 0x04, "databases");
+    begin(reply, 0x03, "0");
+    put_text(reply, "name", "lab");
+    end(reply);
+    end(reply);
+}
+
 static void find(struct document *reply, struct connection *connection, const uint8_t *command,
                  uint32_t length, double *megabytes) {
     struct rusage before = {}, after = {};
@@ -385,8 +488,10 @@ static void find(struct document *reply, struct connection *connection, const ui
     wall = clock_ns(CLOCK_MONOTONIC) - wall;
     if (is_measured)
         getrusage(RUSAGE_THREAD, &after);
-    if (filter)
+    if (filter) {
         log_slow(connection, filter, inner, wall);
+        profile(filter, inner, wall);
+    }
     begin(reply, 0x03, "cursor");
     begin(reply, 0x04, "firstBatch");
     begin(reply, 0x03, "0");
@@ -403,7 +508,8 @@ static void find(struct document *reply, struct connection *connection, const ui
 static int respond(struct connection *connection, const int32_t *header, const uint8_t *body,
                    uint32_t length) {
     static const char padding_name[] = "padding";
-    struct document reply = {.length = 0};
+    struct document reply;
+    reply.length = reply.depth = 0;
     double megabytes = 0;
     int legacy = header[3] == OP_QUERY;
     const uint8_t *command = body + 5;
@@ -421,11 +527,20 @@ static int respond(struct connection *connection, const int32_t *header, const u
         return 0;
     const char *name = (const char *)command + 5;
     begin(&reply, 0, 0);
-    if (!strcmp(name, "find"))
+    const char *collection = name + strlen(name) + 5;
+    if (!strcmp(name, "find") && size > 40 && !strcmp(collection, "system.profile"))
+        find_profiled(&reply);
+    else if (!strcmp(name, "profile"))
+        set_profiler(&reply, command, size);
+    else if (!strcmp(name, "listDatabases"))
+        list_databases(&reply);
+    else if (!strcmp(name, "serverStatus"))
+        put_status(&reply);
+    else if (!strcmp(name, "find"))
         find(&reply, connection, command, size, &megabytes);
     else if (!strcmp(name, "lockHolder"))
         put_int(&reply, "connection", lock_holder);
-    else if (legacy || !strcmp(name, "hello"))
+    else if (legacy || !strcmp(name, "hello") || !strcasecmp(name, "isMaster"))
         greet(&reply, connection);
     double ok = 1;
     put_name(&reply, 0x01, "ok");

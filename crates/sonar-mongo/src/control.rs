@@ -214,6 +214,15 @@ impl Server {
         self.runtime().block_on(state(self.link(), self.info(), database))
     }
 
+    /// The present profiling level of a database.
+    ///
+    /// # Errors
+    /// As [`Self::profiler`].
+    pub fn profiling_level(&self, database: &str) -> Result<i32> {
+        let settings = settings(self.link(), self.info(), database);
+        self.runtime().block_on(settings).map(|settings| settings.level)
+    }
+
     /// Checks that this server supports the requested settings, before anything is changed.
     ///
     /// # Errors

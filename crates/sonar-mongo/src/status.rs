@@ -68,6 +68,13 @@ pub struct ServerStatusReply {
     pub document: Document,
 }
 
+impl ServerStatusReply {
+    /// The number of the server's process, as it sees itself; `None` if it does not say.
+    pub fn process(&self) -> Option<u32> {
+        whole(&self.document, "pid").and_then(|number| u32::try_from(number).ok())
+    }
+}
+
 /// What `replSetGetStatus` answered.
 #[derive(Clone, Debug)]
 pub struct ReplicaSetStatus {

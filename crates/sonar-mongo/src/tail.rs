@@ -9,6 +9,7 @@
 mod feed;
 mod follower;
 mod position;
+mod span;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use self::feed::{Batch, TailEvent};
 use self::feed::{TailFeed, documents, not_self};
 use self::follower::Follower;
 pub use self::position::Missed;
+pub use self::span::{ProfileBudget, SpanReading};
 use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
 use crate::error::{Result, ServerError};
 use crate::server::Server;

@@ -18,7 +18,7 @@ Examples:
   sudo mongosonar why --namespace shop.orders         those of one collection
   sudo mongosonar why --shape 1f2e3d4c5b6a7980 --duration 1m
   sudo mongosonar why --app shop-api --html why.html  also a page with charts
-  sudo mongosonar why --uri mongodb://localhost       with names of collections and indexes instead of files";
+  sudo mongosonar why --uri mongodb://localhost       with names of collections and indexes, and what the profiler says";
 
 /// The arguments of `why`.
 #[derive(Args, Debug, Clone)]
@@ -68,6 +68,9 @@ pub struct WhyArgs {
     /// Keep the privileges that the program was started with, for debugging
     #[arg(long, help_heading = "What to trace")]
     pub keep_privileges: bool,
-    #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
+    #[command(
+        flatten,
+        next_help_heading = "Server to ask for the names of collections and indexes, and for its profile"
+    )]
     pub server: PortlessServerArgs,
 }

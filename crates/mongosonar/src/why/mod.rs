@@ -3,6 +3,8 @@
 pub mod args;
 mod rows;
 mod server_log;
+mod server_operation;
+mod server_profile;
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -15,6 +17,7 @@ use anyhow::{Context, Result};
 use sonar_core::time_split::TimeSplit;
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
+use sonar_mongo::Target;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::kit::{About, Fitting};
 use sonar_view::why::{ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace};
@@ -22,6 +25,7 @@ use sonar_view::why::{ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace}
 pub use self::args::WhyArgs;
 use self::rows::{AskedRows, WhyRows};
 use self::server_log::ServerLogs;
+use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::exit::OK;
 use crate::files::names::FileNames;
 use crate::outfile::OutFile;
@@ -78,13 +82,15 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         (false, paths) => ServerLogs::open(paths, &processes)?,
     };
     let log_paths = logs.paths();
-    let rows = || AskedRows::new(args, !log_paths.is_empty());
+    let rows = || AskedRows::new(args, !log_paths.is_empty() || target.is_some());
     let names = FileNames::ask_target(target.clone())?;
+    let start = |target: &Target| ProfileReader::start(target.clone(), &processes, confined);
+    let profiler = target.as_ref().map(start).transpose()?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
     let complaints = say.clone();
     let lookup_args = QueriesArgs { keep_privileges: args.keep_privileges, ..QueriesArgs::default() };
-    let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target);
+    let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target.clone());
     let known = lookup.start(shared.clone(), move |what| drop(complaints.send(Notice::Complaint(what))))?;
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
@@ -150,7 +156,15 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         threads_now.unfinished(|operation| meeting.request_of(operation), args.sample.is_none());
     let asked = &meeting.sink.asked;
     unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
-    let WhyRows { rows, unseen, activity, blockers_turned_away, log } =
+    let profiled = profiler.and_then(|profiler| {
+        let span = ProfiledSpan { databases: meeting.sink.databases(), time: (started, ended) };
+        profiler.read(span)
+    });
+    let profiled = profiled.map(|read| {
+        read.operations.into_iter().for_each(|operation| meeting.sink.server(operation));
+        read.about
+    });
+    let WhyRows { rows, unseen, activity, blockers_turned_away, log, profile } =
         std::mem::take(&mut meeting.sink).finish(started, ended);
     let coverage = SplitCoverageJson {
         foreign_replies: losses.foreign_replies,
@@ -192,6 +206,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             log: (!log_paths.is_empty()).then(|| log.into()),
             logs: log_paths,
             log_lines_unread,
+            profile: profiled.is_some().then(|| profile.into()),
+            profiler: profiled,
         },
     });
     write(&report, args.json, html)

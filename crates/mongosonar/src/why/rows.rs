@@ -1,5 +1,6 @@
 //! The rows of `why`: the operations that were asked for, with what the server's log and profiler say of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sonar_core::time_split::{
@@ -16,6 +17,8 @@ use crate::when::now;
 
 /// The most names of threads without a shape.
 const MAX_ROLES: usize = 64;
+/// The most databases whose names are kept: one more than the profilers that are asked for.
+const MAX_DATABASES: usize = 65;
 
 /// Collects the operations that were asked for.
 #[derive(Default)]
@@ -27,6 +30,11 @@ pub struct AskedRows {
     /// Waits for the log and the profiler, if they are read.
     joiner: Option<ServerJoiner<SplitOperation>>,
     unseen: UnseenRows,
+    databases: BTreeSet<Box<str>>,
+    /// Whether there was an operation that was not on the wire.
+    has_unseen: bool,
+    /// Only some connections are followed.
+    is_sample: bool,
 }
 
 /// An operation of a thread that waits for what the server says of it.
@@ -35,6 +43,12 @@ enum SplitOperation {
     Seen(SplitRowKey),
     /// It was not on the wire.
     Unseen(Box<(ThreadOperation, Vec<ClassifiedWait>)>),
+}
+
+impl SplitOperation {
+    fn is_in_row_of(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Seen(row), Self::Seen(another)) if row == another)
+    }
 }
 
 /// All rows, at the end.
@@ -49,6 +63,8 @@ pub struct WhyRows {
     pub blockers_turned_away: u64,
     /// What was joined with the log.
     pub log: ServerJoinCounts,
+    /// What was joined with the profile.
+    pub profile: ServerJoinCounts,
 }
 
 impl AskedRows {
@@ -58,7 +74,17 @@ impl AskedRows {
             activity: Activity::since(now()),
             asked: AskedOperations::from(args),
             joiner: is_joined.then(ServerJoiner::default),
+            is_sample: args.sample.is_some(),
             ..Self::default()
+        }
+    }
+
+    /// The databases whose profile may describe an operation that was asked for; empty for all.
+    pub fn databases(&self) -> Vec<String> {
+        match self.asked.database() {
+            Some(database) => vec![database.to_owned()],
+            None if self.has_unseen => Vec::new(),
+            None => self.databases.iter().map(|name| name.to_string()).collect(),
         }
     }
 
@@ -86,7 +112,11 @@ impl AskedRows {
 
     /// The rows of a trace between these times.
     pub fn finish(mut self, from: Timestamp, to: Timestamp) -> WhyRows {
-        let ServerJoined { joined, alone, log, .. } = self.joiner.take().unwrap_or_default().finish(from, to);
+        // What is said of a connection that is not followed may fit one that is.
+        let is_same =
+            |one: &SplitOperation, other: &SplitOperation| !self.is_sample && one.is_in_row_of(other);
+        let joiner = self.joiner.take().unwrap_or_default();
+        let ServerJoined { joined, alone, log, profile } = joiner.finish(from, to, is_same);
         alone.into_iter().for_each(|what| self.give_up(what));
         for (what, partner) in joined {
             match what {
@@ -96,7 +126,7 @@ impl AskedRows {
         }
         let SplitResult { rows, blockers_turned_away } = self.table.finish();
         let unseen = self.unseen.table.finish().rows;
-        WhyRows { rows, unseen, activity: self.activity, blockers_turned_away, log }
+        WhyRows { rows, unseen, activity: self.activity, blockers_turned_away, log, profile }
     }
 
     /// An operation that was not on the wire has the shape that the server names.
@@ -144,6 +174,10 @@ impl SplitSink for AskedRows {
         let wire = &operation.wire;
         let row = if self.asked.has(wire) {
             self.activity.add(operation);
+            let database = &wire.shape.database;
+            if self.databases.len() < MAX_DATABASES && !self.databases.contains(database) {
+                self.databases.insert(database.clone());
+            }
             self.table.add_from(ShapeOrigin::Wire, operation, waits)
         } else {
             self.table.pass(operation);
@@ -155,6 +189,7 @@ impl SplitSink for AskedRows {
     }
 
     fn alone(&mut self, operation: ThreadOperation, waits: Vec<ClassifiedWait>) {
+        self.has_unseen = true;
         let traced = TracedOperation::from(&operation);
         self.wait(traced, SplitOperation::Unseen(Box::new((operation, waits))));
     }
@@ -209,6 +244,11 @@ impl AskedOperations {
     /// Whether only some were asked for, by what the wire or the server knows of them.
     pub fn is_narrowed(&self) -> bool {
         self.shape.is_some() || self.namespace.is_some() || self.app.is_some()
+    }
+
+    /// The database of the namespace that was asked for.
+    fn database(&self) -> Option<&str> {
+        self.namespace.as_deref().map(|asked| asked.split_once('.').map_or(asked, |(database, _)| database))
     }
 
     /// Whether an operation is counted.

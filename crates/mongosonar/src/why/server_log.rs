@@ -8,14 +8,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sonar_core::time_split::{ServerEvidence, ServerOperation};
-use sonar_core::{Endpoint, Execution, Identity, Operation, Source};
-use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_core::Source;
+use sonar_core::time_split::ServerOperation;
+use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{LogReader, LogSettings};
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 
+use super::server_operation::DescribedOperations;
 use crate::disk::{configuration_of, log_of};
 use crate::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
 use crate::when::now;
@@ -199,20 +200,14 @@ impl FollowedPlace for LogPlace {
 /// Reads the lines of a log.
 struct SlowLines<'a, F> {
     reader: &'a mut LogReader,
-    operations: SlowOperations<'a, F>,
-}
-
-/// Takes the slow operations of a log.
-struct SlowOperations<'a, F> {
-    process: Option<u32>,
-    /// Of the thread that wrote the present line. What is emitted with a line is an operation of its thread.
-    connection: Option<u64>,
-    each: &'a mut F,
+    /// Their connection is that of the thread that wrote the present line.
+    operations: DescribedOperations<'a, F>,
 }
 
 impl<'a, F: FnMut(ServerOperation)> SlowLines<'a, F> {
     fn new(reader: &'a mut LogReader, process: Option<u32>, each: &'a mut F) -> Self {
-        Self { reader, operations: SlowOperations { process, connection: None, each } }
+        let operations = DescribedOperations { source: Source::Log, process, connection: None, each };
+        Self { reader, operations }
     }
 }
 
@@ -231,29 +226,6 @@ impl<F: FnMut(ServerOperation)> LineSink for SlowLines<'_, F> {
 
     fn too_long(&mut self) {
         self.reader.add_too_long();
-    }
-}
-
-impl<F: FnMut(ServerOperation)> EntrySink for SlowOperations<'_, F> {
-    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
-        let client = Some(op.client).filter(|client| *client != Endpoint::default());
-        // What no client asked for is no operation of a connection.
-        if self.connection.is_none() && client.is_none() {
-            return;
-        }
-        (self.each)(ServerOperation {
-            source: Source::Log,
-            process: self.process,
-            connection: self.connection,
-            client,
-            end: op.end,
-            duration_ns: op.latency_ns.unwrap_or(0),
-            shape: op.shape.clone(),
-            is_exact: identity == Identity::Exact,
-            class: op.class,
-            app: op.app.clone(),
-            evidence: ServerEvidence::of(op, execution),
-        });
     }
 }
 

@@ -1,5 +1,6 @@
 //! Joins operations of threads with what the server's log and profiler say of slow ones: by connection and time, and by
-//! shape as far as both sides know it. An operation is joined only if nothing else fits; all others are counted.
+//! shape as far as both sides know it. An operation is joined if nothing else fits, or if it does not matter which of
+//! those that fit it is; all others are counted.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,8 +17,10 @@ pub const MAX_JOINABLE: usize = 65_536;
 const MS: u64 = 1_000_000;
 /// The server's clock and the kernel's are read one after the other, in nanoseconds.
 const READ_APART_NS: u64 = MS;
-/// Partners of one operation that are looked at: with two it is ambiguous already.
+/// Partners of one operation that are looked at; with more it is ambiguous.
 const MAX_PARTNERS: usize = 64;
+/// Operations of a place that are passed over at once if all of them began too late.
+const BLOCK: usize = 64;
 
 /// An operation of a thread, as far as it is needed here.
 #[derive(Clone, Debug)]
@@ -98,13 +101,23 @@ impl ServerOperation {
     /// Whether it may be this one. It begins after the thread has the request, and the server describes it before the
     /// thread sends the reply.
     fn fits(&self, traced: &TracedOperation) -> bool {
-        let ended_by = self.end.unix_ns().saturating_add(MS + READ_APART_NS);
-        let began = traced.start.unix_ns().saturating_add(self.duration_ns);
         self.process.is_none_or(|process| process == traced.process)
-            && began < ended_by
+            && self.may_begin_after(traced.start.unix_ns())
             && self.end.unix_ns() <= traced.end.unix_ns().saturating_add(READ_APART_NS)
             && self.duration_ns <= traced.duration_ns.saturating_add(READ_APART_NS)
             && traced.shape.as_deref().is_none_or(|shape| self.has_shape(shape))
+    }
+
+    /// Whether it may have begun at this time or later.
+    fn may_begin_after(&self, start_ns: u64) -> bool {
+        start_ns.saturating_add(self.duration_ns) < self.end.unix_ns().saturating_add(MS + READ_APART_NS)
+    }
+
+    /// Whether the other source describes the same operation in the same words.
+    fn is_also_in(&self, other: &Self) -> bool {
+        self.source != other.source
+            && self.duration_ns == other.duration_ns
+            && self.end.unix_ns().abs_diff(other.end.unix_ns()) <= MS
     }
 
     fn has_shape(&self, shape: &ShapeInfo) -> bool {
@@ -126,7 +139,7 @@ pub struct ServerJoinCounts {
     pub joined: u64,
     /// Those that no operation of a thread fits.
     pub without_partner: u64,
-    /// Those that several fit, or that are not the only ones to fit theirs.
+    /// Those that several fit, or that are not the only ones to fit theirs, so that it is not certain what they say it of.
     pub ambiguous: u64,
     /// Those that were given up because there were too many: the shortest.
     pub too_many: u64,
@@ -184,8 +197,27 @@ enum Place {
     Address(IpAddr),
 }
 
-/// Operations of threads by their place, in the order of their ends, with the longest duration.
-type TracedPlaces = HashMap<Place, (Vec<usize>, u64), RandomState>;
+/// Operations of threads by their place.
+type TracedPlaces = HashMap<Place, TracedPlace, RandomState>;
+
+/// The operations of threads at a place.
+#[derive(Default)]
+struct TracedPlace {
+    /// In the order of their ends.
+    numbers: Vec<usize>,
+    /// The earliest start in each [`BLOCK`] of them.
+    starts: Vec<Timestamp>,
+}
+
+impl TracedPlace {
+    fn add(&mut self, number: usize, start: Timestamp) {
+        match self.starts.last_mut() {
+            Some(earliest) if !self.numbers.len().is_multiple_of(BLOCK) => *earliest = start.min(*earliest),
+            _ => self.starts.push(start),
+        }
+        self.numbers.push(number);
+    }
+}
 
 impl<T> ServerJoiner<T> {
     fn with_cap(most: usize) -> Self {
@@ -229,13 +261,31 @@ impl<T> ServerJoiner<T> {
     }
 
     /// Joins what was added. Operations of the log and the profile count only if they lie between `from` and `to`.
-    pub fn finish(mut self, from: Timestamp, to: Timestamp) -> ServerJoined<T> {
+    /// `is_same`: it does not matter which of two operations of threads something is said of, because both are added up
+    /// in one row.
+    pub fn finish(
+        mut self,
+        from: Timestamp,
+        to: Timestamp,
+        is_same: impl Fn(&T, &T) -> bool,
+    ) -> ServerJoined<T> {
         let places = self.places();
         let log = std::mem::take(&mut self.log);
         let profile = std::mem::take(&mut self.profile);
         let mut partners: Vec<Option<ServerOperation>> = Vec::new();
         partners.resize_with(self.traced.len(), || None);
-        let mut counts = [log, profile].map(|side| self.join_side(side, (from, to), &places, &mut partners));
+        let mut counts = [log, profile].map(|side| {
+            let mut joining = SideJoining::new(self.traced.len(), side.too_many);
+            for operation in side.operations {
+                if operation.start() >= from && operation.end <= to {
+                    self.look_up(operation, &places, &mut joining);
+                }
+            }
+            joining.join_certain(&mut partners);
+            joining
+                .join_same(&mut partners, |one, other| is_same(&self.traced[one].1, &self.traced[other].1));
+            joining.counts
+        });
         let [log, profile] = &mut counts;
         let mut result = ServerJoined { joined: Vec::new(), alone: Vec::new(), log: *log, profile: *profile };
         for ((_, what), partner) in self.traced.into_iter().zip(partners) {
@@ -255,69 +305,100 @@ impl<T> ServerJoiner<T> {
             let client = one.client.map(Place::Client);
             let address = one.client.map(|client| Place::Address(client.ip()));
             for place in [connection, client, address].into_iter().flatten() {
-                let (numbers, longest) = places.entry(place).or_default();
-                numbers.push(number);
-                *longest = (*longest).max(one.end.since(one.start));
+                places.entry(place).or_default().add(number, one.start);
             }
         }
         places
     }
 
-    /// Joins the operations of one source.
-    fn join_side(
-        &self,
-        side: ServerSide,
-        (from, to): (Timestamp, Timestamp),
-        places: &TracedPlaces,
-        partners: &mut [Option<ServerOperation>],
-    ) -> ServerJoinCounts {
-        let mut counts = ServerJoinCounts { too_many: side.too_many, ..ServerJoinCounts::default() };
+    /// Finds what an operation of a source may be.
+    fn look_up(&self, operation: ServerOperation, places: &TracedPlaces, joining: &mut SideJoining) {
         // The shortest that can be told from those that were given up.
-        let least_ns = if self.least_ns > 0 { self.least_ns + READ_APART_NS } else { 0 };
-        let mut wanted = vec![0_u32; self.traced.len()];
-        let mut only = Vec::new();
-        for operation in side.operations {
-            if operation.start() < from || operation.end > to {
-                continue;
-            }
-            if operation.duration_ns < least_ns {
-                counts.too_many += 1;
-                continue;
-            }
-            let fitting = self.fitting(&operation, places);
-            fitting.iter().for_each(|number| wanted[*number] += 1);
-            match fitting.as_slice() {
-                [] => counts.without_partner += 1,
-                [one] => only.push((*one, operation)),
-                _ => counts.ambiguous += 1,
-            }
+        if self.least_ns > 0 && operation.duration_ns < self.least_ns + READ_APART_NS {
+            joining.counts.too_many += 1;
+            return;
         }
-        for (number, operation) in only {
-            if wanted[number] > 1 {
-                counts.ambiguous += 1;
-                continue;
-            }
-            counts.joined += 1;
-            partners[number].get_or_insert(operation);
+        let fitting = self.fitting(&operation, places);
+        fitting.iter().for_each(|number| joining.wanted[*number] += 1);
+        match fitting.as_slice() {
+            [] => joining.counts.without_partner += 1,
+            _ if fitting.len() == MAX_PARTNERS => joining.counts.ambiguous += 1,
+            _ => joining.found.push((fitting, operation)),
         }
-        counts
     }
 
     /// The operations of threads that an operation of the log or the profile may be.
     fn fitting(&self, operation: &ServerOperation, places: &TracedPlaces) -> Vec<usize> {
         let place = operation.place();
-        let Some((numbers, longest)) = place.and_then(|place| places.get(&place)) else { return Vec::new() };
+        let Some(TracedPlace { numbers, starts }) = place.and_then(|place| places.get(&place)) else {
+            return Vec::new();
+        };
         let end_of = |number: &usize| self.traced[*number].0.end.unix_ns();
         let from = operation.end.unix_ns().saturating_sub(READ_APART_NS);
-        let to = operation.end.unix_ns().saturating_add(MS + READ_APART_NS).saturating_add(*longest);
         let first = numbers.partition_point(|number| end_of(number) < from);
-        numbers[first..]
-            .iter()
-            .take_while(|number| end_of(number) <= to)
-            .filter(|number| operation.fits(&self.traced[**number].0))
+        let may_have_begun = |block: &usize| operation.may_begin_after(starts[*block].unix_ns());
+        (first / BLOCK..starts.len())
+            .filter(may_have_begun)
+            .flat_map(|block| (block * BLOCK).max(first)..((block + 1) * BLOCK).min(numbers.len()))
+            .map(|at| numbers[at])
+            .filter(|number| operation.fits(&self.traced[*number].0))
             .take(MAX_PARTNERS)
-            .copied()
             .collect()
+    }
+}
+
+/// The join of one source.
+struct SideJoining {
+    counts: ServerJoinCounts,
+    /// How many operations of the source fit each operation of a thread.
+    wanted: Vec<u32>,
+    /// Operations of the source, with those of threads that they may be.
+    found: Vec<(Vec<usize>, ServerOperation)>,
+}
+
+impl SideJoining {
+    fn new(traced: usize, too_many: u64) -> Self {
+        let counts = ServerJoinCounts { too_many, ..ServerJoinCounts::default() };
+        Self { counts, wanted: vec![0; traced], found: Vec::new() }
+    }
+
+    /// Joins those that fit one operation of a thread, which nothing else fits.
+    fn join_certain(&mut self, partners: &mut [Option<ServerOperation>]) {
+        let wanted = &self.wanted;
+        let is_certain = |(fitting, _): &mut (Vec<usize>, ServerOperation)| matches!(fitting.as_slice(), [one] if wanted[*one] == 1);
+        for (fitting, operation) in self.found.extract_if(.., is_certain) {
+            self.counts.joined += 1;
+            partners[fitting[0]].get_or_insert(operation);
+        }
+    }
+
+    /// Joins each that fits several operations of threads with one of them, if it does not matter with which.
+    fn join_same(
+        &mut self,
+        partners: &mut [Option<ServerOperation>],
+        is_same: impl Fn(usize, usize) -> bool,
+    ) {
+        let mut is_used = vec![false; partners.len()];
+        // The one that ends first fits the fewest of the others.
+        self.found.sort_by_key(|(_, operation)| (operation.end, operation.duration_ns));
+        for (fitting, operation) in self.found.drain(..) {
+            let first = fitting[0];
+            let free = || fitting.iter().copied().filter(|number| !is_used[*number]);
+            // What the log already says, it says of the same one.
+            let described = free().find(|number| {
+                partners[*number].as_ref().is_some_and(|partner| partner.is_also_in(&operation))
+            });
+            match described.or_else(|| free().next()) {
+                Some(number)
+                    if fitting.len() > 1 && fitting[1..].iter().all(|other| is_same(first, *other)) =>
+                {
+                    is_used[number] = true;
+                    self.counts.joined += 1;
+                    partners[number].get_or_insert(operation);
+                }
+                _ => self.counts.ambiguous += 1,
+            }
+        }
     }
 }
 
@@ -382,7 +463,7 @@ mod tests {
             assert!(joiner.traced(one, number).is_empty());
         }
         server.into_iter().for_each(|one| joiner.server(one));
-        joiner.finish(Timestamp::default(), Timestamp::from_unix(1_000, 0))
+        joiner.finish(Timestamp::default(), Timestamp::from_unix(1_000, 0), |_, _| false)
     }
 
     fn counts(joined: u64, without_partner: u64, ambiguous: u64) -> ServerJoinCounts {
@@ -453,11 +534,51 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_one_of_several_in_a_row_counts_for_that_row_once() {
+        let of_row = |row: u32, connection| (traced(connection, 100_000, 150_000), (row, connection));
+        let from_address = |end, took| ServerOperation {
+            source: Source::Profile,
+            client: Some(client(0)),
+            connection: None,
+            ..logged(0, end, took)
+        };
+        let joined = |threads: [(TracedOperation, (u32, u64)); 2], server: Vec<ServerOperation>| {
+            let mut joiner = ServerJoiner::default();
+            threads.into_iter().for_each(|(one, what)| drop(joiner.traced(one, what)));
+            server.into_iter().for_each(|one| joiner.server(one));
+            joiner.finish(Timestamp::default(), Timestamp::from_unix(1, 0), |one, other| one.0 == other.0)
+        };
+        let same = || [of_row(1, 3), of_row(1, 4)];
+        let result =
+            joined(same(), vec![from_address(149, 49), from_address(148, 48), from_address(147, 47)]);
+        assert_eq!((result.profile, result.alone.len()), (counts(2, 0, 1), 0));
+        let result = joined([of_row(1, 3), of_row(2, 4)], vec![from_address(149, 49)]);
+        assert_eq!((result.profile, result.alone.len()), (counts(0, 0, 1), 2));
+        // What the log says of one of them, the profile repeats: the other one has no description.
+        let result = joined(same(), vec![logged(4, 149, 49), from_address(149, 49)]);
+        assert_eq!((result.log, result.profile), (counts(1, 0, 0), counts(1, 0, 0)));
+        assert_eq!(result.alone, [(1, 3)]);
+    }
+
+    #[test]
+    fn an_operation_is_found_among_many_of_its_address() {
+        // One is as long as all the others together.
+        let threads = (0..1_000).map(|number| traced(number, number * 5_000, number * 5_000 + 4_000));
+        let threads = threads.chain([traced(1_000, 0, 5_000_000)]).collect();
+        let line =
+            |end, took| ServerOperation { connection: None, client: Some(client(0)), ..logged(0, end, took) };
+        let result = joined(threads, vec![line(4_999, 4_999)]);
+        assert_eq!(result.joined.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1_000]);
+    }
+
+    #[test]
     fn what_was_not_in_the_trace_does_not_count() {
         let mut joiner = ServerJoiner::<()>::default();
         // One began before, one ended after it.
         [(120, 40), (250, 20)].into_iter().for_each(|(end, took)| joiner.server(logged(3, end, took)));
-        let result = joiner.finish(Timestamp::from_unix_ns(100 * MS), Timestamp::from_unix_ns(240 * MS));
+        let result =
+            joiner
+                .finish(Timestamp::from_unix_ns(100 * MS), Timestamp::from_unix_ns(240 * MS), |(), ()| false);
         assert_eq!(result.log, counts(0, 0, 0));
     }
 
@@ -470,7 +591,7 @@ mod tests {
             given_up.extend(joiner.traced(traced(number, 100_000, 100_000 + took * 1_000), took));
             joiner.server(logged(number, 100 + took, took));
         }
-        let result = joiner.finish(Timestamp::default(), Timestamp::from_unix(1, 0));
+        let result = joiner.finish(Timestamp::default(), Timestamp::from_unix(1, 0), |_, _| false);
         let mut kept: Vec<_> = result.joined.iter().map(|(took, _)| *took).collect();
         kept.sort_unstable();
         assert_eq!(kept.last(), Some(&40));
@@ -481,6 +602,34 @@ mod tests {
     }
 
     proptest! {
+        /// Where it does not matter which operation of a thread it is: none is used twice, and each fits.
+        #[test]
+        fn what_several_fit_is_joined_with_one_that_fits(
+            threads in proptest::collection::vec((0u64..60_000, 0u64..20_000), 0..200),
+            lines in proptest::collection::vec((0u64..80, 0u64..20), 0..80),
+        ) {
+            let mut joiner = ServerJoiner::default();
+            for (number, (start, took)) in threads.iter().enumerate() {
+                let one = traced(number as u64, *start, start + took);
+                prop_assert!(joiner.traced(one.clone(), (number, one)).is_empty());
+            }
+            for (end, took) in &lines {
+                let connection = None;
+                joiner.server(ServerOperation { connection, client: Some(client(0)), ..logged(0, *end.max(took), *took) });
+            }
+            let result = joiner.finish(Timestamp::default(), Timestamp::from_unix(1_000, 0), |_, _| true);
+            prop_assert_eq!(result.log.total(), lines.len() as u64);
+            prop_assert_eq!(result.joined.len() as u64, result.log.joined);
+            for ((_, traced), partner) in &result.joined {
+                prop_assert!(partner.fits(traced));
+            }
+            let mut seen: Vec<_> = result.joined.iter().map(|((number, _), _)| number).collect();
+            seen.extend(result.alone.iter().map(|(number, _)| number));
+            seen.sort_unstable();
+            seen.dedup();
+            prop_assert_eq!(seen.len(), threads.len());
+        }
+
         /// Whatever the operations are: each counts once, none is used twice, and what is joined fits nothing else.
         #[test]
         fn nothing_is_used_twice_or_guessed(

@@ -21,7 +21,7 @@ const AWAIT: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(30);
 /// Documents are written almost in the order in which operations end: a new one may be older than the newest by this
 /// much.
-const DISORDER_MS: i64 = 10_000;
+pub(super) const DISORDER_MS: i64 = 10_000;
 
 /// Follows one database.
 pub(super) struct Follower {

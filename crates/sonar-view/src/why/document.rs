@@ -55,7 +55,7 @@ pub struct WhyReport {
     pub threads: Vec<ThreadRoleJson>,
     /// What was seen and what was not.
     pub coverage: SplitCoverageJson,
-    /// Which logs of the server were read.
+    /// Which logs and profiles of the server were read.
     pub server: ServerSourcesJson,
 }
 

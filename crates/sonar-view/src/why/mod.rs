@@ -18,4 +18,7 @@ pub use files::{FileJson, FileShapeJson, FileWaitsJson};
 pub use in_progress::{InProgressJson, UnfinishedOperation};
 pub use parts::{PartJson, ShownPart, WaitClassJson};
 pub use report::{WhyTrace, role_of};
-pub use server::{PlanCountJson, ServerEvidenceJson, ServerFigureJson, ServerJoinJson, ServerSourcesJson};
+pub use server::{
+    PlanCountJson, ProfiledDatabaseJson, ServerEvidenceJson, ServerFigureJson, ServerJoinJson,
+    ServerProfileJson, ServerSourcesJson,
+};

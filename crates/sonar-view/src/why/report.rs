@@ -48,7 +48,7 @@ pub struct WhyTrace<'a> {
     pub unfinished: Vec<UnfinishedOperation>,
     /// What was not seen.
     pub coverage: SplitCoverageJson,
-    /// The logs that were read.
+    /// The logs and profiles that were read.
     pub server: ServerSourcesJson,
 }
 

@@ -11,6 +11,8 @@ use crate::kit::{Bytes, Count, Fitting, Grouped, Nanos, escape, plural};
 
 /// Plans in a sentence.
 const MAX_PLANS_SHOWN: usize = 3;
+/// Databases in the command that switches their profilers on.
+const MAX_NAMED: usize = 3;
 /// Documents that an operation examines before an index is worth a word.
 const MANY_EXAMINED: f64 = 100.0;
 /// So many examined for each that is returned: most of them were in vain.
@@ -58,7 +60,7 @@ pub struct ServerFigureJson {
     pub mean: f64,
 }
 
-/// Which logs were read, and what belonged to an operation of a thread.
+/// Which logs and profiles were read, and what belonged to an operation of a thread.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ServerSourcesJson {
     /// Paths of the logs.
@@ -67,10 +69,42 @@ pub struct ServerSourcesJson {
     pub log: Option<ServerJoinJson>,
     /// Lines of logs that could not be read.
     pub log_lines_unread: u64,
+    /// Operations in the profile, between the beginning and the end of the trace; null if no server was named.
+    pub profile: Option<ServerJoinJson>,
+    /// Where the profile was read; null if no server was named.
+    pub profiler: Option<ServerProfileJson>,
 }
 
-/// Slow operations of a log.
-#[derive(Copy, Clone, Debug, Serialize)]
+/// Where the profile of the named server was read, and what of it was not.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ServerProfileJson {
+    /// Address of the server; empty if it was not reached.
+    pub server: String,
+    /// Its databases whose profile was read.
+    pub databases: Vec<ProfiledDatabaseJson>,
+    /// Databases beyond the bound of 64.
+    pub databases_left_out: usize,
+    /// Documents that could not be read.
+    pub documents_unread: u64,
+    /// There were too many documents, or they took too long: the oldest were not read.
+    pub is_cut: bool,
+    /// Why it was not read, or not to the end; null if it was.
+    pub problem: Option<String>,
+}
+
+/// The profiler of a database.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfiledDatabaseJson {
+    /// Its name.
+    pub database: String,
+    /// Its level after the trace: 0 off, 1 slow operations, 2 all.
+    pub level: i32,
+    /// All that was written during the trace was read; false if the collection may have wrapped meanwhile.
+    pub is_whole: bool,
+}
+
+/// Operations of a log or a profile.
+#[derive(Copy, Clone, Debug, Default, Serialize)]
 pub struct ServerJoinJson {
     /// They belong to an operation of a thread.
     pub joined: u64,
@@ -246,19 +280,91 @@ impl ServerEvidenceJson {
 impl ServerSourcesJson {
     pub(super) fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
         if let Some(counts) = self.log {
-            counts.text(&format!("The log ({})", escape(&self.logs.join(", "))), out)?;
+            let logs = escape(&self.logs.join(", ")).to_string();
+            counts.text(&format!("The log ({logs})"), "slow operation", out)?;
         }
         if self.log_lines_unread > 0 {
             writeln!(out, "{} of the log could not be read", plural(Grouped(self.log_lines_unread), "line"))?;
         }
-        Ok(())
+        match &self.profiler {
+            Some(profiler) => profiler.text(self.profile, out),
+            None => Ok(()),
+        }
     }
 }
 
+impl ServerProfileJson {
+    fn text<W: Write>(&self, counts: Option<ServerJoinJson>, out: &mut Fitting<W>) -> io::Result<()> {
+        let counts = counts.filter(|counts| counts.total() > 0);
+        let levels: Vec<_> = self
+            .databases
+            .iter()
+            .filter(|one| one.level > 0)
+            .map(|one| format!("{}: level {}", one.database, one.level))
+            .collect();
+        if !levels.is_empty() || counts.is_some() {
+            let levels = if levels.is_empty() { "off by now".to_owned() } else { levels.join(", ") };
+            counts.unwrap_or_default().text(
+                &format!("The profile ({})", escape(&levels)),
+                "operation",
+                out,
+            )?;
+        }
+        let off: Vec<_> =
+            self.databases.iter().filter(|one| one.level == 0).map(|one| one.database.as_str()).collect();
+        if !off.is_empty() && counts.is_none() {
+            writeln!(
+                out,
+                "\nThe profiler of {} is off. \"mongosonar profiler set {} --level 1 --slowms 20 --duration 1m\", with the same server, switches it on for a minute.",
+                escape(&off.join(", ")),
+                database_options(&off)
+            )?;
+        }
+        let wrapped: Vec<_> =
+            self.databases.iter().filter(|one| !one.is_whole).map(|one| one.database.as_str()).collect();
+        if self.is_cut {
+            writeln!(out, "Only the newest documents of the profile were read: they are too many.")?;
+        } else if !wrapped.is_empty() {
+            writeln!(
+                out,
+                "The system.profile of {} may have wrapped: its first documents of this time are missing.",
+                escape(&wrapped.join(", "))
+            )?;
+        }
+        if self.databases_left_out > 0 {
+            let others = plural(self.databases_left_out as u64, "database");
+            writeln!(out, "The profile of {others} more was not read.")?;
+        }
+        if self.documents_unread > 0 {
+            let unread = plural(Grouped(self.documents_unread), "document");
+            writeln!(out, "{unread} of the profile could not be read.")?;
+        }
+        match &self.problem {
+            Some(problem) => writeln!(out, "The profile was not read to the end: {}.", escape(problem)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The options of a command that names these databases: all, if a shell may read one of them as something else.
+fn database_options(names: &[&str]) -> String {
+    let is_plain = |name: &&str| {
+        name.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    if names.len() > MAX_NAMED || !names.iter().all(is_plain) {
+        return "--all-dbs".to_owned();
+    }
+    names.iter().map(|name| format!("--db {name}")).collect::<Vec<_>>().join(" ")
+}
+
 impl ServerJoinJson {
-    fn text<W: Write>(&self, source: &str, out: &mut Fitting<W>) -> io::Result<()> {
-        let total = self.joined + self.without_partner + self.ambiguous + self.too_many;
-        write!(out, "\n{source} describes {} of this time", plural(Grouped(total), "slow operation"))?;
+    fn total(&self) -> u64 {
+        self.joined + self.without_partner + self.ambiguous + self.too_many
+    }
+
+    fn text<W: Write>(&self, source: &str, noun: &str, out: &mut Fitting<W>) -> io::Result<()> {
+        write!(out, "\n{source} describes {} of this time", plural(Grouped(self.total()), noun))?;
         let others = [
             (self.without_partner, "fits no operation of a thread", "fit no operation of a thread"),
             (self.ambiguous, "may be one of several", "may be one of several"),
@@ -268,5 +374,64 @@ impl ServerJoinJson {
             write!(out, "; {} {}", Grouped(count), if count == 1 { one } else { several })?;
         }
         writeln!(out, ".")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn text(profiler: ServerProfileJson, joined: u64) -> String {
+        let profile = Some(ServerJoinJson { joined, ..ServerJoinJson::default() });
+        let sources = ServerSourcesJson { profile, profiler: Some(profiler), ..ServerSourcesJson::default() };
+        let mut out = Vec::new();
+        sources.text(&mut Fitting::new(&mut out, None)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn database(name: &str, level: i32, is_whole: bool) -> ProfiledDatabaseJson {
+        ProfiledDatabaseJson { database: name.to_owned(), level, is_whole }
+    }
+
+    #[test]
+    fn a_profiler_that_is_off_is_named_unless_it_wrote_something() {
+        let off = || ServerProfileJson {
+            databases: vec![database("shop", 0, true), database("blog", 0, true)],
+            ..ServerProfileJson::default()
+        };
+        let command = "mongosonar profiler set --db shop --db blog --level 1 --slowms 20 --duration 1m";
+        assert!(text(off(), 0).contains(command) && text(off(), 0).contains("profiler of shop, blog is off"));
+        assert_eq!(text(off(), 3), "\nThe profile (off by now) describes 3 operations of this time.\n");
+        let mut many = off();
+        many.databases.extend(["a", "b"].map(|name| database(name, 0, true)));
+        assert!(text(many, 0).contains("profiler set --all-dbs --level 1"));
+        for name in ["shop;reboot", "$(reboot)", "`reboot`", "--level", ""] {
+            assert_eq!(database_options(&["shop", name]), "--all-dbs", "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_is_told_and_nothing_controls_the_terminal() {
+        let profiler = ServerProfileJson {
+            databases: vec![database("shop", 2, false), database("a\u{1b}[2J", 1, true)],
+            databases_left_out: 1,
+            documents_unread: 2,
+            problem: Some("the reply\u{7} was cut".to_owned()),
+            ..ServerProfileJson::default()
+        };
+        let said = text(profiler.clone(), 0);
+        for part in [
+            "describes 0 operations",
+            "system.profile of shop may have wrapped",
+            "The profile of 1 database more was not read",
+            "2 documents of the profile could not be read",
+            "was cut.",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains(['\u{1b}', '\u{7}']), "{said:?}");
+        let cut = text(ServerProfileJson { is_cut: true, ..profiler }, 0);
+        assert!(cut.contains("Only the newest documents") && !cut.contains("wrapped"), "{cut}");
     }
 }
