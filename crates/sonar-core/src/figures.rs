@@ -341,6 +341,9 @@ pub struct Figures {
     pub returned: Sum,
     /// Documents inserted, changed or deleted.
     pub affected: Sum,
+    /// Operations on connections encrypted with TLS, over those of the wire. The history does not keep it: there it is
+    /// unknown.
+    pub tls: Sum,
     /// End of the first operation.
     pub first_seen: Timestamp,
     /// End of the last operation.
@@ -381,6 +384,7 @@ impl Figures {
         self.response_bytes.add((op.response_bytes > 0).then_some(op.response_bytes), weight);
         self.returned.add(op.docs_returned, weight);
         self.affected.add(op.docs_affected, weight);
+        self.tls.add((record.source == Source::Wire).then_some(u64::from(op.tls)), weight);
         if let Some(execution) = record.execution {
             self.server_mut().record(execution, weight);
         }
@@ -419,6 +423,7 @@ impl Figures {
         self.response_bytes.merge(other.response_bytes);
         self.returned.merge(other.returned);
         self.affected.merge(other.affected);
+        self.tls.merge(other.tls);
         if let Some(server) = &other.server {
             self.server_mut().merge(server);
         }

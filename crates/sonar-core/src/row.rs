@@ -495,7 +495,7 @@ mod tests {
             app: &app,
             opcode: Opcode::Msg,
             compressor: None,
-            tls: false,
+            tls: seen.client.is_multiple_of(2),
             request_id: 7,
             cursor_id: None,
             request_bytes: 100,

@@ -118,8 +118,8 @@ fn json_has_the_documented_fields() {
     let row = &value["rows"][2];
     for name in "shape_id ordered_id ordered_ids command database collection shape role class server calls \
                  statements errors failed unanswered unacknowledged latency_ns transfer_ns request_bytes \
-                 response_bytes docs_returned docs_affected apps clients in_flight oldest_in_flight_ns \
-                 first_seen last_seen"
+                 response_bytes docs_returned docs_affected tls_operations apps clients in_flight \
+                 oldest_in_flight_ns first_seen last_seen"
         .split_whitespace()
     {
         assert!(keys(row).iter().any(|key| key == name), "{name}");
@@ -596,6 +596,42 @@ fn every_grouping_adds_up_to_the_totals() {
             assert!(totals.calls > 1_000);
         }
     }
+}
+
+#[test]
+fn a_row_tells_which_share_of_its_operations_was_encrypted_and_no_column_does_where_none_was() {
+    let mut window = window(2);
+    let selection = Selection::default();
+    let plain = text(|out| text::interval(&WindowReport::new(&window, &selection), Some(120), out));
+    assert!(!plain.contains("tls"), "{plain}");
+    let web = app("web", "PyMongo", "4.7.3");
+    let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
+    let delete = shape(0xe5, "delete", "shop.carts", "{deletes: ?}", "{deletes: ?}");
+    for shape in [&find, &delete] {
+        window.record(&Operation { tls: true, ..operation(shape, &web, window.start) });
+    }
+    let sort = Sort { column: Column::Tls, reverse: false };
+    let selection = Selection { sort, ..Selection::default() };
+    let report = WindowReport::new(&window, &selection);
+    let cells: Vec<_> =
+        report.rows.iter().map(|row| (row.command().unwrap(), Column::Tls.cell(row, &report))).collect();
+    let expected = [("delete", "100 %"), ("find", "20 %"), ("insert", "-"), ("count", "-")];
+    assert_eq!(cells, expected.map(|(command, cell)| (command, cell.to_owned())));
+    let value = parse(&report);
+    let counts: Vec<_> = (0..4).map(|at| value["rows"][at]["tls_operations"].clone()).collect();
+    assert_eq!(counts, [json!(2), json!(2), json!(0), Value::Null], "scaled; nothing ended of the last");
+    assert_eq!(value["totals"]["tls_operations"], 4);
+    let table = text(|out| text::interval(&report, Some(120), out));
+    assert!(table.contains(" tls ") && table.contains("100 %"), "{table}");
+    let lines = text(|out| {
+        csv::heading(selection.by, &mut *out)?;
+        csv::rows(&report, ObjectKind::Interval, out)
+    });
+    let rows: Vec<Vec<_>> = lines.lines().map(|line| line.split(',').collect()).collect();
+    // From the end: a shape may hold commas.
+    let at = rows[0].iter().rev().position(|field| *field == "tls_operations").unwrap();
+    let counts: Vec<_> = rows[1..].iter().map(|row| row[row.len() - 1 - at]).collect();
+    assert_eq!(counts, ["2", "2", "0", ""]);
 }
 
 #[test]

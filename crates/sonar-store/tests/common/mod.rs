@@ -13,7 +13,7 @@ pub use sonar_core::impact::SplitMix64 as Random;
 use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Opcode, Operation};
 use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal, WireOperation};
 use sonar_core::{
-    Class, Endpoint, Identity, Outcome, Reading, Record, Role, Row, ShapeId, ShapeInfo, Source, Table,
+    Class, Endpoint, Identity, Outcome, Reading, Record, Role, Row, ShapeId, ShapeInfo, Source, Sum, Table,
     Timestamp,
 };
 use sonar_store::SqliteHistory;
@@ -304,6 +304,10 @@ pub fn comparable(history: &HistoryWindow) -> Comparable {
 fn sorted(table: &Table) -> Vec<Row> {
     let mut rows = table.rows().to_vec();
     rows.iter_mut().for_each(|row| row.ordered_ids.sort_unstable());
+    // Not stored.
+    for row in rows.iter_mut().filter(|row| row.observed_by(Source::Wire).is_some()) {
+        row.observed_by_mut(Source::Wire).figures.tls = Sum::default();
+    }
     rows.sort_by_key(|row| format!("{:?} {:?} {:?} {:?}", row.server, row.role, row.class, row.subject));
     rows
 }

@@ -27,6 +27,7 @@ pub enum Column {
     Errors,
     InFlight,
     Oldest,
+    Tls,
     Split,
     Wait,
     Since,
@@ -60,7 +61,7 @@ const fn spec(
 }
 
 /// All columns, in the order of display and of [`Column`].
-const SPECS: [Spec; 25] = [
+const SPECS: [Spec; 26] = [
     spec(Column::Count, ("count", "calls"), 7, "operations that ended, where the whole run is summed up"),
     spec(Column::Calls, ("calls", "calls/s"), 8, "operations that ended, per second: queries per second"),
     spec(
@@ -85,6 +86,7 @@ const SPECS: [Spec; 25] = [
     spec(Column::Errors, ("errors", "errors"), 7, "errors in the span shown, write errors one by one"),
     spec(Column::InFlight, ("in-flight", "fly"), 5, "operations in flight: started and not ended"),
     spec(Column::Oldest, ("oldest", "oldest"), 6, "age of the oldest operation in flight"),
+    spec(Column::Tls, ("tls", "tls"), 5, "share of operations on connections encrypted with TLS"),
     spec(
         Column::Split,
         ("split", "split"),
@@ -222,6 +224,7 @@ impl Column {
             Self::Errors => Some(stats.figures.error_count() as f64),
             Self::InFlight => stats.in_flight.map(|InFlightRow { count, .. }| count as f64),
             Self::Oldest => ns(stats.in_flight.and_then(|waiting| waiting.oldest_ns)),
+            Self::Tls => stats.figures.tls.mean(),
             Self::Split | Self::Wait => row.waited(),
             Self::Since => row.against.and_then(|against| match against.status {
                 BaselineStatus::New => Some(f64::MAX),

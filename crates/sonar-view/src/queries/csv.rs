@@ -84,6 +84,7 @@ pub fn heading(by: Grouping, mut out: impl Write) -> io::Result<()> {
         .for_each(|field| line.text(field));
     split_parts().for_each(|part| line.text(&format!("split_{}_ns", part.name())));
     line.text("split_operations");
+    line.text("tls_operations");
     line.write(&mut out)
 }
 
@@ -113,6 +114,7 @@ pub fn rows(
             line.figure(parts.as_ref().map(ns));
         }
         line.figure(row.split.as_ref().map(|split| split.operations));
+        line.figure(row.stats.figures.tls.get().map(|count| scaled(count, report.sample)));
         line.write(&mut out)?;
     }
     Ok(())

@@ -164,6 +164,7 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: ObjectKind) -> Value {
         "response_bytes": times(figures.response_bytes.total),
         "docs_returned": figures.returned.get().map(times),
         "docs_affected": figures.affected.get().map(times),
+        "tls_operations": figures.tls.get().map(times),
         "in_flight": stats.in_flight.map(|waiting| times(waiting.count)),
         "oldest_in_flight_ns": stats.in_flight.and_then(|waiting| waiting.oldest_ns),
         "first_seen": seen.then(|| figures.first_seen.unix_ns()),

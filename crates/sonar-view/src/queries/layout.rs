@@ -1,6 +1,7 @@
 //! Which columns fit, and what is in their cells.
 
 use sonar_core::baseline::{BaselineResult, BaselineStatus};
+use sonar_core::figures::Figures;
 
 use super::column::Column;
 use super::grouping::Grouping;
@@ -31,6 +32,7 @@ impl Column {
                 or_unknown(stats.in_flight.map(|w| Count(w.count as f64 * f64::from(report.sample))))
             }
             Self::Oldest => or_unknown(stats.in_flight.and_then(|waiting| waiting.oldest_ns).map(Nanos)),
+            Self::Tls => tls_share(&stats.figures),
             Self::Split => {
                 row.split.as_ref().map_or_else(|| UNKNOWN.to_string(), |split| letters(split, SPLIT_COLUMNS))
             }
@@ -49,6 +51,18 @@ impl Column {
             Self::Namespace => Some((9, 40)),
             _ => None,
         }
+    }
+}
+
+/// The share of operations that were encrypted with TLS, from 1 to 100 percent, and 100 only for all of them;
+/// [`UNKNOWN`] for none.
+pub(super) fn tls_share(figures: &Figures) -> String {
+    match figures.tls.mean() {
+        Some(share) if share > 0.0 => {
+            let most = if share < 1.0 { 99.0 } else { 100.0 };
+            format!("{} %", (share * 100.0).round().clamp(1.0, most))
+        }
+        _ => UNKNOWN.to_string(),
     }
 }
 
@@ -78,7 +92,7 @@ const ROWS_MEASURED: usize = 500;
 
 /// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
 pub fn sortable(selection: &Selection) -> Vec<Column> {
-    let differing = Differing { servers: true, roles: true, classes: true };
+    let differing = Differing { servers: true, roles: true, classes: true, tls: true };
     let wanted = wanted((selection, selection.has_splits), differing, Column::Calls).0;
     Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
 }
@@ -109,6 +123,7 @@ fn wanted(
     wanted.extend((by_shape && differing.classes).then_some(Class));
     wanted.extend((by_shape && differing.roles).then_some(Role));
     wanted.extend((knows_in_flight && has_splits).then_some(Wait));
+    wanted.extend(differing.tls.then_some(Tls));
     wanted.push(P50);
     // Without it, rows of several servers look alike.
     wanted.extend((by_shape && differing.servers).then_some(Server));

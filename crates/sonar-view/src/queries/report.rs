@@ -223,23 +223,25 @@ impl<'a> WindowReport<'a> {
         if self.sample > 1 { "~" } else { "" }
     }
 
-    /// Whether the servers, the roles and the classes of the rows differ, so that a view has to show
-    /// them.
+    /// Whether the servers, the roles and the classes of the rows differ, or operations were encrypted, so that a view
+    /// has to show it.
     pub fn differing(&self) -> Differing {
+        let tls = self.totals.figures.tls.total > 0;
         let mut keys = self.rows.iter().filter_map(|row| match &row.key {
             ReportKey::Shape { key, .. } => Some(key),
             _ => None,
         });
-        let Some(first) = keys.next() else { return Differing::default() };
-        keys.fold(Differing::default(), |differing, key| Differing {
+        let Some(first) = keys.next() else { return Differing { tls, ..Differing::default() } };
+        keys.fold(Differing { tls, ..Differing::default() }, |differing, key| Differing {
             servers: differing.servers || key.server != first.server,
             roles: differing.roles || key.role != first.role,
             classes: differing.classes || key.class != first.class,
+            tls,
         })
     }
 }
 
-/// In what the keys of rows differ.
+/// In what rows differ.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Differing {
     /// Several servers.
@@ -248,6 +250,8 @@ pub struct Differing {
     pub roles: bool,
     /// Several classes.
     pub classes: bool,
+    /// There are operations that were encrypted with TLS.
+    pub tls: bool,
 }
 
 /// Compares all rows with the baseline at once, before a limit removes some: the test corrects for their number.
