@@ -37,7 +37,7 @@ Examples:
 Keys of the live view: h for help.";
 
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 20] = [
+const NOT_IN_THE_PAST: [&str; 21] = [
     "interface",
     "port",
     "read",
@@ -50,6 +50,7 @@ const NOT_IN_THE_PAST: [&str; 20] = [
     "verify_checksums",
     "no_tls",
     "tls_any_cost",
+    "encrypted",
     "log",
     "duration",
     "each",
@@ -142,6 +143,9 @@ pub struct QueriesArgs {
     /// Show operations that the server served, or that it issued to another server [default: served]
     #[arg(long, value_name = "ROLE", value_enum, help_heading = "What to show")]
     pub role: Option<RoleArg>,
+    /// Show operations on connections encrypted with TLS only; with =no those on plain connections only
+    #[arg(long, value_name = "WHICH", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "only", conflicts_with_all = ["read", "no_tls", "split"], help_heading = "What to show")]
+    pub encrypted: Option<EncryptedArg>,
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
     pub sort: Option<String>,
     /// Show only rows whose command, namespace, shape or name contains this text
@@ -207,6 +211,19 @@ pub enum RoleArg {
     Served,
     Issued,
     All,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EncryptedArg {
+    Only,
+    No,
+}
+
+impl EncryptedArg {
+    /// Whether operations on connections that are encrypted, or are not, are wanted.
+    pub const fn wants(self, tls: bool) -> bool {
+        matches!((self, tls), (Self::Only, true) | (Self::No, false))
+    }
 }
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
@@ -292,7 +309,30 @@ pub fn parse_sample(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct TestCommand {
+        #[command(flatten)]
+        queries: QueriesArgs,
+    }
+
+    #[test]
+    fn encrypted_operations_alone_or_plain_ones_alone_are_asked_for_and_only_of_a_capture() {
+        let parse = |arguments: &str| {
+            let words = ["queries"].into_iter().chain(arguments.split_whitespace());
+            TestCommand::try_parse_from(words).map(|command| command.queries.encrypted)
+        };
+        assert_eq!(parse("").unwrap(), None);
+        assert_eq!(parse("--encrypted").unwrap(), Some(EncryptedArg::Only));
+        assert_eq!(parse("--encrypted=no --host db1 --tls").unwrap(), Some(EncryptedArg::No));
+        for more in ["--read x", "--at 14:05", "--from 14:00", "--to 14:00", "--no-tls", "--split"] {
+            assert!(parse(&format!("--encrypted {more}")).is_err(), "{more}");
+        }
+        assert!(parse("--encrypted=maybe").is_err() && parse("--encrypted no").is_err());
+    }
 
     #[test]
     fn ports_and_samples_say_what_is_wrong_with_them() {

@@ -106,6 +106,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         shared,
         interval: Duration::from_secs(1),
         window: WindowSettings::default(),
+        encrypted: None,
         each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
         keep: None,
         say,

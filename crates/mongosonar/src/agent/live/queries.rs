@@ -137,6 +137,7 @@ impl QueriesCollector {
             shared: self.shared.clone(),
             interval: Duration::from_nanos(WIDTH_NS),
             window: WindowSettings::default(),
+            encrypted: None,
             each: self.each.clone(),
             keep: None,
             say: self.say.clone(),

@@ -16,6 +16,7 @@ use super::joiner::ThreadWindow;
 use super::pipeline::{LiveSink, OperationListener, Pipeline};
 use super::tls::TlsCapture;
 use crate::privileges;
+use crate::queries::args::EncryptedArg;
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 use crate::queries::write::PacketRecorder;
@@ -175,6 +176,8 @@ pub struct CaptureTask {
     pub interval: Duration,
     /// The settings of their windows.
     pub window: WindowSettings,
+    /// Whether encrypted or plain operations are left out; `None` takes both.
+    pub encrypted: Option<EncryptedArg>,
     /// Receives each operation.
     pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     /// Writes each packet.
@@ -266,12 +269,14 @@ impl CaptureTask {
         let (start, interval_ns) = (now(), self.interval.as_nanos() as u64);
         let first = Window::new(start.floor_to(interval_ns), self.window);
         Pipeline {
+            tls: tls == TlsSource::This,
             decoder: Decoder::new(Settings { tls, ..self.settings.clone() }, self.shared.clone()),
             boundary: first.start.plus_ns(interval_ns),
             sink: LiveSink {
                 window: Window { start, ..first },
                 each: self.each.clone(),
                 broken: self.stop.clone(),
+                encrypted: self.encrypted,
             },
             keep: self.keep.clone(),
             counted: Coverage::default(),

@@ -176,6 +176,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         shared: shared.clone(),
         interval,
         window,
+        encrypted: args.encrypted,
         each: match &splits {
             Some(splits) => Some(splits.listener()),
             None => each.clone().map(|each| each as Arc<Mutex<dyn OperationListener>>),

@@ -6,10 +6,11 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Operation, Plaintext, Timestamp, Window};
+use sonar_core::{Coverage, InFlightOperations, Operation, Plaintext, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
 use super::joiner::ThreadWindow;
+use crate::queries::args::EncryptedArg;
 use crate::queries::write::PacketRecorder;
 
 /// Receives each operation as it ends.
@@ -30,6 +31,8 @@ pub trait OperationListener: Send {
 /// Decodes packets into operations and collects them in windows, which it hands over at the boundaries of intervals.
 pub struct Pipeline {
     pub decoder: Decoder,
+    /// The decoder reads connections that are encrypted.
+    pub tls: bool,
     pub sink: LiveSink,
     pub keep: Option<Arc<Mutex<PacketRecorder>>>,
     pub counted: Coverage,
@@ -54,9 +57,16 @@ pub struct LiveSink {
     pub window: Window,
     pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     pub broken: Arc<AtomicBool>,
+    /// Whether encrypted or plain operations are left out; `None` takes both.
+    pub encrypted: Option<EncryptedArg>,
 }
 
 impl LiveSink {
+    /// Whether operations on connections that are encrypted, or are not, are taken.
+    fn wants(&self, tls: bool) -> bool {
+        self.encrypted.is_none_or(|which| which.wants(tls))
+    }
+
     /// Hands what was written on.
     pub fn flush(&self) {
         let flushed = |output: &Arc<Mutex<dyn OperationListener>>| {
@@ -70,6 +80,9 @@ impl LiveSink {
 
 impl Sink for LiveSink {
     fn operation(&mut self, op: &Operation<'_>) {
+        if !self.wants(op.tls) {
+            return;
+        }
         self.window.record(op);
         if let Some(output) = &self.each {
             let written = output.lock().unwrap_or_else(PoisonError::into_inner).operation(op);
@@ -122,7 +135,7 @@ impl Pipeline {
         let next = time.floor_to(self.interval_ns);
         self.boundary = next.plus_ns(self.interval_ns);
         self.decoder.tick(end, &mut self.sink);
-        let in_flight = self.decoder.in_flight(end);
+        let in_flight = self.in_flight(end);
         match self.seen.filter(|_| next != end) {
             None => self.hand_over(end, Some(next), in_flight),
             Some(seen) => {
@@ -132,9 +145,14 @@ impl Pipeline {
         }
     }
 
+    /// The wanted operations that are in flight: all of one decoder are encrypted, or none is.
+    fn in_flight(&self, now: Timestamp) -> Vec<InFlightOperations> {
+        if self.sink.wants(self.tls) { self.decoder.in_flight(now) } else { Vec::new() }
+    }
+
     /// Hands the last window over.
     pub fn finish(&mut self, end: Timestamp) {
-        let in_flight = self.decoder.in_flight(end);
+        let in_flight = self.in_flight(end);
         self.decoder.finish(end, &mut self.sink);
         self.sink.flush();
         self.hand_over(end, None, in_flight);
@@ -153,7 +171,7 @@ impl Pipeline {
         &mut self,
         end: Timestamp,
         next: Option<Timestamp>,
-        in_flight: Vec<sonar_core::InFlightOperations>,
+        in_flight: Vec<InFlightOperations>,
     ) {
         let following = Window::new(next.unwrap_or(end), self.settings);
         let mut window = std::mem::replace(&mut self.sink.window, following);
@@ -187,10 +205,12 @@ mod tests {
         let (to, windows) = sync_channel(100);
         let pipeline = Pipeline {
             decoder: Decoder::new(Settings::default(), Arc::new(Shared::default())),
+            tls: false,
             sink: LiveSink {
                 window: Window::new(at(0), WindowSettings::default()),
                 each: None,
                 broken: Arc::default(),
+                encrypted: None,
             },
             keep: None,
             counted: Coverage::default(),
