@@ -128,7 +128,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
             decoder: Decoder::new(settings, Arc::new(Shared::default())),
             tls: false,
             boundary: first.start.plus_ns(interval_ns),
-            sink: LiveSink { window: Window { start, ..first }, each: None, broken: stop.clone(), encrypted: None },
+            sink: LiveSink {
+                window: Window { start, ..first },
+                each: None,
+                broken: stop.clone(),
+                encrypted: None,
+            },
             keep: None,
             counted: Coverage::default(),
             kernel: Coverage::default(),

@@ -167,12 +167,7 @@ impl Pipeline {
     }
 
     /// Hands the open window over, which ends at `end`, and opens the one that begins at `next`, if one does.
-    fn hand_over(
-        &mut self,
-        end: Timestamp,
-        next: Option<Timestamp>,
-        in_flight: Vec<InFlightOperations>,
-    ) {
+    fn hand_over(&mut self, end: Timestamp, next: Option<Timestamp>, in_flight: Vec<InFlightOperations>) {
         let following = Window::new(next.unwrap_or(end), self.settings);
         let mut window = std::mem::replace(&mut self.sink.window, following);
         window.end = end.max(window.start);
