@@ -10,7 +10,8 @@
 // A session belongs to the socket on which the library itself read or wrote during the call. If the library has no
 // socket (memory BIOs), to the only socket from which the thread received between a read of the session that found
 // nothing and the next one that found something, or to which it sent what the session had just written; the sizes of
-// the records must fit. Nothing is passed on of a session whose socket is unknown.
+// the records must fit. What a session reads and writes before that is passed on without a socket, which is passed on
+// when it is known; of a session that stays without one only the beginning.
 
 #include "kernel.h"
 
@@ -34,10 +35,15 @@ struct tls_control {
 };
 volatile struct tls_control tls_control SEC(".data.control") = {};
 
-// Set by user space before loading: how many bytes of a message are passed on, at most TLS_LARGE.
+// Set by user space before loading: how many bytes are passed on of the beginning of a reply.
 const volatile __u32 tls_cap = 16384;
+// The same of a request.
+enum { TLS_REQUEST = 256 << 10 };
 
-enum { TLS_NONE, TLS_READ, TLS_WRITE, TLS_END };
+enum { TLS_NONE, TLS_READ, TLS_WRITE, TLS_END, TLS_BOUND };
+
+// The most calls of a session that are passed on while its socket is not known.
+enum { TLS_WAITING = 64 };
 
 struct tls_key {
     __u64 ssl;
@@ -50,6 +56,7 @@ struct tls_session {
     __u64 sock;         // 0: not known
     __u64 fresh;        // it has been followed from its beginning, and nothing was passed on yet, or lost
     __u64 write_called; // when, by the monotonic clock, it was last called to write
+    __u64 waiting;      // calls so far of which its socket was not known
     struct socket_addresses addresses;
     struct tls_half halves[2]; // read, written
 };
@@ -70,9 +77,9 @@ struct tls_thread {
     __u16 unused;
 };
 
-enum { TLS_SMALL = 256, TLS_MIDDLE = 2048, TLS_LARGE = 16384 };
+enum { TLS_SMALL = 256, TLS_MIDDLE = 2048, TLS_LARGE = TLS_PIECE };
 
-// A part of the stream of a session, or its end. `bytes` follow.
+// A part of the stream of a session, its end, or that its socket is known now. `bytes` follow.
 struct tls_record {
     __u64 session;
     __u64 ns;     // when, by the monotonic clock
@@ -150,8 +157,7 @@ static __always_inline void describe(struct tls_record *record, const struct tls
     __u32 other = kind == TLS_READ;
     record->session = session->id;
     record->ns = ns;
-    // What was skipped there is reported later.
-    record->other = session->halves[other].offset - session->halves[other].skipped;
+    record->other = session->halves[other].offset;
     record->addresses = session->addresses;
     record->process = bpf_get_current_pid_tgid() >> 32;
     record->kind = kind;
@@ -194,16 +200,16 @@ static __noinline void pass_on(const struct tls_session *session, __u32 kind, __
         PASS_ON(tls_large, TLS_LARGE);
 }
 
-// A session is given another socket, or none any more.
-static __always_inline void end(const struct tls_session *session) {
-    if (!session->sock)
+// Something happens to a session as a whole.
+static __always_inline void tell(const struct tls_session *session, __u32 kind) {
+    if (!session->sock && !session->waiting)
         return;
     struct tls_record *record = bpf_ringbuf_reserve(&tls_ring, sizeof(*record), 0);
     if (!record) {
         tls_lost(TLS_LOST_RING_FULL);
         return;
     }
-    describe(record, session, TLS_END, bpf_ktime_get_ns());
+    describe(record, session, kind, bpf_ktime_get_ns());
     record->offset = session->halves[1].offset;
     record->other = session->halves[0].offset;
     record->copied = record->skipped = 0;
@@ -211,16 +217,18 @@ static __always_inline void end(const struct tls_session *session) {
 }
 
 static __always_inline void bind(struct tls_session *session, __u64 sock) {
-    // An object at the same address is for another connection.
-    end(session);
-    __builtin_memset(session->halves, 0, sizeof(session->halves));
-    session->id = __sync_fetch_and_add(&tls_session_count, 1);
-    if (session->sock)
+    // An object at the same address is for another connection, or too much has passed.
+    if (session->sock || session->waiting >= TLS_WAITING) {
+        tell(session, TLS_END);
+        __builtin_memset(session->halves, 0, sizeof(session->halves));
+        session->id = __sync_fetch_and_add(&tls_session_count, 1);
         session->fresh = 0;
-    // The first bytes are those of a message.
-    session->halves[0].synced = session->halves[1].synced = session->fresh;
+        session->waiting = 0;
+    }
     session->sock = sock;
     addresses_of((struct sock *)sock, &session->addresses);
+    if (session->waiting)
+        tell(session, TLS_BOUND);
 }
 
 enum { MESSAGES_A_CALL = 32 };
@@ -251,21 +259,24 @@ static __always_inline void moved(struct tls_session *session, __u32 kind, __u64
                 return;
             }
             half->synced = 1;
-            half->left = half->passed = half->skipped = half->length = 0;
+            half->passed = half->length = 0;
             half->have = 0;
         }
+        if (!half->have)
+            half->reply = bytes >= TLS_HEADER && start[2];
         struct tls_piece piece;
         __u64 offset = half->offset;
-        __u32 taken = tls_take(half, bytes, (const __u8 *)start, tls_cap, &piece);
+        __u32 cap = half->reply ? tls_cap : TLS_REQUEST;
+        __u32 taken = tls_take(half, bytes, (const __u8 *)start, cap, &piece);
         if (!taken) {
             tls_lost(TLS_LOST_UNSYNCED);
             half->offset += bytes;
             return;
         }
-        if (piece.copied || piece.skipped) {
+        if (piece.copied) {
             piece.begins = session->fresh;
             session->fresh = 0;
-            pass_on(session, kind, piece.copied ? offset : half->offset - piece.skipped, from, &piece);
+            pass_on(session, kind, offset, from, &piece);
         }
         from += taken;
         bytes -= taken;
@@ -281,7 +292,9 @@ static __always_inline struct tls_session *session_of(const struct tls_key *key,
     struct tls_session *session = bpf_map_lookup_elem(&tls_sessions, key);
     if (session || !create)
         return session;
-    struct tls_session new = {.fresh = fresh};
+    struct tls_session new = {.id = __sync_fetch_and_add(&tls_session_count, 1), .fresh = fresh};
+    // The first bytes are those of a message.
+    new.halves[0].synced = new.halves[1].synced = fresh;
     if (bpf_map_update_elem(&tls_sessions, key, &new, BPF_NOEXIST))
         tls_lost(TLS_LOST_SESSIONS_FULL);
     return bpf_map_lookup_elem(&tls_sessions, key);
@@ -357,14 +370,17 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
         return 0;
     if (sock && sock != session->sock && (!session->sock || thread->nested))
         bind(session, sock);
-    if (call == TLS_WRITE && !session->sock) {
-        thread->wrote = key.ssl;
+    if (call == TLS_WRITE) {
+        // If several sessions write before the thread sends, it is not known whose bytes it sends.
+        thread->wrote = session->sock || (thread->wrote && thread->wrote != key.ssl) ? 0 : key.ssl;
         thread->wrote_bytes = bytes;
     }
     if (!session->sock) {
-        tls_lost(TLS_LOST_UNMAPPED);
-        session->fresh = 0;
-        return 0;
+        if (session->waiting >= TLS_WAITING) {
+            tls_lost(TLS_LOST_UNMAPPED);
+            return 0;
+        }
+        session->waiting++;
     }
     session->write_called = thread->ns;
     moved(session, call, thread->buffer, bytes);
@@ -424,7 +440,7 @@ int tls_freed(struct pt_regs *regs) {
     struct tls_session *session = session_of(&key, 0, 0);
     if (!session)
         return 0;
-    end(session);
+    tell(session, TLS_END);
     bpf_map_delete_elem(&tls_sessions, &key);
     return 0;
 }

@@ -2,26 +2,26 @@
 // What happens to the plaintext of one TLS session: plain C, which knows neither maps nor helpers.
 //
 // A session is an SSL object of one process. Each of its directions is a stream of MongoDB messages. The beginning of
-// each message is passed on, the rest is skipped by the length in its header, so that a long message costs no more than
-// its beginning.
+// each message is passed on and its last bytes, which have the outcome of a reply and the database of a request. What
+// lies between is skipped by the length in its header, so that a long message costs no more than that.
 #pragma once
 
-enum { TLS_HEADER = 16, TLS_LENGTH = 4 };
+// The end of a message that is passed on, and the most bytes of one piece.
+enum { TLS_HEADER = 16, TLS_LENGTH = 4, TLS_TAIL = 2048, TLS_PIECE = 16384 };
 #define TLS_LONGEST_MESSAGE (48000000 + 16 * 1024)
 
 // One direction of a session.
 struct tls_half {
-    __u64 offset;  // in the stream, of the next byte
-    __u32 left;    // bytes of the current message that are still to come, beyond those of its length
-    __u32 passed;  // bytes of the current message so far
-    __u32 skipped; // bytes at the end of them that were not passed on, and not reported yet
-    __u32 length;  // of the current message, as far as it is known
-    __u8 have;     // bytes of that length
-    __u8 synced;   // the beginning of a message was found
-    __u16 unused;
+    __u64 offset; // in the stream, of the next byte
+    __u32 passed; // bytes of the current message so far
+    __u32 length; // of the current message, as far as it is known
+    __u8 have;    // bytes of that length
+    __u8 synced;  // the beginning of a message was found
+    __u8 reply;   // the message answers another one
+    __u8 unused[5];
 };
 
-// A part of a stream: `copied` bytes that are passed on, then `skipped` bytes that are not.
+// A part of a stream: `copied` bytes that are passed on, then `skipped` bytes that will not be.
 struct tls_piece {
     __u32 copied;
     __u32 skipped;
@@ -36,7 +36,7 @@ static __always_inline bool tls_is_header(const __u32 *words) {
 }
 
 // Takes the next bytes of a direction, at most `bytes` of them and those of one message only; `start` are the first
-// four of them. Returns how many it took; 0 if they are no message.
+// four of them. `cap` is how long its beginning is. Returns how many it took; 0 if they are no message.
 static __always_inline __u32 tls_take(struct tls_half *half, __u32 bytes, const __u8 *start, __u32 cap,
                                       struct tls_piece *piece) {
     __u32 taken = 0;
@@ -54,25 +54,31 @@ static __always_inline __u32 tls_take(struct tls_half *half, __u32 bytes, const 
             half->synced = 0;
             return 0;
         }
-        half->left = half->length - TLS_LENGTH;
     }
-    __u32 body = bytes - taken;
-    if (half->have < TLS_LENGTH)
-        body = 0;
-    else if (body > half->left)
-        body = half->left;
-    half->left -= body;
-    taken += body;
-    __u32 room = half->passed < cap ? cap - half->passed : 0;
-    piece->copied = taken < room ? taken : room;
-    // What was skipped before has to be reported first, but a message is skipped to its end.
-    half->skipped += taken - piece->copied;
+    __u32 begin = half->passed, end = begin + bytes;
     piece->skipped = 0;
-    half->passed += taken;
+    if (half->have < TLS_LENGTH) {
+        end = begin + taken;
+        piece->copied = taken;
+    } else {
+        bool skips = half->length > cap + TLS_TAIL;
+        __u32 head = skips ? cap : half->length, tail = skips ? half->length - TLS_TAIL : half->length;
+        __u32 until = begin < head ? head : begin < tail ? tail : half->length;
+        bool copies = begin < head || begin >= tail;
+        if (copies && until > begin + TLS_PIECE)
+            until = begin + TLS_PIECE;
+        if (end > until)
+            end = until;
+        piece->copied = copies ? end - begin : 0;
+        // What is skipped is reported before it comes.
+        if (skips && copies && end == head)
+            piece->skipped = tail - head;
+    }
+    taken = end - begin;
+    half->passed = end;
     half->offset += taken;
-    if (half->have == TLS_LENGTH && !half->left) {
-        piece->skipped = half->skipped;
-        half->skipped = half->passed = half->length = 0;
+    if (half->have == TLS_LENGTH && end == half->length) {
+        half->passed = half->length = 0;
         half->have = 0;
     }
     return taken;

@@ -54,7 +54,7 @@ pub use notices::Notices;
 pub use offsets::UtcOffsets;
 pub use operation::{Application, Class, InFlightOperations, Operation, Outcome, Role, Statement};
 pub use packet::{LinkType, Packet};
-pub use plaintext::Plaintext;
+pub use plaintext::{Plaintext, PlaintextEvent};
 pub use reading::Reading;
 pub use row::{Row, Subject};
 pub use shape::{ShapeId, ShapeInfo};

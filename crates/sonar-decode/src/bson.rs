@@ -453,6 +453,33 @@ impl Skimmer {
         self.ends.pop().map_or(0, |end| end - position)
     }
 
+    /// Passes over bytes that are missing. If they are not all of a value that is skipped anyway, the rest of the innermost
+    /// document that reaches beyond them is skipped, too. Returns false if only the outermost one does, or none.
+    pub fn jump<V: Visitor>(&mut self, bytes: u64, visitor: &mut V) -> bool {
+        if self.skips(bytes) {
+            self.skip -= bytes;
+            self.position += bytes;
+            return true;
+        }
+        let to = self.position + bytes;
+        while self.ends.len() > 1
+            && let Some(end) = self.ends.pop()
+        {
+            visitor.close();
+            if end >= to {
+                self.position = to;
+                self.skip = end - to;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the next `bytes` belong to a value that is skipped.
+    pub fn skips(&self, bytes: u64) -> bool {
+        self.started && self.skip >= bytes
+    }
+
     /// Skips bytes. Returns false if the chunk ends first; the rest is remembered.
     #[inline]
     fn pass(&mut self, chunk: &[u8], at: &mut usize, bytes: u64) -> bool {

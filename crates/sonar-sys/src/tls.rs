@@ -16,7 +16,7 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, ProgramMut, RingBufferBuilder};
 use rustix::time::ClockId;
-use sonar_core::Plaintext;
+use sonar_core::{Plaintext, PlaintextEvent};
 
 use crate::addresses::endpoint;
 use crate::clock_offsets::ClockOffsets;
@@ -24,7 +24,7 @@ use crate::ebpf::{TraceError, drained, load_error, update};
 use crate::skeletons::tls::{TlsSkel, TlsSkelBuilder, types};
 use crate::{sys, sys_bpf};
 
-/// The most bytes of a message that are passed on.
+/// How many bytes are passed on of the beginning of a reply.
 pub const MAX_COPIED: usize = 16_384;
 /// The most records to take from the ring before looking at the clock.
 const MOST_AT_ONCE: usize = 8_192;
@@ -117,7 +117,7 @@ pub struct TlsLosses {
     pub sessions_full: u64,
     /// Pieces that could not be read from a process's memory.
     pub unreadable: u64,
-    /// Calls of sessions whose connection is not known.
+    /// Calls of sessions whose connection was not known for long.
     pub unmapped: u64,
     /// Calls in which no message begins, before the first one was found.
     pub unsynced: u64,
@@ -272,24 +272,31 @@ impl TlsTracer {
 /// What a record says; `None` if it is none.
 fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<Plaintext<'a>> {
     const READ: u32 = 1;
+    const WRITE: u32 = 2;
     const END: u32 = 3;
+    const BOUND: u32 = 4;
     let record: types::tls_record = sys_bpf::read(bytes)?;
     let bytes = bytes.get(size_of::<types::tls_record>()..)?;
     let addresses = &record.addresses;
-    let own = endpoint(addresses.family, addresses.server, addresses.server_port)?;
-    let peer = endpoint(addresses.family, addresses.client, addresses.client_port)?;
-    let (source, destination) = if record.kind == READ { (peer, own) } else { (own, peer) };
+    let own = endpoint(addresses.family, addresses.server, addresses.server_port);
+    let peer = endpoint(addresses.family, addresses.client, addresses.client_port);
+    let event = match record.kind {
+        READ => PlaintextEvent::Part { received: true },
+        WRITE => PlaintextEvent::Part { received: false },
+        END => PlaintextEvent::Ended,
+        BOUND => PlaintextEvent::Bound,
+        _ => return None,
+    };
     Some(Plaintext {
         session: record.session,
         process: record.process,
-        source,
-        destination,
+        ends: own.zip(peer).map(|(own, peer)| [own, peer]),
+        event,
         time: clock.time(record.ns),
         offset: record.offset,
         other: record.other,
         bytes: bytes.get(..record.copied as usize)?,
         skipped: record.skipped,
         begins: record.begins != 0,
-        ends: record.kind == END,
     })
 }

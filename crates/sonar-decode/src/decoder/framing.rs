@@ -118,6 +118,17 @@ impl MessageStream {
         matches!(self.position, StreamPosition::Long { .. })
     }
 
+    /// Passes over bytes that are missing, if they lie inside a long message. Returns whether they do.
+    pub fn jump(&mut self, missing: u64) -> bool {
+        match &mut self.position {
+            StreamPosition::Long { left, .. } if missing < *left => {
+                *left -= missing;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Skips the rest of a long message.
     pub fn evict(&mut self) {
         if let StreamPosition::Long { header, left, .. } = self.position {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use sonar_core::packet::Direction;
-use sonar_core::{Coverage, Packet, Plaintext, sample};
+use sonar_core::{Coverage, Packet, Plaintext, PlaintextEvent, sample};
 
 use super::settings::{Ports, Settings};
 use crate::frame::{self, Segment, TcpFlags};
@@ -22,10 +22,18 @@ impl PacketIntake {
         Self { coverage: Coverage::default(), sample }
     }
 
-    /// A part of a connection as a segment: its place in the stream is its sequence number, and what had passed of the
-    /// other direction is acknowledged, so that what is missing is known at once.
-    pub fn plaintext<'a>(&mut self, plaintext: &Plaintext<'a>, ports: &Ports) -> Option<Segment<'a>> {
-        let &Plaintext { session, source, destination, time, bytes, skipped, begins, ends, .. } = plaintext;
+    /// A part of a connection as a segment, from the process to the other end unless `received`. Its place in the stream
+    /// is its sequence number, and what had passed of the other direction is acknowledged, so that what is missing is
+    /// known at once.
+    pub fn plaintext<'a>(
+        &mut self,
+        plaintext: &Plaintext<'a>,
+        received: bool,
+        ports: &Ports,
+    ) -> Option<Segment<'a>> {
+        let &Plaintext { session, time, offset, other, bytes, skipped, begins, event, .. } = plaintext;
+        let [own, peer] = plaintext.ends?;
+        let (source, destination) = if received { (peer, own) } else { (own, peer) };
         self.coverage.frames += 1;
         if let Ports::Ranges(_) = ports
             && !ports.names(source.port)
@@ -36,19 +44,19 @@ impl PacketIntake {
         }
         // Far from those of another session of the same connection.
         let first = (session as u32).wrapping_mul(0x9e37_79b9);
-        let seq = first.wrapping_add(plaintext.offset as u32);
+        let seq = first.wrapping_add(offset as u32);
         Some(Segment {
             time,
             place: 0,
             source,
             destination,
             seq: if begins { seq.wrapping_sub(1) } else { seq },
-            ack: first.wrapping_add(plaintext.other as u32),
-            flags: match (begins, ends) {
-                (true, _) => TcpFlags::from_byte(0x02),
-                (false, true) => TcpFlags::from_byte(0x11),
-                (false, false) => TcpFlags::from_byte(0x10),
-            },
+            ack: first.wrapping_add(other as u32),
+            flags: TcpFlags::from_byte(match (begins, event) {
+                (true, _) => 0x02,
+                (false, PlaintextEvent::Ended) => 0x11,
+                (false, _) => 0x10,
+            }),
             payload: bytes,
             missing: skipped,
         })

@@ -27,6 +27,8 @@ pub struct LongMessage {
     pub compressed_head: Vec<u8>,
     /// The rest of it cannot be read.
     pub failed: bool,
+    /// It is a request whose rest is missing, and whose beginning says what was asked.
+    pub cut: bool,
     pub opcode: Opcode,
     /// The checksum so far, where it is to be verified.
     pub checksum: Option<Checksum>,
@@ -47,6 +49,13 @@ pub(super) struct LongWalk {
 impl LongWalk {
     pub(super) fn is_whole(&self) -> bool {
         !self.failed && self.body.left() == 0
+    }
+
+    /// Passes over bytes that are missing; fails if nothing can be read behind them.
+    fn jump(&mut self, missing: u64, mut content: MessageSource<'_, Rendered>) {
+        let bytes = self.carry.len() as u64 + missing;
+        self.carry.clear();
+        self.failed = self.failed || !self.body.jump(bytes, &mut content);
     }
 
     /// Feeds a piece to the body, behind the bytes that it needs to see again.
@@ -94,12 +103,31 @@ impl LongMessage {
             compressor: None,
             compressed_head: Vec::new(),
             failed: false,
+            cut: false,
             opcode,
             checksum: None,
             verified: false,
         });
         long.begin(opcode, length);
         long
+    }
+
+    /// Passes over bytes that are missing.
+    pub fn jump(&mut self, missing: u64) {
+        self.checksum = None;
+        self.cut = self.is_recognisable();
+        if self.cut {
+            return;
+        }
+        if self.opcode == Opcode::Compressed || self.inflater.is_some() {
+            self.failed = true;
+        }
+        if let Some(walk) = &mut self.as_request {
+            walk.jump(missing, MessageSource::Request(&mut self.request));
+        }
+        if let Some(walk) = &mut self.as_reply {
+            walk.jump(missing, MessageSource::Reply(&mut self.reply));
+        }
     }
 
     /// Inflates the next bytes and reads the result.
@@ -137,7 +165,7 @@ impl LongMessage {
 
     /// The rest of it cannot be read.
     fn has_failed(&self) -> bool {
-        self.failed || self.walks().all(|walk| walk.failed)
+        self.failed || self.cut || self.walks().all(|walk| walk.failed)
     }
 
     /// Begins the body, or the inflated body of an OP_COMPRESSED.
@@ -150,6 +178,9 @@ impl LongMessage {
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
+        if self.cut {
+            return;
+        }
         if let Some(walk) = &mut self.as_request {
             walk.feed(bytes, MessageSource::Request(&mut self.request));
         }

@@ -4,6 +4,7 @@
 //! verifies and inflates them (`long`: those that are too long to be stored), `reading` reads them, `identify`
 //! finds what a request belongs to and `request` what it is for, and `pairing` joins request and reply to an
 //! operation (`exchange`: what waits on a connection), which `emission` hands on. `caps` says what gives way in a table that is full.
+//! `sessions` says which sessions are followed that were read inside processes.
 
 mod by_flow;
 mod caps;
@@ -21,6 +22,7 @@ mod loss;
 mod pairing;
 mod reading;
 mod request;
+mod sessions;
 mod settings;
 mod stages;
 mod unpacking;
@@ -28,12 +30,13 @@ mod unpacking;
 use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
-use sonar_core::{Coverage, InFlightOperations, Packet, Plaintext, Timestamp};
+use sonar_core::{Coverage, Endpoint, InFlightOperations, Packet, Plaintext, PlaintextEvent, Timestamp};
 
 pub use self::by_flow::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 use self::connection::Connection;
 use self::emission::{Emission, Emitter, WaitingRequest};
 use self::intake::PacketIntake;
+use self::sessions::{Admission, Sessions, WaitingPart};
 pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 use self::stages::{Handler, Stages};
 use crate::frame::Segment;
@@ -44,6 +47,7 @@ use crate::tcp::{FlowLimits, FlowTable, Twins};
 pub struct Decoder {
     flows: FlowTable<Connection>,
     intake: PacketIntake,
+    sessions: Sessions,
     stages: Stages,
     emitter: Emitter,
 }
@@ -58,6 +62,7 @@ impl Decoder {
                 if settings.tls == TlsSource::This { Twins::default() } else { shared.twins() },
             ),
             intake: PacketIntake::new(&settings),
+            sessions: Sessions::default(),
             emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This),
             stages: Stages::new(settings, shared),
         }
@@ -70,15 +75,33 @@ impl Decoder {
         self.segment(&segment, sink);
     }
 
-    /// Takes a part of a connection that was read inside a process. All parts of a session go to the same decoder,
-    /// which takes no packets.
+    /// Takes what was read inside a process. All parts of a session go to the same decoder, which takes no packets.
     pub fn plaintext(&mut self, plaintext: &Plaintext<'_>, sink: &mut impl Sink) {
-        let Some(segment) = self.intake.plaintext(plaintext, &self.stages.ports) else { return };
-        self.segment(&segment, sink);
-        if plaintext.ends {
-            // The end of a session ends both directions.
-            if let Some(segment) = self.intake.plaintext(&plaintext.answered(), &self.stages.ports) {
+        if let Admission::Next(waited, ends) = self.sessions.admit(plaintext, &self.stages.ports) {
+            self.waited(&waited, ends, sink);
+            self.part(&Plaintext { ends: Some(ends), ..*plaintext }, sink);
+        }
+    }
+
+    /// Takes parts that have waited.
+    fn waited(&mut self, parts: &[WaitingPart], ends: [Endpoint; 2], sink: &mut impl Sink) {
+        parts.iter().for_each(|part| self.part(&part.at(ends), sink));
+    }
+
+    /// Takes the next part of a connection, or its end.
+    fn part(&mut self, plaintext: &Plaintext<'_>, sink: &mut impl Sink) {
+        let mut take = |plaintext: &Plaintext<'_>, received| {
+            if let Some(segment) = self.intake.plaintext(plaintext, received, &self.stages.ports) {
                 self.segment(&segment, sink);
+            }
+        };
+        match plaintext.event {
+            PlaintextEvent::Part { received } => take(plaintext, received),
+            PlaintextEvent::Bound => {}
+            // The end of a session ends both directions.
+            PlaintextEvent::Ended => {
+                take(plaintext, false);
+                take(&plaintext.answered(), true);
             }
         }
     }
@@ -96,6 +119,9 @@ impl Decoder {
 
     /// Gives up what has waited too long at `now`. Call it about once per second of the packets' time.
     pub fn tick(&mut self, now: Timestamp, sink: &mut impl Sink) {
+        for (waited, ends) in self.sessions.tick(now) {
+            self.waited(&waited, ends, sink);
+        }
         let out = Emission { emitter: &mut self.emitter, sink };
         let mut handler = Handler { stages: &mut self.stages, out };
         self.flows.tick(now, &mut self.intake.coverage, &mut handler);
@@ -105,6 +131,9 @@ impl Decoder {
 
     /// Ends the capture: all that has not ended yet is emitted as in flight.
     pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
+        for (waited, ends) in self.sessions.finish() {
+            self.waited(&waited, ends, sink);
+        }
         let out = Emission { emitter: &mut self.emitter, sink };
         self.flows.finish(now, &mut self.intake.coverage, &mut Handler { stages: &mut self.stages, out });
     }
@@ -123,6 +152,7 @@ impl Decoder {
     /// The counters.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.intake.coverage;
+        coverage.add(&self.sessions.coverage);
         coverage.add(&self.stages.coverage());
         coverage.add(&self.emitter.coverage);
         coverage

@@ -21,7 +21,7 @@ use super::settings::{Ports, Settings, TlsSource};
 use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
 use crate::identity::Shared;
 use crate::message::{Header, Reply};
-use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Side, StreamHandler, Verdict};
+use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, Side, StreamHandler, Verdict};
 
 /// All stages. Each has its own buffers, caps and counters.
 pub struct Stages {
@@ -195,6 +195,9 @@ impl Stages {
         conn.streams[at.side.index()].has_been_read(long.verified);
         conn.server = conn.server.or_else(|| long.server(at.side));
         let is_reply = conn.is_server(at.side);
+        if long.cut && is_reply == Some(false) {
+            return self.cut_request(conn, at, long);
+        }
         let whole = is_reply.is_some_and(|is_reply| long.is_whole(is_reply));
         self.reader.count_long(&long, whole);
         match is_reply {
@@ -471,7 +474,15 @@ impl Stages {
 
     /// Bytes of one side are missing.
     pub fn gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
-        let &Gap { side, time, .. } = gap;
+        let &Gap { side, time, lost } = gap;
+        if self.framer.tls == TlsSource::This
+            && let Lost::Bytes(missing) = lost
+            && let Some(long) = &mut conn.long[side.index()]
+            && conn.streams[side.index()].jump(missing)
+        {
+            // Only the beginning and the end of a long message are copied.
+            return long.jump(missing);
+        }
         let is_reply = conn.is_server(side) == Some(true);
         if !is_reply {
             // A getLastError behind the gap may be that of another write, which is in the gap.

@@ -178,6 +178,32 @@ impl MessageBody {
         }
     }
 
+    /// Passes over bytes that are missing. Returns false if nothing can be read behind them; the rest of the body must be
+    /// skipped then.
+    pub fn jump<T: Text>(&mut self, bytes: u64, content: &mut MessageSource<'_, T>) -> bool {
+        let can = if bytes > self.left {
+            false
+        } else if self.skip > 0 {
+            let within = self.skip >= bytes;
+            self.skip = self.skip.saturating_sub(bytes);
+            within
+        } else if self.part == BodyPart::Section0 {
+            match content {
+                MessageSource::Request(request) => self.skimmer.jump(bytes, *request),
+                MessageSource::Reply(reply) => {
+                    let exact = self.skimmer.skips(bytes);
+                    (exact || reply.leave_documents()) && self.skimmer.jump(bytes, *reply)
+                }
+            }
+        } else {
+            false
+        };
+        if can {
+            self.consume(bytes as usize);
+        }
+        can
+    }
+
     fn consume(&mut self, used: usize) -> usize {
         self.left -= used as u64;
         self.section_left = self.section_left.saturating_sub(used as u64);

@@ -98,6 +98,15 @@ impl Reply {
         self.returned.is_some()
     }
 
+    /// The rest of its documents is missing: their number is unknown. Returns whether it was among them.
+    pub fn leave_documents(&mut self) -> bool {
+        let inside = matches!(self.inside, ReplyPart::Batch | ReplyPart::Values);
+        if inside {
+            self.documents = None;
+        }
+        inside
+    }
+
     fn add_code(&mut self, code: i32) {
         if let Some((_, count)) = self.codes.iter_mut().find(|(known, _)| *known == code) {
             *count = count.saturating_add(1);
