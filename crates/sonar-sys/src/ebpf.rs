@@ -37,6 +37,12 @@ pub enum TraceError {
     /// No permission.
     #[error("no permission to trace, which takes root, or CAP_BPF and CAP_PERFMON ({0})")]
     Permission(String),
+    /// A program of the kernel cannot be attached to a program.
+    #[error("cannot attach probes: {why}{}", without_sys_admin())]
+    Attach {
+        /// The kernel's reason.
+        why: String,
+    },
     /// Anything else.
     #[error("cannot load the programs into the kernel: {0}")]
     Load(String),
@@ -435,6 +441,11 @@ pub(crate) fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The capability that may be missing, for an error.
+fn without_sys_admin() -> &'static str {
+    if privileges::holds(capability::SYS_ADMIN) { "" } else { " (this kernel may require CAP_SYS_ADMIN)" }
 }
 
 pub(crate) fn load_error(error: &libbpf_rs::Error) -> TraceError {

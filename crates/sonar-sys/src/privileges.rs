@@ -35,6 +35,8 @@ pub mod capability {
     pub const BPF: u32 = 39;
     /// Attach eBPF programs that read the memory of the kernel and of processes.
     pub const PERFMON: u32 = 38;
+    /// Attach probes to programs, since Linux 6.16 and in later releases of older ones.
+    pub const SYS_ADMIN: u32 = 21;
     /// Open the files that are mapped into a process, also deleted ones (`/proc/PID/map_files`).
     pub const CHECKPOINT_RESTORE: u32 = 40;
 }

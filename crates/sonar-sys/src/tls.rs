@@ -152,7 +152,12 @@ impl TlsTracer {
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
         settings.tls_cap = MAX_COPIED as u32;
         let skeleton = open.load().map_err(error)?;
-        Ok(Self { skeleton, control: types::tls_control::default(), links: Vec::new(), attached: HashSet::new() })
+        Ok(Self {
+            skeleton,
+            control: types::tls_control::default(),
+            links: Vec::new(),
+            attached: HashSet::new(),
+        })
     }
 
     /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.
@@ -165,11 +170,12 @@ impl TlsTracer {
             return Ok(());
         }
         if self.attached.len() >= MAX_FILES {
-            return Err(TraceError::Load(format!("probes are in {MAX_FILES} files already")));
+            return Err(TraceError::Attach { why: format!("probes are in {MAX_FILES} files already") });
         }
         let programs = &self.skeleton.progs;
         let attach = |program: &ProgramMut<'_>, at: u64| {
-            program.attach_uprobe(false, -1, &file.reachable, at as usize).map_err(|error| load_error(&error))
+            let attached = program.attach_uprobe(false, -1, &file.reachable, at as usize);
+            attached.map_err(|error| TraceError::Attach { why: format!("{error:#}") })
         };
         let mut links = Vec::new();
         if self.attached.is_empty() {

@@ -133,11 +133,13 @@ fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
             CollectorProblem::permanent(error.to_string(), Some(fix.unwrap_or_else(|| RESTART.to_owned())))
         }
         TraceError::NoBtf => CollectorProblem::permanent(error.to_string(), None),
-        TraceError::Load(_) if is_last => {
+        TraceError::Load(_) | TraceError::Attach { .. } if is_last => {
             let what = format!("{error} (after {ATTEMPTS} attempts)");
             CollectorProblem::permanent(what, Some(RESTART.to_owned()))
         }
-        TraceError::Load(_) => CollectorProblem::temporary(format!("{error}; it is tried again")),
+        TraceError::Load(_) | TraceError::Attach { .. } => {
+            CollectorProblem::temporary(format!("{error}; it is tried again"))
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use sonar_core::{Coverage, Window};
 use sonar_decode::{Decoder, Settings, Shared, TlsSource};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
+use super::changes::CaptureChange;
 use super::joiner::ThreadWindow;
 use super::pipeline::{LiveSink, OperationListener, Pipeline};
 use super::tls::TlsCapture;
@@ -31,17 +32,6 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 /// The smallest block, in bytes. Only a frame that fits in a block is captured whole, and segmentation offload makes
 /// long frames.
 const MIN_BLOCK_BYTES: usize = 512 << 10;
-
-/// A change for a capture thread.
-pub enum CaptureChange {
-    /// Captures these ports.
-    Ports(Arc<Listened>),
-    /// Captures these ports from another ring. Packets that are in both rings count once, as any packet that comes
-    /// twice on its connection.
-    Ring(Box<Ring>, Arc<Listened>),
-    /// Encrypted connections of some servers are read inside their processes now.
-    EncryptedRead,
-}
 
 /// One capture thread.
 struct CaptureThread {

@@ -1,6 +1,7 @@
 //! Captures from the network: a thread for each ring, windows handed over at the boundaries of intervals.
 
 pub mod capture;
+pub mod changes;
 mod joiner;
 mod pipeline;
 mod show;
@@ -22,7 +23,8 @@ use sonar_sys::resource::ResourceUsage;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
-use self::capture::{CaptureChange, CaptureTask, LiveCapture, block_bytes};
+use self::capture::{CaptureTask, LiveCapture, block_bytes};
+use self::changes::CaptureChange;
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 pub use self::show::{WindowFeed, add, show_past};
@@ -68,11 +70,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
     let tls = match args.no_tls {
         true => None,
-        false => TlsCapture::open(AttacherTask {
-            ports: args.port.clone(),
-            any_cost: args.tls_any_cost,
-            confined,
-        }),
+        false => {
+            TlsCapture::open(AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined })
+        }
     };
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {

@@ -28,6 +28,8 @@ const RARELY: u32 = 5;
 const MAX_NOTE: usize = 4096;
 /// What the helper keeps, as far as the program has it.
 const KEPT: &[u32] = &[
+    // Since Linux 6.16, and in later releases of older ones, probes in programs need it.
+    capability::SYS_ADMIN,
     capability::SYS_PTRACE,
     capability::DAC_READ_SEARCH,
     capability::BPF,

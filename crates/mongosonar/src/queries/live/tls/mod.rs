@@ -16,7 +16,7 @@ use sonar_sys::tls::{TlsLosses, TlsTracer};
 
 use self::attacher::AttacherNews;
 pub use self::attacher::AttacherTask;
-use super::capture::CaptureChange;
+use super::changes::CaptureChange;
 use super::pipeline::Pipeline;
 use crate::privileges;
 use crate::queries::notice::Notice;

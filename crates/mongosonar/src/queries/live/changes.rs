@@ -1,0 +1,18 @@
+//! What changes for capture threads while they run.
+
+use std::sync::Arc;
+
+use sonar_sys::Ring;
+
+use crate::queries::ports::Listened;
+
+/// A change for a capture thread.
+pub enum CaptureChange {
+    /// Captures these ports.
+    Ports(Arc<Listened>),
+    /// Captures these ports from another ring. Packets that are in both rings count once, as any packet that comes
+    /// twice on its connection.
+    Ring(Box<Ring>, Arc<Listened>),
+    /// Encrypted connections of some servers are read inside their processes now.
+    EncryptedRead,
+}
