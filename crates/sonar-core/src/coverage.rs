@@ -222,8 +222,6 @@ counters! {
         splits_without_thread,
         /// Operations that cannot be divided: several requests came at once, or another thread sent the reply.
         splits_undivided,
-        /// Operations of traced threads that another server sent; no row has where their time went.
-        splits_by_servers,
         /// Parts of replies that no request asked for; no row has where their time went.
         splits_continued,
     }

@@ -94,12 +94,11 @@ pub struct JoinCounts {
     pub joined: u64,
     /// Operations of threads that were not on the captured wire.
     pub without_wire: u64,
-    /// Operations of the wire that no followed thread executed.
+    /// Operations of the wire that no followed thread executed; without those that one server sent to another, whose
+    /// threads may be on another host.
     pub without_thread: u64,
     /// Parts of replies that no request asked for, as a server sends them to a client that waits for news.
     pub continued: u64,
-    /// Operations that another server sent.
-    pub by_servers: u64,
     /// Operations whose request came together with another one, so that their time cannot be divided.
     pub pipelined: u64,
     /// Operations whose reply was sent by another thread than the one that received the request, so that their time
@@ -273,10 +272,6 @@ impl SplitJoiner {
             self.counts.continued += 1;
             return None;
         }
-        if wire.role == Role::Issued {
-            self.counts.by_servers += 1;
-            return None;
-        }
         self.counts.joined += 1;
         Some(JoinedOperation { wire, thread })
     }
@@ -422,18 +417,18 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_continued_reply_and_an_operation_of_another_server_have_counts_of_their_own() {
+    fn a_continued_reply_has_a_count_of_its_own_and_operations_of_other_servers_are_joined() {
         let mut joiner = SplitJoiner::default();
         let exhaust = |id, start| ThreadOperation { is_exhaust: true, ..thread(id, start) };
         let issued = |id, start| WireOperation { role: Role::Issued, ..wire(id, start) };
         // Each on both sides, in both orders; then each on one side alone.
         assert!(joiner.wire(wire(1, 0)).is_none() && joiner.thread(exhaust(1, 100)).is_none());
         assert!(joiner.thread(exhaust(2, 100)).is_none() && joiner.wire(wire(2, 0)).is_none());
-        assert!(joiner.wire(issued(3, 0)).is_none() && joiner.thread(thread(3, 100)).is_none());
-        assert!(joiner.thread(thread(4, 100)).is_none() && joiner.wire(issued(4, 0)).is_none());
+        assert!(joiner.wire(issued(3, 0)).is_none() && joiner.thread(thread(3, 100)).is_some());
+        assert!(joiner.thread(thread(4, 100)).is_none() && joiner.wire(issued(4, 0)).is_some());
         joiner.thread(exhaust(5, 0));
         joiner.wire(issued(6, 0));
-        let expected = JoinCounts { continued: 2, by_servers: 2, ..JoinCounts::default() };
+        let expected = JoinCounts { joined: 2, continued: 2, ..JoinCounts::default() };
         assert_eq!(joiner.settled(), expected);
         let all = JoinCounts { continued: 3, ..expected };
         assert_eq!(joiner.finish(), all, "a server elsewhere has no thread here");

@@ -173,8 +173,6 @@ pub struct SplitCoverageJson {
     pub without_thread: u64,
     /// Parts of replies that no request asked for.
     pub continued: u64,
-    /// Operations that another server sent.
-    pub by_servers: u64,
     /// Operations that cannot be divided, because their request came together with another one.
     pub pipelined: u64,
     /// Operations that cannot be divided, because another thread sent their reply.
@@ -225,7 +223,6 @@ impl SplitCoverageJson {
             without_wire: counts.without_wire,
             without_thread: counts.without_thread,
             continued: counts.continued,
-            by_servers: counts.by_servers,
             pipelined: counts.pipelined,
             answered_elsewhere: counts.answered_elsewhere,
             ..self

@@ -196,7 +196,6 @@ impl SplitCoverageJson {
             (self.without_wire, "of the server's threads were not seen on the wire"),
             (self.without_thread, "on the wire were executed by no traced thread"),
             (self.continued, "continued a reply that no request asked for"),
-            (self.by_servers, "were sent by another server"),
             (self.pipelined, "cannot be divided: several requests came at once"),
             (
                 self.answered_elsewhere,

@@ -104,7 +104,6 @@ impl RunningSplits {
         coverage.splits_without_wire += counts.without_wire - before.without_wire;
         coverage.splits_without_thread += counts.without_thread - before.without_thread;
         coverage.splits_undivided += undivided(counts) - undivided(before);
-        coverage.splits_by_servers += counts.by_servers - before.by_servers;
         coverage.splits_continued += counts.continued - before.continued;
     }
 
