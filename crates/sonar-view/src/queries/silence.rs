@@ -70,12 +70,18 @@ impl Silence {
                     plural(coverage.streams, "connection")
                 ),
             };
-            return Self::new(
-                "tls",
-                what,
-                "What they carry cannot be read on the wire. Use the server's log (mongosonar logs report) or its \
-                 profiler (mongosonar profiler tail), or capture where TLS ends, for example behind a proxy.",
-            );
+            let next = match origin {
+                PacketOrigin::File | PacketOrigin::History => {
+                    "A capture file has no plaintext of them. Use the server's log (mongosonar logs report) or its \
+                     profiler (mongosonar profiler tail), or capture where TLS ends, for example behind a proxy."
+                }
+                PacketOrigin::Network(_) => {
+                    "They can be read only inside a server on this machine, as root and without --no-tls; standard \
+                     error says why a server is not read. Otherwise use the server's log (mongosonar logs report) or \
+                     its profiler (mongosonar profiler tail)."
+                }
+            };
+            return Self::new("tls", what, next);
         }
         if coverage.streams_not_mongodb > 0 {
             let what = match coverage.streams_not_mongodb {
@@ -205,6 +211,9 @@ mod tests {
         let tls = Coverage { streams_tls: 4, segments_ignored: 80, ..seen };
         let all = Silence::explain(&tls, &PacketOrigin::File);
         assert_eq!(all.what, "All 4 connections are encrypted with TLS.");
+        assert!(all.next.contains("capture file"), "{}", all.next);
+        let live = PacketOrigin::Network(CapturedNetwork::default());
+        assert!(Silence::explain(&tls, &live).next.contains("--no-tls"));
         assert!(all.next.contains("logs report") && all.next.contains("profiler tail"));
         assert!(
             Silence::explain(&Coverage { streams: 9, ..tls }, &PacketOrigin::File).what.starts_with("4 of 9")
