@@ -4,7 +4,7 @@
 //
 //   SSL_read or SSL_write calls its inner function   called()   which session, which buffer
 //   that function has returned                       returned() how many bytes; they are passed on
-//   a system call on a socket ends between           exited()   whose socket that was
+//   the thread receives or sends in between          moved_on() on which socket
 //   SSL_do_handshake, SSL_free                       the session begins, and ends
 //
 // A session belongs to the socket on which the library itself read or wrote during the call. If the library has no
@@ -55,7 +55,7 @@ struct tls_session {
     __u64 id;
     __u64 sock;         // 0: not known
     __u64 fresh;        // it has been followed from its beginning, and nothing was passed on yet, or lost
-    __u64 write_called; // when, by the monotonic clock, it was last called to write
+    __u64 moved_ns;     // when, by the monotonic clock, what it read last arrived, or it was last called to write
     __u64 waiting;      // calls so far of which its socket was not known
     struct socket_addresses addresses;
     struct tls_half halves[2]; // read, written
@@ -68,6 +68,8 @@ struct tls_thread {
     __u64 nested;   // the socket that the library used during the call
     __u64 wanting;  // the session whose last read found nothing, or that shakes hands
     __u64 received; // the socket from which the thread received since then
+    __u64 arrived;  // when what it last received arrived; 0 if that is not known
+    __u64 arrived_on;
     __u64 wrote;    // the session that wrote last
     __u32 received_bytes;
     __u32 wrote_bytes;
@@ -122,6 +124,14 @@ struct {
     __type(key, int);
     __type(value, struct tls_thread);
 } tls_threads SEC(".maps");
+
+// When data last arrived at a socket from which a thread receives for a session. Only where the kernel reports it.
+struct {
+    __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, int);
+    __type(value, __u64);
+} tls_arrivals SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
@@ -190,8 +200,7 @@ static __always_inline void describe(struct tls_record *record, const struct tls
 
 static __noinline void pass_on(const struct tls_session *session, __u32 kind, __u64 offset, __u64 from,
                                const struct tls_piece *piece) {
-    // What is written is on its way before the call returns.
-    __u64 ns = kind == TLS_WRITE ? session->write_called : bpf_ktime_get_ns();
+    __u64 ns = session->moved_ns;
     if (piece->copied <= TLS_SMALL)
         PASS_ON(tls_small, TLS_SMALL);
     else if (piece->copied <= TLS_MIDDLE)
@@ -382,7 +391,10 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
         }
         session->waiting++;
     }
-    session->write_called = thread->ns;
+    // What is written is on its way before the call returns. What is read has arrived long ago if the machine is busy.
+    session->moved_ns = call == TLS_WRITE                                                 ? thread->ns
+                        : thread->arrived && thread->arrived_on == session->sock ? thread->arrived
+                                                                                 : bpf_ktime_get_ns();
     moved(session, call, thread->buffer, bytes);
     return 0;
 }
@@ -465,33 +477,78 @@ static __always_inline __u32 direction_of(long number, struct pt_regs *regs) {
     return SYSCALL_NONE;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
-    if (!tls_active || result <= 0)
-        return 0;
-    __u32 direction = direction_of(CALL(regs), regs);
-    if (direction == SYSCALL_NONE)
-        return 0;
-    struct tls_thread *thread = thread_of(0);
-    if (!thread || (thread->call == TLS_NONE && !thread->wanting && !thread->wrote))
-        return 0;
-    __u64 sock = (__u64)connection_of((struct task_struct *)bpf_get_current_task_btf(), ARG1(regs));
-    if (!sock)
-        return 0;
+// What the thread of a followed process is doing, if it matters on which socket it receives and sends.
+static __always_inline struct tls_thread *observed_thread(void) {
+    struct tls_thread *thread = bpf_task_storage_get(&tls_threads, bpf_get_current_task_btf(), 0, 0);
+    return thread && (thread->call != TLS_NONE || thread->wanting || thread->wrote) ? thread : 0;
+}
+
+static __always_inline void moved_on(struct tls_thread *thread, __u64 sock, __u32 direction, long bytes) {
     if (thread->call != TLS_NONE) {
         thread->nested = sock;
     } else if (direction == SYSCALL_RECEIVE) {
         if (thread->wanting && thread->received && thread->received != sock)
             thread->mixed = 1;
         thread->received = sock;
-        thread->received_bytes += result;
+        thread->received_bytes += bytes;
     } else if (thread->wrote) {
         struct tls_key key = {.ssl = thread->wrote, .process = bpf_get_current_pid_tgid() >> 32};
         thread->wrote = 0;
         struct tls_session *session = session_of(&key, 0, 0);
-        if (session && !session->sock && is_record_of(result, thread->wrote_bytes))
+        if (session && !session->sock && is_record_of(bytes, thread->wrote_bytes))
             bind(session, sock);
     }
+}
+
+// Since Linux 6.3 the kernel reports what sockets receive and send; before, the end of each system call is examined.
+// Returns the thread if it matters.
+static __always_inline struct tls_thread *reported(struct sock *sock, int bytes, __u32 direction) {
+    struct tls_thread *thread = tls_active && bytes > 0 ? observed_thread() : 0;
+    if (!thread)
+        return 0;
+    __u16 family = FIELD(sock, sock, __sk_common.skc_family);
+    if (family != AF_INET && family != AF_INET6)
+        return 0;
+    moved_on(thread, (__u64)sock, direction, bytes);
+    return thread;
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(tls_arrived, struct sock *sock) {
+    __u64 *arrived = tls_active ? bpf_sk_storage_get(&tls_arrivals, sock, 0, 0) : 0;
+    if (arrived)
+        *arrived = bpf_ktime_get_ns();
+    return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(tls_received, struct sock *sock, int bytes, int flags) {
+    struct tls_thread *thread = flags & MSG_PEEK ? 0 : reported(sock, bytes, SYSCALL_RECEIVE);
+    if (!thread)
+        return 0;
+    __u64 *arrived = bpf_sk_storage_get(&tls_arrivals, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    thread->arrived = arrived ? *arrived : 0;
+    thread->arrived_on = (__u64)sock;
+    return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(tls_sent, struct sock *sock, int bytes, int flags) {
+    reported(sock, bytes, SYSCALL_SEND);
+    return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
+    if (!tls_active || result <= 0)
+        return 0;
+    __u32 direction = direction_of(CALL(regs), regs);
+    struct tls_thread *thread = direction == SYSCALL_NONE ? 0 : observed_thread();
+    if (!thread)
+        return 0;
+    __u64 sock = (__u64)connection_of((struct task_struct *)bpf_get_current_task_btf(), ARG1(regs));
+    if (sock)
+        moved_on(thread, sock, direction, result);
     return 0;
 }
 

@@ -151,6 +151,15 @@ impl TlsTracer {
         let settings = open.maps.rodata_data.as_deref_mut();
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
         settings.tls_cap = MAX_COPIED as u32;
+        let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(error)?;
+        let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
+        let are_reported = ["btf_trace_sk_data_ready", "btf_trace_sock_recv_length", "btf_trace_sock_send_length"]
+            .into_iter()
+            .all(has);
+        open.progs.tls_arrived.set_autoload(are_reported);
+        open.progs.tls_received.set_autoload(are_reported);
+        open.progs.tls_sent.set_autoload(are_reported);
+        open.progs.tls_exited.set_autoload(!are_reported);
         let skeleton = open.load().map_err(error)?;
         Ok(Self {
             skeleton,
@@ -179,9 +188,11 @@ impl TlsTracer {
         };
         let mut links = Vec::new();
         if self.attached.is_empty() {
-            // Not before: it runs at the end of each system call.
-            links.push(programs.tls_exited.attach().map_err(|error| load_error(&error))?);
-            links.push(programs.tls_process_exit.attach().map_err(|error| load_error(&error))?);
+            // Not before: they run whenever a socket, or any system call, has received or sent something.
+            let all = [&programs.tls_arrived, &programs.tls_received, &programs.tls_sent, &programs.tls_exited];
+            for program in all.into_iter().filter(|program| program.autoload()).chain([&programs.tls_process_exit]) {
+                links.push(program.attach().map_err(|error| load_error(&error))?);
+            }
         }
         let calls = [
             (&sites.reads, &programs.tls_read_called, &programs.tls_read_returned),
