@@ -97,15 +97,15 @@ struct tls_record {
 };
 struct tls_small {
     struct tls_record record;
-    __u8 bytes[TLS_SMALL];
+    __u8 bytes[TLS_HEADER + TLS_SMALL];
 };
 struct tls_middle {
     struct tls_record record;
-    __u8 bytes[TLS_MIDDLE];
+    __u8 bytes[TLS_HEADER + TLS_MIDDLE];
 };
 struct tls_large {
     struct tls_record record;
-    __u8 bytes[TLS_LARGE];
+    __u8 bytes[TLS_HEADER + TLS_LARGE];
 };
 
 // Puts the record into the type information, from which the skeleton is generated.
@@ -183,14 +183,17 @@ static __always_inline void describe(struct tls_record *record, const struct tls
             return;                                                                                          \
         }                                                                                                    \
         describe(&event->record, session, kind, ns);                                                         \
-        event->record.offset = offset;                                                                       \
+        event->record.offset = offset - held;                                                                \
         event->record.begins = piece->begins;                                                                \
         event->record.skipped = piece->skipped;                                                              \
         __u32 copied = piece->copied;                                                                        \
         if (copied > (most))                                                                                 \
             copied = (most);                                                                                 \
-        event->record.copied = copied;                                                                       \
-        if (bpf_probe_read_user(event->bytes, copied, (const void *)from)) {                                 \
+        event->record.copied = copied + held;                                                                \
+        if (held)                                                                                            \
+            __builtin_memcpy(event->bytes, half->header, TLS_HEADER);                                        \
+        if (held ? bpf_probe_read_user(event->bytes + TLS_HEADER, copied, (const void *)from)                \
+                 : bpf_probe_read_user(event->bytes, copied, (const void *)from)) {                          \
             tls_lost(TLS_LOST_UNREADABLE);                                                                   \
             bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);                                                    \
             return;                                                                                          \
@@ -201,6 +204,8 @@ static __always_inline void describe(struct tls_record *record, const struct tls
 static __noinline void pass_on(const struct tls_session *session, __u32 kind, __u64 offset, __u64 from,
                                const struct tls_piece *piece) {
     __u64 ns = session->moved_ns;
+    const struct tls_half *half = &session->halves[kind == TLS_WRITE];
+    __u32 held = half->held ? TLS_HEADER : 0;
     if (piece->copied <= TLS_SMALL)
         PASS_ON(tls_small, TLS_SMALL);
     else if (piece->copied <= TLS_MIDDLE)
@@ -268,6 +273,7 @@ static __always_inline void moved(struct tls_session *session, __u32 kind, __u64
                 return;
             }
             half->synced = 1;
+            half->held = 0;
             half->passed = half->length = 0;
             half->have = 0;
         }
@@ -282,10 +288,15 @@ static __always_inline void moved(struct tls_session *session, __u32 kind, __u64
             half->offset += bytes;
             return;
         }
-        if (piece.copied) {
+        if (piece.copied == TLS_HEADER && half->passed == TLS_HEADER) {
+            // Servers read it alone, before the rest.
+            __builtin_memcpy(half->header, start, TLS_HEADER);
+            half->held = 1;
+        } else if (piece.copied) {
             piece.begins = session->fresh;
             session->fresh = 0;
             pass_on(session, kind, offset, from, &piece);
+            half->held = 0;
         }
         from += taken;
         bytes -= taken;
@@ -311,9 +322,10 @@ static __always_inline struct tls_session *session_of(const struct tls_key *key,
 
 static __always_inline struct tls_thread *thread_of(bool create) {
     struct task_struct *task = bpf_get_current_task_btf();
-    if (!is_followed(task->tgid))
-        return 0;
-    return bpf_task_storage_get(&tls_threads, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+    struct tls_thread *thread = bpf_task_storage_get(&tls_threads, task, 0, 0);
+    if (thread || !create || !is_followed(task->tgid))
+        return thread;
+    return bpf_task_storage_get(&tls_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 static __always_inline int called(struct pt_regs *regs, __u32 call) {
@@ -477,9 +489,9 @@ static __always_inline __u32 direction_of(long number, struct pt_regs *regs) {
     return SYSCALL_NONE;
 }
 
-// What the thread of a followed process is doing, if it matters on which socket it receives and sends.
+// What the current thread is doing, if it matters on which socket it receives and sends.
 static __always_inline struct tls_thread *observed_thread(void) {
-    struct tls_thread *thread = bpf_task_storage_get(&tls_threads, bpf_get_current_task_btf(), 0, 0);
+    struct tls_thread *thread = thread_of(0);
     return thread && (thread->call != TLS_NONE || thread->wanting || thread->wrote) ? thread : 0;
 }
 

@@ -18,7 +18,9 @@ struct tls_half {
     __u8 have;    // bytes of that length
     __u8 synced;  // the beginning of a message was found
     __u8 reply;   // the message answers another one
-    __u8 unused[5];
+    __u8 held;    // the header of the message is to be passed on with what follows it
+    __u8 unused[4];
+    __u32 header[TLS_HEADER / 4];
 };
 
 // A part of a stream: `copied` bytes that are passed on, then `skipped` bytes that will not be.
