@@ -57,6 +57,36 @@ const STACKS: &[(&str, &str, &str)] = &[
         "mongo::Lock::GlobalLock::GlobalLock mongo::LockerImpl::lockGlobal mongo::LockerImpl::lockComplete",
     ),
     ("global lock", "poll", "mongo::Locker::lockGlobal mongo::Locker::_lockComplete"),
+    // Stacks of a 4.4.6: tail calls leave out functions, and operations run below the one that has read the request.
+    (
+        "global lock",
+        "poll",
+        "mongo::ServiceStateMachine::_runNextInGuard mongo::ServiceStateMachine::_sourceMessage \
+         mongo::ServiceStateMachine::_sourceCallback mongo::ServiceStateMachine::_processMessage \
+         mongo::ServiceEntryPointMongod::handleRequest mongo::AutoGetDb::AutoGetDb mongo::Lock::DBLock::DBLock \
+         mongo::Lock::GlobalLock::GlobalLock mongo::LockerImpl::_lockComplete \
+         mongo::CondVarLockGrantNotification::wait mongo::transport::TransportLayerASIO::BatonASIO::run poll",
+    ),
+    (
+        "collection lock",
+        "poll",
+        "mongo::ServiceStateMachine::_sourceMessage mongo::ServiceStateMachine::_sourceCallback \
+         mongo::AutoGetCollection::AutoGetCollection mongo::LockerImpl::_lockComplete \
+         mongo::CondVarLockGrantNotification::wait mongo::transport::TransportLayerASIO::BatonASIO::run poll",
+    ),
+    (
+        "execution ticket",
+        "futex",
+        "mongo::ServiceStateMachine::_sourceMessage mongo::ServiceStateMachine::_sourceCallback \
+         mongo::ServiceStateMachine::_processMessage mongo::LockerImpl::_acquireTicket \
+         mongo::TicketHolder::waitForTicketUntil sem_timedwait",
+    ),
+    (
+        "index build",
+        "poll",
+        "mongo::ServiceStateMachine::_sourceMessage mongo::runCreateIndexesWithCoordinator \
+         mongo::future_details::SharedStateBase::wait mongo::transport::TransportLayerASIO::BatonASIO::run poll",
+    ),
     (
         "database lock",
         "futex",
