@@ -53,10 +53,10 @@ struct tls_key {
 
 struct tls_session {
     __u64 id;
-    __u64 sock;         // 0: not known
-    __u64 fresh;        // it has been followed from its beginning, and nothing was passed on yet, or lost
-    __u64 moved_ns;     // when, by the monotonic clock, what it read last arrived, or it was last called to write
-    __u64 waiting;      // calls so far of which its socket was not known
+    __u64 sock;     // 0: not known
+    __u64 fresh;    // it has been followed from its beginning, and nothing was passed on yet, or lost
+    __u64 moved_ns; // when, by the monotonic clock, what it read last arrived, or it was last called to write
+    __u64 waiting;  // calls so far of which its socket was not known
     struct socket_addresses addresses;
     struct tls_half halves[2]; // read, written
 };
@@ -70,7 +70,7 @@ struct tls_thread {
     __u64 received; // the socket from which the thread received since then
     __u64 arrived;  // when what it last received arrived; 0 if that is not known
     __u64 arrived_on;
-    __u64 wrote;    // the session that wrote last
+    __u64 wrote; // the session that wrote last
     __u32 received_bytes;
     __u32 wrote_bytes;
     __u32 asked;
@@ -404,9 +404,12 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
         session->waiting++;
     }
     // What is written is on its way before the call returns. What is read has arrived long ago if the machine is busy.
-    session->moved_ns = call == TLS_WRITE                                                 ? thread->ns
-                        : thread->arrived && thread->arrived_on == session->sock ? thread->arrived
-                                                                                 : bpf_ktime_get_ns();
+    if (call == TLS_WRITE)
+        session->moved_ns = thread->ns;
+    else if (thread->arrived && thread->arrived_on == session->sock)
+        session->moved_ns = thread->arrived;
+    else
+        session->moved_ns = bpf_ktime_get_ns();
     moved(session, call, thread->buffer, bytes);
     return 0;
 }

@@ -105,7 +105,9 @@ def test_queries_drops_its_privileges_in_every_thread(served_v4, tmp_path):
             for name, fields in tasks(running.child.pid).items()
             if "Seccomp_filters" in fields
         }
-        assert all(count == (2 if name.startswith(("capture", "tls")) else 1) for name, count in filters.items()), filters
+        assert all(count == (2 if name.startswith(("capture", "tls")) else 1) for name, count in filters.items()), (
+            filters
+        )
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         labkit.wait_until(lambda: any(row["calls"] for line in running.lines() for row in line["rows"]), "rows")
         running.stop()

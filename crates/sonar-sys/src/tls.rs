@@ -153,9 +153,10 @@ impl TlsTracer {
         settings.tls_cap = MAX_COPIED as u32;
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(error)?;
         let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
-        let are_reported = ["btf_trace_sk_data_ready", "btf_trace_sock_recv_length", "btf_trace_sock_send_length"]
-            .into_iter()
-            .all(has);
+        let are_reported =
+            ["btf_trace_sk_data_ready", "btf_trace_sock_recv_length", "btf_trace_sock_send_length"]
+                .into_iter()
+                .all(has);
         open.progs.tls_arrived.set_autoload(are_reported);
         open.progs.tls_received.set_autoload(are_reported);
         open.progs.tls_sent.set_autoload(are_reported);
@@ -189,8 +190,11 @@ impl TlsTracer {
         let mut links = Vec::new();
         if self.attached.is_empty() {
             // Not before: they run whenever a socket, or any system call, has received or sent something.
-            let all = [&programs.tls_arrived, &programs.tls_received, &programs.tls_sent, &programs.tls_exited];
-            for program in all.into_iter().filter(|program| program.autoload()).chain([&programs.tls_process_exit]) {
+            let all =
+                [&programs.tls_arrived, &programs.tls_received, &programs.tls_sent, &programs.tls_exited];
+            for program in
+                all.into_iter().filter(|program| program.autoload()).chain([&programs.tls_process_exit])
+            {
                 links.push(program.attach().map_err(|error| load_error(&error))?);
             }
         }
