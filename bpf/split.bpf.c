@@ -515,10 +515,8 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
             used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
     } else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
         used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
-    if (thread->kind) {
-        thread->kind = KIND_NONE;
-        thread->wait_ns = 0;
-    }
+    if (thread->kind)
+        split_call_ended(thread, result);
     return 0;
 }
 

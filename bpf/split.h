@@ -10,7 +10,8 @@
 //   left a processor although it could run, or was woken      RUN_QUEUE (YIELD if it asked for that)
 //   blocked                                                   by the system call: READ, FUTEX, POLL, ...
 //
-// An operation begins when the whole request has been received and ends when its whole reply has been sent.
+// An operation begins when the whole request has been received and ends when its whole reply has been sent. If the thread
+// had to wait for a processor until it could receive the end of the request, the operation begins with that wait.
 #pragma once
 
 #include "addresses.h"
@@ -139,6 +140,9 @@ struct split_thread {
     __u64 wait_ns;        // blocked during the current call
     __u64 waker_start;    // of the operation of `waker`
     __u64 arrived;        // when it was seen getting its processor; 0 otherwise
+    __u64 called_back;    // when it was woken from waiting for a request, if it has run since; 0 otherwise
+    __u64 called_back_in; // when it got its processor then
+    __u64 slices_ns;      // waited by this operation in slices that nobody ended
     __u64 clock_offset;   // from the scheduler's clock to the monotonic one; 0: unknown
     __u64 queued_before;  // total wait for processors when it left its last one
     __u64 outside[PARTS]; // time that belongs to no operation
@@ -154,7 +158,8 @@ struct split_thread {
     __u32 followed;
     __u32 generation;
     __u32 part; // what it left its processor for
-    __u32 unused;
+    __u8 slices_kind;
+    __u8 unused[3];
     union {
         struct message_header header;
         __u8 incoming[3 * HEADER]; // room for the verifier's worst case
@@ -233,11 +238,37 @@ static __always_inline void split_count_waker(struct split_thread *thread, __u64
     thread->operation.flags |= OPERATION_WAKERS_CUT;
 }
 
+// Servers wait for locks and tickets in slices of 500 ms, until another thread ends the last one.
+#define SLICE_LEAST_NS (400 * 1000000ull)
+enum { TIMED_OUT = -110 };
+
+// The time of the slices before a wait that another thread ended.
+static __always_inline __u64 split_take_slices(struct split_thread *thread) {
+    __u64 ns = thread->slices_kind == thread->kind ? thread->slices_ns : 0;
+    thread->slices_ns = 0;
+    return ns;
+}
+
+// A system call ends, after what it has led to.
+static __always_inline void split_call_ended(struct split_thread *thread, long result) {
+    bool ran_out =
+        (thread->kind == KIND_FUTEX && result == TIMED_OUT) || (thread->kind == KIND_POLL && !result);
+    if (ran_out && in_operation(thread) && thread->wait_ns >= SLICE_LEAST_NS) {
+        if (thread->slices_kind != thread->kind)
+            thread->slices_ns = 0;
+        thread->slices_kind = thread->kind;
+        thread->slices_ns += thread->wait_ns;
+    }
+    thread->kind = KIND_NONE;
+    thread->wait_ns = 0;
+}
+
 // The thread leaves its processor.
 static __always_inline void split_switch_out(struct split_thread *thread, __u64 now, bool runnable) {
     split_charge(thread, now);
     thread->woken = 0;
     thread->waker = 0;
+    thread->called_back = 0;
     thread->state = runnable ? RUNNABLE : BLOCKED;
     thread->part = split_part(thread) & (PARTS - 1);
     if (in_operation(thread))
@@ -275,7 +306,12 @@ static __always_inline bool split_switch_in(struct split_thread *thread, __u64 n
         __u64 until = woken > since && woken < now ? woken : now;
         split_charge(thread, until);
         if (thread->waker && in_operation(thread) && since && until > since)
-            split_count_waker(thread, until - since);
+            split_count_waker(thread, until - since + split_take_slices(thread));
+        bool waited_for_request = thread->kind == KIND_RECEIVE || thread->kind == KIND_POLL;
+        if (waited_for_request && !in_operation(thread)) {
+            thread->called_back = until;
+            thread->called_back_in = now;
+        }
         thread->state = RUNNABLE;
     }
     split_charge(thread, now);
@@ -342,6 +378,18 @@ static __always_inline void split_begin(struct split_thread *thread, __u64 now, 
     operation->request_bytes = flags & OPERATION_EXHAUST ? 0 : thread->header.length;
     operation->reply_bytes = 0;
     operation->flags = flags;
+    if (thread->called_back && !flags && thread->called_back_in <= now) {
+        __u64 queued = thread->called_back_in - thread->called_back, ran = now - thread->called_back_in;
+        operation->start = thread->called_back;
+        if (operation->received_from > operation->start)
+            operation->received_from = operation->start;
+        operation->parts[PART_RUN_QUEUE] = queued;
+        operation->parts[PART_CPU] = ran;
+        thread->outside[PART_RUN_QUEUE] -= queued;
+        thread->outside[PART_CPU] -= ran;
+    }
+    thread->called_back = 0;
+    thread->slices_ns = 0;
     thread->phase = PHASE_RUNNING;
     thread->left = 0;
     thread->received = 0;

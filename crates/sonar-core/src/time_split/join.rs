@@ -75,7 +75,7 @@ pub struct JoinedOperation {
 }
 
 impl JoinedOperation {
-    /// Time from the request's last byte on the wire until the thread had received it, in nanoseconds. The clocks are
+    /// Time from the request's last byte on the wire until the thread was woken to receive it, in nanoseconds. The clocks are
     /// the same machine's, so it is never negative but for their resolution.
     pub fn unread_ns(&self) -> u64 {
         self.thread.start.since(self.wire.start)

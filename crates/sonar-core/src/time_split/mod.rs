@@ -201,7 +201,7 @@ pub struct ThreadOperation {
     pub opcode: u32,
     /// When the thread received the first bytes of the request.
     pub received_from: Timestamp,
-    /// When it had received the whole request.
+    /// When it had received the whole request, or was woken to receive the rest of it.
     pub start: Timestamp,
     /// When it had sent the whole reply.
     pub end: Timestamp,

@@ -8,7 +8,7 @@
 //   THREAD NS receive FD RESULT HEADER              a call has ended; HEADER: the bytes that came, at most 20, in hex
 //   THREAD NS send FD RESULT HEADER
 //   THREAD NS file KIND RESULT INODE DEVICE
-//   THREAD NS call QUEUED ARRIVED                   any other
+//   THREAD NS call QUEUED ARRIVED [RESULT]          any other
 //
 // Output: `operation …` as in `report`, `missed THREAD`, `refused THREAD`, `foreign THREAD`, and at the end
 // `outside THREAD PARTS…`.
@@ -146,7 +146,9 @@ static void used_socket(struct split_thread *thread, __u64 now, bool is_receive,
 
 static void call_ended(struct split_thread *thread, __u64 now, const char *verb, const char *words) {
     struct scheduled scheduled = {};
-    if (!strcmp(verb, "call") && sscanf(words, "%llu %llu", &scheduled.queued, &scheduled.arrived) != 2)
+    long ended_with = 1;
+    if (!strcmp(verb, "call") &&
+        sscanf(words, "%llu %llu %ld", &scheduled.queued, &scheduled.arrived, &ended_with) < 2)
         exit(1);
     runs(thread, now, scheduled);
     if (!strcmp(verb, "receive") || !strcmp(verb, "send")) {
@@ -160,10 +162,8 @@ static void call_ended(struct split_thread *thread, __u64 now, const char *verb,
         if (in_operation(thread) && kind == KIND_READ && result > 0 && thread->wait_ns)
             split_file(thread, inode, device, result);
     }
-    if (thread->kind) {
-        thread->kind = KIND_NONE;
-        thread->wait_ns = 0;
-    }
+    if (thread->kind)
+        split_call_ended(thread, ended_with);
 }
 
 int main(void) {

@@ -111,7 +111,28 @@ fn what_a_thread_does_between_operations_is_outside_them() {
     outcome.operations.iter().for_each(adds_up);
     let (_, outside) = outcome.outside[0];
     assert_eq!(outside[14], 3_400, "idle");
-    assert_eq!(outside[0], 100 + 100, "on a processor");
+    assert_eq!(outside[0], 100, "on a processor");
+}
+
+#[test]
+fn the_wait_for_a_processor_to_receive_a_request_is_part_of_its_operation() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).reply(3, 1_500, 1, 0);
+    events.add(3, 1_600, "out 0 9 7 0 0").add(3, 4_000, "wake 0").add(3, 4_700, "in");
+    events.request(3, 4_750, 2).reply(3, 5_000, 2, 0);
+    // It has to leave its processor before it receives: only what follows belongs to the operation.
+    events.add(3, 5_100, "out 0 9 7 0 0").add(3, 6_000, "wake 0").add(3, 6_100, "in");
+    events.add(3, 6_110, "out 1 9 7 0 0").add(3, 6_500, "in").request(3, 6_600, 3).reply(3, 7_000, 3, 0);
+    let outcome = events.divide();
+    outcome.operations.iter().for_each(adds_up);
+    let second = &outcome.operations[1];
+    assert_eq!((second.received_from, second.start, second.end), (4_000, 4_000, 5_000));
+    assert_eq!((part(second, TimePart::RunQueue), part(second, TimePart::Cpu)), (700, 300));
+    assert_eq!(outcome.operations[2].start, 6_600);
+    let (_, outside) = outcome.outside[0];
+    assert_eq!(outside[14], 2_400 + 900, "idle");
+    assert_eq!(outside[TimePart::RunQueue as usize], 100 + 390);
+    assert_eq!(outside[0], 100 + 100 + 10 + 100, "on a processor");
 }
 
 #[test]
@@ -137,7 +158,7 @@ fn a_request_without_a_reply_ends_when_the_thread_receives_again() {
     events.request(3, 4_800, 3).reply(3, 5_000, 3, 0);
     let operations = events.divide().operations;
     let spans: Vec<_> = operations.iter().map(|one| (one.request, one.start, one.end, one.flags)).collect();
-    assert_eq!(spans, [(1, 1_000, 1_700, NO_REPLY), (2, 4_100, 4_795, NO_REPLY), (3, 4_800, 5_000, 0)]);
+    assert_eq!(spans, [(1, 1_000, 1_700, NO_REPLY), (2, 4_000, 4_795, NO_REPLY), (3, 4_800, 5_000, 0)]);
     operations.iter().for_each(adds_up);
 }
 
@@ -181,6 +202,30 @@ fn a_connection_that_ends_is_forgotten() {
     let ended: Vec<_> = outcome.operations.iter().map(|one| (one.thread, one.flags)).collect();
     assert_eq!(ended, [(3, NO_REPLY)], "its next message is no request");
     assert_eq!((outcome.refused, outcome.foreign), (vec![3, 5], vec![6]));
+}
+
+#[test]
+fn who_ends_the_last_slice_of_a_wait_has_ended_all_of_it() {
+    const SLICE: u64 = 500_000_000;
+    let mut events = Events::default();
+    events.request(3, 1_000, 1);
+    // Two slices of a poll run out, one of a futex is another wait, and so is a short time-out.
+    let waits = [(6, SLICE, "0"), (5, SLICE, "-110"), (6, SLICE, "0"), (6, SLICE, "0"), (6, 1_000_000, "0")];
+    let mut at = 2_000;
+    for (kind, ns, result) in waits {
+        events.add(3, at, &format!("out 0 {kind} 0 0 0")).add(3, at + ns, "wake 0").add(3, at + ns, "in");
+        events.add(3, at + ns, &format!("call 0 0 {result}"));
+        at += ns + 1_000;
+    }
+    for _ in 0..2 {
+        events.add(3, at, "out 0 6 0 0 0").add(3, at + 300, "wake 41").add(3, at + 320, "in");
+        events.add(3, at + 330, "call 0 0 1");
+        at += 1_000;
+    }
+    events.reply(3, at, 1, 0);
+    let operations = events.divide().operations;
+    assert_eq!(operations[0].wakers, [[41, 0, 2, 2 * SLICE + 600]]);
+    adds_up(&operations[0]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use sonar_core::time_split::TimePart;
 
 use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
 use super::files::FileJson;
-use super::parts::{PartJson, ShownPart};
+use super::parts::{PartJson, ShownPart, WITHOUT_STACK};
 use crate::kit::{Bytes, Count, Nanos, Percent, plural};
 
 /// A part below this share of the time is not explained.
@@ -26,7 +26,7 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
     let unread = shape.parts.iter().find(|part| part.part == ShownPart::Unread);
     if let Some(part) = unread.filter(|part| part.share >= NOTABLE) {
         sentences.push(format!(
-            "{} of each operation passed before the server read the request: its thread was busy with an earlier request of the connection, or had no processor.",
+            "{} of each operation passed before the server read the request: its thread was busy with an earlier request of the connection.",
             each(part.ns)
         ));
     }
@@ -52,7 +52,8 @@ fn whole(shape: &ShapeTimeJson) -> String {
 
 /// What its long waits were for, where that is known.
 fn classes(part: &PartJson) -> String {
-    let notable = part.classes.iter().filter(|class| class.share >= NOTABLE);
+    let is_known = |class: &str| class != WITHOUT_STACK;
+    let notable = part.classes.iter().filter(|class| class.share >= NOTABLE && is_known(&class.class));
     let named: Vec<_> = notable.map(|class| format!("{} {}", class.class, Percent(class.share))).collect();
     if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
 }
@@ -93,12 +94,12 @@ fn read_evidence(files: &[FileJson], operations: u64, device_bytes: u64) -> Stri
 fn blocker(blocker: &BlockerJson, are_all_known: bool) -> String {
     let thread = blocker.thread_name.clone().unwrap_or_else(|| format!("thread {}", blocker.thread));
     let who = match &blocker.command {
-        Some(command) if blocker.has_others => format!("{command} on {thread} and other connections"),
+        Some(command) if blocker.has_others => format!("{command} on several connections"),
         Some(command) => format!("{thread}, which executed {command},"),
         None => thread,
     };
     let waits = plural(blocker.waits, "wait");
-    let least = if are_all_known { "" } else { "at least " };
+    let least = if are_all_known || blocker.share > 0.99 { "" } else { "at least " };
     format!("{who} ended {waits}: {least}{} of the time in locks and conditions.", Percent(blocker.share))
 }
 
@@ -116,6 +117,48 @@ fn help_with_reads(shape: &ShapeTimeJson, has_many: bool) -> String {
         Some((false, figures)) => format!("What would help: a larger cache or a faster disk: {figures}."),
         None => "What would help: a larger cache or a faster disk. Whether an index would, the server's log or profiler shows: they say how many documents an operation examines.".to_owned(),
     }
+}
+
+/// What would help against waits of one class.
+const HELP_BY_CLASS: &[(&str, &str)] = &[
+    (
+        "execution ticket",
+        "fewer operations at once, or cheaper ones: they wait for one of the storage engine's tickets, whose number is limited.",
+    ),
+    (
+        "global lock",
+        "ending what holds the global lock: fsync with lock until db.fsyncUnlock(), for example, or a command for the whole server.",
+    ),
+    (
+        "index build",
+        "building the index at a quiet time, or on one member of the replica set after the other.",
+    ),
+    (
+        "profiler write",
+        "a lower level of the profiler, or a higher slowms (mongosonar profiler set): each profiled operation waits to write its document.",
+    ),
+    (
+        "write concern",
+        "members that replicate faster, or a weaker write concern: the operation is done here and waits for other members.",
+    ),
+    ("journal flush by the flusher", FASTER_FLUSHES),
+    ("journal write or flush", FASTER_FLUSHES),
+    (
+        "cache eviction by this operation",
+        "a larger cache, a faster disk, or fewer writes at once: operations must make room in the cache themselves.",
+    ),
+    ("write conflict backoff", "fewer operations at once that change the same document."),
+];
+const FASTER_FLUSHES: &str =
+    "a disk that flushes faster, or fewer acknowledged writes that wait for the journal.";
+
+fn help_with_class(shape: &ShapeTimeJson) -> Option<String> {
+    let share = |class: &str| -> f64 {
+        let all = shape.parts.iter().flat_map(|part| &part.classes);
+        all.filter(|one| one.class == class).map(|one| one.share).sum()
+    };
+    let (_, help) = HELP_BY_CLASS.iter().find(|(class, _)| share(class) >= DOMINANT)?;
+    Some(format!("What would help: {help}"))
 }
 
 /// What would help, as far as the figures show it.
@@ -145,8 +188,11 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
             plural(report.processors as u64, "processor")
         ));
     }
+    if let Some(help) = help_with_class(shape) {
+        return Some(help);
+    }
     if share(TimePart::Flush) >= DOMINANT {
-        return Some("What would help: a disk that flushes faster, or fewer acknowledged writes that wait for the journal.".to_owned());
+        return Some(format!("What would help: {FASTER_FLUSHES}"));
     }
     if share(TimePart::Send) >= DOMINANT {
         return Some("What would help: smaller replies, or a client that reads them faster.".to_owned());

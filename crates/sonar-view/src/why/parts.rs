@@ -4,10 +4,16 @@ use std::cmp::Reverse;
 
 use serde::{Serialize, Serializer};
 use sonar_core::Histogram;
-use sonar_core::time_split::{REST, ShapeSplit, TimePart, TimeSplit};
+use sonar_core::time_split::{REST, ShapeSplit, TimePart, TimeSplit, WaitTotal};
 
 /// The most wait classes to show for a part.
 const MAX_CLASSES: usize = 8;
+/// A function with fewer samples is no evidence.
+const MIN_SAMPLES: u64 = 5;
+/// The class of waits whose stacks were not taken: they were short, or there were too many.
+pub(super) const WITHOUT_STACK: &str = "waits without a stack";
+/// Such waits are left out below this share of their part.
+const NOTABLE_WITHOUT_STACK: f64 = 0.05;
 
 /// A part of a time.
 #[derive(Clone, Debug, Serialize, PartialEq)]
@@ -24,8 +30,8 @@ pub struct PartJson {
     pub p50_ns: Option<u64>,
     /// Their 99th percentile.
     pub p99_ns: Option<u64>,
-    /// What its long waits were for, the longest first, as far as their stacks were taken; for `cpu`, the sampled
-    /// functions.
+    /// What its waits were for, the longest first. Those whose stacks were not taken are `waits without a stack`, if
+    /// there are also others. For `cpu`, the functions with five samples or more.
     pub classes: Vec<WaitClassJson>,
 }
 
@@ -34,7 +40,7 @@ pub struct PartJson {
 pub struct WaitClassJson {
     /// Its name, as in `mongosonar stacks`; for a function `in NAME`.
     pub class: String,
-    /// Waits, or samples.
+    /// Waits, or samples; 0 for waits without a stack, which are not counted.
     pub waits: u64,
     /// How long they lasted, in nanoseconds; for a function, its share of the measured time.
     pub wait_ns: u64,
@@ -155,21 +161,30 @@ fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
     let of_part = || row.waits.iter().filter(|((waited, _), _)| *waited == part);
     // The time on a processor is measured; samples only show how it is divided.
     let sampled: u64 = of_part().map(|(_, total)| total.wait_ns).sum();
-    let scale = if part == TimePart::Cpu { share(row.split[part], sampled) } else { 1.0 };
-    let mut classes: Vec<_> = of_part()
-        .map(|((_, class), total)| {
-            let wait_ns = (total.wait_ns as f64 * scale) as u64;
-            WaitClassJson {
-                class: if **class == *REST { "others".to_owned() } else { class.to_string() },
-                waits: total.waits,
-                wait_ns,
-                share: share(wait_ns, whole),
-            }
-        })
+    let is_cpu = part == TimePart::Cpu;
+    let scale = if is_cpu { share(row.split[part], sampled) } else { 1.0 };
+    let is_named = |class: &str, waits: u64| class != REST && (!is_cpu || waits >= MIN_SAMPLES);
+    let mut named: Vec<_> = of_part()
+        .filter(|((_, class), total)| is_named(class, total.waits))
+        .map(|((_, class), total)| (&**class, *total))
         .collect();
-    classes.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then_with(|| a.class.cmp(&b.class)));
-    classes.truncate(MAX_CLASSES);
-    classes
+    named.sort_by_key(|(class, total)| (Reverse(total.wait_ns), *class));
+    named.truncate(MAX_CLASSES);
+    let sum = |of: fn(&WaitTotal) -> u64| {
+        let all: u64 = of_part().map(|(_, total)| of(total)).sum();
+        all - named.iter().map(|(_, total)| of(total)).sum::<u64>()
+    };
+    let others = WaitTotal { waits: sum(|total| total.waits), wait_ns: sum(|total| total.wait_ns) };
+    let without_stack = WaitTotal { waits: 0, wait_ns: row.split[part].saturating_sub(sampled) };
+    let is_notable = !is_cpu && share(without_stack.wait_ns, row.split[part]) >= NOTABLE_WITHOUT_STACK;
+    named.extend((others.wait_ns > 0 && !is_cpu).then_some(("others", others)));
+    named.extend((sampled > 0 && is_notable).then_some((WITHOUT_STACK, without_stack)));
+    named.sort_by_key(|(class, total)| (Reverse(total.wait_ns), *class));
+    let shown = named.into_iter().map(|(class, total)| {
+        let wait_ns = (total.wait_ns as f64 * scale) as u64;
+        WaitClassJson { class: class.to_owned(), waits: total.waits, wait_ns, share: share(wait_ns, whole) }
+    });
+    shown.collect()
 }
 
 /// The share of `part` in `whole`; 0 if `whole` is 0.
@@ -181,7 +196,6 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
 mod tests {
     use std::sync::Arc;
 
-    use sonar_core::time_split::WaitTotal;
     use sonar_core::{Class, Role, ShapeInfo};
 
     use super::*;
@@ -193,17 +207,27 @@ mod tests {
         row.split[TimePart::Futex] = 100;
         for (part, class, wait_ns) in [
             (TimePart::Cpu, "in scan", 40_000),
-            (TimePart::Cpu, REST, 20_000),
+            (TimePart::Cpu, REST, 15_000),
             (TimePart::Futex, "execution ticket", 70),
         ] {
-            row.waits.insert((part, class.into()), WaitTotal { waits: 2, wait_ns });
+            row.waits.insert((part, class.into()), WaitTotal { waits: 5, wait_ns });
         }
+        row.waits.insert((TimePart::Cpu, "in rare".into()), WaitTotal { waits: 4, wait_ns: 5_000 });
         let parts = of_shape(&row, 1_000);
         let classes: Vec<_> = parts
             .iter()
             .flat_map(|part| &part.classes)
             .map(|class| (&*class.class, class.wait_ns, class.share))
             .collect();
-        assert_eq!(classes, [("in scan", 600, 0.6), ("others", 300, 0.3), ("execution ticket", 70, 0.07)]);
+        let expected = [("in scan", 600, 0.6), ("execution ticket", 70, 0.07), (WITHOUT_STACK, 30, 0.03)];
+        assert_eq!(classes, expected);
+    }
+
+    #[test]
+    fn few_samples_name_no_function() {
+        let mut row = ShapeSplit::new(Arc::new(ShapeInfo::default()), Role::Served, Class::User);
+        row.split[TimePart::Cpu] = 900;
+        row.waits.insert((TimePart::Cpu, "in rare".into()), WaitTotal { waits: 4, wait_ns: 900 });
+        assert!(of_shape(&row, 900).iter().all(|part| part.classes.is_empty()));
     }
 }

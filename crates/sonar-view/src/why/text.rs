@@ -193,35 +193,36 @@ impl ShapeTimeJson {
 impl SplitCoverageJson {
     fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
         let lines = [
-            (self.without_wire, "of the server's threads were not seen on the wire"),
-            (self.without_thread, "on the wire were executed by no traced thread"),
-            (self.continued, "continued a reply that no request asked for"),
-            (self.pipelined, "cannot be divided: several requests came at once"),
+            (self.without_wire, "Operations of the server's threads that were not seen on the wire"),
+            (self.without_thread, "Operations on the wire that no traced thread executed"),
+            (self.continued, "Parts of replies that no request asked for"),
+            (self.pipelined, "Operations that cannot be divided, because several requests came at once"),
             (
                 self.answered_elsewhere,
-                "cannot be divided: another thread sent the reply, so the server has a pool",
+                "Operations that cannot be divided, because another thread sent the reply: the server has a pool",
             ),
-            (self.foreign_replies, "cannot be divided: their thread serves several requests at once"),
-            (self.ring_full, "were lost: the kernel's ring was full"),
+            (
+                self.foreign_replies,
+                "Operations that cannot be divided, because their thread serves several requests at once",
+            ),
+            (self.ring_full, "Operations lost because the kernel's ring was full"),
+            (self.threads_full, "Events of threads beyond the table of threads"),
+            (self.unreadable, "Headers of messages that could not be read"),
+            (self.programs_skipped, "Events skipped by the kernel"),
+            (
+                self.switches_missed,
+                "Switches of processors that the kernel did not report; their times come from the scheduler",
+            ),
+            (self.blockers_turned_away, "Waits without a blocker, because there were too many"),
+            (self.waits_without_class, "Long waits without a class, because there were too many"),
+            (self.packets_dropped, "Packets dropped by the kernel"),
         ];
-        let lost = [
-            (self.threads_full, "events of threads beyond the table of threads"),
-            (self.unreadable, "headers of messages could not be read"),
-            (self.programs_skipped, "events were skipped by the kernel"),
-            (self.switches_missed, "times the kernel did not report that a thread got or left a processor"),
-            (self.blockers_turned_away, "waits have no blocker: there were too many"),
-            (self.waits_without_class, "long waits have no class: there were too many"),
-            (self.packets_dropped, "packets were dropped by the kernel"),
-        ];
-        if lines.iter().chain(&lost).all(|(count, _)| *count == 0) {
-            return Ok(());
+        let lines: Vec<_> = lines.into_iter().filter(|(count, _)| *count > 0).collect();
+        if !lines.is_empty() {
+            writeln!(out)?;
         }
-        writeln!(out)?;
-        for (count, what) in lines.into_iter().filter(|(count, _)| *count > 0) {
-            writeln!(out, "{} {what}", plural(count, "operation"))?;
-        }
-        for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
-            writeln!(out, "{} {what}", Grouped(count))?;
+        for (count, what) in lines {
+            writeln!(out, "{what}: {}", Grouped(count))?;
         }
         Ok(())
     }
