@@ -328,6 +328,8 @@ def test_what_operations_compute_is_sampled(served):
     # `burn` reads the clock all the time; where it is inlined, its caller has its place.
     assert {"in clock_gettime", "in burn", "in execute", "in find"} & set(names[:2]), names
     assert sum(one["waits"] for one in cpu["classes"]) >= 10, cpu
-    assert 0.98 * cpu["ns"] <= sum(one["wait_ns"] for one in cpu["classes"]) <= cpu["ns"], cpu
+    # Functions with few samples are left out.
+    assert 0.6 * cpu["ns"] <= sum(one["wait_ns"] for one in cpu["classes"]) <= cpu["ns"], cpu
+    assert all(one["waits"] >= 5 for one in cpu["classes"]), cpu
     slept = [one for one in shape(report, "sleep")["parts"] if one["part"] == "cpu"]
     assert sum(one["waits"] for part in slept for one in part["classes"]) < 10, slept
