@@ -5,11 +5,11 @@
 use libfuzzer_sys::fuzz_target;
 use sonar_core::{LinkType, Timestamp};
 use sonar_decode::testing::{OwnedPacket, TestFrame};
-use sonar_fuzz::{Input, decode, message};
+use sonar_fuzz::{Input, conversation, decode};
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Input(input);
-    let (requests, replies) = (stream(0), stream(1));
+    let (requests, replies) = (conversation(0), conversation(1));
     let wrap = u32::from(input.byte()) << 24;
     let mut time = Timestamp::from_unix(1_777_629_600, 0);
     let mut packets = Vec::new();
@@ -37,22 +37,3 @@ fuzz_target!(|input: &[u8]| {
     }
     decode(&packets);
 });
-
-/// Finds of one client, or the server's answers to them.
-fn stream(side: usize) -> Vec<u8> {
-    let find = b"\x23\0\0\0\x02find\0\x02\0\0\0c\0\x02$db\0\x02\0\0\0d\0\x10limit\0\x05\0\0\0\0";
-    let reply = b"\x11\0\0\0\x01ok\0\0\0\0\0\0\0\xf0\x3f\0";
-    let document = |body: &[u8]| {
-        // The length is set here, so that the literals need not be counted.
-        let mut body = body.to_vec();
-        let len = (body.len() as u32).to_le_bytes();
-        body[..4].copy_from_slice(&len);
-        [&[0; 5][..], &body].concat()
-    };
-    (1..40_u32)
-        .flat_map(|n| match side {
-            0 => message(n, 0, 2013, &document(find)),
-            _ => message(1_000 + n, n, 2013, &document(reply)),
-        })
-        .collect()
-}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sonar_core::{Operation, Timestamp};
 use sonar_decode::testing::OwnedPacket;
-use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_decode::{Decoder, Settings, Shared, Sink, TlsSource};
 
 /// An input that is read piece by piece; past its end it gives zeros.
 pub struct Input<'a>(pub &'a [u8]);
@@ -79,23 +79,46 @@ impl Sink for Operations {
 
 /// Decodes the packets, checks after each that the counters balance, and returns the operations.
 pub fn decode(packets: &[OwnedPacket]) -> Vec<Seen> {
-    let settings = Settings { show_values: true, ..Settings::default() };
-    let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
-    let mut operations = Operations::default();
-    let mut last = Timestamp::default();
+    let mut checked = CheckedDecoder::new(TlsSource::None);
     for packet in packets {
-        if packet.time.since(last) > 1_000_000_000 {
-            decoder.tick(packet.time, &mut operations);
-        }
-        last = last.max(packet.time);
-        decoder.packet(&packet.as_packet(), &mut operations);
-        balanced(&decoder);
+        checked.take(packet.time, |decoder, operations| decoder.packet(&packet.as_packet(), operations));
     }
-    decoder.finish(last, &mut operations);
-    balanced(&decoder);
-    let left = decoder.in_progress();
-    assert_eq!(left, Default::default(), "something goes on after the end");
-    operations.0
+    checked.finish()
+}
+
+/// A decoder whose counters must balance after each step.
+pub struct CheckedDecoder {
+    decoder: Decoder,
+    operations: Operations,
+    last: Timestamp,
+}
+
+impl CheckedDecoder {
+    /// One that shows values.
+    pub fn new(tls: TlsSource) -> Self {
+        let settings = Settings { show_values: true, tls, ..Settings::default() };
+        let decoder = Decoder::new(settings, Arc::new(Shared::default()));
+        Self { decoder, operations: Operations::default(), last: Timestamp::default() }
+    }
+
+    /// Takes what came at this time.
+    pub fn take(&mut self, time: Timestamp, step: impl FnOnce(&mut Decoder, &mut Operations)) {
+        if time.since(self.last) > 1_000_000_000 {
+            self.decoder.tick(time, &mut self.operations);
+        }
+        self.last = self.last.max(time);
+        step(&mut self.decoder, &mut self.operations);
+        balanced(&self.decoder);
+    }
+
+    /// Ends, and returns the operations.
+    pub fn finish(mut self) -> Vec<Seen> {
+        self.decoder.finish(self.last, &mut self.operations);
+        balanced(&self.decoder);
+        let left = self.decoder.in_progress();
+        assert_eq!(left, Default::default(), "something goes on after the end");
+        self.operations.0
+    }
 }
 
 fn balanced(decoder: &Decoder) {
@@ -112,4 +135,23 @@ pub fn message(request_id: u32, response_to: u32, opcode: i32, body: &[u8]) -> V
     out.extend(opcode.to_le_bytes());
     out.extend(body);
     out
+}
+
+/// Finds of one client (0), or the server's answers to them (1).
+pub fn conversation(side: usize) -> Vec<u8> {
+    let find = b"\x23\0\0\0\x02find\0\x02\0\0\0c\0\x02$db\0\x02\0\0\0d\0\x10limit\0\x05\0\0\0\0";
+    let reply = b"\x11\0\0\0\x01ok\0\0\0\0\0\0\0\xf0\x3f\0";
+    let document = |body: &[u8]| {
+        // The length is set here, so that the literals need not be counted.
+        let mut body = body.to_vec();
+        let len = (body.len() as u32).to_le_bytes();
+        body[..4].copy_from_slice(&len);
+        [&[0; 5][..], &body].concat()
+    };
+    (1..40_u32)
+        .flat_map(|n| match side {
+            0 => message(n, 0, 2013, &document(find)),
+            _ => message(1_000 + n, n, 2013, &document(reply)),
+        })
+        .collect()
 }
