@@ -11,12 +11,15 @@
 // No program runs when a system call begins, because there are many and few of them block. When a thread leaves its
 // processor, its registers show which call it is blocked in.
 //
+// On encrypted connections, headers are read where the TLS library hands bytes over: see tls_call.h and tls_thread.h.
+//
 // Threads that serve no connection only add up their time, in `split_thread.outside`, which user space reads.
 
 #include "kernel.h"
 #include "socket.h"
 #include "split.h"
 #include "stack.h"
+#include "tls_call.h"
 
 enum { MOST_THREADS = 8192, MOST_PROCESSES = 64, SPLIT_RING_BYTES = 16 << 20, STACKS_RING_BYTES = 4 << 20 };
 enum {
@@ -145,7 +148,11 @@ static __always_inline struct split_thread *new_slot(__u32 id) {
         slot->state = ON_PROCESSOR;
         slot->phase = PHASE_NONE;
         slot->received = 0;
-        slot->fd = -1;
+        slot->fd = slot->session_fd = -1;
+        slot->session = 0;
+        slot->unsent = 0;
+        slot->call.kind = TLS_NONE;
+        __builtin_memset(&slot->search, 0, sizeof(slot->search));
         __builtin_memset(slot->outside, 0, sizeof(slot->outside));
         return slot;
     }
@@ -290,24 +297,23 @@ struct buffer {
     __u64 length;
 };
 
-// Where the bytes of a call on a socket begin in the thread's memory; 0 if that cannot be read.
-static __always_inline __u64 bytes_of(struct pt_regs *regs, long number, struct buffer *buffer) {
+// Where the bytes of a call on a socket are in the thread's memory; 0 if that cannot be read.
+static __always_inline struct buffer buffer_of(struct pt_regs *regs, long number) {
     __u64 at = ARG2(regs);
-    buffer->at = at;
-    buffer->length = ARG3(regs);
+    struct buffer buffer = {.at = at, .length = ARG3(regs)}, nowhere = {};
     if (number == CALL_RECVMSG || number == CALL_SENDMSG) {
         __u64 message = at;
         // struct msghdr: name, its length, then the segments.
         if (bpf_probe_read_user(&at, sizeof(at), (const void *)(message + 16)))
-            return 0;
+            return nowhere;
         number = CALL_READV;
     }
     if (number == CALL_READV || number == CALL_WRITEV) {
         // The first segment: its address and its length.
-        if (bpf_probe_read_user(buffer, sizeof(*buffer), (const void *)at))
-            return 0;
+        if (bpf_probe_read_user(&buffer, sizeof(buffer), (const void *)at))
+            return nowhere;
     }
-    return buffer->at;
+    return buffer;
 }
 
 enum { SHORT_RECORD = __builtin_offsetof(struct split_operation, files) };
@@ -366,25 +372,22 @@ static __always_inline void receives_again(struct split_thread *thread, struct t
     ended(thread, task);
 }
 
-static __always_inline void received(struct split_thread *thread, struct task_struct *task,
-                                     struct pt_regs *regs, long number, __s32 bytes) {
-    __u32 fd = ARG1(regs);
-    if (thread->phase >= PHASE_RUNNING || is_peek(regs, number))
-        return;
+// Bytes of requests have come to `buffer`.
+static __always_inline void received(struct split_thread *thread, struct task_struct *task, __u32 fd,
+                                     const struct buffer *buffer, __s32 bytes) {
     if (thread->phase != PHASE_RECEIVING) {
         if (fd != (__u32)thread->fd)
             thread->received = 0;
         __u32 at = thread->received & (HEADER - 1), wanted = HEADER - at;
         if (wanted > (__u32)bytes)
             wanted = bytes;
-        struct buffer buffer;
-        const void *from = (const void *)bytes_of(regs, number, &buffer);
         // Before the first request it may be the middle of a message: a header is read by itself.
-        if (thread->phase == PHASE_NONE && !at && bytes < HEADER && buffer.length != HEADER)
+        if (thread->phase == PHASE_NONE && !at && bytes < HEADER && buffer->length != HEADER)
             return;
         // The compiler knows that it is at most 16, and would leave out what shows that to the verifier.
         barrier_var(wanted);
         wanted &= 2 * HEADER - 1;
+        const void *from = (const void *)buffer->at;
         if (!from || bpf_probe_read_user(thread->incoming + at, wanted, from)) {
             split_lost(SPLIT_LOST_UNREADABLE);
             thread->received = 0;
@@ -395,22 +398,19 @@ static __always_inline void received(struct split_thread *thread, struct task_st
         begun(thread, task);
 }
 
-static __always_inline void sent(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs,
-                                 long number, __s32 bytes) {
-    if (thread->phase < PHASE_RUNNING || ARG1(regs) != (__u32)thread->fd)
-        return;
-    struct message_header header = {};
-    if (thread->phase == PHASE_RUNNING) {
-        struct buffer buffer;
-        const void *from = (const void *)bytes_of(regs, number, &buffer);
-        if (!from || bpf_probe_read_user(&header, sizeof(header), from)) {
-            split_lost(SPLIT_LOST_UNREADABLE);
-            split_forget(thread, bpf_ktime_get_ns());
-            return;
-        }
-    }
-    __u64 now = bpf_ktime_get_ns();
-    __u32 led_to = split_sent(thread, now, bytes, &header);
+// The header of a reply, which begins at `from`. Without it, the operation is forgotten.
+static __always_inline bool reply_header(struct split_thread *thread, __u64 from,
+                                         struct message_header *header) {
+    if (from && !bpf_probe_read_user(header, sizeof(*header), (const void *)from))
+        return 1;
+    split_lost(SPLIT_LOST_UNREADABLE);
+    split_forget(thread, bpf_ktime_get_ns());
+    return 0;
+}
+
+// What sending a part of a reply has led to.
+static __always_inline void reply_went_on(struct split_thread *thread, struct task_struct *task, __u64 now,
+                                          __u32 led_to) {
     if (led_to & SPLIT_FOREIGN_REPLY)
         split_lost(SPLIT_LOST_FOREIGN_REPLY);
     if (!(led_to & SPLIT_ENDED))
@@ -420,6 +420,140 @@ static __always_inline void sent(struct split_thread *thread, struct task_struct
         split_begin(thread, now, OPERATION_EXHAUST);
         begun(thread, task);
     }
+}
+
+static __always_inline void sent(struct split_thread *thread, struct task_struct *task, struct pt_regs *regs,
+                                 long number, __s32 bytes) {
+    if (thread->phase < PHASE_RUNNING || ARG1(regs) != (__u32)thread->fd)
+        return;
+    struct message_header header = {};
+    if (thread->phase == PHASE_RUNNING && !reply_header(thread, buffer_of(regs, number).at, &header))
+        return;
+    __u64 now = bpf_ktime_get_ns();
+    reply_went_on(thread, task, now, split_sent(thread, now, bytes, &header));
+}
+
+// ---- Encrypted connections ----
+
+// Whether a socket is that of the session whose requests the thread serves.
+static __always_inline bool is_encrypted(const struct split_thread *thread, __u32 fd) {
+    return thread->session && fd == (__u32)thread->session_fd;
+}
+
+// The thread has received or sent on a socket.
+static __always_inline void used_encrypted(struct split_thread *thread, struct task_struct *task, __u32 fd,
+                                           bool is_receive, __s32 bytes) {
+    if (thread->call.kind != TLS_NONE) {
+        thread->nested = fd + 1;
+    } else if (is_receive) {
+        tls_search_received(&thread->search, fd + 1, bytes);
+    } else if (is_encrypted(thread, fd)) {
+        __u64 now = bpf_ktime_get_ns();
+        reply_went_on(thread, task, now, split_records_sent(thread, now, bytes));
+    }
+}
+
+// The library has handed over bytes that a session received.
+static __always_inline void decrypted(struct split_thread *thread, struct task_struct *task, __u32 bytes) {
+    __u64 session = thread->call.ssl, socket = tls_search_read(&thread->search, session, bytes);
+    if (thread->nested)
+        socket = thread->nested;
+    if (!bytes || (in_operation(thread) && session != thread->session))
+        return;
+    if (in_operation(thread) && thread->phase == PHASE_RUNNING) {
+        // The next request was there already: the thread did not need to receive it.
+        receives_again(thread, task, bpf_ktime_get_ns());
+    } else if (in_operation(thread)) {
+        split_lost(SPLIT_LOST_FOREIGN_REPLY);
+        split_forget(thread, bpf_ktime_get_ns());
+    }
+    if (socket) {
+        thread->session = session;
+        thread->session_fd = socket - 1;
+    } else if (session != thread->session)
+        return;
+    struct buffer buffer = {.at = thread->call.buffer, .length = thread->call.asked};
+    received(thread, task, thread->session_fd, &buffer, bytes);
+}
+
+// The library has encrypted bytes of a session.
+static __always_inline void encrypted(struct split_thread *thread, struct task_struct *task, __u32 bytes) {
+    if (!bytes || !in_operation(thread) || thread->call.ssl != thread->session)
+        return;
+    struct message_header header = {};
+    if (thread->phase == PHASE_RUNNING && !reply_header(thread, thread->call.buffer, &header))
+        return;
+    __u64 now = bpf_ktime_get_ns();
+    bool is_sent = thread->nested;
+    reply_went_on(thread, task, now, split_encrypted(thread, now, bytes, &header, is_sent));
+}
+
+static __always_inline int tls_called(struct pt_regs *regs, __u32 call) {
+    struct split_thread *thread = thread_of(bpf_get_current_task_btf());
+    if (!thread)
+        return 0;
+    tls_call_begins(&thread->call, regs, call);
+    thread->nested = 0;
+    return 0;
+}
+
+static __always_inline int tls_returned(struct pt_regs *regs, __u32 call) {
+    struct task_struct *task = bpf_get_current_task_btf();
+    struct split_thread *thread = thread_of(task);
+    if (!thread || thread->call.kind != call)
+        return 0;
+    __s64 bytes = tls_call_ends(&thread->call, regs);
+    if (bytes < 0) {
+        split_lost(SPLIT_LOST_UNREADABLE);
+        return 0;
+    }
+    runs(thread, task);
+    if (call == TLS_READ)
+        decrypted(thread, task, bytes);
+    else
+        encrypted(thread, task, bytes);
+    return 0;
+}
+
+SEC("uprobe")
+int split_tls_read_called(struct pt_regs *regs) {
+    return tls_called(regs, TLS_READ);
+}
+
+SEC("uprobe")
+int split_tls_read_returned(struct pt_regs *regs) {
+    return tls_returned(regs, TLS_READ);
+}
+
+SEC("uprobe")
+int split_tls_write_called(struct pt_regs *regs) {
+    return tls_called(regs, TLS_WRITE);
+}
+
+SEC("uprobe")
+int split_tls_write_returned(struct pt_regs *regs) {
+    return tls_returned(regs, TLS_WRITE);
+}
+
+SEC("uprobe")
+int split_tls_begun(struct pt_regs *regs) {
+    struct split_thread *thread = thread_of(bpf_get_current_task_btf());
+    if (thread)
+        tls_search_handshake(&thread->search, CALLED_ARG1(regs), !thread->search.wanting);
+    return 0;
+}
+
+SEC("uprobe")
+int split_tls_freed(struct pt_regs *regs) {
+    __u64 ssl = CALLED_ARG1(regs);
+    struct split_thread *thread = thread_of(bpf_get_current_task_btf());
+    if (!thread)
+        return 0;
+    if (thread->search.wanting == ssl)
+        thread->search.wanting = 0;
+    if (thread->session == ssl)
+        thread->session = 0;
+    return 0;
 }
 
 static __always_inline void used_file(struct split_thread *thread, struct task_struct *task, __u32 fd,
@@ -491,12 +625,17 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
         if (is_end(result))
             split_forget(thread, bpf_ktime_get_ns());
     }
-    if (result <= 0)
+    if (result <= 0 || is_peek(regs, number))
         return;
-    if (is_receive)
-        received(thread, task, regs, number, result);
-    else
+    used_encrypted(thread, task, ARG1(regs), is_receive, result);
+    if (thread->call.kind != TLS_NONE || is_encrypted(thread, ARG1(regs)))
+        return;
+    if (!is_receive) {
         sent(thread, task, regs, number, result);
+    } else if (!in_operation(thread)) {
+        struct buffer buffer = buffer_of(regs, number);
+        received(thread, task, ARG1(regs), &buffer, result);
+    }
 }
 
 SEC("tp_btf/sys_exit")

@@ -12,9 +12,13 @@
 //
 // An operation begins when the whole request has been received and ends when its whole reply has been sent. If the thread
 // had to wait for a processor until it could receive the end of the request, the operation begins with that wait.
+//
+// On an encrypted connection the request has been received when the TLS library has handed over its last byte, and the
+// reply has been sent when the bytes of its last record were.
 #pragma once
 
 #include "addresses.h"
+#include "tls_thread.h"
 
 // sonar-core/src/time_split/mod.rs has the same order.
 enum part {
@@ -160,6 +164,12 @@ struct split_thread {
     __u32 part; // what it left its processor for
     __u8 slices_kind;
     __u8 unused[3];
+    __u64 session;    // of the TLS library, whose requests the thread serves; 0: none
+    __s32 session_fd; // its socket
+    __u32 unsent;     // bytes of the reply that were encrypted and are still to be sent
+    __u64 nested;     // the socket that the library used itself during its call, plus 1; 0: none
+    struct tls_call call;
+    struct tls_search search;
     union {
         struct message_header header;
         __u8 incoming[3 * HEADER]; // room for the verifier's worst case
@@ -460,25 +470,53 @@ static __always_inline __u32 split_receives_again(struct split_thread *thread, _
     return SPLIT_ENDED;
 }
 
-// Bytes were sent on the socket of the operation; `header` is the beginning of what was sent.
-static __always_inline __u32 split_sent(struct split_thread *thread, __u64 now, __s32 bytes,
-                                        const struct message_header *header) {
-    if (thread->phase == PHASE_RUNNING) {
-        if (header->response_to != thread->operation.request || header->length < HEADER ||
-            header->length > LONGEST_MESSAGE) {
-            split_forget(thread, now);
-            return SPLIT_FOREIGN_REPLY;
-        }
-        thread->left = header->length;
-        thread->operation.reply_bytes = header->length;
-        thread->header = *header;
-        thread->phase = PHASE_SENDING;
+// The reply begins, with this header. Returns 0, or SPLIT_FOREIGN_REPLY if it answers another request.
+static __always_inline __u32 split_replies(struct split_thread *thread, __u64 now,
+                                           const struct message_header *header) {
+    if (header->response_to != thread->operation.request || header->length < HEADER ||
+        header->length > LONGEST_MESSAGE) {
+        split_forget(thread, now);
+        return SPLIT_FOREIGN_REPLY;
     }
-    thread->left -= bytes;
-    if (thread->left > 0)
+    thread->left = header->length;
+    thread->unsent = 0;
+    thread->operation.reply_bytes = header->length;
+    thread->header = *header;
+    thread->phase = PHASE_SENDING;
+    return 0;
+}
+
+static __always_inline __u32 split_end_if_sent(struct split_thread *thread, __u64 now) {
+    if (thread->phase != PHASE_SENDING || thread->left > 0 || thread->unsent)
         return 0;
     split_end(thread, now);
     return SPLIT_ENDED;
+}
+
+// Bytes were sent on the socket of the operation; `header` is the beginning of what was sent.
+static __always_inline __u32 split_sent(struct split_thread *thread, __u64 now, __s32 bytes,
+                                        const struct message_header *header) {
+    if (thread->phase == PHASE_RUNNING && split_replies(thread, now, header))
+        return SPLIT_FOREIGN_REPLY;
+    thread->left -= bytes;
+    return split_end_if_sent(thread, now);
+}
+
+// Bytes of a reply were encrypted; `header` is the beginning of them. `is_sent`: the library has sent them itself.
+static __always_inline __u32 split_encrypted(struct split_thread *thread, __u64 now, __s32 bytes,
+                                             const struct message_header *header, bool is_sent) {
+    if (thread->phase == PHASE_RUNNING && split_replies(thread, now, header))
+        return SPLIT_FOREIGN_REPLY;
+    thread->left -= bytes;
+    if (!is_sent)
+        thread->unsent += bytes;
+    return split_end_if_sent(thread, now);
+}
+
+// Records were sent. They are longer than what is in them, so what a thread sends at once it has sent whole.
+static __always_inline __u32 split_records_sent(struct split_thread *thread, __u64 now, __u32 bytes) {
+    thread->unsent -= bytes < thread->unsent ? bytes : thread->unsent;
+    return split_end_if_sent(thread, now);
 }
 
 // Whether the reply that was just sent is followed by another one that no request asks for.

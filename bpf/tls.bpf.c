@@ -17,6 +17,7 @@
 
 #include "socket.h"
 #include "tls.h"
+#include "tls_call.h"
 
 enum { TLS_PROCESSES = 64, TLS_SESSIONS = 65536, TLS_RING_BYTES = 16 << 20 };
 enum {
@@ -40,8 +41,6 @@ const volatile __u32 tls_cap = 16384;
 // The same of a request.
 enum { TLS_REQUEST = 256 << 10 };
 
-enum { TLS_NONE, TLS_READ, TLS_WRITE, TLS_END, TLS_BOUND };
-
 // The most calls of a session that are passed on while its socket is not known.
 enum { TLS_WAITING = 64 };
 
@@ -63,23 +62,21 @@ struct tls_session {
 
 // What a thread is doing with which session.
 struct tls_thread {
-    __u64 ssl, buffer, out;
-    __u64 ns;       // when it called
-    __u64 nested;   // the socket that the library used during the call
-    __u64 wanting;  // the session whose last read found nothing, or that shakes hands
-    __u64 received; // the socket from which the thread received since then
-    __u64 arrived;  // when what it last received arrived; 0 if that is not known
+    struct tls_call call;
+    struct tls_search search;
+    __u64 ns;      // when it called
+    __u64 nested;  // the socket that the library used during the call
+    __u64 arrived; // when what it last received arrived; 0 if that is not known
     __u64 arrived_on;
     __u64 wrote; // the session that wrote last
-    __u32 received_bytes;
     __u32 wrote_bytes;
-    __u32 asked;
-    __u8 call;
-    __u8 mixed; // it received from several sockets
-    __u16 unused;
+    __u32 unused;
 };
 
 enum { TLS_SMALL = 256, TLS_MIDDLE = 2048, TLS_LARGE = TLS_PIECE };
+
+// What a record is, apart from the bytes of a call.
+enum { TLS_END = TLS_WRITE + 1, TLS_BOUND };
 
 // A part of the stream of a session, its end, or that its socket is known now. `bytes` follow.
 struct tls_record {
@@ -329,29 +326,20 @@ static __always_inline struct tls_thread *thread_of(bool create) {
 }
 
 static __always_inline int called(struct pt_regs *regs, __u32 call) {
-    // The verifier does not let a program compute where a register is, so all are read.
-    __u64 ssl = CALLED_ARG1(regs), buffer = CALLED_ARG2(regs), asked = CALLED_ARG3(regs);
-    __u64 fourth = CALLED_ARG4(regs), fifth = CALLED_ARG5(regs);
-    barrier_var(fifth);
     struct tls_thread *thread = thread_of(1);
     if (!thread)
         return 0;
     if (!tls_active)
         tls_active = 1;
-    thread->ssl = ssl;
-    thread->buffer = buffer;
-    thread->asked = asked;
-    // Since OpenSSL 3.2 flags, which are 0, come before it when writing.
-    thread->out = fourth ? fourth : fifth;
-    thread->call = call;
+    tls_call_begins(&thread->call, regs, call);
     thread->nested = 0;
     if (call == TLS_WRITE)
         thread->ns = bpf_ktime_get_ns();
     return 0;
 }
 
-// The smallest record is that much longer than its content, and no record more than the rest of a header and padding.
-enum { RECORD_LEAST = 21, RECORD_MOST = 5 + 256 + 64 };
+// No record is that much longer than its content: a header, an initial vector and padding.
+enum { RECORD_MOST = 5 + 256 + 64 };
 
 static __always_inline bool is_record_of(__u32 record, __u32 content) {
     __u32 records = content / 16384 + 1;
@@ -360,29 +348,19 @@ static __always_inline bool is_record_of(__u32 record, __u32 content) {
 
 static __always_inline int returned(struct pt_regs *regs, __u32 call) {
     struct tls_thread *thread = thread_of(0);
-    if (!thread || thread->call != call)
+    if (!thread || thread->call.kind != call)
         return 0;
-    thread->call = TLS_NONE;
-    struct tls_key key = {.ssl = thread->ssl, .process = bpf_get_current_pid_tgid() >> 32};
-    __u64 bytes = 0;
-    if ((int)RETURNED(regs) > 0 && bpf_probe_read_user(&bytes, sizeof(bytes), (const void *)thread->out)) {
+    struct tls_key key = {.ssl = thread->call.ssl, .process = bpf_get_current_pid_tgid() >> 32};
+    __s64 result = tls_call_ends(&thread->call, regs);
+    if (result < 0) {
         tls_lost(TLS_LOST_UNREADABLE);
         return 0;
     }
-    if (bytes > thread->asked)
-        bytes = 0;
-    __u64 wanting = thread->wanting, sock = thread->nested;
-    if (call == TLS_READ && !sock && wanting == key.ssl && !thread->mixed &&
-        thread->received_bytes >= bytes + RECORD_LEAST)
-        sock = thread->received;
+    __u32 bytes = result;
+    __u64 sock = thread->nested;
     if (call == TLS_READ) {
-        thread->wanting = bytes ? 0 : key.ssl;
-        // A record can take several pieces to arrive.
-        if (bytes || wanting != key.ssl || thread->mixed) {
-            thread->received = 0;
-            thread->received_bytes = 0;
-            thread->mixed = 0;
-        }
+        __u64 found = tls_search_read(&thread->search, key.ssl, bytes);
+        sock = sock ? sock : found;
     }
     if (!bytes)
         return 0;
@@ -410,7 +388,7 @@ static __always_inline int returned(struct pt_regs *regs, __u32 call) {
         session->moved_ns = thread->arrived;
     else
         session->moved_ns = bpf_ktime_get_ns();
-    moved(session, call, thread->buffer, bytes);
+    moved(session, call, thread->call.buffer, bytes);
     return 0;
 }
 
@@ -434,8 +412,6 @@ int tls_write_returned(struct pt_regs *regs) {
     return returned(regs, TLS_WRITE);
 }
 
-// The handshake wants bytes, as a read does. The last of them may have come together with the first message, so that no
-// read finds nothing before.
 SEC("uprobe")
 int tls_begun(struct pt_regs *regs) {
     struct tls_key key = {.ssl = CALLED_ARG1(regs), .process = bpf_get_current_pid_tgid() >> 32};
@@ -445,16 +421,9 @@ int tls_begun(struct pt_regs *regs) {
     if (!tls_active)
         tls_active = 1;
     bool first = !session_of(&key, 0, 0);
-    if (first) {
+    if (first)
         session_of(&key, 1, 1);
-        thread->received = 0;
-        thread->received_bytes = 0;
-        thread->mixed = 0;
-    } else if (thread->wanting != key.ssl) {
-        // The thread has done something else, so what it received may have been for that.
-        thread->mixed = 1;
-    }
-    thread->wanting = key.ssl;
+    tls_search_handshake(&thread->search, key.ssl, first);
     return 0;
 }
 
@@ -495,17 +464,14 @@ static __always_inline __u32 direction_of(long number, struct pt_regs *regs) {
 // What the current thread is doing, if it matters on which socket it receives and sends.
 static __always_inline struct tls_thread *observed_thread(void) {
     struct tls_thread *thread = thread_of(0);
-    return thread && (thread->call != TLS_NONE || thread->wanting || thread->wrote) ? thread : 0;
+    return thread && (thread->call.kind != TLS_NONE || thread->search.wanting || thread->wrote) ? thread : 0;
 }
 
 static __always_inline void moved_on(struct tls_thread *thread, __u64 sock, __u32 direction, long bytes) {
-    if (thread->call != TLS_NONE) {
+    if (thread->call.kind != TLS_NONE) {
         thread->nested = sock;
     } else if (direction == SYSCALL_RECEIVE) {
-        if (thread->wanting && thread->received && thread->received != sock)
-            thread->mixed = 1;
-        thread->received = sock;
-        thread->received_bytes += bytes;
+        tls_search_received(&thread->search, sock, bytes);
     } else if (thread->wrote) {
         struct tls_key key = {.ssl = thread->wrote, .process = bpf_get_current_pid_tgid() >> 32};
         thread->wrote = 0;

@@ -42,20 +42,28 @@ def stolen_ns():
     return sum(map(int, fields[6:9])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-def why(served, work, *arguments, seconds=30):
-    """Runs `work` while `why` traces, ends it with SIGINT, and returns its report."""
-    command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", f"{seconds}s", "--json"]
+def why(served, work, *arguments):
+    """`why` on the server of these tests."""
+    return traced((served.pid, PORT), work, *arguments)
+
+
+def traced(server, work, *arguments):
+    """Runs `work` while `why` traces a server, its process and port, ends it with SIGINT, and returns its report."""
+    pid, port = server
+    command = [labkit.MONGOSONAR, "why", "--pid", pid, "--port", port, "--duration", "30s", "--json"]
     with labkit.process(
         [*command, "--limit", 100, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as traced:
-        assert "tracing" in traced.stderr.readline()
+    ) as child:
+        # Before it, which TLS library is read.
+        while "tracing" not in (line := child.stderr.readline()):
+            assert line, child.wait()
         stolen = stolen_ns()
         result = work()
         # What the last packets need to reach the reader.
         time.sleep(0.5)
-        traced.send_signal(2)
-        output, errors = traced.communicate(timeout=30)
-    assert traced.returncode == 0, errors
+        child.send_signal(2)
+        output, errors = child.communicate(timeout=30)
+    assert child.returncode == 0, errors
     report = json.loads(output)
     # In whole ticks.
     report["stolen_ns"] = stolen_ns() - stolen + 20_000_000

@@ -185,19 +185,8 @@ class RawClient:
 
     def ask(self, command, monitored=True):
         """Sends a command and returns the reply."""
-        self.number += 1
-        # As drivers do it, so that the beginning of a message tells what it is.
-        documents = [bson.encode(document) for document in command.get("documents", [])]
-        body = b"\0" + bson.encode({key: value for key, value in command.items() if key != "documents"})
-        if documents:
-            sequence = b"documents\0" + b"".join(documents)
-            body += struct.pack("<Bi", 1, len(sequence) + 4) + sequence
-        message = struct.pack("<iiiiI", len(body) + 20, self.number, 0, OP_MSG, 0) + body
-        for at in range(0, len(message), self.piece):
-            self.socket.sendall(message[at : at + self.piece])
-        length, _, answers, _ = struct.unpack("<iiii", self.exactly(16))
-        reply = bson.decode(self.exactly(length - 16)[5:])
-        assert answers == self.number
+        message = self.begin(command)
+        reply, length = self.end()
         first = next(iter(command))
         if monitored:
             collection = command[first] if isinstance(command[first], str) else None
@@ -216,6 +205,27 @@ class RawClient:
                 }
             )
         return reply
+
+    def begin(self, command):
+        """Sends a command; returns its message."""
+        self.number += 1
+        # As drivers do it, so that the beginning of a message tells what it is.
+        documents = [bson.encode(document) for document in command.get("documents", [])]
+        body = b"\0" + bson.encode({key: value for key, value in command.items() if key != "documents"})
+        if documents:
+            sequence = b"documents\0" + b"".join(documents)
+            body += struct.pack("<Bi", 1, len(sequence) + 4) + sequence
+        message = struct.pack("<iiiiI", len(body) + 20, self.number, 0, OP_MSG, 0) + body
+        for at in range(0, len(message), self.piece):
+            self.socket.sendall(message[at : at + self.piece])
+        return message
+
+    def end(self):
+        """Waits for the reply to the last command; returns it and its length in bytes."""
+        length, _, answers, _ = struct.unpack("<iiii", self.exactly(16))
+        reply = bson.decode(self.exactly(length - 16)[5:])
+        assert answers == self.number
+        return reply, length
 
     def exactly(self, count):
         parts = []

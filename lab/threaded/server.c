@@ -9,6 +9,8 @@
 //                                MongoDB 4.4. The figures in it are the lab's own: each record that a find reads is a
 //                                document that it examines (COLLSCAN); others find theirs by an index.
 //
+//   server PORT DIR tls FILE     serves with TLS, as mongod does it; FILE has the certificate and its key
+//
 // `profile` sets the profiler, as in MongoDB: at level 1 (with `slowms`) and 2 finds are described in `system.profile`,
 // with the same figures as in the log; a find of that collection returns the last ones, the newest first.
 //
@@ -43,6 +45,8 @@
 #include <time.h>
 #include <unistd.h>
 #include <wiredtiger.h>
+
+#include "../tls/end.h"
 
 enum { RECORDS = 20000, RECORD_BYTES = 4000, PAGES = 32768, PAGE = 4096, LONGEST = 1 << 20 };
 enum { PROFILED = 256, PROFILED_BYTES = 1024 };
@@ -256,34 +260,20 @@ static double number(const struct element *element) {
 // ---- A connection ----
 
 struct connection {
-    int socket;
+    struct end end;
     int number;
     WT_SESSION *session;
     uint64_t seed;
 };
 
-static int read_all(int socket, void *to, size_t length) {
+static bool read_all(struct end *end, void *to, size_t length) {
     for (size_t got = 0; got < length;) {
-        struct iovec part = {(char *)to + got, length - got};
-        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-        ssize_t more = recvmsg(socket, &message, 0);
+        ssize_t more = read_some(end, (char *)to + got, length - got);
         if (more <= 0)
-            return 0;
+            return false;
         got += more;
     }
-    return 1;
-}
-
-static int write_all(int socket, const void *from, size_t length) {
-    for (size_t sent = 0; sent < length;) {
-        struct iovec part = {(char *)from + sent, length - sent};
-        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-        ssize_t more = sendmsg(socket, &message, MSG_NOSIGNAL);
-        if (more <= 0)
-            return 0;
-        sent += more;
-    }
-    return 1;
+    return true;
 }
 
 static void greet(struct document *reply, const struct connection *connection) {
@@ -564,10 +554,13 @@ static int respond(struct connection *connection, const int32_t *header, const u
         memcpy(at, padding_name, sizeof(padding_name));
         memcpy(at + sizeof(padding_name), &padding, 4);
     }
-    int written = write_all(connection->socket, bytes, answer[0]);
+    int written = write_all(&connection->end, (char *)bytes, answer[0]);
     free(bytes);
     return written;
 }
+
+// Null without TLS.
+static SSL_CTX *tls;
 
 static void *serve(void *argument) {
     struct connection *connection = argument;
@@ -577,13 +570,18 @@ static void *serve(void *argument) {
     must(database->open_session(database, 0, 0, &connection->session), "session");
     int32_t header[4];
     uint8_t *body = malloc(LONGEST);
-    while (read_all(connection->socket, header, 16) && header[0] > 21 && header[0] < LONGEST) {
+    bool is_open = !tls || encrypt(&connection->end, tls, true);
+    while (is_open && read_all(&connection->end, header, 16) && header[0] > 21 && header[0] < LONGEST) {
         uint32_t length = header[0] - 16;
-        if (!read_all(connection->socket, body, length) || !respond(connection, header, body, length))
+        if (!read_all(&connection->end, body, length) || !respond(connection, header, body, length))
             break;
     }
     connection->session->close(connection->session, 0);
-    close(connection->socket);
+    if (connection->end.ssl) {
+        SSL_free(connection->end.ssl);
+        BIO_free(connection->end.network);
+    }
+    close(connection->end.fd);
     free(body);
     free(connection);
     return 0;
@@ -591,7 +589,7 @@ static void *serve(void *argument) {
 
 // ---- The start ----
 
-static void fill(void) {
+static void fill_database(void) {
     WT_SESSION *session;
     WT_CURSOR *cursor;
     must(database->open_session(database, 0, 0, &session), "session");
@@ -612,6 +610,14 @@ static void fill(void) {
     }
     cursor->close(cursor);
     session->close(session, 0);
+}
+
+static void prepare_tls(const char *certificate) {
+    tls = SSL_CTX_new(TLS_server_method());
+    if (!tls || SSL_CTX_use_certificate_chain_file(tls, certificate) != 1 ||
+        SSL_CTX_use_PrivateKey_file(tls, certificate, SSL_FILETYPE_PEM) != 1)
+        fail(certificate);
+    SSL_CTX_set_mode(tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 }
 
 static void map_pages(const char *folder) {
@@ -635,6 +641,8 @@ static void map_pages(const char *folder) {
 int main(int count, char **arguments) {
     if (count == 4 && !strcmp(arguments[3], "unmeasured"))
         processor_clock = CLOCK_MONOTONIC;
+    else if (count == 5 && !strcmp(arguments[3], "tls"))
+        prepare_tls(arguments[4]);
     else if (count == 6 && !strcmp(arguments[3], "log")) {
         slow_log = open(arguments[4], O_WRONLY | O_CREAT | O_APPEND, 0600);
         slow_ms = atof(arguments[5]);
@@ -643,13 +651,13 @@ int main(int count, char **arguments) {
             return 1;
         }
     } else if (count != 3) {
-        fprintf(stderr, "usage: server PORT DIR [unmeasured | log FILE MS]\n");
+        fprintf(stderr, "usage: server PORT DIR [unmeasured | log FILE MS | tls FILE]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
     const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=1000";
     must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
-    fill();
+    fill_database();
     must(database->close(database, 0), "close");
     must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
     map_pages(arguments[2]);
@@ -669,7 +677,7 @@ int main(int count, char **arguments) {
             continue;
         setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         struct connection *connection = calloc(1, sizeof(*connection));
-        connection->socket = peer;
+        connection->end.fd = peer;
         connection->number = number;
         connection->seed = number * 1000003ull;
         pthread_t thread;

@@ -15,7 +15,7 @@ mod waits;
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
 pub use self::open_files::FileId;
 pub use self::rows::WindowSplits;
-pub use self::trace::{SplitHelpers, SplitPlan, SplitTrace};
+pub use self::trace::{EncryptedSplit, SplitHelpers, SplitPlan, SplitTrace};
 
 use anyhow::{Result, bail};
 use sonar_sys::Host;

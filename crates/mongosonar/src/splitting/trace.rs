@@ -17,6 +17,7 @@ use super::open_files::{FileId, OpenFiles};
 use super::waits::WaitClassifier;
 use crate::files::process::refused;
 use crate::privileges;
+use crate::queries::live::tls::TlsLibrary;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
 
@@ -27,6 +28,30 @@ pub struct SplitPlan {
     pub confined: bool,
     /// It follows servers that start later.
     pub follows: bool,
+    /// At what cost it divides encrypted operations.
+    pub encrypted: EncryptedSplit,
+}
+
+/// At what cost the time of encrypted operations is divided.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EncryptedSplit {
+    /// It is not.
+    Off,
+    /// Where probes in the TLS library are cheap.
+    Cheap,
+    /// Also where a probe costs ten times as much.
+    AnyCost,
+}
+
+impl EncryptedSplit {
+    /// What the options `--no-tls` and `--tls-any-cost` ask for.
+    pub fn of(no_tls: bool, any_cost: bool) -> Self {
+        match (no_tls, any_cost) {
+            (true, _) => Self::Off,
+            (false, false) => Self::Cheap,
+            (false, true) => Self::AnyCost,
+        }
+    }
 }
 
 /// The helper processes of a trace. They keep the privileges that it drops.
@@ -34,6 +59,7 @@ pub struct SplitHelpers {
     processes: Vec<u32>,
     files: OpenFiles,
     classifier: WaitClassifier,
+    encrypted: EncryptedSplit,
 }
 
 impl SplitHelpers {
@@ -45,7 +71,7 @@ impl SplitHelpers {
     pub fn start(processes: Vec<u32>, classes: Option<&Path>, plan: SplitPlan) -> Result<Self> {
         let files = OpenFiles::new(plan.confined);
         let classifier = WaitClassifier::new(classes, &processes, plan.follows)?;
-        Ok(Self { processes, files, classifier })
+        Ok(Self { processes, files, classifier, encrypted: plan.encrypted })
     }
 
     /// Begins to trace the threads, for these connections.
@@ -53,8 +79,17 @@ impl SplitHelpers {
     /// # Errors
     /// The kernel, or a missing privilege.
     pub fn trace(self, connections: ConnectionSample) -> Result<SplitTrace> {
-        let Self { processes, files, classifier } = self;
-        let tracer = SplitTracer::start(&processes, connections).map_err(refused)?;
+        let Self { processes, files, classifier, encrypted } = self;
+        let mut tracer = SplitTracer::start(&processes, connections).map_err(refused)?;
+        if encrypted != EncryptedSplit::Off {
+            for process in &processes {
+                if let Err(error) = attach_tls(&mut tracer, *process, encrypted) {
+                    eprintln!(
+                        "mongosonar: the time of encrypted operations of process {process} cannot be divided: {error:#}"
+                    );
+                }
+            }
+        }
         Ok(SplitTrace {
             tracer,
             files,
@@ -63,6 +98,13 @@ impl SplitHelpers {
             losses: Cell::default(),
         })
     }
+}
+
+/// Attaches to the TLS library of a process, if it has one.
+fn attach_tls(tracer: &mut SplitTracer, process: u32, encrypted: EncryptedSplit) -> Result<()> {
+    let Some(library) = TlsLibrary::of(process) else { return Ok(()) };
+    let sites = library.sites(encrypted == EncryptedSplit::AnyCost)?;
+    Ok(tracer.attach_tls(&library.file, &sites)?)
 }
 
 /// The threads of some servers, traced until this is dropped.
@@ -172,7 +214,8 @@ impl SplitTrace {
     }
 
     /// Follows exactly these processes from now on. Reads the names of functions of those that are new; what their
-    /// operations in flight wait for has no class, because their threads are not sampled.
+    /// operations in flight wait for has no class, because their threads are not sampled. Their encrypted operations
+    /// are divided if an earlier server had mapped the same TLS library.
     pub fn follow(&self, processes: &[u32]) {
         let mut followed = self.processes.borrow_mut();
         for gone in followed.iter().filter(|process| !processes.contains(process)) {

@@ -47,6 +47,12 @@ pub struct WhyArgs {
     /// Port or range of ports of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017]
     #[arg(long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to trace")]
     pub port: Vec<Range>,
+    /// Do not read encrypted connections inside the servers' processes
+    #[arg(long, help_heading = "What to trace")]
+    pub no_tls: bool,
+    /// Read encrypted connections even where a probe in the TLS library costs 4 microseconds a call instead of 0.5
+    #[arg(long, conflicts_with = "no_tls", help_heading = "What to trace")]
+    pub tls_any_cost: bool,
     /// Rules for wait classes, applied before the built-in ones (see `mongosonar stacks`)
     #[arg(long, value_name = "FILE", help_heading = "What to trace")]
     pub classes: Option<PathBuf>,

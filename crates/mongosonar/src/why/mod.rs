@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use sonar_core::Coverage;
 use sonar_core::time_split::TimeSplit;
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
@@ -32,10 +33,11 @@ use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, block_bytes};
+use crate::queries::live::tls::{AttacherTask, TlsCapture};
 use crate::queries::live::{RETIRE, ThreadWindow};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
-use crate::splitting::{SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
+use crate::splitting::{EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
 use crate::{page, screen, splitting};
@@ -58,8 +60,19 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let helpers = SplitHelpers::start(
         processes.clone(),
         args.classes.as_deref(),
-        SplitPlan { confined, follows: false },
+        SplitPlan {
+            confined,
+            follows: false,
+            encrypted: EncryptedSplit::of(args.no_tls, args.tls_any_cost),
+        },
     )?;
+    // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
+    let tls = match args.no_tls {
+        true => None,
+        false => {
+            TlsCapture::open(AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined })
+        }
+    };
     let only_port = match args.port.as_slice() {
         [Range(first, last)] if first == last => Some(*first),
         _ => None,
@@ -74,6 +87,10 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         ..RingConfig::default()
     };
     let capture = LiveCapture::open(&config, 1)?;
+    let (capture, attacher) = match tls {
+        None => (capture, None),
+        Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
+    };
     let mut trace = helpers.trace(sample)?;
     trace.sample_processors();
     let mut logs = match (args.no_log, args.log.as_slice()) {
@@ -114,7 +131,10 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         confined,
     };
     let (running, windows) = capture.start(&task)?;
-    let mut capture = WhyCapture { running, windows, notices, packets_dropped: 0 };
+    if let Some(attacher) = &attacher {
+        attacher.follow(running.changes.clone(), task.say.clone())?;
+    }
+    let mut capture = WhyCapture { running, windows, notices, coverage: Coverage::default() };
     // What came while everything was opened.
     trace.skip()?;
     let before = thread_times(&trace)?;
@@ -149,7 +169,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // The last packets are still in the ring.
     std::thread::sleep(LATE);
     stop.flag().store(true, Ordering::Relaxed);
-    let packets_dropped = capture.finish()?;
+    let captured = capture.finish()?;
     let log_lines_unread = logs.finish(|operation| lock(&meeting).sink.server(operation));
     let mut meeting = lock(&meeting);
     meeting.close();
@@ -176,7 +196,10 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         switches_missed: losses.switches_missed,
         blockers_turned_away,
         waits_without_class: losses.stacks_skipped + meeting.waits_turned_away(),
-        packets_dropped,
+        packets_dropped: captured.kernel_drops,
+        encrypted_unread: captured.streams_tls,
+        encrypted_unmapped: captured.tls_unmapped,
+        encrypted_lost: captured.tls_lost,
         ..SplitCoverageJson::default()
     };
     let thread_names = ThreadNames::read(&processes);
@@ -245,13 +268,13 @@ struct WhyCapture {
     running: RunningCapture,
     windows: Receiver<ThreadWindow>,
     notices: Receiver<Notice>,
-    packets_dropped: u64,
+    coverage: Coverage,
 }
 
 impl WhyCapture {
     fn take_windows(&mut self) {
         for window in self.windows.try_iter() {
-            self.packets_dropped += window.window.coverage.kernel_drops;
+            self.coverage.add(&window.window.coverage);
         }
         for notice in self.notices.try_iter() {
             if let Notice::Complaint(what) = notice {
@@ -260,15 +283,15 @@ impl WhyCapture {
         }
     }
 
-    /// Ends the capture; returns how many packets were dropped.
-    fn finish(mut self) -> Result<u64> {
+    /// Ends the capture; returns what it saw and what it did not.
+    fn finish(mut self) -> Result<Coverage> {
         self.running.wake();
         // The thread hands its last window over before it ends.
         for window in self.windows.iter() {
-            self.packets_dropped += window.window.coverage.kernel_drops;
+            self.coverage.add(&window.window.coverage);
         }
         self.running.join()?;
-        Ok(self.packets_dropped)
+        Ok(self.coverage)
     }
 }
 

@@ -9,7 +9,7 @@ mod records;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -20,6 +20,7 @@ use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperatio
 use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
+use crate::tls::{CallPrograms, MappedFile, TlsProbes, TlsSites};
 use crate::{ebpf, sys, sys_bpf};
 use records::{parse, parse_wait};
 
@@ -104,6 +105,7 @@ pub struct SplitTracer {
     control: Cell<types::split_control>,
     clock: RefCell<ClockOffsets>,
     links: Vec<Link>,
+    probes: TlsProbes,
 }
 
 impl SplitTracer {
@@ -130,11 +132,14 @@ impl SplitTracer {
         settings.sample_every = connections.every.get().into();
         let mut skeleton = open.load().map_err(error)?;
         let mut links = Vec::new();
-        let sampler = skeleton.progs.split_on_processor.as_fd().as_raw_fd();
-        for program in skeleton.object_mut().progs_mut() {
-            if program.as_fd().as_raw_fd() != sampler {
-                links.push(program.attach().map_err(error)?);
-            }
+        let programs = &mut skeleton.progs;
+        for program in [
+            &mut programs.split_exit,
+            &mut programs.split_switch,
+            &mut programs.split_wake,
+            &mut programs.split_thread_exit,
+        ] {
+            links.push(program.attach().map_err(error)?);
         }
         let tracer = Self {
             skeleton,
@@ -142,6 +147,7 @@ impl SplitTracer {
             control: Cell::new(types::split_control { generation: 1, ..types::split_control::default() }),
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             links,
+            probes: TlsProbes::default(),
         };
         for process in processes {
             tracer.follow(*process)?;
@@ -162,6 +168,21 @@ impl SplitTracer {
             ebpf::attach_timer(program, timer)
         }));
         self.links.len() > before
+    }
+
+    /// Divides the time of encrypted operations, too, of all processes that map this TLS library.
+    ///
+    /// # Errors
+    /// Probes are in 64 files already, or the kernel refuses.
+    pub fn attach_tls(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
+        let programs = &self.skeleton.progs;
+        let calls = CallPrograms {
+            read: [&programs.split_tls_read_called, &programs.split_tls_read_returned],
+            write: [&programs.split_tls_write_called, &programs.split_tls_write_returned],
+            handshake: &programs.split_tls_begun,
+            free: &programs.split_tls_freed,
+        };
+        self.probes.attach(&calls, file, sites)
     }
 
     /// Follows one more process.

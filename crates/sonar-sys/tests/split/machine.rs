@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Parts of the time of an operation, as in `enum part`; the last ones are never used.
 pub const PARTS: usize = 16;
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub missed: Vec<u32>,
     pub refused: Vec<u32>,
     pub foreign: Vec<u32>,
+    /// The sockets that were found for sessions, 0 for none, in the order of their reads.
+    pub sockets: Vec<u32>,
     /// Time outside operations, by thread.
     pub outside: Vec<(u32, [u64; PARTS])>,
 }
@@ -43,9 +46,12 @@ struct Program(PathBuf);
 
 impl Program {
     fn compile() -> Self {
+        static COMPILED: AtomicU32 = AtomicU32::new(0);
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let program =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("split-replay-{}", std::process::id()));
+        // Tests of one process may run at the same time.
+        let number = COMPILED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("split-replay-{}-{number}", std::process::id());
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let status = Command::new("clang")
             .args(["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=undefined"])
             .arg("-I")
@@ -84,6 +90,7 @@ pub fn divide(events: &[String]) -> Outcome {
             "missed" => outcome.missed.push(thread),
             "refused" => outcome.refused.push(thread),
             "foreign" => outcome.foreign.push(thread),
+            "socket" => outcome.sockets.push(words[2].parse().unwrap()),
             "outside" => outcome.outside.push((thread, parts(&words[2..]))),
             other => panic!("{other}"),
         }

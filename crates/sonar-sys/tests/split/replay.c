@@ -9,9 +9,14 @@
 //   THREAD NS send FD RESULT HEADER
 //   THREAD NS file KIND RESULT INODE DEVICE
 //   THREAD NS call QUEUED ARRIVED [RESULT]          any other
+//   THREAD NS encrypted BYTES SENT HEADER           a TLS library has encrypted bytes of a reply; SENT: and sent them
+//   THREAD NS records BYTES                         records were sent
+//   THREAD NS got FD BYTES                          records were received
+//   THREAD NS handshake SESSION FIRST               a session of a TLS library shakes hands
+//   THREAD NS read SESSION BYTES                    a read of a session has found bytes, or nothing (0)
 //
-// Output: `operation …` as in `report`, `missed THREAD`, `refused THREAD`, `foreign THREAD`, and at the end
-// `outside THREAD PARTS…`.
+// Output: `operation …` as in `report`, `missed THREAD`, `refused THREAD`, `foreign THREAD`, `socket THREAD FD` for each
+// `read`, and at the end `outside THREAD PARTS…`.
 #include <linux/types.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -108,10 +113,7 @@ static void received(struct split_thread *thread, __u64 now, int fd, int result,
         printf("refused %u\n", thread->owner);
 }
 
-static void sent(struct split_thread *thread, __u64 now, int result, const __u8 *bytes) {
-    struct message_header header;
-    memcpy(&header, bytes, sizeof(header));
-    __u32 led_to = split_sent(thread, now, result, &header);
+static void reply_went_on(struct split_thread *thread, __u64 now, __u32 led_to) {
     if (led_to & SPLIT_FOREIGN_REPLY)
         printf("foreign %u\n", thread->owner);
     if (!(led_to & SPLIT_ENDED))
@@ -119,6 +121,34 @@ static void sent(struct split_thread *thread, __u64 now, int result, const __u8 
     ended(thread);
     if (continues(thread))
         split_begin(thread, now, OPERATION_EXHAUST);
+}
+
+static void sent(struct split_thread *thread, __u64 now, int result, const __u8 *bytes) {
+    struct message_header header;
+    memcpy(&header, bytes, sizeof(header));
+    reply_went_on(thread, now, split_sent(thread, now, result, &header));
+}
+
+// Something has happened to an encrypted connection. Returns whether it was that.
+static bool used_tls(struct split_thread *thread, __u64 now, const char *verb, const char *words) {
+    unsigned first = 0, second = 0;
+    char hex[2 * HEADER_AND_FLAGS + 1] = "";
+    struct message_header header = {};
+    sscanf(words, "%u %u %40s", &first, &second, hex);
+    if (!strcmp(verb, "encrypted")) {
+        bytes_of(hex, (__u8 *)&header);
+        reply_went_on(thread, now, split_encrypted(thread, now, first, &header, second));
+    } else if (!strcmp(verb, "records"))
+        reply_went_on(thread, now, split_records_sent(thread, now, first));
+    else if (!strcmp(verb, "got"))
+        tls_search_received(&thread->search, first, second);
+    else if (!strcmp(verb, "handshake"))
+        tls_search_handshake(&thread->search, first, second);
+    else if (!strcmp(verb, "read"))
+        printf("socket %u %llu\n", thread->owner, tls_search_read(&thread->search, first, second));
+    else
+        return false;
+    return true;
 }
 
 static void used_socket(struct split_thread *thread, __u64 now, bool is_receive, const char *words) {
@@ -184,7 +214,7 @@ int main(void) {
             if (sscanf(line + words, "%u", &waker) != 1)
                 return 1;
             split_waking(thread, now, waker ? thread_of(waker) : 0);
-        } else {
+        } else if (!used_tls(thread, now, verb, line + words)) {
             call_ended(thread, now, verb, line + words);
         }
     }

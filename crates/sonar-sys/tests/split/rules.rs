@@ -323,3 +323,99 @@ fn a_departure_that_was_not_seen_leaves_its_time_unexplained() {
     assert_eq!(outcome.missed, [3]);
     assert_eq!(operation.parts.iter().sum::<u64>(), 100, "of 500");
 }
+
+/// Bytes of the records that hold this many.
+fn encrypted_bytes(content: u32) -> u32 {
+    content + 22 * content.div_ceil(16_384)
+}
+
+#[test]
+fn an_encrypted_reply_ends_when_its_last_record_was_sent() {
+    let long = |at: u64| format!("encrypted {at} 0 {}", header(20_000, 9_001, 1, 0));
+    let mut events = Events::default();
+    // Each record is sent as soon as there is one.
+    events.request(3, 1_000, 1).add(3, 1_100, &long(16_384));
+    events.add(3, 1_200, &format!("records {}", encrypted_bytes(16_384)));
+    events.add(3, 1_300, "encrypted 3616 0").add(3, 1_400, &format!("records {}", encrypted_bytes(3_616)));
+    // Everything is encrypted first, and sent in parts.
+    events.request(4, 1_000, 1).add(4, 1_100, &long(16_384)).add(4, 1_200, "encrypted 3616 0");
+    events.add(4, 1_300, "records 10000").add(4, 1_400, "records 9990").add(4, 1_500, "records 54");
+    // The library sends what it encrypts itself.
+    let sent = format!("encrypted 16384 1 {}", header(20_000, 9_001, 1, 0));
+    events.request(5, 1_000, 1).add(5, 1_250, &sent).add(5, 1_450, "encrypted 3616 1");
+    let outcome = events.divide();
+    let ends: Vec<_> = outcome.operations.iter().map(|one| (one.thread, one.end, one.reply_bytes)).collect();
+    assert_eq!(ends, [(3, 1_400, 20_000), (4, 1_500, 20_000), (5, 1_450, 20_000)]);
+    outcome.operations.iter().for_each(adds_up);
+}
+
+#[test]
+fn the_excess_of_records_over_their_content_does_not_end_a_reply_early() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1);
+    for number in 0..40 {
+        let begin = if number == 0 { header(40 * 16_384, 9_001, 1, 0) } else { String::new() };
+        events.add(3, 1_100 + 10 * number, &format!("encrypted 16384 0 {begin}"));
+        // Each has 22 bytes more than its content, which are no part of what is still to be sent. The last one goes in
+        // two parts.
+        let parts: &[u32] = if number == 39 { &[16_000, 406] } else { &[16_406] };
+        for (part, bytes) in parts.iter().enumerate() {
+            events.add(3, 1_105 + 10 * number + part as u64, &format!("records {bytes}"));
+        }
+    }
+    let outcome = events.divide();
+    let [operation] = &outcome.operations[..] else { panic!("{outcome:?}") };
+    assert_eq!(operation.end, 1_105 + 390 + 1);
+}
+
+#[test]
+fn an_encrypted_reply_to_another_request_is_no_end() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).add(3, 1_100, &format!("encrypted 50 0 {}", header(50, 9_001, 2, 0)));
+    events.add(3, 1_200, "records 72");
+    // One that announces another: exhaust.
+    events.request(4, 1_000, 1);
+    events.add(4, 1_100, &format!("encrypted 50 0 {}", header(50, 9_001, 1, MORE_TO_COME)));
+    events.add(4, 1_200, "records 72");
+    events.add(4, 1_900, &format!("encrypted 50 0 {}", header(50, 9_002, 9_001, 0))).add(
+        4,
+        2_000,
+        "records 72",
+    );
+    let outcome = events.divide();
+    assert_eq!(outcome.foreign, [3]);
+    let found: Vec<_> = outcome.operations.iter().map(|one| (one.thread, one.flags, one.end)).collect();
+    assert_eq!(found, [(4, 0, 1_200), (4, EXHAUST, 2_000)]);
+}
+
+#[test]
+fn a_session_has_the_only_socket_from_which_its_thread_received_while_it_wanted_bytes() {
+    let sockets = |events: &[&str]| {
+        let mut all = Events::default();
+        for event in events {
+            all.add(3, 1_000, event);
+        }
+        all.divide().sockets
+    };
+    assert_eq!(sockets(&["read 11 0", "got 7 38", "read 11 16", "read 11 100"]), [0, 7, 0]);
+    // In several pieces.
+    assert_eq!(sockets(&["read 11 0", "got 7 5", "read 11 0", "got 7 200", "read 11 100"]), [0, 0, 7]);
+    // From two sockets: which one is unknown, until it wants bytes again.
+    assert_eq!(sockets(&["read 11 0", "got 7 90", "got 8 90", "read 11 16"]), [0, 0]);
+    assert_eq!(
+        sockets(&["read 11 0", "got 7 90", "got 8 90", "read 11 16", "read 11 0", "got 7 90", "read 11 16"]),
+        [0, 0, 0, 7]
+    );
+    // Too short for a record of that many bytes.
+    assert_eq!(sockets(&["read 11 0", "got 7 90", "read 11 70"]), [0, 0]);
+    // Received before it wanted any, or while another one did.
+    assert_eq!(sockets(&["got 7 90", "read 11 16"]), [0]);
+    assert_eq!(sockets(&["read 11 0", "got 7 90", "read 12 0", "read 11 16"]), [0, 0, 0]);
+    // With the end of the handshake came the first message.
+    assert_eq!(sockets(&["got 6 900", "handshake 11 1", "got 7 500", "handshake 11 0", "read 11 16"]), [7]);
+    // The thread has done something else in between.
+    assert_eq!(
+        sockets(&["handshake 11 1", "got 7 500", "read 12 0", "handshake 11 0", "read 11 16"]),
+        [0, 0]
+    );
+}

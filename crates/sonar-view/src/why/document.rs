@@ -168,8 +168,8 @@ pub struct SplitCoverageJson {
     pub joined: u64,
     /// Operations of threads that were not seen on the wire.
     pub without_wire: u64,
-    /// Operations of the wire that no traced thread executed, for example because they are encrypted or were in
-    /// progress at the start.
+    /// Operations of the wire that no traced thread executed, for example because they were in progress at the
+    /// start.
     pub without_thread: u64,
     /// Parts of replies that no request asked for.
     pub continued: u64,
@@ -195,6 +195,12 @@ pub struct SplitCoverageJson {
     pub waits_without_class: u64,
     /// Packets that the kernel dropped.
     pub packets_dropped: u64,
+    /// Connections encrypted with TLS that could not be read.
+    pub encrypted_unread: u64,
+    /// Reads and writes of TLS sessions whose connection is unknown.
+    pub encrypted_unmapped: u64,
+    /// Parts of encrypted connections that were lost in the kernel.
+    pub encrypted_lost: u64,
 }
 
 impl WhyReport {

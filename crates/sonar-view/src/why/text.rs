@@ -216,6 +216,9 @@ impl SplitCoverageJson {
             (self.blockers_turned_away, "Waits without a blocker, because there were too many"),
             (self.waits_without_class, "Long waits without a class, because there were too many"),
             (self.packets_dropped, "Packets dropped by the kernel"),
+            (self.encrypted_unread, "Connections encrypted with TLS that could not be read"),
+            (self.encrypted_unmapped, "Reads and writes of TLS sessions whose connection is unknown"),
+            (self.encrypted_lost, "Parts of encrypted connections lost in the kernel"),
         ];
         let lines: Vec<_> = lines.into_iter().filter(|(count, _)| *count > 0).collect();
         if !lines.is_empty() {

@@ -21,7 +21,7 @@ use crate::agent::servers::LocalServers;
 use crate::queries::live::{OperationListener, now};
 use crate::servers;
 use crate::splitting::{
-    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
+    EncryptedSplit, FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
 };
 
 /// Operations that wait until they are added up, ten times a second; further ones are lost.
@@ -65,7 +65,7 @@ impl SplitSearch {
     /// A helper process cannot be started.
     pub fn new(connections: ConnectionSample, confined: bool) -> Result<Self> {
         let processes = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
-        let helpers = SplitHelpers::start(processes, None, SplitPlan { confined, follows: true })?;
+        let helpers = SplitHelpers::start(processes, None, SplitPlan { confined, follows: true, encrypted: EncryptedSplit::Off })?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default())));
         Ok(Self { helpers, meeting, connections })
     }

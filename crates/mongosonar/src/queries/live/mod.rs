@@ -40,7 +40,7 @@ use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::files::names::FileNames;
 use crate::history::HistorySteps;
-use crate::splitting::{SplitHelpers, SplitPlan};
+use crate::splitting::{EncryptedSplit, SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 pub use crate::when::now;
 use crate::{privileges, splitting};
@@ -62,7 +62,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let finder = if listened_later(args) && confined { ports::helper() } else { None };
     let helpers = match args.split {
         Some(_) => {
-            let plan = SplitPlan { confined, follows: args.pid.is_empty() };
+            let encrypted = EncryptedSplit::of(args.no_tls, args.tls_any_cost);
+            let plan = SplitPlan { confined, follows: args.pid.is_empty(), encrypted };
             Some(SplitHelpers::start(splitting::processes(&args.pid)?, None, plan)?)
         }
         None => None,

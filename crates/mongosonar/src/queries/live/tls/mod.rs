@@ -16,6 +16,7 @@ use sonar_sys::tls::{TlsLosses, TlsTracer};
 
 use self::attacher::AttacherNews;
 pub use self::attacher::AttacherTask;
+pub use self::library::TlsLibrary;
 use super::changes::CaptureChange;
 use super::pipeline::Pipeline;
 use crate::privileges;

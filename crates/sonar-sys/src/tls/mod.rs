@@ -3,21 +3,24 @@
 //! The programs in the kernel (`bpf/tls.bpf.c`) find the connection of each session and pass on the beginning of each
 //! message. [`TlsTracer`] loads them and reads what they pass on.
 
+mod files;
+mod probes;
+
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashSet};
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, ProgramMut, RingBufferBuilder};
+use libbpf_rs::{Link, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent};
 
+pub use self::files::{MappedFile, executed_files};
+pub(crate) use self::probes::{CallPrograms, TlsProbes};
+pub use self::probes::{TlsCall, TlsSites};
 use crate::addresses::endpoint;
 use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::{TraceError, drained, load_error, update};
@@ -30,84 +33,6 @@ pub const MAX_COPIED: usize = 16_384;
 const MOST_AT_ONCE: usize = 8_192;
 /// Time between two looks at the ring.
 const PERIOD: Duration = Duration::from_millis(50);
-/// The most files to attach to. One stays attached after its last process has ended.
-const MAX_FILES: usize = 64;
-/// The most mappings of a process to look at.
-const MAX_MAPPINGS: usize = 65_536;
-
-/// Where to attach to a function: offsets in the file.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct TlsCall {
-    /// The call of the inner function.
-    pub called: u64,
-    /// Where it has returned.
-    pub returned: u64,
-}
-
-/// Where to attach in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsSites {
-    /// Functions that read.
-    pub reads: Vec<TlsCall>,
-    /// Functions that write.
-    pub writes: Vec<TlsCall>,
-    /// The function that begins a session.
-    pub handshake: Option<u64>,
-    /// The function that frees a session.
-    pub free: Option<u64>,
-}
-
-/// A file that is mapped into a process to be executed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MappedFile {
-    /// Its path, as the process sees it.
-    pub path: String,
-    /// A path by which this process can open it, even if it was deleted.
-    pub reachable: PathBuf,
-    /// Device and inode.
-    pub id: (u64, u64),
-}
-
-/// The files that a process has mapped to execute them, each once.
-///
-/// # Errors
-/// The process has ended, or belongs to another user.
-pub fn executed_files(process: u32) -> io::Result<Vec<MappedFile>> {
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))?;
-    let mut seen = BTreeSet::new();
-    let mut files = Vec::new();
-    for line in maps.lines().take(MAX_MAPPINGS) {
-        // address permissions offset device inode path
-        let mut fields = line.split_ascii_whitespace();
-        let (Some(range), Some(permissions)) = (fields.next(), fields.next()) else { continue };
-        let Some(path) = line.find('/').map(|at| &line[at..]) else { continue };
-        if !permissions.contains('x') || !seen.insert(path) {
-            continue;
-        }
-        // Leads to the file itself, whatever has become of its name.
-        let reachable = PathBuf::from(format!("/proc/{process}/map_files/{range}"));
-        let Ok(found) = std::fs::metadata(&reachable) else { continue };
-        files.push(MappedFile { path: path.to_owned(), reachable, id: (found.dev(), found.ino()) });
-    }
-    Ok(files)
-}
-
-impl MappedFile {
-    /// Opens it.
-    ///
-    /// # Errors
-    /// Its process has ended, or a privilege is missing.
-    pub fn open(&self) -> io::Result<File> {
-        File::open(&self.reachable)
-    }
-
-    /// Its name without folders.
-    pub fn name(&self) -> &str {
-        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
-        path.rsplit('/').next().unwrap_or(path)
-    }
-}
-
 /// What was not read, or not passed on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsLosses {
@@ -129,8 +54,9 @@ pub struct TlsLosses {
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
     control: types::tls_control,
+    /// What sees sockets and processes.
     links: Vec<Link>,
-    attached: HashSet<(u64, u64)>,
+    probes: TlsProbes,
 }
 
 impl TlsTracer {
@@ -166,7 +92,7 @@ impl TlsTracer {
             skeleton,
             control: types::tls_control::default(),
             links: Vec::new(),
-            attached: HashSet::new(),
+            probes: TlsProbes::default(),
         })
     }
 
@@ -176,47 +102,24 @@ impl TlsTracer {
     /// # Errors
     /// It is attached to 64 files, or the kernel refuses, for example because the file is on a file system without support for probes.
     pub fn attach(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
-        if self.attached.contains(&file.id) {
-            return Ok(());
-        }
-        if self.attached.len() >= MAX_FILES {
-            return Err(TraceError::Attach { why: format!("probes are in {MAX_FILES} files already") });
-        }
         let programs = &self.skeleton.progs;
-        let attach = |program: &ProgramMut<'_>, at: u64| {
-            let attached = program.attach_uprobe(false, -1, &file.reachable, at as usize);
-            attached.map_err(|error| TraceError::Attach { why: format!("{error:#}") })
-        };
-        let mut links = Vec::new();
-        if self.attached.is_empty() {
+        if self.links.is_empty() {
             // Not before: they run whenever a socket, or any system call, has received or sent something.
             let all =
                 [&programs.tls_arrived, &programs.tls_received, &programs.tls_sent, &programs.tls_exited];
             for program in
                 all.into_iter().filter(|program| program.autoload()).chain([&programs.tls_process_exit])
             {
-                links.push(program.attach().map_err(|error| load_error(&error))?);
+                self.links.push(program.attach().map_err(|error| load_error(&error))?);
             }
         }
-        let calls = [
-            (&sites.reads, &programs.tls_read_called, &programs.tls_read_returned),
-            (&sites.writes, &programs.tls_write_called, &programs.tls_write_returned),
-        ];
-        for (sites, called, returned) in calls {
-            for site in sites {
-                links.push(attach(called, site.called)?);
-                links.push(attach(returned, site.returned)?);
-            }
-        }
-        if let Some(handshake) = sites.handshake {
-            links.push(attach(&programs.tls_begun, handshake)?);
-        }
-        if let Some(free) = sites.free {
-            links.push(attach(&programs.tls_freed, free)?);
-        }
-        self.links.append(&mut links);
-        self.attached.insert(file.id);
-        Ok(())
+        let calls = CallPrograms {
+            read: [&programs.tls_read_called, &programs.tls_read_returned],
+            write: [&programs.tls_write_called, &programs.tls_write_returned],
+            handshake: &programs.tls_begun,
+            free: &programs.tls_freed,
+        };
+        self.probes.attach(&calls, file, sites)
     }
 
     /// Follows one more process, by its id in the initial process namespace.

@@ -1,0 +1,199 @@
+"""Where the time of operations on encrypted connections goes, against the lab's own server, which uses OpenSSL as mongod
+does (memory BIOs), one thread for each connection, on the real WiredTiger. It is not MongoDB.
+"""
+
+import concurrent.futures
+import os
+import threading
+import time
+
+import pymongo
+import pytest
+
+import labkit
+import tlskit
+from labkit import ask_threaded as ask
+from test_why import ROUNDS, adds_up, near, part, shape, traced
+
+PORT = 28023
+PLAIN_PORT = 28024
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    folder = tmp_path_factory.mktemp("threaded")
+    with labkit.threaded(folder, PORT, options=["tls", tlskit.certificate(folder)]) as server:
+        yield server
+
+
+def client():
+    return pymongo.MongoClient(
+        f"mongodb://127.0.0.1:{PORT}/?directConnection=true&{tlskit.OPTIONS}", appname="lab-why", maxPoolSize=200
+    )
+
+
+def why(served, work, *arguments):
+    """`why` on the server with TLS."""
+    return traced((served.pid, PORT), work, *arguments)
+
+
+def test_each_step_of_encrypted_operations_is_found_where_it_waits(served):
+    steps = [{"burn": 10}, {"sleep": 10}, {"read": 30}, {"fault": 30}, {"send": 1}]
+
+    def work():
+        with client() as connected:
+            return {next(iter(step)): [ask(connected.lab, step) for _ in range(ROUNDS)] for step in steps}
+
+    report, measured = why(served, work)
+    rows = {name: shape(report, name) for name in measured}
+    for name, row in rows.items():
+        assert row["operations"] == ROUNDS and row["apps"] == ["lab-why"], name
+        adds_up(row)
+    cpu = {name: sum(one["cpu_ns"] for one in answers) for name, answers in measured.items()}
+    wall = {name: sum(one["wall_ns"] for one in answers) for name, answers in measured.items()}
+    near(part(rows["burn"], "cpu"), cpu["burn"], ROUNDS, report["stolen_ns"])
+    near(
+        part(rows["sleep"], "sleep"),
+        wall["sleep"] - part(rows["sleep"], "cpu") - part(rows["sleep"], "run_queue"),
+        ROUNDS,
+    )
+    assert part(rows["read"], "file_read") > 0.5 * (
+        wall["read"] - part(rows["read"], "cpu") - part(rows["read"], "run_queue")
+    )
+    assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
+    assert rows["fault"]["faults"] == sum(one["faults"] for one in measured["fault"]) > ROUNDS
+    # What the server executed is all that it took, apart from decrypting, encrypting, receiving and sending.
+    for name, row in rows.items():
+        assert row["total_ns"] - part(row, "not_yet_read") >= wall[name], name
+    coverage = report["coverage"]
+    assert coverage["joined"] >= len(steps) * ROUNDS
+    # The handshake of the driver's monitor may have been in progress.
+    assert coverage["without_wire"] + coverage["without_thread"] <= 2, coverage
+    for loss in [
+        "ring_full",
+        "threads_full",
+        "unreadable",
+        "foreign_replies",
+        "packets_dropped",
+        "encrypted_unread",
+        "encrypted_lost",
+        "encrypted_unmapped",
+    ]:
+        assert coverage[loss] == 0, loss
+
+
+@pytest.mark.parametrize("connections", [1, 8, 64])
+def test_sequences_on_many_encrypted_connections_add_up(served, connections):
+    steps = {"burn": 1, "sleep": 20, "read": 2}
+
+    def work():
+        with client() as connected, concurrent.futures.ThreadPoolExecutor(connections) as pool:
+            tasks = [pool.submit(ask, connected.lab, steps) for _ in range(max(connections * 4, 20))]
+            return [task.result() for task in tasks]
+
+    report, measured = why(served, work)
+    row = shape(report, *steps)
+    assert row["operations"] == len(measured)
+    adds_up(row)
+    near(part(row, "cpu"), sum(one["cpu_ns"] for one in measured), len(measured), report["stolen_ns"])
+    # A thread may lose its processor between setting the timer and going to sleep.
+    near(part(row, "sleep"), 20_000_000 * len(measured), len(measured))
+
+
+def test_long_replies_and_long_requests_end_where_their_last_record_does(served):
+    """A reply of 3 MB goes in 184 records; a slow reader makes the server wait until it can send them."""
+
+    def work():
+        with client() as connected:
+            for _ in range(5):
+                ask(connected.lab, {"send": 3})
+        with tlskit.RawClient(f"127.0.0.1:{PORT}", "slow") as slow:
+            slow.ask({"find": "orders", "filter": {"burn": 1}, "$db": "lab", "comment": "x" * 900_000})
+            slow.begin({"find": "orders", "filter": {"send": 9, "burn": 2}, "$db": "lab"})
+            time.sleep(0.5)
+            slow.end()
+
+    report, _ = why(served, work)
+    quick, slow = shape(report, "send"), shape(report, "send", "burn")
+    assert (quick["operations"], slow["operations"]) == (5, 1)
+    assert shape(report, "burn")["operations"] == 1
+    adds_up(quick)
+    adds_up(slow)
+    # It sends what fits into the buffers of the sockets, and waits for the reader with the rest.
+    assert part(slow, "send") > 300_000_000, slow["parts"]
+
+
+def test_connections_that_were_open_before_are_divided_and_one_that_hangs_is_named(served):
+    with client() as connected, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        connected.admin.command("hello")
+        ask(connected.lab, {"burn": 1})
+
+        def work():
+            for _ in range(3):
+                ask(connected.lab, {"burn": 2})
+            holder = pool.submit(ask, connected.lab, {"hold": 9_000})
+            time.sleep(0.3)
+            waiter = pool.submit(ask, connected.lab, {"lock": 1})
+            time.sleep(1)
+            return holder, waiter
+
+        report, (holder, waiter) = why(served, work)
+        assert not holder.done() and not waiter.done(), "the machine is too slow for this test"
+    # The first command of a connection tells which one it is.
+    assert shape(report, "burn")["operations"] >= 2
+    doing = {one["doing"]: one for one in report["in_progress"] if one["command"] == "find"}
+    assert set(doing) == {"sleep", "futex"}, report["in_progress"]
+    assert doing["futex"]["elapsed_ns"] >= 900_000_000
+
+
+def test_what_is_not_read_is_said(served):
+    def work():
+        with client() as connected:
+            for _ in range(5):
+                ask(connected.lab, {"burn": 1})
+
+    report, _ = why(served, work, "--no-tls")
+    assert report["shapes"] == [] and report["coverage"]["encrypted_unread"] >= 1, report["coverage"]
+
+
+def test_plain_and_encrypted_servers_are_divided_in_one_trace(served, tmp_path):
+    def ask_both(plain):
+        with client() as encrypted, pymongo.MongoClient("127.0.0.1", PLAIN_PORT, directConnection=True) as other:
+            threads = [
+                threading.Thread(target=lambda one=one, step=step: [ask(one.lab, step) for _ in range(ROUNDS)])
+                for one, step in [(encrypted, {"sleep": 5}), (other, {"sleep": 5, "burn": 1})]
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    with labkit.threaded(tmp_path, PLAIN_PORT) as plain:
+        report, _ = why(served, lambda: ask_both(plain), "--pid", plain.pid, "--port", PLAIN_PORT)
+    for steps in [["sleep"], ["sleep", "burn"]]:
+        assert shape(report, *steps)["operations"] == ROUNDS
+        adds_up(shape(report, *steps))
+
+
+def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served, tmp_path):
+    arguments = ["--interface", "lo", "--port", PORT, "--split", "--pid", served.pid, "--json"]
+    with client() as connected, labkit.live_capture(tmp_path, arguments) as sonar:
+
+        def is_traced():
+            ask(connected.lab, {"burn": 1})
+            return any(row["split"] for line in sonar.lines() for row in line["rows"])
+
+        labkit.wait_until(is_traced, "a row with its split", seconds=30)
+        for _ in range(ROUNDS):
+            ask(connected.lab, {"sleep": 20})
+        time.sleep(1)
+        summary = labkit.summary(sonar.stop())
+    [row] = [row for row in summary["rows"] if "{sleep: ?number}" in row["shape"]]
+    assert row["split"]["operations"] == row["calls"] == ROUNDS
+    assert sum(part["ns"] for part in row["split"]["parts"]) == row["split"]["total_ns"]
+    slept = next(part["share"] for part in row["split"]["parts"] if part["part"] == "sleep")
+    assert slept > 0.5, row["split"]
