@@ -7,11 +7,13 @@ import contextlib
 import json
 import os
 import subprocess
+import tempfile
 import threading
 import time
 
 import pymongo
 import pytest
+import tlskit
 from test_agent import agent, free_port
 
 import labkit
@@ -22,14 +24,13 @@ WINDOW_S = 10
 
 
 @contextlib.contextmanager
-def threaded(directory, port):
+def threaded(directory, port, options=()):
     """The server under the name of the real one, so that the agent finds it."""
     program = directory / "mongod"
     if not program.exists():
         program.symlink_to(labkit.LAB / "bin/threaded")
-    data = directory / "data"
-    data.mkdir(exist_ok=True)
-    with labkit.threaded(data, port, program) as server:
+    data = tempfile.mkdtemp(prefix="data-", dir=directory)
+    with labkit.threaded(data, port, program, options) as server:
         yield server
 
 
@@ -41,12 +42,12 @@ def config(port):
 class Asking:
     """Asks for these steps again and again until it is left."""
 
-    def __init__(self, port, steps, pause_s):
+    def __init__(self, port, steps, pause_s, options=""):
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(port, steps, pause_s))
+        uri = f"mongodb://127.0.0.1:{port}/?directConnection=true&{options}"
+        self.thread = threading.Thread(target=self.run, args=(uri, steps, pause_s))
 
-    def run(self, port, steps, pause_s):
-        uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
+    def run(self, uri, steps, pause_s):
         with pymongo.MongoClient(uri, appname="lab-split") as connected:
             while not self.stop.wait(pause_s):
                 labkit.ask_threaded(connected.lab, steps)
@@ -116,6 +117,43 @@ def test_servers_come_and_go_and_what_cannot_work_is_said(tmp_path):
                 labkit.wait_until(divided, "divided operations of a server that started later", 40)
         running.wait_for("split", "waiting")
         assert running.stop() == 0
+
+
+def test_encrypted_operations_are_stored_with_their_split(tmp_path):
+    """The server starts again after the agent has started: its TLS library is the one that was found first."""
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    port = free_port()
+    options = ["tls", tlskit.certificate(tmp_path)]
+    with contextlib.ExitStack() as first:
+        first.enter_context(threaded(tmp_path, port, options))
+        with agent(tmp_path, config(port)) as running:
+            running.wait_for("split", "working")
+            first.close()
+            running.wait_for("split", "waiting")
+            with threaded(tmp_path, port, options):
+                running.wait_for("split", "working")
+                labkit.wait_until(lambda: running.err.read_text().count("reads encrypted") == 2, "the probes", 20)
+                with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
+                    time.sleep(3 * WINDOW_S)
+            assert running.stop() == 0, running.err.read_text()
+            command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-3m", "--json"]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    [row] = [row for row in json.loads(done.stdout.splitlines()[-1])["rows"] if "{sleep: ?number}" in row["shape"]]
+    split = row["split"]
+    assert row["calls"] > 100 and split["operations"] >= 0.8 * row["calls"], row
+    assert next(part["share"] for part in split["parts"] if part["part"] == "sleep") > 0.5, split
+
+
+def test_encrypted_connections_are_left_alone_if_that_is_asked_for(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    port = free_port()
+    with threaded(tmp_path, port, ["tls", tlskit.certificate(tmp_path)]):
+        with agent(tmp_path, config(port).replace("[queries]\n", "[queries]\ntls = false\n")) as running:
+            running.wait_for("split", "working")
+            assert running.stop() == 0
+    assert "encrypted connections" not in running.err.read_text(), running.err.read_text()
 
 
 def test_a_wrong_setting_is_named(tmp_path):

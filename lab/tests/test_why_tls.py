@@ -9,11 +9,11 @@ import time
 
 import pymongo
 import pytest
+import tlskit
+from test_why import ROUNDS, adds_up, near, part, shape, traced
 
 import labkit
-import tlskit
 from labkit import ask_threaded as ask
-from test_why import ROUNDS, adds_up, near, part, shape, traced
 
 PORT = 28023
 PLAIN_PORT = 28024

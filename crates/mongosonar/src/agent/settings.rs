@@ -14,6 +14,7 @@ use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
 use crate::exit::usage;
+use crate::queries::args::Range;
 use crate::values::{parse_connections, parse_scaled};
 
 /// Where the configuration is, unless `--config` names another file.
@@ -138,11 +139,20 @@ pub struct QueriesTable {
     pub port: Vec<ServerPort>,
     /// Memory of the ring, in MiB.
     pub ring_mib: RingMib,
+    /// Whether encrypted connections are read inside the servers.
+    pub tls: bool,
 }
 
 impl Default for QueriesTable {
     fn default() -> Self {
-        Self { interface: Vec::new(), port: Vec::new(), ring_mib: RingMib(32) }
+        Self { interface: Vec::new(), port: Vec::new(), ring_mib: RingMib(32), tls: true }
+    }
+}
+
+impl QueriesTable {
+    /// The ports to capture, as the command line has them.
+    pub fn ports(&self) -> Vec<Range> {
+        self.port.iter().map(|port| Range(port.0, port.0)).collect()
     }
 }
 
@@ -390,6 +400,7 @@ mod tests {
             "keep-1min",
             "keep-1h",
             "ring-mib",
+            "tls",
             "interface",
             "sample",
             "dbpath",

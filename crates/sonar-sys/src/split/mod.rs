@@ -130,6 +130,19 @@ impl SplitTracer {
         settings.stacks_a_second = MAX_STACKS_A_SECOND;
         settings.sample_period_ns = SAMPLE_PERIOD.as_nanos() as u64;
         settings.sample_every = connections.every.get().into();
+        let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(error)?;
+        let programs = &mut open.progs;
+        let probes = TlsProbes::prepare(
+            &types,
+            [
+                &mut programs.split_tls_read_called,
+                &mut programs.split_tls_read_returned,
+                &mut programs.split_tls_write_called,
+                &mut programs.split_tls_write_returned,
+                &mut programs.split_tls_begun,
+                &mut programs.split_tls_freed,
+            ],
+        );
         let mut skeleton = open.load().map_err(error)?;
         let mut links = Vec::new();
         let programs = &mut skeleton.progs;
@@ -147,7 +160,7 @@ impl SplitTracer {
             control: Cell::new(types::split_control { generation: 1, ..types::split_control::default() }),
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             links,
-            probes: TlsProbes::default(),
+            probes,
         };
         for process in processes {
             tracer.follow(*process)?;

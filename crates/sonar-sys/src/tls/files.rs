@@ -36,12 +36,27 @@ pub fn executed_files(process: u32) -> io::Result<Vec<MappedFile>> {
         if !permissions.contains('x') || !seen.insert(path) {
             continue;
         }
-        // Leads to the file itself, whatever has become of its name.
-        let reachable = PathBuf::from(format!("/proc/{process}/map_files/{range}"));
-        let Ok(found) = std::fs::metadata(&reachable) else { continue };
-        files.push(MappedFile { path: path.to_owned(), reachable, id: (found.dev(), found.ino()) });
+        let inode = fields.nth(2).and_then(|inode| inode.parse().ok());
+        files.push(mapped_file(process, path, range, inode));
     }
     Ok(files)
+}
+
+/// A file that is mapped at `range`. If it cannot be reached, opening it tells why.
+fn mapped_file(process: u32, path: &str, range: &str, inode: Option<u64>) -> MappedFile {
+    // Leads to the file itself, whatever has become of its name, but takes `CAP_CHECKPOINT_RESTORE`.
+    let by_range = PathBuf::from(format!("/proc/{process}/map_files/{range}"));
+    let by_name = PathBuf::from(format!("/proc/{process}/root{path}"));
+    let id = |path: &PathBuf| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let named = || id(&by_name).filter(|(_, found)| Some(*found) == inode);
+    let (reachable, id) = match id(&by_range) {
+        Some(id) => (by_range, id),
+        None => match named() {
+            Some(id) => (by_name, id),
+            None => (by_range, (0, 0)),
+        },
+    };
+    MappedFile { path: path.to_owned(), reachable, id }
 }
 
 impl MappedFile {

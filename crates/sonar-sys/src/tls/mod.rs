@@ -83,17 +83,24 @@ impl TlsTracer {
             ["btf_trace_sk_data_ready", "btf_trace_sock_recv_length", "btf_trace_sock_send_length"]
                 .into_iter()
                 .all(has);
+        let programs = &mut open.progs;
+        let probes = TlsProbes::prepare(
+            &types,
+            [
+                &mut programs.tls_read_called,
+                &mut programs.tls_read_returned,
+                &mut programs.tls_write_called,
+                &mut programs.tls_write_returned,
+                &mut programs.tls_begun,
+                &mut programs.tls_freed,
+            ],
+        );
         open.progs.tls_arrived.set_autoload(are_reported);
         open.progs.tls_received.set_autoload(are_reported);
         open.progs.tls_sent.set_autoload(are_reported);
         open.progs.tls_exited.set_autoload(!are_reported);
         let skeleton = open.load().map_err(error)?;
-        Ok(Self {
-            skeleton,
-            control: types::tls_control::default(),
-            links: Vec::new(),
-            probes: TlsProbes::default(),
-        })
+        Ok(Self { skeleton, control: types::tls_control::default(), links: Vec::new(), probes })
     }
 
     /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.
@@ -120,6 +127,11 @@ impl TlsTracer {
             free: &programs.tls_freed,
         };
         self.probes.attach(&calls, file, sites)
+    }
+
+    /// Whether the kernel may require `CAP_SYS_ADMIN` to attach: before Linux 6.6, in some later releases.
+    pub fn may_need_sys_admin(&self) -> bool {
+        !self.probes.is_multi()
     }
 
     /// Follows one more process, by its id in the initial process namespace.

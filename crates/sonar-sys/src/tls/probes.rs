@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use libbpf_rs::{Link, ProgramMut};
+use libbpf_rs::btf::{Btf, types::Struct};
+use libbpf_rs::{Link, OpenProgramMut, ProgramAttachType, ProgramMut, UprobeMultiOpts};
 
 use super::files::MappedFile;
 use crate::ebpf::TraceError;
@@ -45,13 +46,31 @@ pub(crate) struct CallPrograms<'a, 'obj> {
 }
 
 /// The files to which programs are attached, until this is dropped.
-#[derive(Default)]
 pub(crate) struct TlsProbes {
     files: HashSet<(u64, u64)>,
     links: Vec<Link>,
+    multi: bool,
 }
 
 impl TlsProbes {
+    /// Prepares programs before they are loaded. `types` are those of the kernel: since Linux 6.6 it attaches a program
+    /// to many places at once, for which no privilege is needed beyond those that load it. A perf event takes
+    /// `CAP_SYS_ADMIN` in later releases of older kernels.
+    pub(crate) fn prepare(types: &Btf<'_>, programs: [&mut OpenProgramMut<'_>; 6]) -> Self {
+        let multi = types.type_by_name::<Struct<'_>>("bpf_uprobe_multi_link").is_some();
+        if multi {
+            for program in programs {
+                program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+            }
+        }
+        Self { files: HashSet::new(), links: Vec::new(), multi }
+    }
+
+    /// Whether the kernel attaches a program to many places at once.
+    pub(crate) fn is_multi(&self) -> bool {
+        self.multi
+    }
+
     /// Attaches the programs to a file, for all processes that map it, unless they are attached already.
     ///
     /// # Errors
@@ -68,25 +87,38 @@ impl TlsProbes {
         if self.files.len() >= MAX_FILES {
             return Err(TraceError::Attach { why: format!("probes are in {MAX_FILES} files already") });
         }
-        let attach = |program: &ProgramMut<'_>, at: u64| {
-            let attached = program.attach_uprobe(false, -1, &file.reachable, at as usize);
-            attached.map_err(|error| TraceError::Attach { why: format!("{error:#}") })
-        };
+        let places = |of: fn(&TlsCall) -> u64, calls: &[TlsCall]| calls.iter().map(of).collect::<Vec<_>>();
+        let all = [
+            (programs.read[0], places(|call| call.called, &sites.reads)),
+            (programs.read[1], places(|call| call.returned, &sites.reads)),
+            (programs.write[0], places(|call| call.called, &sites.writes)),
+            (programs.write[1], places(|call| call.returned, &sites.writes)),
+            (programs.handshake, sites.handshake.into_iter().collect()),
+            (programs.free, sites.free.into_iter().collect()),
+        ];
         let mut links = Vec::new();
-        for (sites, [called, returned]) in [(&sites.reads, programs.read), (&sites.writes, programs.write)] {
-            for site in sites {
-                links.push(attach(called, site.called)?);
-                links.push(attach(returned, site.returned)?);
-            }
-        }
-        if let Some(handshake) = sites.handshake {
-            links.push(attach(programs.handshake, handshake)?);
-        }
-        if let Some(free) = sites.free {
-            links.push(attach(programs.free, free)?);
+        for (program, places) in all.iter().filter(|(_, places)| !places.is_empty()) {
+            links.extend(self.attach_program(program, file, places)?);
         }
         self.links.append(&mut links);
         self.files.insert(file.id);
         Ok(())
+    }
+
+    fn attach_program(
+        &self,
+        program: &ProgramMut<'_>,
+        file: &MappedFile,
+        places: &[u64],
+    ) -> Result<Vec<Link>, TraceError> {
+        let path = &file.reachable;
+        let attached: libbpf_rs::Result<Vec<Link>> = if self.multi {
+            let offsets = places.iter().map(|place| *place as usize).collect();
+            let options = UprobeMultiOpts { offsets, ..UprobeMultiOpts::default() };
+            program.attach_uprobe_multi_with_opts(-1, path, "", options).map(|link| vec![link])
+        } else {
+            places.iter().map(|place| program.attach_uprobe(false, -1, path, *place as usize)).collect()
+        };
+        attached.map_err(|error| TraceError::Attach { why: format!("{error:#}") })
     }
 }

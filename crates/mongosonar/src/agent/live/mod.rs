@@ -64,7 +64,9 @@ use super::settings::AgentSettings;
 use super::store;
 use crate::privileges;
 use crate::queries::applications::Lookup;
+use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
 use crate::queries::live::{OperationListener, now};
+use crate::splitting::EncryptedSplit;
 use crate::stop::{Signals, StopBehavior};
 
 /// Parts of windows that wait to be joined.
@@ -127,8 +129,20 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let inspector = Arc::new(Inspector::start(&settings.server, plan.config, plan.confined));
     let opener = settings.collectors.queries.then(|| RingOpener::start(plan.confined));
+    let tls = match settings.collectors.queries && settings.queries.tls {
+        true => TlsCapture::open(AttacherTask {
+            ports: settings.queries.ports(),
+            any_cost: false,
+            confined: plan.confined,
+        }),
+        false => None,
+    };
     let search = settings.collectors.files.then(|| FileSearch::new(plan.confined));
-    let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, plan.confined));
+    let encrypted = EncryptedSplit::of(!settings.queries.tls, false);
+    let split = settings
+        .collectors
+        .split
+        .then(|| SplitSearch::new(settings.split.sample.0, (plan.confined, encrypted)));
     let store = store::open(plan.folder, &settings.store, true)?;
     // Without them known applications would be new.
     let applications = Arc::new(KnownApplications::read(&store, now()).unwrap_or_else(|error| {
@@ -168,7 +182,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     // Cost is shown without opening anything later.
     ResourceUsage::now()?;
     agent.look_for_servers();
-    let lookup = agent.open(search, split, opener)?;
+    let lookup = agent.open(search, split, opener.map(|opener| (opener, tls)))?;
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
     let stop = signals.watch(|| {
@@ -250,15 +264,15 @@ impl LiveAgent<'_> {
         &mut self,
         search: Option<FileSearch>,
         split: Option<Result<SplitSearch>>,
-        opener: Option<RingOpener>,
+        capture: Option<(RingOpener, Option<(TlsCapture, TlsAttacher)>)>,
     ) -> Result<Lookup> {
         let mut lookup = Lookup::default();
         let listener = self.start_split(split)?;
-        if let Some(opener) = opener {
+        if let Some((opener, tls)) = capture {
             lookup = queries::open_logs(self.plan.confined)?;
             let table = &self.plan.settings.queries;
             let queries = QueriesCollector::new(opener, table, self.watched.ports());
-            self.queries = Some(queries.with_listener(listener));
+            self.queries = Some(queries.with_listener(listener).with_tls(tls));
         }
         if let Some(search) = search {
             let stop = Arc::new(AtomicBool::new(false));
@@ -348,8 +362,9 @@ impl LiveAgent<'_> {
             }
         }
         self.follow_network();
-        if let Some(queries) = &self.queries {
+        if let Some(queries) = &mut self.queries {
             queries.look_up(lookup)?;
+            queries.follow_tls()?;
         }
         self.keep_queries();
         let is_useless = |state| matches!(state, CollectorState::Off | CollectorState::NeedsYou);

@@ -19,9 +19,10 @@ use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
 use crate::queries::applications::{self, Lookup};
-use crate::queries::args::{QueriesArgs, Range};
+use crate::queries::args::QueriesArgs;
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
 use crate::queries::live::changes::CaptureChange;
+use crate::queries::live::tls::{TlsAttacher, TlsCapture};
 use crate::queries::live::{Joiner, OperationListener, RETIRE};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
@@ -44,7 +45,19 @@ pub struct QueriesCollector {
     notices: Receiver<Notice>,
     /// Also receives the operations.
     each: Option<Arc<Mutex<dyn OperationListener>>>,
+    /// Reads encrypted connections; `None` if that is switched off or impossible.
+    tls: Option<EncryptedCapture>,
     confined: bool,
+}
+
+/// What reads encrypted connections, for each capture that is started.
+struct EncryptedCapture {
+    capture: TlsCapture,
+    /// Ends with the agent.
+    attacher: TlsAttacher,
+    is_attached: bool,
+    /// Tells when it has attached to a server that started later.
+    changes: Option<Receiver<CaptureChange>>,
 }
 
 /// A capture that runs.
@@ -80,7 +93,32 @@ impl QueriesCollector {
             say,
             notices,
             each: None,
+            tls: None,
         }
+    }
+
+    /// Reads encrypted connections, too, if `tls` can.
+    pub fn with_tls(self, tls: Option<(TlsCapture, TlsAttacher)>) -> Self {
+        let tls = tls.map(|(capture, attacher)| EncryptedCapture {
+            capture,
+            is_attached: attacher.is_attached(),
+            attacher,
+            changes: None,
+        });
+        Self { tls, ..self }
+    }
+
+    /// Begins to notice that servers which start later are read. Call it after privileges were dropped.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn follow_tls(&mut self) -> Result<()> {
+        if let Some(tls) = &mut self.tls {
+            let (to, changes) = channel();
+            tls.attacher.follow(vec![to], self.say.clone())?;
+            tls.changes = Some(changes);
+        }
+        Ok(())
     }
 
     /// Passes operations on to `each` too, from the next start of the capture on.
@@ -145,15 +183,32 @@ impl QueriesCollector {
             stop: stop.clone(),
             confined: self.confined,
         };
+        let capture = match &self.tls {
+            None => capture,
+            Some(tls) => capture.with_tls(tls.capture.clone(), tls.is_attached),
+        };
+        let threads = capture.threads();
         let (capture, windows) = capture.start(&task)?;
-        Ok(RunningQueries { capture, joiner: Joiner::new(windows, 1), stop, interfaces })
+        Ok(RunningQueries { capture, joiner: Joiner::new(windows, threads), stop, interfaces })
     }
 
     /// The next window, if one comes in time, and whether it has packets.
     pub fn take(&mut self, wait: Duration, servers: &LocalServers) -> Option<(WindowPart, bool)> {
+        self.note_attached();
         let window = self.running.as_mut()?.joiner.next(wait)?;
         self.lost += window.coverage.records_lost();
         Some((part(&window, servers, self.has_interface), window.coverage.frames > 0))
+    }
+
+    /// Tells the capture when a server that started later is read.
+    fn note_attached(&mut self) {
+        let Some(EncryptedCapture { changes: Some(changes), is_attached, .. }) = &mut self.tls else {
+            return;
+        };
+        if changes.try_iter().count() > 0 {
+            *is_attached = true;
+            self.send(|| CaptureChange::EncryptedRead);
+        }
     }
 
     /// Losses so far: packets, pieces of streams, messages, requests and what a full table turned away.
@@ -260,11 +315,13 @@ impl QueriesCollector {
         let mut ring = Some(Box::new(ring));
         if let Some(running) = &mut self.running {
             running.interfaces = interfaces;
-            // There is one thread.
+            // The first thread has the ring; the other one reads encrypted connections.
             for thread in &running.capture.changes {
-                if let Some(ring) = ring.take() {
-                    thread.send(CaptureChange::Ring(ring, listened.clone())).ok();
-                }
+                let change = match ring.take() {
+                    Some(ring) => CaptureChange::Ring(ring, listened.clone()),
+                    None => CaptureChange::Ports(listened.clone()),
+                };
+                thread.send(change).ok();
             }
         }
     }
@@ -304,8 +361,7 @@ pub fn open_logs(confined: bool) -> Result<Lookup> {
 }
 
 fn listened(table: &QueriesTable, found: Vec<u16>) -> Listened {
-    let named: Vec<Range> = table.port.iter().map(|port| Range(port.0, port.0)).collect();
-    Listened::of(&named, found)
+    Listened::of(&table.ports(), found)
 }
 
 fn request(table: &QueriesTable, listened: &Listened) -> RingRequest {

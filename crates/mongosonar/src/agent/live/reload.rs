@@ -99,6 +99,7 @@ fn fixed(old: &AgentSettings, new: &AgentSettings) -> Vec<&'static str> {
         (is_new(Collector::Machine), "collectors.machine = true"),
         (is_new(Collector::Status), "collectors.status = true"),
         (is_new(Collector::Split), "collectors.split = true"),
+        (old.queries.tls != new.queries.tls, "queries.tls"),
         (old.split != new.split, "split.sample"),
         (old.targets() != new.targets(), "server.uri"),
     ]
@@ -123,5 +124,7 @@ mod tests {
         assert_eq!(fixed(&new, &old), ["collectors.files = true"]);
         new.store.path = "/elsewhere".into();
         assert_eq!(fixed(&old, &new), ["store.path"]);
+        new.queries.tls = false;
+        assert_eq!(fixed(&old, &new), ["store.path", "queries.tls"]);
     }
 }

@@ -59,13 +59,13 @@ pub struct SplitSearch {
 }
 
 impl SplitSearch {
-    /// For every mongod and mongos of this host, and these connections.
+    /// For every mongod and mongos of this host, and these connections. `confined`: it drops its privileges.
     ///
     /// # Errors
     /// A helper process cannot be started.
-    pub fn new(connections: ConnectionSample, confined: bool) -> Result<Self> {
+    pub fn new(connections: ConnectionSample, (confined, encrypted): (bool, EncryptedSplit)) -> Result<Self> {
         let processes = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
-        let helpers = SplitHelpers::start(processes, None, SplitPlan { confined, follows: true, encrypted: EncryptedSplit::Off })?;
+        let helpers = SplitHelpers::start(processes, None, SplitPlan { confined, follows: true, encrypted })?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default())));
         Ok(Self { helpers, meeting, connections })
     }

@@ -239,7 +239,9 @@ impl LiveCapture {
                 confined: task.confined,
             };
             let builder = std::thread::Builder::new().name(format!("capture-{number}"));
-            handles.push(builder.spawn(move || capture.run()).context("cannot start a capture thread")?);
+            let stop = task.stop.clone();
+            let run = move || ending_all(&stop, capture.run());
+            handles.push(builder.spawn(run).context("cannot start a capture thread")?);
         }
         if let Some((tls, _)) = self.tls {
             let (change, changes) = channel();
@@ -247,11 +249,20 @@ impl LiveCapture {
             let pipeline = task.pipeline(handles.len(), to, TlsSource::This);
             let (stop, confined) = (task.stop.clone(), task.confined);
             let builder = std::thread::Builder::new().name("tls".to_owned());
-            let thread = builder.spawn(move || tls.run(pipeline, &changes, &stop, confined));
+            let run = move || ending_all(&stop, tls.run(pipeline, &changes, &stop, confined));
+            let thread = builder.spawn(run);
             handles.push(thread.context("cannot start the thread for encrypted connections")?);
         }
         Ok((RunningCapture { changes: senders, stoppers, handles }, windows))
     }
+}
+
+/// A thread that fails ends the others: what they capture without it would be taken for all there is.
+fn ending_all(stop: &AtomicBool, result: Result<()>) -> Result<()> {
+    if result.is_err() {
+        stop.store(true, Ordering::Relaxed);
+    }
+    result
 }
 
 impl CaptureTask {

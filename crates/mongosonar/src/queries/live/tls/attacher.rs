@@ -27,9 +27,7 @@ const RARELY: u32 = 5;
 /// The longest note, in bytes.
 const MAX_NOTE: usize = 4096;
 /// What the helper keeps, as far as the program has it.
-const KEPT: &[u32] = &[
-    // Since Linux 6.16, and in later releases of older ones, probes in programs need it.
-    capability::SYS_ADMIN,
+const KEPT: [u32; 5] = [
     capability::SYS_PTRACE,
     capability::DAC_READ_SEARCH,
     capability::BPF,
@@ -109,7 +107,11 @@ fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
 fn serve(tracer: &mut TlsTracer, task: AttacherTask, mut socket: UnixStream) -> io::Result<()> {
     if task.confined {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-        privileges::drop_capabilities(KEPT).and_then(|()| privileges::confine(Duty::Attaching))?;
+        let mut kept = KEPT.to_vec();
+        if tracer.may_need_sys_admin() {
+            kept.push(capability::SYS_ADMIN);
+        }
+        privileges::drop_capabilities(&kept).and_then(|()| privileges::confine(Duty::Attaching))?;
     }
     socket.set_read_timeout(Some(PERIOD))?;
     let host = Host::live();

@@ -4,9 +4,9 @@ mod attacher;
 mod library;
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,9 +26,10 @@ use crate::when::now;
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);
 
-/// The programs that read encrypted connections.
+/// The programs that read encrypted connections. One capture at a time reads what they pass on.
+#[derive(Clone)]
 pub struct TlsCapture {
-    tracer: TlsTracer,
+    tracer: Arc<Mutex<TlsTracer>>,
 }
 
 /// Attaches the programs to servers, also to those that start later, until this is dropped.
@@ -47,7 +48,7 @@ impl TlsCapture {
             |error: anyhow::Error| eprintln!("mongosonar: encrypted connections cannot be read: {error:#}");
         let mut tracer = TlsTracer::load().map_err(|error| impossible(error.into())).ok()?;
         let attacher = TlsAttacher::start(&mut tracer, task).map_err(impossible).ok()?;
-        Some((Self { tracer }, attacher))
+        Some((Self { tracer: Arc::new(Mutex::new(tracer)) }, attacher))
     }
 
     /// Passes on what is read until `stop`.
@@ -77,8 +78,8 @@ impl TlsCapture {
             pipeline.look_at_clock(now(), DELAY.as_nanos() as u64);
             !stop.load(Ordering::Relaxed) && !pipeline.orphaned
         };
-        let mut pipeline = self
-            .tracer
+        let tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipeline = tracer
             .run(pipeline, ready, Pipeline::plaintext, tick)
             .context("cannot read encrypted connections")?;
         pipeline.finish(now());
