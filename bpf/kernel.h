@@ -43,6 +43,7 @@ enum {
     CALL_SCHED_YIELD = 24,
     CALL_MSYNC = 26,
     CALL_NANOSLEEP = 35,
+    CALL_ACCEPT = 43,
     CALL_SENDTO = 44,
     CALL_RECVFROM = 45,
     CALL_SENDMSG = 46,
@@ -60,6 +61,7 @@ enum {
     CALL_PWRITEV = 296,
     CALL_PREADV2 = 327,
     CALL_PWRITEV2 = 328,
+    CALL_ACCEPT4 = 288,
 };
 struct pt_regs {
     unsigned long di, si, dx, cx, r8, r10, ax, orig_ax, ip, sp, bp;
@@ -104,6 +106,8 @@ enum {
     CALL_NANOSLEEP = 101,
     CALL_CLOCK_NANOSLEEP = 115,
     CALL_SCHED_YIELD = 124,
+    CALL_ACCEPT = 202,
+    CALL_ACCEPT4 = 242,
     CALL_SENDTO = 206,
     CALL_RECVFROM = 207,
     CALL_SENDMSG = 211,
@@ -233,6 +237,17 @@ struct sock {
 } CORE;
 struct socket {
     struct sock *sk;
+} CORE;
+struct sockaddr_un {
+    unsigned short sun_family;
+    char sun_path[108];
+} CORE;
+struct unix_address {
+    int len;
+    struct sockaddr_un name[];
+} CORE;
+struct unix_sock {
+    struct unix_address *addr;
 } CORE;
 struct linux_binprm {
     struct file *file;

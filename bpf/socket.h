@@ -5,6 +5,7 @@
 #include "addresses.h"
 
 #define MSG_PEEK 2
+#define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
 
@@ -41,6 +42,47 @@ static __always_inline void addresses_of(struct sock *sock, struct socket_addres
         BPF_CORE_READ_INTO((struct in6_addr *)addresses->server, sock, __sk_common.skc_v6_rcv_saddr);
         BPF_CORE_READ_INTO((struct in6_addr *)addresses->client, sock, __sk_common.skc_v6_daddr);
     }
+}
+
+// The port in the name of a Unix socket: the last number before a dot, as in /tmp/mongodb-27017.sock; 0 if there is none.
+static __always_inline __u16 port_in_name(const char *name, __u32 length) {
+    __u32 port = 0, found = 0;
+    for (__u32 i = 0; i < length; i++) {
+        char c = name[i];
+        if (!c)
+            break;
+        if (c >= '0' && c <= '9') {
+            port = port * 10 + (c - '0');
+        } else {
+            found = c == '.' ? port : found;
+            port = 0;
+        }
+    }
+    return found;
+}
+
+enum { UNIX_NAME = 108 };
+
+// The ends of a connection over a Unix socket, as seen by its server: the client has a number instead of an address, that
+// of the server's end, in 0.0.0.0/8. Other sockets, also those of its clients, have no name.
+static __always_inline void unix_addresses_of(struct sock *sock, __u64 number,
+                                              struct socket_addresses *addresses) {
+    char name[UNIX_NAME] = {};
+    struct unix_address *address = BPF_CORE_READ((struct unix_sock *)sock, addr);
+    addresses->family = 0;
+    if (!address || bpf_probe_read_kernel(name, sizeof(name), address->name[0].sun_path))
+        return;
+    __u16 port = port_in_name(name, sizeof(name));
+    if (!port)
+        return;
+    addresses->family = AF_INET;
+    addresses->server_port = port;
+    addresses->client_port = number;
+    addresses->server[0] = 127;
+    addresses->server[3] = 1;
+    addresses->client[1] = number >> 32;
+    addresses->client[2] = number >> 24;
+    addresses->client[3] = number >> 16;
 }
 
 // The connection over IP behind a descriptor; 0 if it is something else.

@@ -36,7 +36,9 @@ struct tls_control {
 };
 volatile struct tls_control tls_control SEC(".data.control") = {};
 
-// Set by user space before loading: how many bytes are passed on of the beginning of a reply.
+// Set by user space before loading: sessions are connections, and what passes through their sockets is read.
+const volatile bool from_sockets = 0;
+// The same: how many bytes are passed on of the beginning of a reply.
 const volatile __u32 tls_cap = 16384;
 // The same of a request.
 enum { TLS_REQUEST = 256 << 10 };
@@ -242,58 +244,69 @@ static __always_inline void bind(struct tls_session *session, __u64 sock) {
         tell(session, TLS_BOUND);
 }
 
+// The next message, or a part of it, of `bytes` that a session has read or written at `from`. Not static, so that the
+// verifier looks at it once. Returns how many bytes it took; 0 if it could use none of them.
+__noinline int take_one(struct tls_session *session, __u32 kind, __u64 from, __u32 bytes) {
+    if (!session)
+        return 0;
+    struct tls_half *half = &session->halves[kind == TLS_WRITE];
+    __u32 start[2 * TLS_HEADER / 4] = {};
+    if (!half->synced || half->have < TLS_LENGTH) {
+        __u32 size = bytes < TLS_HEADER ? bytes : TLS_HEADER;
+        // The compiler knows that it is at most 16, and would leave out what shows that to the verifier.
+        barrier_var(size);
+        size &= 2 * TLS_HEADER - 1;
+        if (bpf_probe_read_user(start, size, (const void *)from)) {
+            tls_lost(TLS_LOST_UNREADABLE);
+            half->synced = 0;
+            return 0;
+        }
+    }
+    if (!half->synced) {
+        if (bytes < TLS_HEADER || !tls_is_header(start)) {
+            // Encrypted bytes of a socket are read elsewhere.
+            if (!from_sockets || !tls_is_record(start))
+                tls_lost(TLS_LOST_UNSYNCED);
+            return 0;
+        }
+        half->synced = 1;
+        half->held = 0;
+        half->passed = half->length = 0;
+        half->have = 0;
+    }
+    if (!half->have)
+        half->reply = bytes >= TLS_HEADER && start[2];
+    struct tls_piece piece;
+    __u64 offset = half->offset;
+    __u32 cap = half->reply ? tls_cap : TLS_REQUEST;
+    __u32 taken = tls_take(half, bytes, (const __u8 *)start, cap, &piece);
+    if (!taken) {
+        tls_lost(TLS_LOST_UNSYNCED);
+        return 0;
+    }
+    if (piece.copied == TLS_HEADER && half->passed == TLS_HEADER) {
+        // Servers read it alone, before the rest.
+        __builtin_memcpy(half->header, start, TLS_HEADER);
+        half->held = 1;
+    } else if (piece.copied) {
+        piece.begins = session->fresh;
+        session->fresh = 0;
+        pass_on(session, kind, offset, from, &piece);
+        half->held = 0;
+    }
+    return taken;
+}
+
 enum { MESSAGES_A_CALL = 32 };
 
 // Bytes of a session at `from`, which it has read or written.
 static __always_inline void moved(struct tls_session *session, __u32 kind, __u64 from, __u32 bytes) {
     struct tls_half *half = &session->halves[kind == TLS_WRITE];
-    for (int i = 0; i < MESSAGES_A_CALL; i++) {
-        if (!bytes)
-            return;
-        __u32 start[2 * TLS_HEADER / 4] = {};
-        if (!half->synced || half->have < TLS_LENGTH) {
-            __u32 size = bytes < TLS_HEADER ? bytes : TLS_HEADER;
-            // The compiler knows that it is at most 16, and would leave out what shows that to the verifier.
-            barrier_var(size);
-            size &= 2 * TLS_HEADER - 1;
-            if (bpf_probe_read_user(start, size, (const void *)from)) {
-                tls_lost(TLS_LOST_UNREADABLE);
-                half->offset += bytes;
-                half->synced = 0;
-                return;
-            }
-        }
-        if (!half->synced) {
-            if (bytes < TLS_HEADER || !tls_is_header(start)) {
-                tls_lost(TLS_LOST_UNSYNCED);
-                half->offset += bytes;
-                return;
-            }
-            half->synced = 1;
-            half->held = 0;
-            half->passed = half->length = 0;
-            half->have = 0;
-        }
-        if (!half->have)
-            half->reply = bytes >= TLS_HEADER && start[2];
-        struct tls_piece piece;
-        __u64 offset = half->offset;
-        __u32 cap = half->reply ? tls_cap : TLS_REQUEST;
-        __u32 taken = tls_take(half, bytes, (const __u8 *)start, cap, &piece);
+    for (int i = 0; i < MESSAGES_A_CALL && bytes; i++) {
+        __u32 taken = take_one(session, kind, from, bytes);
         if (!taken) {
-            tls_lost(TLS_LOST_UNSYNCED);
             half->offset += bytes;
             return;
-        }
-        if (piece.copied == TLS_HEADER && half->passed == TLS_HEADER) {
-            // Servers read it alone, before the rest.
-            __builtin_memcpy(half->header, start, TLS_HEADER);
-            half->held = 1;
-        } else if (piece.copied) {
-            piece.begins = session->fresh;
-            session->fresh = 0;
-            pass_on(session, kind, offset, from, &piece);
-            half->held = 0;
         }
         from += taken;
         bytes -= taken;
@@ -537,6 +550,124 @@ static long forget(void *map, const struct tls_key *key, const struct tls_sessio
                    const __u32 *process) {
     if (key->process == *process)
         bpf_map_delete_elem(map, key);
+    return 0;
+}
+
+// ---- Sockets ----
+
+// Which connection a descriptor is, as a session. The number of its inode is used only once.
+static __always_inline bool socket_session(struct task_struct *task, __u32 fd, struct tls_key *key,
+                                           struct sock **sock) {
+    struct file *file = file_of(task, fd);
+    if (!file || type_of(file) != S_IFSOCK)
+        return 0;
+    struct inode *inode = FIELD(file, file, f_inode);
+    struct socket *socket = FIELD(file, file, private_data);
+    key->ssl = FIELD(inode, inode, i_ino);
+    key->process = task->tgid;
+    *sock = FIELD(socket, socket, sk);
+    return *sock != 0;
+}
+
+static __always_inline void socket_addresses_of(struct sock *sock, __u64 number,
+                                                struct socket_addresses *addresses) {
+    if (FIELD(sock, sock, __sk_common.skc_family) == AF_UNIX)
+        unix_addresses_of(sock, number, addresses);
+    else
+        addresses_of(sock, addresses);
+}
+
+struct segment {
+    __u64 at;
+    __u64 length;
+};
+enum { SEGMENTS = 4 };
+
+// Bytes that a call on a socket has passed, in the order of its segments.
+static __always_inline void passed(struct tls_session *session, __u32 kind, struct pt_regs *regs,
+                                   __u32 bytes) {
+    long number = CALL(regs);
+    __u64 at = ARG2(regs), count = ARG3(regs);
+    if (number == CALL_RECVMSG || number == CALL_SENDMSG) {
+        struct segment segments; // of struct msghdr: the address of the segments, and their number
+        if (bpf_probe_read_user(&segments, sizeof(segments), (const void *)(at + 16))) {
+            tls_lost(TLS_LOST_UNREADABLE);
+            return;
+        }
+        at = segments.at;
+        count = segments.length;
+    } else if (number != CALL_READV && number != CALL_WRITEV) {
+        moved(session, kind, at, bytes);
+        return;
+    }
+    for (__u32 i = 0; i < SEGMENTS && i < count && bytes; i++) {
+        struct segment segment;
+        if (bpf_probe_read_user(&segment, sizeof(segment), (const void *)(at + i * sizeof(segment))))
+            break;
+        __u32 part = segment.length < bytes ? segment.length : bytes;
+        moved(session, kind, segment.at, part);
+        bytes -= part;
+    }
+    if (bytes) {
+        struct tls_half *half = &session->halves[kind == TLS_WRITE];
+        tls_lost(TLS_LOST_PIPELINED);
+        half->offset += bytes;
+        half->synced = 0;
+    }
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(socket_received, struct sock *sock, int bytes, int flags) {
+    if (bytes <= 0 || flags & MSG_PEEK)
+        return 0;
+    struct tls_thread *thread = thread_of(1);
+    if (!thread)
+        return 0;
+    __u64 *arrived = bpf_sk_storage_get(&tls_arrivals, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    thread->arrived = arrived ? *arrived : 0;
+    thread->arrived_on = (__u64)sock;
+    return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(socket_used, struct pt_regs *regs, long result) {
+    struct task_struct *task = bpf_get_current_task_btf();
+    __u32 process = task->tgid;
+    long number = CALL(regs);
+    bool accepts = number == CALL_ACCEPT || number == CALL_ACCEPT4;
+    __u32 direction = direction_of(number, regs);
+    if ((direction == SYSCALL_NONE && !accepts) || result < 0 || !is_followed(process))
+        return 0;
+    if (!tls_active)
+        tls_active = 1;
+    struct tls_key key = {};
+    struct sock *sock;
+    if (!socket_session(task, accepts ? result : ARG1(regs), &key, &sock))
+        return 0;
+    struct tls_session *session = session_of(&key, 0, 0);
+    if (!result && !accepts) {
+        // The peer has sent everything.
+        if (session && direction == SYSCALL_RECEIVE) {
+            tell(session, TLS_END);
+            bpf_map_delete_elem(&tls_sessions, &key);
+        }
+        return 0;
+    }
+    if (!session) {
+        struct socket_addresses addresses = {};
+        socket_addresses_of(sock, key.ssl, &addresses);
+        if (!addresses.family || !(session = session_of(&key, 1, accepts)))
+            return 0;
+        session->addresses = addresses;
+        session->sock = (__u64)sock;
+    }
+    if (accepts)
+        return 0;
+    struct tls_thread *thread = thread_of(0);
+    bool is_known =
+        direction == SYSCALL_RECEIVE && thread && thread->arrived && thread->arrived_on == (__u64)sock;
+    session->moved_ns = is_known ? thread->arrived : bpf_ktime_get_ns();
+    passed(session, direction == SYSCALL_RECEIVE ? TLS_READ : TLS_WRITE, regs, result);
     return 0;
 }
 

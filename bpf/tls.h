@@ -37,6 +37,12 @@ static __always_inline bool tls_is_header(const __u32 *words) {
            (opcode == 1 || opcode == 2013 || opcode == 2012 || (opcode >= 2001 && opcode <= 2011));
 }
 
+// Whether they are the first bytes of a TLS record: its type and version.
+static __always_inline bool tls_is_record(const __u32 *words) {
+    __u32 type = words[0] & 0xff, major = words[0] >> 8 & 0xff;
+    return type >= 0x14 && type <= 0x17 && major == 3;
+}
+
 // Takes the next bytes of a direction, at most `bytes` of them and those of one message only; `start` are the first
 // four of them. `cap` is how long its beginning is. Returns how many it took; 0 if they are no message.
 static __always_inline __u32 tls_take(struct tls_half *half, __u32 bytes, const __u8 *start, __u32 cap,

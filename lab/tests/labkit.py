@@ -154,7 +154,7 @@ class LiveCapture:
 
 @contextlib.contextmanager
 def live_capture(directory, arguments, prefix=()):
-    """`mongosonar queries ARGUMENTS`; the block starts when its packet socket is running."""
+    """`mongosonar queries ARGUMENTS`; the block starts when its packet socket is running, or what takes its place."""
     out, err = directory / "mongosonar.out", directory / "mongosonar.err"
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         command = [*prefix, MONGOSONAR, "queries", *arguments]
@@ -162,6 +162,8 @@ def live_capture(directory, arguments, prefix=()):
 
             def running():
                 assert child.poll() is None, f"mongosonar ended: {err.read_text()}"
+                if "--source" in arguments:
+                    return "listening on" in err.read_text()
                 return packet_sockets(child.pid)
 
             wait_until(running, "a packet socket of mongosonar")

@@ -16,34 +16,13 @@ import labkit
 
 pytestmark = pytest.mark.root
 
-# How much of a reply is copied: its beginning and its end.
-COPIED_OF_A_REPLY = 16_384 + 2_048
 BOTH = ["1.2", "1.3"]
-
-
-def without_uncounted_documents(captured, sent):
-    """Leaves out the number of documents in replies of which the middle was not copied."""
-    replies = {op["request_id"]: op for op in captured if op["response_bytes"] > COPIED_OF_A_REPLY}
-    uncounted = {number for number, op in replies.items() if op["docs_returned"] is None}
-    assert len(uncounted) < len(sent) / 20
-    keep = lambda command: {name: value for name, value in command.items() if name != "docs"}
-    return [keep(command) if command["request_id"] in uncounted else command for command in sent]
-
-
-def check(lines, sent):
-    """Every command that was sent was captured as it was, encrypted, and nothing else."""
-    captured = labkit.operations(lines)
-    assert all(op["tls"] for op in captured)
-    ids = {op["request_id"] for op in captured}
-    assert not [command for command in sent if command["request_id"] not in ids], tlskit.coverage(lines)
-    difference = labkit.join(captured, without_uncounted_documents(captured, sent))
-    assert not difference, f"{difference}\n{tlskit.coverage(lines)}"
 
 
 def check_raw(lines, clients):
     """The same for connections of the tests themselves, with the sizes of messages."""
     sent = [command for client in clients for command in client.sent]
-    check(lines, sent)
+    tlskit.check(lines, sent)
     assert not tlskit.differing_sizes(labkit.operations(lines), sent)
 
 
@@ -62,7 +41,7 @@ def test_every_command_of_a_driver_is_captured(endpoint, version, served_v4, tmp
             sent = labkit.run_driver("python", address, tmp_path / "driver.jsonl", tlskit.OPTIONS)
             lines = tlskit.settled(sonar, sent)
     assert len(sent) > 400 and any(command["outcome"] == "failed" for command in sent)
-    check(lines, sent)
+    tlskit.check(lines, sent)
 
 
 @pytest.mark.parametrize("language", [language for language in labkit.DRIVERS if language != "python"])
@@ -76,7 +55,7 @@ def test_every_command_of_other_drivers_is_captured(language, served_v4, tmp_pat
     # last may never be read by the process that ends TLS.
     unread = {command["request_id"] for command in sent if command["client"] == "node-silent"}
     keep = lambda records: [record for record in records if record["request_id"] not in unread]
-    check(keep(labkit.operations(lines)), keep(sent))
+    tlskit.check(keep(labkit.operations(lines)), keep(sent))
 
 
 @pytest.mark.parametrize("endpoint", ["stunnel", "membio"])

@@ -37,7 +37,8 @@ Examples:
 Keys of the live view: h for help.";
 
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 21] = [
+const NOT_IN_THE_PAST: [&str; 22] = [
+    "source",
     "interface",
     "port",
     "read",
@@ -70,6 +71,15 @@ pub struct QueriesArgs {
     /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]
     #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
     pub port: Vec<Range>,
+    /// Where to see what passes: packets, or the sockets of the servers' processes. These also have what passes through Unix sockets, and need no right to capture packets [default: packets]
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        value_enum,
+        conflicts_with = "read",
+        help_heading = "What to capture"
+    )]
+    pub source: Option<SourceArg>,
     /// Read a capture file (pcap or pcapng, also gzip or zstd) instead of the network; - is standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = SERVER_OPTIONS, help_heading = "What to capture")]
     pub read: Option<PathBuf>,
@@ -213,6 +223,15 @@ pub enum RoleArg {
     All,
 }
 
+/// Where to see what passes.
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SourceArg {
+    /// Packets of the network.
+    Packets,
+    /// The sockets of the servers' processes.
+    Process,
+}
+
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum EncryptedArg {
     Only,
@@ -234,6 +253,25 @@ pub enum ColorArg {
 }
 
 impl QueriesArgs {
+    /// Whether to read the sockets of processes instead of packets.
+    ///
+    /// # Errors
+    /// Another option is for packets only.
+    pub fn reads_sockets(&self) -> anyhow::Result<bool> {
+        let only_for_packets = [
+            (self.write.is_some(), "--write"),
+            (self.sample.is_some(), "--sample"),
+            (self.snap_replies.is_some(), "--snap-replies"),
+            (self.threads.is_some(), "--threads"),
+        ];
+        let is_process = self.source == Some(SourceArg::Process);
+        if let Some((_, option)) = only_for_packets.into_iter().find(|(is_given, _)| is_process && *is_given)
+        {
+            return Err(crate::exit::usage!("{option} is for packets: leave it out, or --source process"));
+        }
+        Ok(is_process)
+    }
+
     /// Whether to write a digest.
     pub fn makes_digest(&self) -> bool {
         self.digest || self.html.is_some()

@@ -417,7 +417,7 @@ impl Framer {
     /// Bytes of a stream are missing.
     pub fn gap(&mut self, stream: &mut MessageStream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
         let Lost::Bytes(missing) = gap.lost else {
-            if self.tls == TlsSource::This && !stream.in_message() {
+            if self.tls.is_process() && !stream.in_message() {
                 // The kernel passes on whole messages only, from their beginning.
                 return GapOutcome::default();
             }

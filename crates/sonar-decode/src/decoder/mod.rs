@@ -59,7 +59,7 @@ impl Decoder {
             // Its encrypted form is no twin of a plaintext.
             flows: FlowTable::new(
                 FlowLimits::default(),
-                if settings.tls == TlsSource::This { Twins::default() } else { shared.twins() },
+                if settings.tls.is_process() { Twins::default() } else { shared.twins() },
             ),
             intake: PacketIntake::new(&settings),
             sessions: Sessions::default(),

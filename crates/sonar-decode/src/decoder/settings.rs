@@ -55,6 +55,16 @@ pub enum TlsSource {
     Process,
     /// This decoder reads it, and nothing else.
     This,
+    /// This decoder reads what processes pass through their sockets, and nothing else. What is encrypted there is read
+    /// by another decoder.
+    Sockets,
+}
+
+impl TlsSource {
+    /// Whether the decoder reads what passes inside processes, not packets.
+    pub const fn is_process(self) -> bool {
+        matches!(self, Self::This | Self::Sockets)
+    }
 }
 
 /// Receives operations.

@@ -76,7 +76,7 @@ fn unread_arrival(conn: &Connection, at: Arrived) -> Arrival {
 impl Stages {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
-            snapped: settings.snap_replies.is_some() || settings.tls == TlsSource::This,
+            snapped: settings.snap_replies.is_some() || settings.tls.is_process(),
             coverage: Coverage::default(),
             framer: Framer::default().with_tls(settings.tls),
             unpacker: Unpacker::new(settings.verify_checksums),
@@ -475,7 +475,7 @@ impl Stages {
     /// Bytes of one side are missing.
     pub fn gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
         let &Gap { side, time, lost } = gap;
-        if self.framer.tls == TlsSource::This
+        if self.framer.tls.is_process()
             && let Lost::Bytes(missing) = lost
             && let Some(long) = &mut conn.long[side.index()]
             && conn.streams[side.index()].jump(missing)

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, RingBufferBuilder};
+use libbpf_rs::{Link, MapType, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent};
 
@@ -31,6 +31,8 @@ use crate::{sys, sys_bpf};
 pub const MAX_COPIED: usize = 16_384;
 /// The most records to take from the ring before looking at the clock.
 const MOST_AT_ONCE: usize = 8_192;
+/// The most connections to remember where sockets are read.
+const MAX_SOCKETS: u32 = 16_384;
 /// Time between two looks at the ring.
 const PERIOD: Duration = Duration::from_millis(50);
 /// What was not read, or not passed on.
@@ -50,6 +52,15 @@ pub struct TlsLosses {
     pub pipelined: u64,
 }
 
+/// Where plaintext is read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PlaintextSource {
+    /// Where processes hand it to their TLS library.
+    Library,
+    /// Where processes hand it to their sockets: connections that are not encrypted.
+    Sockets,
+}
+
 /// The programs, loaded and attached until this is dropped.
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
@@ -64,7 +75,7 @@ impl TlsTracer {
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
-    pub fn load() -> Result<Self, TraceError> {
+    pub fn load(source: PlaintextSource) -> Result<Self, TraceError> {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
@@ -77,6 +88,8 @@ impl TlsTracer {
         let settings = open.maps.rodata_data.as_deref_mut();
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
         settings.tls_cap = MAX_COPIED as u32;
+        let from_sockets = source == PlaintextSource::Sockets;
+        settings.from_sockets = from_sockets;
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(error)?;
         let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
         let are_reported =
@@ -95,10 +108,29 @@ impl TlsTracer {
                 &mut programs.tls_freed,
             ],
         );
-        open.progs.tls_arrived.set_autoload(are_reported);
-        open.progs.tls_received.set_autoload(are_reported);
-        open.progs.tls_sent.set_autoload(are_reported);
-        open.progs.tls_exited.set_autoload(!are_reported);
+        for program in [
+            &mut programs.tls_read_called,
+            &mut programs.tls_read_returned,
+            &mut programs.tls_write_called,
+            &mut programs.tls_write_returned,
+            &mut programs.tls_begun,
+            &mut programs.tls_freed,
+        ] {
+            program.set_autoload(!from_sockets);
+        }
+        programs.tls_arrived.set_autoload(are_reported);
+        programs.tls_received.set_autoload(!from_sockets && are_reported);
+        programs.tls_sent.set_autoload(!from_sockets && are_reported);
+        programs.tls_exited.set_autoload(!from_sockets && !are_reported);
+        programs.socket_received.set_autoload(from_sockets && are_reported);
+        programs.socket_used.set_autoload(from_sockets);
+        if from_sockets {
+            // No call ends them: the oldest give way to new ones.
+            let sessions = &mut open.maps.tls_sessions;
+            sessions.set_type(MapType::LruHash).map_err(error)?;
+            sessions.set_map_flags(0).map_err(error)?;
+            sessions.set_max_entries(MAX_SOCKETS).map_err(error)?;
+        }
         let skeleton = open.load().map_err(error)?;
         Ok(Self { skeleton, control: types::tls_control::default(), links: Vec::new(), probes })
     }
@@ -110,16 +142,7 @@ impl TlsTracer {
     /// It is attached to 64 files, or the kernel refuses, for example because the file is on a file system without support for probes.
     pub fn attach(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
         let programs = &self.skeleton.progs;
-        if self.links.is_empty() {
-            // Not before: they run whenever a socket, or any system call, has received or sent something.
-            let all =
-                [&programs.tls_arrived, &programs.tls_received, &programs.tls_sent, &programs.tls_exited];
-            for program in
-                all.into_iter().filter(|program| program.autoload()).chain([&programs.tls_process_exit])
-            {
-                self.links.push(program.attach().map_err(|error| load_error(&error))?);
-            }
-        }
+        attach_observers(&self.skeleton, &mut self.links)?;
         let calls = CallPrograms {
             read: [&programs.tls_read_called, &programs.tls_read_returned],
             write: [&programs.tls_write_called, &programs.tls_write_returned],
@@ -127,6 +150,14 @@ impl TlsTracer {
             free: &programs.tls_freed,
         };
         self.probes.attach(&calls, file, sites)
+    }
+
+    /// Attaches to all sockets; those of processes that are not followed cost a comparison a call.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn attach_sockets(&mut self) -> Result<(), TraceError> {
+        attach_observers(&self.skeleton, &mut self.links)
     }
 
     /// Whether the kernel may require `CAP_SYS_ADMIN` to attach: before Linux 6.6, in some later releases.
@@ -203,6 +234,28 @@ impl TlsTracer {
         let (runs, ns) = all.fold((0, 0), |(runs, ns), one| (runs + one.runs, ns + one.run_time_ns));
         (runs > 0).then(|| Duration::from_nanos(ns))
     }
+}
+
+/// Attaches what sees sockets and processes, once. Not before it is needed: these programs run whenever a socket, or any
+/// system call, has received or sent something.
+fn attach_observers(skeleton: &TlsSkel<'_>, links: &mut Vec<Link>) -> Result<(), TraceError> {
+    if !links.is_empty() {
+        return Ok(());
+    }
+    let programs = &skeleton.progs;
+    let all = [
+        &programs.tls_arrived,
+        &programs.tls_received,
+        &programs.tls_sent,
+        &programs.tls_exited,
+        &programs.socket_received,
+        &programs.socket_used,
+        &programs.tls_process_exit,
+    ];
+    for program in all.into_iter().filter(|program| program.autoload()) {
+        links.push(program.attach().map_err(|error| load_error(&error))?);
+    }
+    Ok(())
 }
 
 /// What a record says; `None` if it is none.

@@ -149,7 +149,7 @@ impl QueriesCollector {
         let started = self.open(&self.table, &self.listened).and_then(|opened| {
             let request = request(&self.table, &self.listened);
             let interfaces = opened.interfaces;
-            let capture = LiveCapture::of(opened.ring, request.filter(), RETIRE);
+            let capture = LiveCapture::of(vec![opened.ring], &request.filter(), RETIRE);
             self.start(capture, interfaces).map_err(|error| CollectorProblem::temporary(format!("{error:#}")))
         });
         match started {

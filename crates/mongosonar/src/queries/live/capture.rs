@@ -15,6 +15,7 @@ use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 use super::changes::CaptureChange;
 use super::joiner::ThreadWindow;
 use super::pipeline::{LiveSink, OperationListener, Pipeline};
+use super::source::{CaptureSource, CaptureWork};
 use super::tls::TlsCapture;
 use crate::privileges;
 use crate::queries::args::EncryptedArg;
@@ -33,61 +34,81 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 /// long frames.
 const MIN_BLOCK_BYTES: usize = 512 << 10;
 
-/// One capture thread.
+/// A ring of packets.
+struct RingSource {
+    ring: Ring,
+    filter: PacketFilter,
+    /// How long after its arrival a packet may be handed over.
+    delay: Duration,
+}
+
+impl CaptureSource for RingSource {
+    fn thread_name(&self, number: usize) -> String {
+        format!("capture-{number}")
+    }
+
+    fn tls(&self) -> Option<TlsSource> {
+        None
+    }
+
+    fn stopper(&self) -> Option<Stopper> {
+        Some(self.ring.stopper())
+    }
+
+    fn run(self: Box<Self>, work: CaptureWork) -> Result<()> {
+        let Self { ring, filter, delay } = *self;
+        CaptureThread { ring, filter, delay, before: Coverage::default(), work }.run()
+    }
+}
+
+/// The thread of a ring.
 struct CaptureThread {
     ring: Ring,
     filter: PacketFilter,
-    changes: Receiver<CaptureChange>,
+    delay: Duration,
     /// What the kernel lost of earlier rings.
     before: Coverage,
-    /// Where failures to apply them go.
-    complaints: Sender<Notice>,
-    pipeline: Pipeline,
-    /// How long after its arrival a packet may be handed over.
-    delay: Duration,
-    stop: Arc<AtomicBool>,
-    /// Whether the thread drops everything that decoding does not need.
-    confined: bool,
+    work: CaptureWork,
 }
 
 impl CaptureThread {
     fn run(mut self) -> Result<()> {
-        if self.confined {
+        if self.work.confined {
             privileges::confine_decoder();
         }
         let captured = self.capture();
-        // Whatever went wrong, what was captured is shown, and the other threads go on.
+        // Whatever went wrong, what was captured is shown.
         self.count_drops();
-        self.pipeline.finish(now());
+        self.work.pipeline.finish(now());
         captured
     }
 
     /// Captures until it is to stop.
     fn capture(&mut self) -> Result<()> {
-        while !self.pipeline.orphaned {
+        while !self.work.pipeline.orphaned {
             let delay_ns = self.delay.as_nanos() as u64;
-            let until = self.pipeline.boundary.plus_ns(delay_ns);
+            let until = self.work.pipeline.boundary.plus_ns(delay_ns);
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
             let wake = self.ring.poll(wait)?;
             if wake == Wake::InterfaceDown {
-                self.complaints.send(Notice::InterfaceDown).ok();
+                self.work.complaints.send(Notice::InterfaceDown).ok();
             }
             self.count_drops();
             self.read();
             self.follow();
-            self.pipeline.look_at_clock(now(), delay_ns);
-            if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
+            self.work.pipeline.look_at_clock(now(), delay_ns);
+            if wake == Wake::Stopped || self.work.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
-        let pipeline = &mut self.pipeline;
+        let pipeline = &mut self.work.pipeline;
         self.ring.finish(|packet| pipeline.packet(&packet))?;
         Ok(())
     }
 
     /// Applies changes.
     fn follow(&mut self) {
-        while let Ok(change) = self.changes.try_recv() {
+        while let Ok(change) = self.work.changes.try_recv() {
             match change {
                 CaptureChange::Ports(listened) => {
                     let filter = PacketFilter { ports: listened.ranges(), ..self.filter.clone() };
@@ -95,7 +116,7 @@ impl CaptureThread {
                         Ok(()) => self.set_ports(&listened),
                         Err(error) => {
                             let text = format!("cannot listen on {listened}: {error}");
-                            self.complaints.send(Notice::Complaint(text)).ok();
+                            self.work.complaints.send(Notice::Complaint(text)).ok();
                         }
                     }
                 }
@@ -103,41 +124,41 @@ impl CaptureThread {
                     self.set_ports(&listened);
                     self.replace_ring(*ring);
                 }
-                CaptureChange::EncryptedRead => self.pipeline.decoder.set_tls(TlsSource::Process),
+                CaptureChange::EncryptedRead => self.work.pipeline.decoder.set_tls(TlsSource::Process),
             }
         }
     }
 
     fn set_ports(&mut self, listened: &Listened) {
         self.filter.ports = listened.ranges();
-        self.pipeline.decoder.set_ports(listened.ports());
+        self.work.pipeline.decoder.set_ports(listened.ports());
     }
 
     /// Reads the old ring to its end and goes on with the new one, which has been capturing for a moment.
     fn replace_ring(&mut self, mut ring: Ring) {
         ring.replace(&self.ring);
-        let pipeline = &mut self.pipeline;
+        let pipeline = &mut self.work.pipeline;
         let finished = self.ring.finish(|packet| pipeline.packet(&packet));
         self.count_drops();
-        self.before = self.pipeline.kernel;
+        self.before = self.work.pipeline.kernel;
         self.ring = ring;
         if let Err(error) = finished {
             let text = format!("the rest of the old ring is lost: {error}");
-            self.complaints.send(Notice::Complaint(text)).ok();
+            self.work.complaints.send(Notice::Complaint(text)).ok();
         }
     }
 
     /// Reads the packets in the ring.
     fn read(&mut self) {
-        let pipeline = &mut self.pipeline;
+        let pipeline = &mut self.work.pipeline;
         self.ring.for_each(|packet| pipeline.packet(&packet));
-        self.pipeline.sink.flush();
+        self.work.pipeline.sink.flush();
     }
 
     fn count_drops(&mut self) {
         if let Ok(statistics) = self.ring.statistics() {
-            self.pipeline.kernel = self.before;
-            self.pipeline.kernel.add(&Coverage {
+            self.work.pipeline.kernel = self.before;
+            self.work.pipeline.kernel.add(&Coverage {
                 kernel_drops: statistics.drops,
                 kernel_freezes: statistics.freezes,
                 kernel_blocks_malformed: statistics.malformed_blocks,
@@ -147,13 +168,11 @@ impl CaptureThread {
     }
 }
 
-/// Rings that are open.
+/// Sources that are open.
 pub struct LiveCapture {
-    rings: Vec<Ring>,
-    /// Where encrypted connections are read, and whether any are so far.
-    tls: Option<(TlsCapture, bool)>,
-    filter: PacketFilter,
-    retire: Duration,
+    sources: Vec<Box<dyn CaptureSource>>,
+    /// Encrypted connections of some servers are read inside their processes.
+    is_tls_read: bool,
 }
 
 /// What capture threads do.
@@ -195,22 +214,32 @@ impl LiveCapture {
     /// A permission or an interface is missing.
     pub fn open(config: &RingConfig, threads: usize) -> Result<Self> {
         let rings = if threads == 1 { vec![Ring::open(config)?] } else { Ring::open_group(config, threads)? };
-        Ok(Self { rings, tls: None, filter: config.filter.clone(), retire: config.retire })
+        Ok(Self::of(rings, &config.filter, config.retire))
     }
 
-    /// Takes a ring that is open, whose filter keeps the packets of `filter`.
-    pub fn of(ring: Ring, filter: PacketFilter, retire: Duration) -> Self {
-        Self { rings: vec![ring], tls: None, filter, retire }
+    /// Takes rings that are open, whose filter keeps the packets of `filter`.
+    pub fn of(rings: Vec<Ring>, filter: &PacketFilter, retire: Duration) -> Self {
+        // The kernel looks at a block twice before it takes it for one that does not fill.
+        let delay = 2 * retire + Duration::from_millis(50);
+        let source =
+            |ring| -> Box<dyn CaptureSource> { Box::new(RingSource { ring, filter: filter.clone(), delay }) };
+        Self { sources: rings.into_iter().map(source).collect(), is_tls_read: false }
+    }
+
+    /// Reads this source alone.
+    pub fn of_source(source: impl CaptureSource + 'static) -> Self {
+        Self { sources: vec![Box::new(source)], is_tls_read: false }
     }
 
     /// Reads encrypted connections, too. `is_attached`: those of some servers are read from the beginning on.
-    pub fn with_tls(self, tls: TlsCapture, is_attached: bool) -> Self {
-        Self { tls: Some((tls, is_attached)), ..self }
+    pub fn with_tls(mut self, tls: TlsCapture, is_attached: bool) -> Self {
+        self.sources.push(Box::new(tls));
+        Self { is_tls_read: is_attached, ..self }
     }
 
     /// How many threads there will be, each with windows of its own.
     pub fn threads(&self) -> usize {
-        self.rings.len() + usize::from(self.tls.is_some())
+        self.sources.len()
     }
 
     /// Starts the threads; gives their windows too. The first one begins now.
@@ -219,41 +248,25 @@ impl LiveCapture {
     /// A thread cannot be started.
     pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
         let (to, windows) = sync_channel(4 * self.threads());
-        let is_read = self.tls.as_ref().is_some_and(|(_, is_attached)| *is_attached);
-        let tls = if is_read { TlsSource::Process } else { TlsSource::None };
-        let stoppers = self.rings.iter().map(Ring::stopper).collect();
-        let (mut handles, mut senders) = (Vec::new(), Vec::new());
-        for (number, ring) in self.rings.into_iter().enumerate() {
+        let other = if self.is_tls_read { TlsSource::Process } else { TlsSource::None };
+        let mut running = RunningCapture { changes: Vec::new(), stoppers: Vec::new(), handles: Vec::new() };
+        for (number, source) in self.sources.into_iter().enumerate() {
             let (change, changes) = channel();
-            senders.push(change);
-            let capture = CaptureThread {
-                ring,
-                filter: self.filter.clone(),
+            running.changes.push(change);
+            running.stoppers.extend(source.stopper());
+            let work = CaptureWork {
+                pipeline: task.pipeline(number, to.clone(), source.tls().unwrap_or(other)),
                 changes,
-                before: Coverage::default(),
                 complaints: task.say.clone(),
-                pipeline: task.pipeline(number, to.clone(), tls),
-                // The kernel looks at a block twice before it takes it for one that does not fill.
-                delay: 2 * self.retire + Duration::from_millis(50),
                 stop: task.stop.clone(),
                 confined: task.confined,
             };
-            let builder = std::thread::Builder::new().name(format!("capture-{number}"));
+            let builder = std::thread::Builder::new().name(source.thread_name(number));
             let stop = task.stop.clone();
-            let run = move || ending_all(&stop, capture.run());
-            handles.push(builder.spawn(run).context("cannot start a capture thread")?);
+            let run = move || ending_all(&stop, source.run(work));
+            running.handles.push(builder.spawn(run).context("cannot start a capture thread")?);
         }
-        if let Some((tls, _)) = self.tls {
-            let (change, changes) = channel();
-            senders.push(change);
-            let pipeline = task.pipeline(handles.len(), to, TlsSource::This);
-            let (stop, confined) = (task.stop.clone(), task.confined);
-            let builder = std::thread::Builder::new().name("tls".to_owned());
-            let run = move || ending_all(&stop, tls.run(pipeline, &changes, &stop, confined));
-            let thread = builder.spawn(run);
-            handles.push(thread.context("cannot start the thread for encrypted connections")?);
-        }
-        Ok((RunningCapture { changes: senders, stoppers, handles }, windows))
+        Ok((running, windows))
     }
 }
 

@@ -5,6 +5,7 @@ pub mod changes;
 mod joiner;
 mod pipeline;
 mod show;
+mod source;
 mod split;
 pub mod tls;
 
@@ -31,7 +32,7 @@ pub use self::show::{WindowFeed, add, show_past};
 use self::split::{RowSplitTask, RunningSplits};
 use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
-use super::args::{QueriesArgs, Range};
+use super::args::{QueriesArgs, Range, SourceArg};
 use super::notice::Notice;
 use super::output::QueriesOutput;
 use super::ports::{self, Listened};
@@ -75,6 +76,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             TlsCapture::open(AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined })
         }
     };
+    let sockets = match args.reads_sockets()? {
+        false => None,
+        true => {
+            Some(TlsCapture::sockets(AttacherTask { ports: args.port.clone(), any_cost: false, confined })?)
+        }
+    };
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {
@@ -98,7 +105,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         retire: if args.each { RETIRE_EACH } else { RETIRE },
         ..RingConfig::default()
     };
-    let capture = LiveCapture::open(&config, threads)?;
+    // The helper that attaches ends with what is kept here.
+    let (capture, _attaches) = match sockets {
+        None => (LiveCapture::open(&config, threads)?, None),
+        Some((sockets, attacher)) => (LiveCapture::of_source(sockets), Some(attacher)),
+    };
     let (capture, attacher) = match tls {
         None => (capture, None),
         Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
@@ -117,7 +128,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         }
     };
     let keep = recorder.map(|recorder| Arc::new(Mutex::new(recorder)));
-    let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
+    let on = match (args.source, args.interface.as_slice()) {
+        (Some(SourceArg::Process), _) => "sockets of processes".to_owned(),
+        (_, []) => "all interfaces".to_owned(),
+        (_, names) => names.join(" "),
+    };
     let source = format!("{on}, {listened}");
     let screen = on_screen(args);
     if !screen {

@@ -12,7 +12,7 @@ use anyhow::Result;
 use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{self, Duty, capability};
-use sonar_sys::tls::TlsTracer;
+use sonar_sys::tls::{PlaintextSource, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::files::finder::array;
@@ -65,7 +65,7 @@ pub struct AttacherTask {
 ///
 /// # Errors
 /// No process can be created.
-pub fn start(tracer: &mut TlsTracer, task: AttacherTask) -> Result<Helper> {
+pub fn start(tracer: &mut TlsTracer, task: (PlaintextSource, AttacherTask)) -> Result<Helper> {
     Ok(Helper::start(|socket| {
         // It ends when the other side does.
         let _ = serve(tracer, task, socket);
@@ -104,7 +104,11 @@ fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
 }
 
 /// In the helper: looks for processes until the other side ends.
-fn serve(tracer: &mut TlsTracer, task: AttacherTask, mut socket: UnixStream) -> io::Result<()> {
+fn serve(
+    tracer: &mut TlsTracer,
+    (source, task): (PlaintextSource, AttacherTask),
+    mut socket: UnixStream,
+) -> io::Result<()> {
     if task.confined {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let mut kept = KEPT.to_vec();
@@ -116,7 +120,7 @@ fn serve(tracer: &mut TlsTracer, task: AttacherTask, mut socket: UnixStream) -> 
     socket.set_read_timeout(Some(PERIOD))?;
     let host = Host::live();
     let mut listened = Listened::choose(&task.ports, &host);
-    let mut attacher = Attacher { tracer, any_cost: task.any_cost, seen: SeenProcesses::default() };
+    let mut attacher = Attacher { tracer, source, any_cost: task.any_cost, seen: SeenProcesses::default() };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
             listened.add(ports::find(&host).unwrap_or_default());
@@ -167,6 +171,7 @@ impl SeenProcesses {
 
 struct Attacher<'a> {
     tracer: &'a mut TlsTracer,
+    source: PlaintextSource,
     any_cost: bool,
     seen: SeenProcesses,
 }
@@ -179,20 +184,34 @@ impl Attacher<'_> {
         let mut news = Vec::new();
         for process in host.serving(&candidates, &|port| listened.has(port)) {
             self.seen.done(process);
-            let Some(library) = TlsLibrary::of(process) else { continue };
-            let what = match self.attach(process, &library) {
-                Ok(()) => {
-                    news.push(AttacherNews::Attached);
-                    format!("reads encrypted connections of process {process} in {}", library.file.name())
+            let note = match self.source {
+                PlaintextSource::Sockets => match self.attach_sockets(process) {
+                    Ok(()) => format!("reads the sockets of process {process}"),
+                    Err(error) => format!("the sockets of process {process} cannot be read: {error:#}"),
+                },
+                PlaintextSource::Library => {
+                    let Some(library) = TlsLibrary::of(process) else { continue };
+                    match self.attach(process, &library) {
+                        Ok(()) => {
+                            news.push(AttacherNews::Attached);
+                            let name = library.file.name();
+                            format!("reads encrypted connections of process {process} in {name}")
+                        }
+                        Err(error) => format!(
+                            "encrypted connections of process {process} cannot be read in {}: {error:#}",
+                            library.file.path
+                        ),
+                    }
                 }
-                Err(error) => format!(
-                    "encrypted connections of process {process} cannot be read in {}: {error:#}",
-                    library.file.path
-                ),
             };
-            news.push(AttacherNews::Note(what));
+            news.push(AttacherNews::Note(note));
         }
         news
+    }
+
+    fn attach_sockets(&mut self, process: u32) -> Result<()> {
+        self.tracer.attach_sockets()?;
+        Ok(self.tracer.follow(process)?)
     }
 
     fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {

@@ -1,24 +1,28 @@
-//! Encrypted connections: reads them inside the processes that serve the captured ports.
+//! Reads what the processes that serve the captured ports pass on: to their TLS library (encrypted connections), or
+//! through their sockets (`--source process`).
 
 mod attacher;
 mod library;
 
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::Coverage;
+use sonar_decode::TlsSource;
+use sonar_sys::Stopper;
 use sonar_sys::helper::Helper;
-use sonar_sys::tls::{TlsLosses, TlsTracer};
+use sonar_sys::tls::{PlaintextSource, TlsLosses, TlsTracer};
 
 use self::attacher::AttacherNews;
 pub use self::attacher::AttacherTask;
 pub use self::library::TlsLibrary;
 use super::changes::CaptureChange;
 use super::pipeline::Pipeline;
+use super::source::{CaptureSource, CaptureWork};
 use crate::privileges;
 use crate::queries::notice::Notice;
 use crate::when::now;
@@ -26,9 +30,10 @@ use crate::when::now;
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);
 
-/// The programs that read encrypted connections. One capture at a time reads what they pass on.
+/// The programs that read inside processes. One capture at a time reads what they pass on.
 #[derive(Clone)]
 pub struct TlsCapture {
+    source: PlaintextSource,
     tracer: Arc<Mutex<TlsTracer>>,
 }
 
@@ -41,27 +46,51 @@ pub struct TlsAttacher {
 }
 
 impl TlsCapture {
-    /// Attaches to each process that listens on the ports and has a TLS library, and prints which ones. Call it before
+    /// Attaches to the TLS library of each process that listens on the ports, and prints which ones. Call it before
     /// starting any thread. `None`, with a message on standard error, if nothing can be read.
     pub fn open(task: AttacherTask) -> Option<(Self, TlsAttacher)> {
         let impossible =
             |error: anyhow::Error| eprintln!("mongosonar: encrypted connections cannot be read: {error:#}");
-        let mut tracer = TlsTracer::load().map_err(|error| impossible(error.into())).ok()?;
-        let attacher = TlsAttacher::start(&mut tracer, task).map_err(impossible).ok()?;
-        Some((Self { tracer: Arc::new(Mutex::new(tracer)) }, attacher))
+        Self::start(PlaintextSource::Library, task).map_err(impossible).ok()
     }
 
-    /// Passes on what is read until `stop`.
+    /// Reads the sockets of each process that listens on the ports, and prints which ones. Call it before starting any
+    /// thread.
     ///
     /// # Errors
-    /// The kernel's ring cannot be read.
-    pub(super) fn run(
-        self,
-        pipeline: Pipeline,
-        changes: &Receiver<CaptureChange>,
-        stop: &Arc<AtomicBool>,
-        confined: bool,
-    ) -> Result<()> {
+    /// The kernel, or a missing privilege.
+    pub fn sockets(task: AttacherTask) -> Result<(Self, TlsAttacher)> {
+        Self::start(PlaintextSource::Sockets, task)
+    }
+
+    fn start(source: PlaintextSource, task: AttacherTask) -> Result<(Self, TlsAttacher)> {
+        let mut tracer = TlsTracer::load(source)?;
+        let attacher = TlsAttacher::start(&mut tracer, (source, task))?;
+        Ok((Self { source, tracer: Arc::new(Mutex::new(tracer)) }, attacher))
+    }
+}
+
+impl CaptureSource for TlsCapture {
+    fn thread_name(&self, _number: usize) -> String {
+        match self.source {
+            PlaintextSource::Library => "tls".to_owned(),
+            PlaintextSource::Sockets => "sockets".to_owned(),
+        }
+    }
+
+    fn tls(&self) -> Option<TlsSource> {
+        Some(match self.source {
+            PlaintextSource::Library => TlsSource::This,
+            PlaintextSource::Sockets => TlsSource::Sockets,
+        })
+    }
+
+    fn stopper(&self) -> Option<Stopper> {
+        None
+    }
+
+    fn run(self: Box<Self>, work: CaptureWork) -> Result<()> {
+        let CaptureWork { pipeline, changes, stop, confined, .. } = work;
         let ready = || {
             if confined {
                 privileges::confine_decoder();
@@ -81,14 +110,14 @@ impl TlsCapture {
         let tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pipeline = tracer
             .run(pipeline, ready, Pipeline::plaintext, tick)
-            .context("cannot read encrypted connections")?;
+            .context("cannot read what processes pass on")?;
         pipeline.finish(now());
         Ok(())
     }
 }
 
 impl TlsAttacher {
-    fn start(tracer: &mut TlsTracer, task: AttacherTask) -> Result<Self> {
+    fn start(tracer: &mut TlsTracer, task: (PlaintextSource, AttacherTask)) -> Result<Self> {
         let helper = attacher::start(tracer, task).context("cannot start a helper process")?;
         let mut socket = helper.socket()?;
         let mut is_attached = false;
