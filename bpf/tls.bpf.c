@@ -58,6 +58,9 @@ struct tls_session {
     __u64 fresh;    // it has been followed from its beginning, and nothing was passed on yet, or lost
     __u64 moved_ns; // when, by the monotonic clock, what it read last arrived, or it was last called to write
     __u64 waiting;  // calls so far of which its socket was not known
+    __u16 version;  // as the server has chosen them; 0 if that was not seen
+    __u16 cipher;
+    __u32 unused;
     struct socket_addresses addresses;
     struct tls_half halves[2]; // read, written
 };
@@ -92,7 +95,8 @@ struct tls_record {
     __u32 copied;
     __u32 skipped;
     __u32 begins;
-    __u32 unused;
+    __u16 version;
+    __u16 cipher;
 };
 struct tls_small {
     struct tls_record record;
@@ -170,7 +174,9 @@ static __always_inline void describe(struct tls_record *record, const struct tls
     record->addresses = session->addresses;
     record->process = bpf_get_current_pid_tgid() >> 32;
     record->kind = kind;
-    record->begins = record->unused = 0;
+    record->begins = 0;
+    record->version = session->version;
+    record->cipher = session->cipher;
 }
 
 // Passes one piece on, whose bytes begin at `from`. The reader looks by itself: waking it costs more than all else.
@@ -494,6 +500,39 @@ static __always_inline void moved_on(struct tls_thread *thread, __u64 sock, __u3
     }
 }
 
+// Where the bytes of a call on a socket begin in the thread's memory.
+static __always_inline __u64 first_bytes(struct pt_regs *regs) {
+    long number = CALL(regs);
+    __u64 at = ARG2(regs);
+    // struct msghdr: name, its length, then the segments.
+    if ((number == CALL_RECVMSG || number == CALL_SENDMSG) &&
+        bpf_probe_read_user(&at, sizeof(at), (const void *)(at + 16)))
+        return 0;
+    if ((number == CALL_RECVMSG || number == CALL_SENDMSG || number == CALL_READV || number == CALL_WRITEV) &&
+        bpf_probe_read_user(&at, sizeof(at), (const void *)at))
+        return 0;
+    return at;
+}
+
+// Of a record with a ServerHello: its type and version, that of the message and its length, the version, what is random,
+// and the length of the session id, which the cipher suite follows.
+enum { HELLO_BYTES = 5 + 4 + 2 + 32 + 1, HELLO_VERSION = 9, RECORD_HANDSHAKE = 0x16, SERVER_HELLO = 2 };
+
+// A thread has sent bytes while a session shakes hands: if they are a ServerHello, it says what was chosen.
+static __always_inline void note_suite(struct tls_thread *thread, __u64 at) {
+    struct tls_key key = {.ssl = thread->search.wanting, .process = bpf_get_current_pid_tgid() >> 32};
+    struct tls_session *session = key.ssl && at ? session_of(&key, 0, 0) : 0;
+    __u8 hello[HELLO_BYTES], cipher[2];
+    if (!session || session->version || bpf_probe_read_user(hello, sizeof(hello), (const void *)at))
+        return;
+    __u32 id = hello[HELLO_BYTES - 1];
+    if (hello[0] != RECORD_HANDSHAKE || hello[5] != SERVER_HELLO || id > 32 ||
+        bpf_probe_read_user(cipher, sizeof(cipher), (const void *)(at + HELLO_BYTES + id)))
+        return;
+    session->version = hello[HELLO_VERSION] << 8 | hello[HELLO_VERSION + 1];
+    session->cipher = cipher[0] << 8 | cipher[1];
+}
+
 // Since Linux 6.3 the kernel reports what sockets receive and send; before, the end of each system call is examined.
 // Returns the thread if it matters.
 static __always_inline struct tls_thread *reported(struct sock *sock, int bytes, __u32 direction) {
@@ -528,7 +567,9 @@ int BPF_PROG(tls_received, struct sock *sock, int bytes, int flags) {
 
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(tls_sent, struct sock *sock, int bytes, int flags) {
-    reported(sock, bytes, SYSCALL_SEND);
+    struct tls_thread *thread = reported(sock, bytes, SYSCALL_SEND);
+    if (thread && thread->search.wanting)
+        note_suite(thread, first_bytes((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())));
     return 0;
 }
 
@@ -541,8 +582,11 @@ int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
     if (!thread)
         return 0;
     __u64 sock = (__u64)connection_of((struct task_struct *)bpf_get_current_task_btf(), ARG1(regs));
-    if (sock)
-        moved_on(thread, sock, direction, result);
+    if (!sock)
+        return 0;
+    moved_on(thread, sock, direction, result);
+    if (direction == SYSCALL_SEND && thread->search.wanting)
+        note_suite(thread, first_bytes(regs));
     return 0;
 }
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_core::{Endpoint, Plaintext, PlaintextEvent, Timestamp};
+use sonar_core::{Endpoint, Plaintext, PlaintextEvent, Timestamp, TlsSuite};
 use sonar_decode::TlsSource;
 use sonar_fuzz::{CheckedDecoder, Input, conversation};
 
@@ -49,6 +49,7 @@ fuzz_target!(|input: &[u8]| {
             other: passed[number][other] as u64,
             bytes: if is_part { &stream[begin..end] } else { &[] },
             skipped: if is_part { skipped } else { 0 },
+            suite: TlsSuite::of_server_hello(u16::from(how), u16::from(what) << 8),
             begins: is_part && how & 16 != 0,
         };
         if is_part {

@@ -42,6 +42,9 @@ def test_every_command_of_a_driver_is_captured(endpoint, version, served_v4, tmp
             lines = tlskit.settled(sonar, sent)
     assert len(sent) > 400 and any(command["outcome"] == "failed" for command in sent)
     tlskit.check(lines, sent)
+    suite = {"1.2": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "1.3": "TLS_AES_256_GCM_SHA384"}[version]
+    found = {(op["tls_version"], op["tls_cipher"]) for op in labkit.operations(lines)}
+    assert found == {(f"TLSv{version}", suite)}
 
 
 @pytest.mark.parametrize("language", [language for language in labkit.DRIVERS if language != "python"])

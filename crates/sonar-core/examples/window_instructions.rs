@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             app: &apps[((drawn >> 8) % APPLICATIONS) as usize],
             opcode: Opcode::Msg,
             compressor: None,
-            tls: false,
+            tls: None,
             request_id: n as u32,
             cursor_id: None,
             request_bytes: 180,

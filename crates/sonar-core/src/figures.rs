@@ -12,7 +12,9 @@ use std::sync::{Arc, LazyLock};
 use crate::execution::{Execution, PlanFlags, ServerSums};
 use crate::histogram::LatencyBucket;
 use crate::sum::Sum;
-use crate::{Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, timeline};
+use crate::{
+    Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, TlsSuite, timeline,
+};
 
 /// The maximum number of distinct applications per row.
 pub const MAX_APPS_PER_ROW: usize = 32;
@@ -20,6 +22,8 @@ pub const MAX_APPS_PER_ROW: usize = 32;
 pub const MAX_CLIENTS_PER_ROW: usize = 32;
 /// The maximum number of distinct error codes per row.
 pub const MAX_ERROR_CODES: usize = 32;
+/// TLS versions and cipher suites that are told apart in a row.
+pub const MAX_SUITES: usize = 8;
 /// The maximum number of distinct plans per row.
 pub const MAX_PLANS: usize = 16;
 /// The maximum length of a plan summary in bytes; longer ones are cut.
@@ -217,6 +221,8 @@ impl<K: Ord, V: AddAssign + Copy, const CAP: usize> Breakdown<Arc<K>, V, CAP> {
 
 /// Errors by code (0: the source has no code).
 pub type ErrorCounts = Breakdown<i32, u64, MAX_ERROR_CODES>;
+/// TLS versions and cipher suites.
+pub type Suites = Breakdown<TlsSuite, u64, MAX_SUITES>;
 /// Applications of a row.
 pub type Apps = Breakdown<Arc<Application>, Share, MAX_APPS_PER_ROW>;
 /// Client addresses of a row.
@@ -344,6 +350,9 @@ pub struct Figures {
     /// Operations on connections encrypted with TLS, over those of the wire. The history does not keep it: there it is
     /// unknown.
     pub tls: Sum,
+    /// Operations on encrypted connections by version and cipher suite, where these are known. The history does not keep
+    /// them.
+    pub suites: Suites,
     /// End of the first operation.
     pub first_seen: Timestamp,
     /// End of the last operation.
@@ -384,7 +393,10 @@ impl Figures {
         self.response_bytes.add((op.response_bytes > 0).then_some(op.response_bytes), weight);
         self.returned.add(op.docs_returned, weight);
         self.affected.add(op.docs_affected, weight);
-        self.tls.add((record.source == Source::Wire).then_some(u64::from(op.tls)), weight);
+        self.tls.add((record.source == Source::Wire).then_some(u64::from(op.tls.is_some())), weight);
+        if let Some(suite) = op.tls.filter(|suite| suite.is_known()) {
+            self.suites.add(&suite, weight, || suite);
+        }
         if let Some(execution) = record.execution {
             self.server_mut().record(execution, weight);
         }
@@ -424,6 +436,7 @@ impl Figures {
         self.returned.merge(other.returned);
         self.affected.merge(other.affected);
         self.tls.merge(other.tls);
+        self.suites.merge(&other.suites);
         if let Some(server) = &other.server {
             self.server_mut().merge(server);
         }

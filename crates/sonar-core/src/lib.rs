@@ -37,6 +37,7 @@ pub mod table;
 pub mod time;
 pub mod time_split;
 pub mod timeline;
+mod tls_suite;
 pub mod window;
 pub mod words;
 
@@ -63,4 +64,5 @@ pub use sum::Sum;
 pub use table::{GroupBy, Table};
 pub use time::Timestamp;
 pub use timeline::Timeline;
+pub use tls_suite::TlsSuite;
 pub use window::{Window, WindowClock};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::time_split::ThreadActivity;
-use crate::{Endpoint, ShapeId, ShapeInfo, Timestamp};
+use crate::{Endpoint, ShapeId, ShapeInfo, Timestamp, TlsSuite};
 
 /// Whether a client or another server sent a command. On a host with mongos and mongod a query crosses
 /// the wire twice: once to mongos, once from mongos to mongod.
@@ -287,8 +287,9 @@ pub struct Operation<'a> {
     pub opcode: Opcode,
     /// Compressor of the request; if it was not compressed, that of the reply.
     pub compressor: Option<Compressor>,
-    /// The connection is encrypted with TLS, and was read inside a process.
-    pub tls: bool,
+    /// Version and cipher suite, which may be unknown, if the connection is encrypted with TLS and was read inside a
+    /// process.
+    pub tls: Option<TlsSuite>,
     /// `requestID` of the request, unsigned.
     pub request_id: u32,
     /// The cursor that it opened, used or killed; `None` if there is none or it is unknown.

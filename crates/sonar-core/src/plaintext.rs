@@ -1,6 +1,6 @@
 //! What a process received or sent on a connection, as the process itself saw it: without encryption.
 
-use crate::{Endpoint, Timestamp};
+use crate::{Endpoint, Timestamp, TlsSuite};
 
 /// What happened to a session of a process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -38,6 +38,8 @@ pub struct Plaintext<'a> {
     pub bytes: &'a [u8],
     /// Bytes behind these that were not copied.
     pub skipped: u32,
+    /// Version and cipher suite, as far as they are known.
+    pub suite: TlsSuite,
     /// The session began while it was followed, and this is its first part.
     pub begins: bool,
 }

@@ -495,7 +495,10 @@ mod tests {
             app: &app,
             opcode: Opcode::Msg,
             compressor: None,
-            tls: seen.client.is_multiple_of(2),
+            tls: seen
+                .client
+                .is_multiple_of(2)
+                .then(|| crate::TlsSuite::of_server_hello(0x0303, seen.client as u16)),
             request_id: 7,
             cursor_id: None,
             request_bytes: 100,

@@ -102,7 +102,7 @@ fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
                 app: &app,
                 opcode: Opcode::Msg,
                 compressor: None,
-                tls: false,
+                tls: None,
                 request_id: 1,
                 cursor_id: None,
                 request_bytes: 100,

@@ -116,7 +116,7 @@ fn rows(random: &mut SplitMix64, has_splits: bool) -> Vec<Vec<Row>> {
                         app: &apps[((number + random.below(2)) % 16) as usize],
                         opcode: Opcode::Msg,
                         compressor: None,
-                        tls: false,
+                        tls: None,
                         request_id: 1,
                         cursor_id: None,
                         request_bytes: 200 + random.below(50),

@@ -12,7 +12,8 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{FileTotal, REST, TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{
-    Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
+    Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp,
+    TlsSuite, Window,
 };
 use sonar_view::kit::{Reason, Zone};
 use sonar_view::queries::json::ObjectKind;
@@ -608,7 +609,10 @@ fn a_row_tells_which_share_of_its_operations_was_encrypted_and_no_column_does_wh
     let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
     let delete = shape(0xe5, "delete", "shop.carts", "{deletes: ?}", "{deletes: ?}");
     for shape in [&find, &delete] {
-        window.record(&Operation { tls: true, ..operation(shape, &web, window.start) });
+        window.record(&Operation {
+            tls: Some(TlsSuite::of_server_hello(0x0303, 0x1302)),
+            ..operation(shape, &web, window.start)
+        });
     }
     let sort = Sort { column: Column::Tls, reverse: false };
     let selection = Selection { sort, ..Selection::default() };
@@ -621,6 +625,8 @@ fn a_row_tells_which_share_of_its_operations_was_encrypted_and_no_column_does_wh
     let counts: Vec<_> = (0..4).map(|at| value["rows"][at]["tls_operations"].clone()).collect();
     assert_eq!(counts, [json!(2), json!(2), json!(0), Value::Null], "scaled; nothing ended of the last");
     assert_eq!(value["totals"]["tls_operations"], 4);
+    assert_eq!(value["totals"]["tls_suites"], json!({"TLSv1.3 TLS_AES_256_GCM_SHA384": 4}));
+    assert_eq!(value["rows"][2]["tls_suites"], json!({}));
     let table = text(|out| text::interval(&report, Some(120), out));
     assert!(table.contains(" tls ") && table.contains("100 %"), "{table}");
     let lines = text(|out| {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use sonar_core::operation::ErrorCodes;
 use sonar_core::operation::WaitingOperation;
 use sonar_core::{
-    Application, Class, Coverage, Endpoint, Identity, InFlightOperations, Operation, Outcome, Role,
-    ShapeInfo, Timestamp,
+    Application, Class, Coverage, Endpoint, Identity, InFlightOperations, Operation, Outcome, Plaintext,
+    Role, ShapeInfo, Timestamp, TlsSuite,
 };
 
 use super::connection::Connection;
@@ -79,6 +79,24 @@ pub struct Emitter {
     shared: Arc<Shared>,
     /// All connections are encrypted.
     tls: bool,
+    suites: TlsSuites,
+}
+
+/// The most connections whose version and cipher suite are remembered.
+const MAX_SUITES: usize = 131_072;
+
+/// Versions and cipher suites of connections, by their ends in ascending order.
+#[derive(Default)]
+struct TlsSuites(HashMap<[Endpoint; 2], TlsSuite>);
+
+impl TlsSuites {
+    fn key([one, other]: [Endpoint; 2]) -> [Endpoint; 2] {
+        if one <= other { [one, other] } else { [other, one] }
+    }
+
+    fn of(&self, ends: [Endpoint; 2]) -> TlsSuite {
+        self.0.get(&Self::key(ends)).copied().unwrap_or_default()
+    }
 }
 
 /// An [`Emitter`] with the receiver of its operations.
@@ -97,7 +115,23 @@ impl<S: Sink> EndedSink for Emission<'_, S> {
 
 impl Emitter {
     pub fn new(shared: Arc<Shared>, tls: bool) -> Self {
-        Self { coverage: Coverage::default(), shared, tls }
+        Self { coverage: Coverage::default(), shared, tls, suites: TlsSuites::default() }
+    }
+
+    /// Remembers version and cipher suite of a connection, until it ends.
+    pub fn note_suite(&mut self, plaintext: &Plaintext<'_>) {
+        let Some(ends) = plaintext.ends else { return };
+        let suites = &mut self.suites.0;
+        if plaintext.suite.is_known() && suites.len() < MAX_SUITES {
+            suites.insert(TlsSuites::key(ends), plaintext.suite);
+        }
+    }
+
+    /// Forgets it.
+    pub fn forget_suite(&mut self, plaintext: &Plaintext<'_>) {
+        if let Some(ends) = plaintext.ends {
+            self.suites.0.remove(&TlsSuites::key(ends));
+        }
     }
 
     /// Emits an operation.
@@ -122,7 +156,7 @@ impl Emitter {
             app,
             opcode: request.opcode,
             compressor: request.compressor.or(facts.compressor),
-            tls: self.tls,
+            tls: self.tls.then(|| self.suites.of([server, client])),
             request_id: request.own_id,
             cursor_id: request.cursor.or(facts.cursor.filter(|id| *id != 0)),
             request_bytes: u64::from(request.bytes),

@@ -90,6 +90,7 @@ impl Decoder {
 
     /// Takes the next part of a connection, or its end.
     fn part(&mut self, plaintext: &Plaintext<'_>, sink: &mut impl Sink) {
+        self.emitter.note_suite(plaintext);
         let mut take = |plaintext: &Plaintext<'_>, received| {
             if let Some(segment) = self.intake.plaintext(plaintext, received, &self.stages.ports) {
                 self.segment(&segment, sink);
@@ -102,6 +103,7 @@ impl Decoder {
             PlaintextEvent::Ended => {
                 take(plaintext, false);
                 take(&plaintext.answered(), true);
+                self.emitter.forget_suite(plaintext);
             }
         }
     }

@@ -327,6 +327,7 @@ mod tests {
                 other: self.passed[1 - own],
                 bytes: bytes.to_vec().leak(),
                 skipped: 0,
+                suite: sonar_core::TlsSuite::default(),
                 begins: std::mem::take(&mut self.fresh),
             };
             self.passed[own] += bytes.len() as u64;

@@ -386,7 +386,7 @@ impl OperationAssembler {
                 _ => Opcode::Msg,
             },
             compressor: None,
-            tls: false,
+            tls: None,
             request_id: 0,
             cursor_id: cursor.or(fields.cursor).filter(|id| *id != 0),
             request_bytes: 0,

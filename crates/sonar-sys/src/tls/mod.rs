@@ -16,7 +16,7 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapType, RingBufferBuilder};
 use rustix::time::ClockId;
-use sonar_core::{Plaintext, PlaintextEvent};
+use sonar_core::{Plaintext, PlaintextEvent, TlsSuite};
 
 pub use self::files::{MappedFile, executed_files};
 pub(crate) use self::probes::{CallPrograms, TlsProbes};
@@ -286,6 +286,7 @@ fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<Plaintext<'a>> {
         other: record.other,
         bytes: bytes.get(..record.copied as usize)?,
         skipped: record.skipped,
+        suite: TlsSuite::of_server_hello(record.version, record.cipher),
         begins: record.begins != 0,
     })
 }

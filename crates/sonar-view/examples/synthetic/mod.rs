@@ -75,7 +75,7 @@ pub fn operation<'a>(shape: &'a Arc<ShapeInfo>, app: &'a Arc<Application>, end: 
         app,
         opcode: Opcode::Msg,
         compressor: None,
-        tls: false,
+        tls: None,
         request_id: 4_294_967_295,
         cursor_id: None,
         request_bytes: 120,

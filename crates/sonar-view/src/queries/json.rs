@@ -13,6 +13,7 @@ use sonar_core::{Application, CommandType, Coverage};
 
 use crate::kit::json::{name, write_object};
 use crate::kit::{Hidden, HiddenObject, mean_ns, scaled};
+use crate::queries::layout::suites_of;
 use crate::queries::split::{longest_files, longest_waits, parts, share};
 use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport};
 use crate::why::ShownPart;
@@ -165,6 +166,7 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: ObjectKind) -> Value {
         "docs_returned": figures.returned.get().map(times),
         "docs_affected": figures.affected.get().map(times),
         "tls_operations": figures.tls.get().map(times),
+        "tls_suites": map(suites_of(figures).into_iter().map(|(name, count)| (name, times(count)))),
         "in_flight": stats.in_flight.map(|waiting| times(waiting.count)),
         "oldest_in_flight_ns": stats.in_flight.and_then(|waiting| waiting.oldest_ns),
         "first_seen": seen.then(|| figures.first_seen.unix_ns()),

@@ -1,5 +1,8 @@
 //! Which columns fit, and what is in their cells.
 
+use std::cmp::Reverse;
+
+use sonar_core::TlsSuite;
 use sonar_core::baseline::{BaselineResult, BaselineStatus};
 use sonar_core::figures::Figures;
 
@@ -64,6 +67,15 @@ pub(super) fn tls_share(figures: &Figures) -> String {
         }
         _ => UNKNOWN.to_string(),
     }
+}
+
+/// Versions and cipher suites of encrypted operations with their counts, those with the most first; the smallest ones
+/// beyond the limit as `other`.
+pub(super) fn suites_of(figures: &Figures) -> Vec<(String, u64)> {
+    let mut suites: Vec<(TlsSuite, u64)> = figures.suites.iter().copied().collect();
+    suites.sort_unstable_by_key(|(suite, count)| (Reverse(*count), *suite));
+    let other = (figures.suites.other > 0).then(|| ("other".to_owned(), figures.suites.other));
+    suites.into_iter().map(|(suite, count)| (suite.to_string(), count)).chain(other).collect()
 }
 
 /// How a row compares with the baseline, in a word.

@@ -80,7 +80,7 @@ impl LiveSink {
 
 impl Sink for LiveSink {
     fn operation(&mut self, op: &Operation<'_>) {
-        if !self.wants(op.tls) {
+        if !self.wants(op.tls.is_some()) {
             return;
         }
         self.window.record(op);

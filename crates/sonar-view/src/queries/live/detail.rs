@@ -13,7 +13,7 @@ use super::App;
 use super::history::{History, HistoryPoint, POINTS};
 use super::palette::Palette;
 use crate::kit::{Count, Nanos, escape, fit, or_unknown, plural, push_padded, sparkline, width, wrap};
-use crate::queries::layout::tls_share;
+use crate::queries::layout::{suites_of, tls_share};
 use crate::queries::split::{SplitGroup, doing, longest_files, longest_waits, parts, share};
 use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
 
@@ -131,6 +131,11 @@ fn figures(row: &ReportRow<'_>, report: &WindowReport<'_>) -> Vec<(&'static str,
     }
     if figures.tls.total > 0 {
         pairs.push(("over TLS", format!("{} ({})", scaled(figures.tls.total), tls_share(figures))));
+        pairs.extend(
+            suites_of(figures)
+                .into_iter()
+                .map(|(name, count)| ("of these", format!("{} {name}", scaled(count)))),
+        );
     }
     if let Some(waiting) = stats.in_flight {
         pairs.push(("in flight", scaled(waiting.count)));
