@@ -4,12 +4,9 @@ turns with `why` and without. Also: what `why` and its eBPF programs use at 10,0
 the highest rate, and the memory."""
 
 import json
-import os
 import signal
 import statistics
-import struct
 import subprocess
-import threading
 import time
 
 from lib.kit import (
@@ -30,68 +27,14 @@ from lib.kit import (
     rounds,
     say,
 )
+from lib.load import Load, at_ordinary_priority
 from lib.tracers import run_time, statistics_on
 
-SERVER, LOAD = ROOT / "lab/bin/threaded", ROOT / "lab/bin/threaded-load"
+SERVER = ROOT / "lab/bin/threaded"
 PORT = 27917
-CONNECTIONS = 16
 PAIRS = rounds(15, 31)
 SLOT = 2.0  # seconds with `why`, and without
 RATE = 10_000
-
-
-def document(*fields):
-    body = b"".join(fields) + b"\0"
-    return struct.pack("<i", len(body) + 4) + body
-
-
-def text(name, value):
-    return b"\x02" + name.encode() + b"\0" + struct.pack("<i", len(value) + 1) + value.encode() + b"\0"
-
-
-def find(milliseconds):
-    """A request that takes `milliseconds` of processor time."""
-    burn = b"\x01burn\0" + struct.pack("<d", milliseconds)
-    command = document(text("find", "orders"), text("$db", "lab"), b"\x03filter\0" + document(burn))
-    return struct.pack("<iiiiiB", 21 + len(command), 1, 0, 2013, 0, 0) + command
-
-
-def at_ordinary_priority():
-    """For a child process: a bench runs at high priority, but its server and clients do not."""
-    os.setpriority(os.PRIO_PROCESS, 0, 0)
-
-
-class Load:
-    """The clients, and the number of their replies over time."""
-
-    def __init__(self, milliseconds, rate, connections=CONNECTIONS):
-        command = [LOAD, PORT, connections, rate, 3_600]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.child = subprocess.Popen(list(map(str, command)), preexec_fn=at_ordinary_priority, **pipes)
-        self.child.stdin.write(find(milliseconds))
-        self.child.stdin.close()
-        self.counts = []
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        for line in self.child.stdout:
-            at, replies = map(int, line.split())
-            self.counts.append((at / 1e9, replies))
-
-    def rate(self, begun, ended):
-        """Replies a second between two times of the monotonic clock."""
-        inside = [count for count in self.counts if begun <= count[0] <= ended]
-        (first, before), (last, after) = inside[0], inside[-1]
-        return (after - before) / (last - first)
-
-    def __enter__(self):
-        time.sleep(1)
-        return self
-
-    def __exit__(self, *_):
-        self.child.kill()
-        self.child.wait()
 
 
 class Why:
@@ -116,7 +59,7 @@ class Why:
 def throughput(server):
     """Measures throughput while both processors are busy: for each pair of slots, the ratio with `why` to without."""
     ratios, rates = [], []
-    with Load(0.13, 0) as load:
+    with Load(PORT, 0.13, 0) as load:
         for number in range(PAIRS):
             found = {}
             for traced in (number % 2 == 0, number % 2 == 1):
@@ -138,7 +81,7 @@ def throughput(server):
 
 def cost(server):
     seconds = 10
-    with Load(0.02, RATE, 64) as load, statistics_on():
+    with Load(PORT, 0.02, RATE, connections=64) as load, statistics_on():
         why = Why(server)
         time.sleep(1)
         used, (ran, _), switches = processor_time(why.child.pid), run_time(why.child.pid), context_switches()
@@ -174,7 +117,7 @@ def lost(report, what):
 
 def fastest(server):
     seconds = 5
-    with Load(0, 0) as load:
+    with Load(PORT, 0, 0) as load:
         why = Why(server)
         begun = time.monotonic()
         time.sleep(seconds)

@@ -1,12 +1,15 @@
 // A client for the server in `server.c`. Each connection sends one request again and again, waiting for the reply each
 // time. Every tenth of a second it prints the number of replies so far:
 //
-//   load PORT CONNECTIONS RATE SECONDS <REQUEST      RATE: requests a second of all connections; 0: as fast as possible
+//   load PORT CONNECTIONS RATE SECONDS [tls] <REQUEST   RATE: requests a second of all connections; 0: as fast as possible
 //   1795381059419408255 1234                         nanoseconds of the monotonic clock, replies
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +24,7 @@ static char request[LONGEST];
 static size_t request_length;
 static uint16_t port;
 static uint64_t pause_ns;                  // between two requests of a connection
+static SSL_CTX *context;                   // null without TLS
 static volatile uint64_t replies[MOST][8]; // one cache line each
 
 static void must(int ok, const char *what) {
@@ -41,13 +45,25 @@ static void until(uint64_t ns) {
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-static void receive(int connection, char *to, size_t length) {
+// One end of a connection; `ssl` is null without TLS.
+struct end {
+    int socket;
+    SSL *ssl;
+};
+
+static void receive(struct end *end, char *to, size_t length) {
     while (length) {
-        ssize_t got = recv(connection, to, length, 0);
+        ssize_t got = end->ssl ? SSL_read(end->ssl, to, length) : recv(end->socket, to, length, 0);
         must(got > 0, "recv");
         length -= got;
         to += got;
     }
+}
+
+static void send_all(struct end *end, const char *from, size_t length) {
+    ssize_t sent =
+        end->ssl ? SSL_write(end->ssl, from, length) : send(end->socket, from, length, MSG_NOSIGNAL);
+    must(sent == (ssize_t)length, "send");
 }
 
 static void *ask(void *argument) {
@@ -57,6 +73,11 @@ static void *ask(void *argument) {
     int connection = socket(AF_INET, SOCK_STREAM, 0), on = 1;
     must(!connect(connection, (struct sockaddr *)&server, sizeof(server)), "connect");
     setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    struct end end = {.socket = connection, .ssl = context ? SSL_new(context) : NULL};
+    if (end.ssl) {
+        SSL_set_fd(end.ssl, connection);
+        must(SSL_connect(end.ssl) == 1, "TLS");
+    }
     char *message = malloc(LONGEST), *reply = malloc(LONGEST);
     memcpy(message, request, request_length);
     uint64_t next = now() + pause_ns * (number % 16) / 16;
@@ -66,19 +87,22 @@ static void *ask(void *argument) {
             next += pause_ns;
         }
         memcpy(message + 4, &id, 4);
-        must(send(connection, message, request_length, MSG_NOSIGNAL) == (ssize_t)request_length, "send");
+        send_all(&end, message, request_length);
         uint32_t length;
-        receive(connection, reply, 16);
+        receive(&end, reply, 16);
         memcpy(&length, reply, 4);
         must(length > 16 && length <= LONGEST, "reply");
-        receive(connection, reply + 16, length - 16);
+        receive(&end, reply + 16, length - 16);
         replies[number][0]++;
     }
     return NULL;
 }
 
 int main(int count, char **arguments) {
-    must(count == 5, "load PORT CONNECTIONS RATE SECONDS <REQUEST");
+    bool tls = count == 6 && !strcmp(arguments[5], "tls");
+    must(count == 5 || tls, "load PORT CONNECTIONS RATE SECONDS [tls] <REQUEST");
+    context = tls ? SSL_CTX_new(TLS_client_method()) : NULL;
+    signal(SIGPIPE, SIG_IGN);
     port = atoi(arguments[1]);
     size_t connections = atoi(arguments[2]);
     double rate = atof(arguments[3]), seconds = atof(arguments[4]);
