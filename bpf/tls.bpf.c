@@ -324,16 +324,23 @@ static __always_inline void moved(struct tls_session *session, __u32 kind, __u64
     }
 }
 
+// Not on the stack, which is short.
+const volatile struct tls_session no_session = {};
+
 static __always_inline struct tls_session *session_of(const struct tls_key *key, bool create, bool fresh) {
     struct tls_session *session = bpf_map_lookup_elem(&tls_sessions, key);
     if (session || !create)
         return session;
-    struct tls_session new = {.id = __sync_fetch_and_add(&tls_session_count, 1), .fresh = fresh};
-    // The first bytes are those of a message.
-    new.halves[0].synced = new.halves[1].synced = fresh;
-    if (bpf_map_update_elem(&tls_sessions, key, &new, BPF_NOEXIST))
+    if (bpf_map_update_elem(&tls_sessions, key, (const void *)&no_session, BPF_NOEXIST))
         tls_lost(TLS_LOST_SESSIONS_FULL);
-    return bpf_map_lookup_elem(&tls_sessions, key);
+    session = bpf_map_lookup_elem(&tls_sessions, key);
+    if (!session)
+        return 0;
+    session->id = __sync_fetch_and_add(&tls_session_count, 1);
+    session->fresh = fresh;
+    // The first bytes are those of a message.
+    session->halves[0].synced = session->halves[1].synced = fresh;
+    return session;
 }
 
 static __always_inline struct tls_thread *thread_of(bool create) {

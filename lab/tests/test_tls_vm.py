@@ -49,6 +49,7 @@ def test_every_command_of_a_driver_is_read_on_a_stock_kernel(tmp_path):
     sent = lines["/tmp/driver.jsonl"]
     assert len(sent) > 400
     tlskit.check(lines["/tmp/tls.out"], sent)
+    assert {op["tls_version"] for op in labkit.operations(lines["/tmp/tls.out"])} == {"TLSv1.3"}
     read = labkit.operations(lines["/tmp/sockets.out"])
     assert {command["request_id"] for command in sent} <= {op["request_id"] for op in read}
     assert len(read) == len(labkit.operations(lines["/tmp/tls.out"]))
