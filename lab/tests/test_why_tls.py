@@ -3,7 +3,9 @@ does (memory BIOs), one thread for each connection, on the real WiredTiger. It i
 """
 
 import concurrent.futures
+import json
 import os
+import subprocess
 import threading
 import time
 
@@ -197,3 +199,21 @@ def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served
     assert sum(part["ns"] for part in row["split"]["parts"]) == row["split"]["total_ns"]
     slept = next(part["share"] for part in row["split"]["parts"] if part["part"] == "sleep")
     assert slept > 0.5, row["split"]
+
+
+def test_a_named_port_means_the_servers_that_listen_on_it_alone(served, tmp_path):
+    """Both have the name of the real one, so both are found without --pid."""
+    program = tmp_path / "mongod"
+    program.symlink_to(labkit.LAB / "bin/threaded")
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    ports = [tlskit.free_port(), tlskit.free_port()]
+    with labkit.threaded(folders[0], ports[0], program) as one, labkit.threaded(folders[1], ports[1], program):
+        command = [labkit.MONGOSONAR, "why", "--port", ports[0], "--duration", "1s", "--json"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["processes"] == [one.pid]
+        command[3] = tlskit.free_port()
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 1 and "no mongod or mongos listens on port" in done.stderr, done.stderr

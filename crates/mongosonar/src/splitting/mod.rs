@@ -20,13 +20,16 @@ pub use self::trace::{EncryptedSplit, SplitHelpers, SplitPlan, SplitTrace};
 use anyhow::{Result, bail};
 use sonar_sys::Host;
 
+use crate::queries::args::Range;
+use crate::queries::ports::Listened;
 use crate::servers;
 
-/// The processes to trace: those that were asked for, else each mongod and mongos of this machine.
+/// The processes to trace: those that were asked for, else each mongod and mongos of this machine, or only those that
+/// listen on the named ports.
 ///
 /// # Errors
 /// There is none.
-pub fn processes(asked: &[u32]) -> Result<Vec<u32>> {
+pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     let host = Host::live();
     if let Some(none) = asked.iter().find(|process| host.stat(**process).is_none()) {
         bail!("there is no process {none}");
@@ -38,5 +41,13 @@ pub fn processes(asked: &[u32]) -> Result<Vec<u32>> {
     if found.is_empty() {
         bail!("no mongod or mongos runs here: name a process with --pid");
     }
-    Ok(found)
+    if ports.is_empty() {
+        return Ok(found);
+    }
+    let listened = Listened::of(ports, Vec::new());
+    let serving = host.serving(&found, &|port| listened.has(port));
+    if serving.is_empty() {
+        bail!("no mongod or mongos listens on {listened} here: name another port, or a process with --pid");
+    }
+    Ok(serving)
 }

@@ -41,7 +41,7 @@ pub struct WhyArgs {
     /// Follow only one of N connections, on a very busy server
     #[arg(long, value_name = "1/N", value_parser = parse_connections, help_heading = "What to trace")]
     pub sample: Option<ConnectionSample>,
-    /// Process to trace; repeat for several [default: each mongod and mongos of this machine]
+    /// Process to trace; repeat for several [default: each mongod and mongos of this machine; with --port those that listen on it]
     #[arg(long, short_alias = 'p', value_name = "PID", help_heading = "What to trace")]
     pub pid: Vec<u32>,
     /// Port or range of ports of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017]

@@ -52,7 +52,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
     sonar_sys::resource::prefer_this_process().ok();
     let confined = !args.keep_privileges;
-    let processes = splitting::processes(&args.pid)?;
+    let processes = splitting::processes(&args.pid, &args.port)?;
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_default();
