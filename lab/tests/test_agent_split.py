@@ -44,7 +44,7 @@ class Asking:
 
     def __init__(self, port, steps, pause_s, options=""):
         self.stop = threading.Event()
-        uri = f"mongodb://127.0.0.1:{port}/?directConnection=true&{options}"
+        uri = f"mongodb://127.0.0.1:{port}/?" + "&".join(filter(None, ["directConnection=true", options]))
         self.thread = threading.Thread(target=self.run, args=(uri, steps, pause_s))
 
     def run(self, uri, steps, pause_s):
