@@ -44,9 +44,10 @@ class Why:
         command = [MONGOSONAR, "why", "--pid", server.pid, "--port", PORT, "--duration", "1h", "--json", *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         self.child = subprocess.Popen(list(map(str, command)), **pipes)
-        first = self.child.stderr.readline()
-        if "tracing" not in first:
-            raise SystemExit(first + self.child.stderr.read())
+        # Before it, which TLS library is read.
+        while "tracing" not in (line := self.child.stderr.readline()):
+            if not line:
+                raise SystemExit("why has ended")
 
     def end(self):
         self.child.send_signal(signal.SIGINT)

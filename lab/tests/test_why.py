@@ -54,9 +54,7 @@ def traced(server, work, *arguments):
     with labkit.process(
         [*command, "--limit", 100, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
-        # Before it, which TLS library is read.
-        while "tracing" not in (line := child.stderr.readline()):
-            assert line, child.wait()
+        labkit.wait_until(lambda: "tracing" in child.stderr.readline(), "the trace")
         stolen = stolen_ns()
         result = work()
         # What the last packets need to reach the reader.

@@ -47,7 +47,7 @@ def run(served, log, *arguments):
     """`why` while a client asks; its report, and what the server wrote into its log meanwhile."""
     command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--duration", "30s", "--json", *arguments]
     with labkit.process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as traced:
-        assert "tracing" in traced.stderr.readline()
+        labkit.wait_until(lambda: "tracing" in traced.stderr.readline(), "the trace")
         before = log.stat().st_size
         with client() as connected:
             for _ in range(ROUNDS):
