@@ -2,11 +2,14 @@
 
 import collections
 import contextlib
+import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 import test_tshark
@@ -240,6 +243,50 @@ def test_a_library_that_an_upgrade_deleted_is_read(served_v4, tmp_path):
         with tlskit.capture(tmp_path, address) as sonar, tlskit.RawClient(address, "raw") as client:
             small_commands(client)
             lines = tlskit.settled(sonar, client.sent)
+    check_raw(lines, [client])
+
+
+# Puts its library where nobody outside can see it, and starts.
+OWN_MOUNTS = 'mount -t tmpfs own /mnt && cp "$LIBRARY" /mnt && LD_LIBRARY_PATH=/mnt exec "$@"'
+
+
+@pytest.mark.parametrize("may_open_mappings", [True, False])
+def test_a_library_in_another_mount_namespace_is_read(may_open_mappings, served_v4, tmp_path):
+    """As in a container. Without CAP_CHECKPOINT_RESTORE the library is found by its name inside the namespace."""
+    mapped = subprocess.run(["ldd", tlskit.MEMBIO], capture_output=True, text=True, check=True).stdout
+    library = re.search(r"libssl\S* => (\S+)", mapped)[1]
+    port = tlskit.free_port()
+    command = [tlskit.MEMBIO, str(port), str(labkit.port_of(served_v4)), tlskit.certificate(tmp_path)]
+    inside = ["unshare", "--mount", "sh", "-c", OWN_MOUNTS, "sh", *command]
+    limits = ["setpriv", "--bounding-set=-sys_admin,-checkpoint_restore", "--inh-caps=-all"]
+    with labkit.process(inside, stdout=subprocess.PIPE, env=os.environ | {"LIBRARY": library}) as child:
+        address = labkit.first_line(child)
+        assert "/mnt/libssl" in pathlib.Path(f"/proc/{child.pid}/maps").read_text()
+        options = tlskit.arguments(address)
+        with labkit.live_capture(tmp_path, options, prefix=[] if may_open_mappings else limits) as sonar:
+            labkit.wait_until(lambda: "reads encrypted connections" in sonar.err.read_text(), "the probes")
+            with tlskit.RawClient(address, "raw") as client:
+                small_commands(client)
+                lines = tlskit.settled(sonar, client.sent)
+    check_raw(lines, [client])
+
+
+def test_a_server_that_is_stopped_in_the_middle_goes_on(served_v4, tmp_path):
+    """Signals stop it wherever it is, also within a call that is probed."""
+    port = tlskit.free_port()
+    address = f"127.0.0.1:{port}"
+    with membio_on(tmp_path, served_v4, port) as child, tlskit.capture(tmp_path, address) as sonar:
+        with tlskit.RawClient(address, "raw") as client:
+            asking = threading.Thread(target=small_commands, args=(client, 500))
+            asking.start()
+            for _ in range(20):
+                child.send_signal(signal.SIGSTOP)
+                time.sleep(0.02)
+                child.send_signal(signal.SIGCONT)
+                time.sleep(0.02)
+            asking.join()
+            lines = tlskit.settled(sonar, client.sent)
+    assert len(client.sent) > 1_000
     check_raw(lines, [client])
 
 
