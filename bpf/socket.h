@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-// Files and sockets behind the descriptors of a thread.
+// Files and sockets behind the descriptors of a thread, and the memory that calls on them pass.
 #pragma once
 
 #include "addresses.h"
@@ -94,4 +94,34 @@ static __always_inline struct sock *connection_of(struct task_struct *task, __u3
     struct sock *sock = FIELD(socket, socket, sk);
     __u16 family = FIELD(sock, sock, __sk_common.skc_family);
     return family == AF_INET || family == AF_INET6 ? sock : 0;
+}
+
+// A part of a thread's memory; in memory as a segment (struct iovec) of a call.
+struct buffer {
+    __u64 at;
+    __u64 length;
+};
+
+// Whether a call on a socket passes several segments. `segments` are then their place and their number, else the memory
+// that the call passes. If they cannot be read, that is one segment at the address 0.
+static __always_inline bool segments_of(struct pt_regs *regs, long number, struct buffer *segments) {
+    segments->at = ARG2(regs);
+    segments->length = ARG3(regs);
+    if (number != CALL_RECVMSG && number != CALL_SENDMSG)
+        return number == CALL_READV || number == CALL_WRITEV;
+    // struct msghdr: name, its length, then the segments.
+    if (bpf_probe_read_user(segments, sizeof(*segments), (const void *)(segments->at + 16))) {
+        segments->at = 0;
+        segments->length = 1;
+    }
+    return 1;
+}
+
+// Where the first bytes of a call on a socket are in the thread's memory; 0 if that cannot be read.
+static __always_inline struct buffer buffer_of(struct pt_regs *regs, long number) {
+    struct buffer buffer, nowhere = {};
+    if (segments_of(regs, number, &buffer) &&
+        bpf_probe_read_user(&buffer, sizeof(buffer), (const void *)buffer.at))
+        return nowhere;
+    return buffer;
 }

@@ -292,30 +292,6 @@ static __always_inline bool is_peek(struct pt_regs *regs, long number) {
            (number == CALL_RECVFROM && ARG4(regs) & MSG_PEEK);
 }
 
-struct buffer {
-    __u64 at;
-    __u64 length;
-};
-
-// Where the bytes of a call on a socket are in the thread's memory; 0 if that cannot be read.
-static __always_inline struct buffer buffer_of(struct pt_regs *regs, long number) {
-    __u64 at = ARG2(regs);
-    struct buffer buffer = {.at = at, .length = ARG3(regs)}, nowhere = {};
-    if (number == CALL_RECVMSG || number == CALL_SENDMSG) {
-        __u64 message = at;
-        // struct msghdr: name, its length, then the segments.
-        if (bpf_probe_read_user(&at, sizeof(at), (const void *)(message + 16)))
-            return nowhere;
-        number = CALL_READV;
-    }
-    if (number == CALL_READV || number == CALL_WRITEV) {
-        // The first segment: its address and its length.
-        if (bpf_probe_read_user(&buffer, sizeof(buffer), (const void *)at))
-            return nowhere;
-    }
-    return buffer;
-}
-
 enum { SHORT_RECORD = __builtin_offsetof(struct split_operation, files) };
 
 static __always_inline void report(struct split_thread *thread) {
@@ -622,8 +598,10 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
         if (is_receive && thread->phase == PHASE_RUNNING)
             receives_again(thread, task, bpf_ktime_get_ns());
         // A peek that finds the end is not handled here: the server will stop the operation, which still runs.
-        if (is_end(result))
+        if (is_end(result)) {
             split_forget(thread, bpf_ktime_get_ns());
+            thread->session = 0;
+        }
     }
     if (result <= 0 || is_peek(regs, number))
         return;

@@ -13,343 +13,9 @@
 // the records must fit. What a session reads and writes before that is passed on without a socket, which is passed on
 // when it is known; of a session that stays without one only the beginning.
 
-#include "kernel.h"
+#include "tls_session.h"
 
-#include "socket.h"
-#include "tls.h"
-#include "tls_call.h"
-
-enum { TLS_PROCESSES = 64, TLS_SESSIONS = 65536, TLS_RING_BYTES = 16 << 20 };
-enum {
-    TLS_LOST_RING_FULL,
-    TLS_LOST_SESSIONS_FULL,
-    TLS_LOST_UNREADABLE,
-    TLS_LOST_UNMAPPED,  // calls of sessions whose socket is not known
-    TLS_LOST_UNSYNCED,  // calls of sessions in which no message has begun yet
-    TLS_LOST_PIPELINED, // calls with more messages than one call is read for
-    TLS_LOSSES,
-};
-
-// Written by user space at any time; see `control` of state.h.
-struct tls_control {
-    __u64 some[4];
-};
-volatile struct tls_control tls_control SEC(".data.control") = {};
-
-// Set by user space before loading: sessions are connections, and what passes through their sockets is read.
-const volatile bool from_sockets = 0;
-// The same: how many bytes are passed on of the beginning of a reply.
-const volatile __u32 tls_cap = 16384;
-// The same of a request.
-enum { TLS_REQUEST = 256 << 10 };
-
-// The most calls of a session that are passed on while its socket is not known.
-enum { TLS_WAITING = 64 };
-
-struct tls_key {
-    __u64 ssl;
-    __u32 process;
-    __u32 unused;
-};
-
-struct tls_session {
-    __u64 id;
-    __u64 sock;     // 0: not known
-    __u64 fresh;    // it has been followed from its beginning, and nothing was passed on yet, or lost
-    __u64 moved_ns; // when, by the monotonic clock, what it read last arrived, or it was last called to write
-    __u64 waiting;  // calls so far of which its socket was not known
-    __u16 version;  // as the server has chosen them; 0 if that was not seen
-    __u16 cipher;
-    __u32 unused;
-    struct socket_addresses addresses;
-    struct tls_half halves[2]; // read, written
-};
-
-// What a thread is doing with which session.
-struct tls_thread {
-    struct tls_call call;
-    struct tls_search search;
-    __u64 ns;      // when it called
-    __u64 nested;  // the socket that the library used during the call
-    __u64 arrived; // when what it last received arrived; 0 if that is not known
-    __u64 arrived_on;
-    __u64 wrote; // the session that wrote last
-    __u32 wrote_bytes;
-    __u32 unused;
-};
-
-enum { TLS_SMALL = 256, TLS_MIDDLE = 2048, TLS_LARGE = TLS_PIECE };
-
-// What a record is, apart from the bytes of a call.
-enum { TLS_END = TLS_WRITE + 1, TLS_BOUND };
-
-// A part of the stream of a session, its end, or that its socket is known now. `bytes` follow.
-struct tls_record {
-    __u64 session;
-    __u64 ns;     // when, by the monotonic clock
-    __u64 offset; // in its stream, of the first byte
-    __u64 other;  // in the stream of the other direction, of the next byte
-    struct socket_addresses addresses;
-    __u32 process;
-    __u32 kind;
-    __u32 copied;
-    __u32 skipped;
-    __u32 begins;
-    __u16 version;
-    __u16 cipher;
-};
-struct tls_small {
-    struct tls_record record;
-    __u8 bytes[TLS_HEADER + TLS_SMALL];
-};
-struct tls_middle {
-    struct tls_record record;
-    __u8 bytes[TLS_HEADER + TLS_MIDDLE];
-};
-struct tls_large {
-    struct tls_record record;
-    __u8 bytes[TLS_HEADER + TLS_LARGE];
-};
-
-// Puts the record into the type information, from which the skeleton is generated.
-const struct tls_record *tls_record_types;
-
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, TLS_PROCESSES);
-    __type(key, __u32);
-    __type(value, __u32);
-} tls_processes SEC(".maps");
-
-struct {
-    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, int);
-    __type(value, struct tls_thread);
-} tls_threads SEC(".maps");
-
-// When data last arrived at a socket from which a thread receives for a session. Only where the kernel reports it.
-struct {
-    __uint(type, BPF_MAP_TYPE_SK_STORAGE);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, int);
-    __type(value, __u64);
-} tls_arrivals SEC(".maps");
-
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __uint(max_entries, TLS_SESSIONS);
-    __type(key, struct tls_key);
-    __type(value, struct tls_session);
-} tls_sessions SEC(".maps");
-
-struct {
-    __uint(type, BPF_MAP_TYPE_RINGBUF);
-    __uint(max_entries, TLS_RING_BYTES);
-} tls_ring SEC(".maps");
-
-// Sessions so far; their numbers.
-__u64 tls_session_count = 0;
-// A thread of a followed process has used TLS. Until then, system calls cost next to nothing.
-__u32 tls_active = 0;
-// By reason. User space reads them in its own memory.
-__u64 tls_losses[TLS_LOSSES] = {};
-
-static __always_inline void tls_lost(__u32 reason) {
-    __sync_fetch_and_add(&tls_losses[reason], 1);
-}
-
-static __always_inline bool is_followed(__u32 process) {
-    return tls_control.some[process / 64 % 4] >> (process % 64) & 1 &&
-           bpf_map_lookup_elem(&tls_processes, &process);
-}
-
-static __always_inline void describe(struct tls_record *record, const struct tls_session *session, __u32 kind,
-                                     __u64 ns) {
-    __u32 other = kind == TLS_READ;
-    record->session = session->id;
-    record->ns = ns;
-    record->other = session->halves[other].offset;
-    record->addresses = session->addresses;
-    record->process = bpf_get_current_pid_tgid() >> 32;
-    record->kind = kind;
-    record->begins = 0;
-    record->version = session->version;
-    record->cipher = session->cipher;
-}
-
-// Passes one piece on, whose bytes begin at `from`. The reader looks by itself: waking it costs more than all else.
-#define PASS_ON(type, most)                                                                                  \
-    do {                                                                                                     \
-        struct type *event = bpf_ringbuf_reserve(&tls_ring, sizeof(*event), 0);                              \
-        if (!event) {                                                                                        \
-            tls_lost(TLS_LOST_RING_FULL);                                                                    \
-            return;                                                                                          \
-        }                                                                                                    \
-        describe(&event->record, session, kind, ns);                                                         \
-        event->record.offset = offset - held;                                                                \
-        event->record.begins = piece->begins;                                                                \
-        event->record.skipped = piece->skipped;                                                              \
-        __u32 copied = piece->copied;                                                                        \
-        if (copied > (most))                                                                                 \
-            copied = (most);                                                                                 \
-        event->record.copied = copied + held;                                                                \
-        if (held)                                                                                            \
-            __builtin_memcpy(event->bytes, half->header, TLS_HEADER);                                        \
-        if (held ? bpf_probe_read_user(event->bytes + TLS_HEADER, copied, (const void *)from)                \
-                 : bpf_probe_read_user(event->bytes, copied, (const void *)from)) {                          \
-            tls_lost(TLS_LOST_UNREADABLE);                                                                   \
-            bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);                                                    \
-            return;                                                                                          \
-        }                                                                                                    \
-        bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);                                                         \
-    } while (0)
-
-static __noinline void pass_on(const struct tls_session *session, __u32 kind, __u64 offset, __u64 from,
-                               const struct tls_piece *piece) {
-    __u64 ns = session->moved_ns;
-    const struct tls_half *half = &session->halves[kind == TLS_WRITE];
-    __u32 held = half->held ? TLS_HEADER : 0;
-    if (piece->copied <= TLS_SMALL)
-        PASS_ON(tls_small, TLS_SMALL);
-    else if (piece->copied <= TLS_MIDDLE)
-        PASS_ON(tls_middle, TLS_MIDDLE);
-    else
-        PASS_ON(tls_large, TLS_LARGE);
-}
-
-// Something happens to a session as a whole.
-static __always_inline void tell(const struct tls_session *session, __u32 kind) {
-    if (!session->sock && !session->waiting)
-        return;
-    struct tls_record *record = bpf_ringbuf_reserve(&tls_ring, sizeof(*record), 0);
-    if (!record) {
-        tls_lost(TLS_LOST_RING_FULL);
-        return;
-    }
-    describe(record, session, kind, bpf_ktime_get_ns());
-    record->offset = session->halves[1].offset;
-    record->other = session->halves[0].offset;
-    record->copied = record->skipped = 0;
-    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline void bind(struct tls_session *session, __u64 sock) {
-    // An object at the same address is for another connection, or too much has passed.
-    if (session->sock || session->waiting >= TLS_WAITING) {
-        tell(session, TLS_END);
-        __builtin_memset(session->halves, 0, sizeof(session->halves));
-        session->id = __sync_fetch_and_add(&tls_session_count, 1);
-        session->fresh = 0;
-        session->waiting = 0;
-    }
-    session->sock = sock;
-    addresses_of((struct sock *)sock, &session->addresses);
-    if (session->waiting)
-        tell(session, TLS_BOUND);
-}
-
-// The next message, or a part of it, of `bytes` that a session has read or written at `from`. Not static, so that the
-// verifier looks at it once. Returns how many bytes it took; 0 if it could use none of them.
-__noinline int take_one(struct tls_session *session, __u32 kind, __u64 from, __u32 bytes) {
-    if (!session)
-        return 0;
-    struct tls_half *half = &session->halves[kind == TLS_WRITE];
-    __u32 start[2 * TLS_HEADER / 4] = {};
-    if (!half->synced || half->have < TLS_LENGTH) {
-        __u32 size = bytes < TLS_HEADER ? bytes : TLS_HEADER;
-        // The compiler knows that it is at most 16, and would leave out what shows that to the verifier.
-        barrier_var(size);
-        size &= 2 * TLS_HEADER - 1;
-        if (bpf_probe_read_user(start, size, (const void *)from)) {
-            tls_lost(TLS_LOST_UNREADABLE);
-            half->synced = 0;
-            return 0;
-        }
-    }
-    if (!half->synced) {
-        if (bytes < TLS_HEADER || !tls_is_header(start)) {
-            // Encrypted bytes of a socket are read elsewhere.
-            if (!from_sockets || !tls_is_record(start))
-                tls_lost(TLS_LOST_UNSYNCED);
-            return 0;
-        }
-        half->synced = 1;
-        half->held = 0;
-        half->passed = half->length = 0;
-        half->have = 0;
-    }
-    if (!half->have)
-        half->reply = bytes >= TLS_HEADER && start[2];
-    struct tls_piece piece;
-    __u64 offset = half->offset;
-    __u32 cap = half->reply ? tls_cap : TLS_REQUEST;
-    __u32 taken = tls_take(half, bytes, (const __u8 *)start, cap, &piece);
-    if (!taken) {
-        tls_lost(TLS_LOST_UNSYNCED);
-        return 0;
-    }
-    if (piece.copied == TLS_HEADER && half->passed == TLS_HEADER) {
-        // Servers read it alone, before the rest.
-        __builtin_memcpy(half->header, start, TLS_HEADER);
-        half->held = 1;
-    } else if (piece.copied) {
-        piece.begins = session->fresh;
-        session->fresh = 0;
-        pass_on(session, kind, offset, from, &piece);
-        half->held = 0;
-    }
-    return taken;
-}
-
-enum { MESSAGES_A_CALL = 32 };
-
-// Bytes of a session at `from`, which it has read or written.
-static __always_inline void moved(struct tls_session *session, __u32 kind, __u64 from, __u32 bytes) {
-    struct tls_half *half = &session->halves[kind == TLS_WRITE];
-    for (int i = 0; i < MESSAGES_A_CALL && bytes; i++) {
-        __u32 taken = take_one(session, kind, from, bytes);
-        if (!taken) {
-            half->offset += bytes;
-            return;
-        }
-        from += taken;
-        bytes -= taken;
-    }
-    if (bytes) {
-        tls_lost(TLS_LOST_PIPELINED);
-        half->offset += bytes;
-        half->synced = 0;
-    }
-}
-
-// Not on the stack, which is short.
-const volatile struct tls_session no_session = {};
-
-static __always_inline struct tls_session *session_of(const struct tls_key *key, bool create, bool fresh) {
-    struct tls_session *session = bpf_map_lookup_elem(&tls_sessions, key);
-    if (session || !create)
-        return session;
-    if (bpf_map_update_elem(&tls_sessions, key, (const void *)&no_session, BPF_NOEXIST))
-        tls_lost(TLS_LOST_SESSIONS_FULL);
-    session = bpf_map_lookup_elem(&tls_sessions, key);
-    if (!session)
-        return 0;
-    session->id = __sync_fetch_and_add(&tls_session_count, 1);
-    session->fresh = fresh;
-    // The first bytes are those of a message.
-    session->halves[0].synced = session->halves[1].synced = fresh;
-    return session;
-}
-
-static __always_inline struct tls_thread *thread_of(bool create) {
-    struct task_struct *task = bpf_get_current_task_btf();
-    struct tls_thread *thread = bpf_task_storage_get(&tls_threads, task, 0, 0);
-    if (thread || !create || !is_followed(task->tgid))
-        return thread;
-    return bpf_task_storage_get(&tls_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-}
+#include "session_sockets.h"
 
 static __always_inline int called(struct pt_regs *regs, __u32 call) {
     struct tls_thread *thread = thread_of(1);
@@ -467,26 +133,6 @@ int tls_freed(struct pt_regs *regs) {
     return 0;
 }
 
-enum { SYSCALL_NONE, SYSCALL_RECEIVE, SYSCALL_SEND };
-
-static __always_inline __u32 direction_of(long number, struct pt_regs *regs) {
-    switch (number) {
-    case CALL_RECVMSG:
-        return ARG3(regs) & MSG_PEEK ? SYSCALL_NONE : SYSCALL_RECEIVE;
-    case CALL_RECVFROM:
-        return ARG4(regs) & MSG_PEEK ? SYSCALL_NONE : SYSCALL_RECEIVE;
-    case CALL_READ:
-    case CALL_READV:
-        return SYSCALL_RECEIVE;
-    case CALL_SENDMSG:
-    case CALL_SENDTO:
-    case CALL_WRITE:
-    case CALL_WRITEV:
-        return SYSCALL_SEND;
-    }
-    return SYSCALL_NONE;
-}
-
 // What the current thread is doing, if it matters on which socket it receives and sends.
 static __always_inline struct tls_thread *observed_thread(void) {
     struct tls_thread *thread = thread_of(0);
@@ -507,30 +153,19 @@ static __always_inline void moved_on(struct tls_thread *thread, __u64 sock, __u3
     }
 }
 
-// Where the bytes of a call on a socket begin in the thread's memory.
-static __always_inline __u64 first_bytes(struct pt_regs *regs) {
-    long number = CALL(regs);
-    __u64 at = ARG2(regs);
-    // struct msghdr: name, its length, then the segments.
-    if ((number == CALL_RECVMSG || number == CALL_SENDMSG) &&
-        bpf_probe_read_user(&at, sizeof(at), (const void *)(at + 16)))
-        return 0;
-    if ((number == CALL_RECVMSG || number == CALL_SENDMSG || number == CALL_READV || number == CALL_WRITEV) &&
-        bpf_probe_read_user(&at, sizeof(at), (const void *)at))
-        return 0;
-    return at;
-}
-
 // Of a record with a ServerHello: its type and version, that of the message and its length, the version, what is random,
 // and the length of the session id, which the cipher suite follows.
 enum { HELLO_BYTES = 5 + 4 + 2 + 32 + 1, HELLO_VERSION = 9, RECORD_HANDSHAKE = 0x16, SERVER_HELLO = 2 };
 
 // A thread has sent bytes while a session shakes hands: if they are a ServerHello, it says what was chosen.
-static __always_inline void note_suite(struct tls_thread *thread, __u64 at) {
+static __always_inline void note_suite(struct tls_thread *thread, struct pt_regs *regs) {
     struct tls_key key = {.ssl = thread->search.wanting, .process = bpf_get_current_pid_tgid() >> 32};
-    struct tls_session *session = key.ssl && at ? session_of(&key, 0, 0) : 0;
+    struct tls_session *session = session_of(&key, 0, 0);
+    if (!session || session->version)
+        return;
+    __u64 at = buffer_of(regs, CALL(regs)).at;
     __u8 hello[HELLO_BYTES], cipher[2];
-    if (!session || session->version || bpf_probe_read_user(hello, sizeof(hello), (const void *)at))
+    if (!at || bpf_probe_read_user(hello, sizeof(hello), (const void *)at))
         return;
     __u32 id = hello[HELLO_BYTES - 1];
     if (hello[0] != RECORD_HANDSHAKE || hello[5] != SERVER_HELLO || id > 32 ||
@@ -564,11 +199,8 @@ int BPF_PROG(tls_arrived, struct sock *sock) {
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(tls_received, struct sock *sock, int bytes, int flags) {
     struct tls_thread *thread = flags & MSG_PEEK ? 0 : reported(sock, bytes, SYSCALL_RECEIVE);
-    if (!thread)
-        return 0;
-    __u64 *arrived = bpf_sk_storage_get(&tls_arrivals, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    thread->arrived = arrived ? *arrived : 0;
-    thread->arrived_on = (__u64)sock;
+    if (thread)
+        note_arrival(thread, sock);
     return 0;
 }
 
@@ -576,7 +208,7 @@ SEC("tp_btf/sock_send_length")
 int BPF_PROG(tls_sent, struct sock *sock, int bytes, int flags) {
     struct tls_thread *thread = reported(sock, bytes, SYSCALL_SEND);
     if (thread && thread->search.wanting)
-        note_suite(thread, first_bytes((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())));
+        note_suite(thread, (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
     return 0;
 }
 
@@ -593,7 +225,7 @@ int BPF_PROG(tls_exited, struct pt_regs *regs, long result) {
         return 0;
     moved_on(thread, sock, direction, result);
     if (direction == SYSCALL_SEND && thread->search.wanting)
-        note_suite(thread, first_bytes(regs));
+        note_suite(thread, regs);
     return 0;
 }
 
@@ -601,124 +233,6 @@ static long forget(void *map, const struct tls_key *key, const struct tls_sessio
                    const __u32 *process) {
     if (key->process == *process)
         bpf_map_delete_elem(map, key);
-    return 0;
-}
-
-// ---- Sockets ----
-
-// Which connection a descriptor is, as a session. The number of its inode is used only once.
-static __always_inline bool socket_session(struct task_struct *task, __u32 fd, struct tls_key *key,
-                                           struct sock **sock) {
-    struct file *file = file_of(task, fd);
-    if (!file || type_of(file) != S_IFSOCK)
-        return 0;
-    struct inode *inode = FIELD(file, file, f_inode);
-    struct socket *socket = FIELD(file, file, private_data);
-    key->ssl = FIELD(inode, inode, i_ino);
-    key->process = task->tgid;
-    *sock = FIELD(socket, socket, sk);
-    return *sock != 0;
-}
-
-static __always_inline void socket_addresses_of(struct sock *sock, __u64 number,
-                                                struct socket_addresses *addresses) {
-    if (FIELD(sock, sock, __sk_common.skc_family) == AF_UNIX)
-        unix_addresses_of(sock, number, addresses);
-    else
-        addresses_of(sock, addresses);
-}
-
-struct segment {
-    __u64 at;
-    __u64 length;
-};
-enum { SEGMENTS = 4 };
-
-// Bytes that a call on a socket has passed, in the order of its segments.
-static __always_inline void passed(struct tls_session *session, __u32 kind, struct pt_regs *regs,
-                                   __u32 bytes) {
-    long number = CALL(regs);
-    __u64 at = ARG2(regs), count = ARG3(regs);
-    if (number == CALL_RECVMSG || number == CALL_SENDMSG) {
-        struct segment segments; // of struct msghdr: the address of the segments, and their number
-        if (bpf_probe_read_user(&segments, sizeof(segments), (const void *)(at + 16))) {
-            tls_lost(TLS_LOST_UNREADABLE);
-            return;
-        }
-        at = segments.at;
-        count = segments.length;
-    } else if (number != CALL_READV && number != CALL_WRITEV) {
-        moved(session, kind, at, bytes);
-        return;
-    }
-    for (__u32 i = 0; i < SEGMENTS && i < count && bytes; i++) {
-        struct segment segment;
-        if (bpf_probe_read_user(&segment, sizeof(segment), (const void *)(at + i * sizeof(segment))))
-            break;
-        __u32 part = segment.length < bytes ? segment.length : bytes;
-        moved(session, kind, segment.at, part);
-        bytes -= part;
-    }
-    if (bytes) {
-        struct tls_half *half = &session->halves[kind == TLS_WRITE];
-        tls_lost(TLS_LOST_PIPELINED);
-        half->offset += bytes;
-        half->synced = 0;
-    }
-}
-
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(socket_received, struct sock *sock, int bytes, int flags) {
-    if (bytes <= 0 || flags & MSG_PEEK)
-        return 0;
-    struct tls_thread *thread = thread_of(1);
-    if (!thread)
-        return 0;
-    __u64 *arrived = bpf_sk_storage_get(&tls_arrivals, sock, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    thread->arrived = arrived ? *arrived : 0;
-    thread->arrived_on = (__u64)sock;
-    return 0;
-}
-
-SEC("tp_btf/sys_exit")
-int BPF_PROG(socket_used, struct pt_regs *regs, long result) {
-    struct task_struct *task = bpf_get_current_task_btf();
-    __u32 process = task->tgid;
-    long number = CALL(regs);
-    bool accepts = number == CALL_ACCEPT || number == CALL_ACCEPT4;
-    __u32 direction = direction_of(number, regs);
-    if ((direction == SYSCALL_NONE && !accepts) || result < 0 || !is_followed(process))
-        return 0;
-    if (!tls_active)
-        tls_active = 1;
-    struct tls_key key = {};
-    struct sock *sock;
-    if (!socket_session(task, accepts ? result : ARG1(regs), &key, &sock))
-        return 0;
-    struct tls_session *session = session_of(&key, 0, 0);
-    if (!result && !accepts) {
-        // The peer has sent everything.
-        if (session && direction == SYSCALL_RECEIVE) {
-            tell(session, TLS_END);
-            bpf_map_delete_elem(&tls_sessions, &key);
-        }
-        return 0;
-    }
-    if (!session) {
-        struct socket_addresses addresses = {};
-        socket_addresses_of(sock, key.ssl, &addresses);
-        if (!addresses.family || !(session = session_of(&key, 1, accepts)))
-            return 0;
-        session->addresses = addresses;
-        session->sock = (__u64)sock;
-    }
-    if (accepts)
-        return 0;
-    struct tls_thread *thread = thread_of(0);
-    bool is_known =
-        direction == SYSCALL_RECEIVE && thread && thread->arrived && thread->arrived_on == (__u64)sock;
-    session->moved_ns = is_known ? thread->arrived : bpf_ktime_get_ns();
-    passed(session, direction == SYSCALL_RECEIVE ? TLS_READ : TLS_WRITE, regs, result);
     return 0;
 }
 

@@ -22,7 +22,7 @@ pub const MAX_APPS_PER_ROW: usize = 32;
 pub const MAX_CLIENTS_PER_ROW: usize = 32;
 /// The maximum number of distinct error codes per row.
 pub const MAX_ERROR_CODES: usize = 32;
-/// TLS versions and cipher suites that are told apart in a row.
+/// The maximum number of distinct TLS versions and cipher suites per row.
 pub const MAX_SUITES: usize = 8;
 /// The maximum number of distinct plans per row.
 pub const MAX_PLANS: usize = 16;

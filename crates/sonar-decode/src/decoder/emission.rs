@@ -82,7 +82,8 @@ pub struct Emitter {
     suites: TlsSuites,
 }
 
-/// The most connections whose version and cipher suite are remembered.
+/// The most connections whose version and cipher suite are remembered. Beyond them it begins anew: servers that are
+/// killed end none of their connections, and those in use are noted again with what they pass next.
 const MAX_SUITES: usize = 131_072;
 
 /// Versions and cipher suites of connections, by their ends in ascending order.
@@ -92,6 +93,13 @@ struct TlsSuites(HashMap<[Endpoint; 2], TlsSuite>);
 impl TlsSuites {
     fn key([one, other]: [Endpoint; 2]) -> [Endpoint; 2] {
         if one <= other { [one, other] } else { [other, one] }
+    }
+
+    fn note(&mut self, ends: [Endpoint; 2], suite: TlsSuite) {
+        if self.0.len() >= MAX_SUITES {
+            self.0.clear();
+        }
+        self.0.insert(Self::key(ends), suite);
     }
 
     fn of(&self, ends: [Endpoint; 2]) -> TlsSuite {
@@ -121,9 +129,8 @@ impl Emitter {
     /// Remembers version and cipher suite of a connection, until it ends.
     pub fn note_suite(&mut self, plaintext: &Plaintext<'_>) {
         let Some(ends) = plaintext.ends else { return };
-        let suites = &mut self.suites.0;
-        if plaintext.suite.is_known() && suites.len() < MAX_SUITES {
-            suites.insert(TlsSuites::key(ends), plaintext.suite);
+        if plaintext.suite.is_known() {
+            self.suites.note(ends, plaintext.suite);
         }
     }
 
@@ -294,5 +301,18 @@ mod tests {
         let expected: Vec<_> = (0..20_000).map(|n| (n, 3)).collect();
         assert!(found == expected);
         assert!(compared.get() < 5 * 60_000, "{}", compared.get());
+    }
+
+    #[test]
+    fn suites_of_servers_that_were_killed_give_way_to_new_ones() {
+        let (mut suites, suite) = (TlsSuites::default(), TlsSuite { version: 0x0304, cipher: 0x1301 });
+        let server = Endpoint::v4([10, 0, 0, 1], 27_017);
+        let client = |number: u32| Endpoint::v4(number.to_be_bytes(), 40_000);
+        for number in 0..MAX_SUITES as u32 + 5 {
+            suites.note([server, client(number)], suite);
+            assert!(suites.0.len() <= MAX_SUITES);
+        }
+        assert_eq!(suites.of([client(MAX_SUITES as u32 + 4), server]), suite);
+        assert_eq!(suites.of([client(0), server]), TlsSuite::default());
     }
 }

@@ -290,6 +290,7 @@ mod tests {
     use std::sync::Arc;
 
     use bson::doc;
+    use sonar_core::TlsSuite;
 
     use super::*;
     use crate::decoder::collected::{Collected, message};
@@ -327,7 +328,7 @@ mod tests {
                 other: self.passed[1 - own],
                 bytes: bytes.to_vec().leak(),
                 skipped: 0,
-                suite: sonar_core::TlsSuite::default(),
+                suite: TlsSuite::default(),
                 begins: std::mem::take(&mut self.fresh),
             };
             self.passed[own] += bytes.len() as u64;
@@ -398,6 +399,34 @@ mod tests {
         told.push(server.tell(PlaintextEvent::Ended, &[]));
         let (ids, coverage) = decode(told);
         assert_eq!((ids.len(), coverage.tls_unmapped, coverage.frames), (0, 4, 0));
+    }
+
+    #[test]
+    fn an_operation_has_the_suite_of_its_connection() {
+        struct Suites(Vec<Option<TlsSuite>>);
+        impl crate::Sink for Suites {
+            fn operation(&mut self, op: &sonar_core::Operation<'_>) {
+                self.0.push(op.tls);
+            }
+        }
+        let suite = TlsSuite { version: 0x0303, cipher: 0xc02f };
+        let (mut decoder, mut seen) = (decoder(), Suites(Vec::new()));
+        let with = |told: Vec<Plaintext<'static>>, suite| {
+            told.into_iter().map(move |one| Plaintext { suite, ..one })
+        };
+        let mut one = Told::new(1, Some([SERVER, CLIENT]));
+        let mut other = Told::new(2, Some([SERVER, Endpoint::v4([10, 0, 0, 2], 40_001)]));
+        let mut told: Vec<_> = with(one.talk(1..3, true), suite).collect();
+        told.extend(other.talk(3..4, true));
+        told.extend(with(vec![one.tell(PlaintextEvent::Ended, &[])], suite));
+        // The client's port is used again, for a connection whose beginning was not seen.
+        told.extend(Told::new(3, Some([SERVER, CLIENT])).talk(4..5, true));
+        for one in &told {
+            decoder.plaintext(one, &mut seen);
+        }
+        decoder.finish(one.time.plus_ns(5_000_000_000), &mut seen);
+        let unknown = TlsSuite::default();
+        assert_eq!(seen.0, [Some(suite), Some(suite), Some(unknown), Some(unknown)]);
     }
 
     #[test]

@@ -97,27 +97,18 @@ impl TlsTracer {
                 .into_iter()
                 .all(has);
         let programs = &mut open.progs;
-        let probes = TlsProbes::prepare(
-            &types,
-            [
-                &mut programs.tls_read_called,
-                &mut programs.tls_read_returned,
-                &mut programs.tls_write_called,
-                &mut programs.tls_write_returned,
-                &mut programs.tls_begun,
-                &mut programs.tls_freed,
-            ],
-        );
-        for program in [
+        let mut calls = [
             &mut programs.tls_read_called,
             &mut programs.tls_read_returned,
             &mut programs.tls_write_called,
             &mut programs.tls_write_returned,
             &mut programs.tls_begun,
             &mut programs.tls_freed,
-        ] {
+        ];
+        for program in &mut calls {
             program.set_autoload(!from_sockets);
         }
+        let probes = TlsProbes::prepare(&types, calls);
         programs.tls_arrived.set_autoload(are_reported);
         programs.tls_received.set_autoload(!from_sockets && are_reported);
         programs.tls_sent.set_autoload(!from_sockets && are_reported);

@@ -66,7 +66,7 @@ use crate::privileges;
 use crate::queries::applications::Lookup;
 use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
 use crate::queries::live::{OperationListener, now};
-use crate::splitting::EncryptedSplit;
+use crate::splitting::{EncryptedSplit, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 
 /// Parts of windows that wait to be joined.
@@ -138,11 +138,12 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         false => None,
     };
     let search = settings.collectors.files.then(|| FileSearch::new(plan.confined));
-    let encrypted = EncryptedSplit::of(!settings.queries.tls, false);
-    let split = settings
-        .collectors
-        .split
-        .then(|| SplitSearch::new(settings.split.sample.0, (plan.confined, encrypted)));
+    let split_plan = SplitPlan {
+        confined: plan.confined,
+        follows: true,
+        encrypted: EncryptedSplit::of(!settings.queries.tls, false),
+    };
+    let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, split_plan));
     let store = store::open(plan.folder, &settings.store, true)?;
     // Without them known applications would be new.
     let applications = Arc::new(KnownApplications::read(&store, now()).unwrap_or_else(|error| {

@@ -21,7 +21,7 @@ use crate::agent::servers::LocalServers;
 use crate::queries::live::{OperationListener, now};
 use crate::servers;
 use crate::splitting::{
-    EncryptedSplit, FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
+    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
 };
 
 /// Operations that wait until they are added up, ten times a second; further ones are lost.
@@ -59,13 +59,13 @@ pub struct SplitSearch {
 }
 
 impl SplitSearch {
-    /// For every mongod and mongos of this host, and these connections. `confined`: it drops its privileges.
+    /// For every mongod and mongos of this host, and these connections.
     ///
     /// # Errors
     /// A helper process cannot be started.
-    pub fn new(connections: ConnectionSample, (confined, encrypted): (bool, EncryptedSplit)) -> Result<Self> {
+    pub fn new(connections: ConnectionSample, plan: SplitPlan) -> Result<Self> {
         let processes = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
-        let helpers = SplitHelpers::start(processes, None, SplitPlan { confined, follows: true, encrypted })?;
+        let helpers = SplitHelpers::start(processes, None, plan)?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default())));
         Ok(Self { helpers, meeting, connections })
     }

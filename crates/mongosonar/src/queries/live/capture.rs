@@ -328,3 +328,63 @@ pub fn block_bytes(ring_bytes: usize) -> usize {
     let most = (ring_bytes / MIN_BLOCKS).clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
     1 << most.ilog2()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Fails at once, or runs until it is to stop.
+    struct FakeSource {
+        fails: bool,
+    }
+
+    impl CaptureSource for FakeSource {
+        fn thread_name(&self, number: usize) -> String {
+            format!("fake-{number}")
+        }
+
+        fn tls(&self) -> Option<TlsSource> {
+            None
+        }
+
+        fn stopper(&self) -> Option<Stopper> {
+            None
+        }
+
+        fn run(self: Box<Self>, work: CaptureWork) -> Result<()> {
+            anyhow::ensure!(!self.fails, "the kernel refuses");
+            let begun = Instant::now();
+            while !work.stop.load(Ordering::Relaxed) {
+                anyhow::ensure!(begun.elapsed() < Duration::from_secs(60), "nobody ended it");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_source_that_fails_ends_the_others() {
+        let (say, _complaints) = channel();
+        let task = CaptureTask {
+            settings: Settings::default(),
+            shared: Arc::default(),
+            interval: Duration::from_secs(1),
+            window: WindowSettings::default(),
+            encrypted: None,
+            each: None,
+            keep: None,
+            say,
+            stop: Arc::default(),
+            confined: false,
+        };
+        let sources: [Box<dyn CaptureSource>; 3] =
+            [false, true, false].map(|fails| -> Box<dyn CaptureSource> { Box::new(FakeSource { fails }) });
+        let capture = LiveCapture { sources: sources.into(), is_tls_read: false };
+        let (running, windows) = capture.start(&task).expect("threads");
+        assert_eq!(windows.iter().count(), 0, "the threads end, and hand over no window");
+        assert!(task.stop.load(Ordering::Relaxed));
+        assert_eq!(running.join().expect_err("one failed").to_string(), "the kernel refuses");
+    }
+}
