@@ -239,8 +239,8 @@ def test_operations_that_hang_are_shown_with_what_they_wait_for(served, tmp_path
     assert report["in_progress_total"] == 2
 
 
-@pytest.mark.parametrize("connections", [1, 8, 64])
-def test_sequences_on_many_connections_add_up(served, connections):
+def sequences_add_up(server, client, connections):
+    """Traces a server, its process and port, while this many connections of clients ask for a sequence of steps."""
     steps = {"burn": 1, "sleep": 20, "read": 2}
 
     def work():
@@ -248,13 +248,18 @@ def test_sequences_on_many_connections_add_up(served, connections):
             tasks = [pool.submit(ask, connected.lab, steps) for _ in range(max(connections * 4, 20))]
             return [task.result() for task in tasks]
 
-    report, measured = why(served, work)
+    report, measured = traced(server, work)
     row = shape(report, *steps)
     assert row["operations"] == len(measured)
     adds_up(row)
     near(part(row, "cpu"), sum(one["cpu_ns"] for one in measured), len(measured), report["stolen_ns"])
     # A thread may lose its processor between setting the timer and going to sleep.
     near(part(row, "sleep"), 20_000_000 * len(measured), len(measured))
+
+
+@pytest.mark.parametrize("connections", [1, 8, 64])
+def test_sequences_on_many_connections_add_up(served, connections):
+    sequences_add_up((served.pid, PORT), client, connections)
 
 
 def test_sums_equal_what_the_kernel_counts_for_each_thread(served):

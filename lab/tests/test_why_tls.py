@@ -12,7 +12,7 @@ import time
 import pymongo
 import pytest
 import tlskit
-from test_why import ROUNDS, adds_up, near, part, shape, traced
+from test_why import ROUNDS, adds_up, near, part, sequences_add_up, shape, traced
 
 import labkit
 from labkit import ask_threaded as ask
@@ -90,20 +90,7 @@ def test_each_step_of_encrypted_operations_is_found_where_it_waits(served):
 
 @pytest.mark.parametrize("connections", [1, 8, 64])
 def test_sequences_on_many_encrypted_connections_add_up(served, connections):
-    steps = {"burn": 1, "sleep": 20, "read": 2}
-
-    def work():
-        with client() as connected, concurrent.futures.ThreadPoolExecutor(connections) as pool:
-            tasks = [pool.submit(ask, connected.lab, steps) for _ in range(max(connections * 4, 20))]
-            return [task.result() for task in tasks]
-
-    report, measured = why(served, work)
-    row = shape(report, *steps)
-    assert row["operations"] == len(measured)
-    adds_up(row)
-    near(part(row, "cpu"), sum(one["cpu_ns"] for one in measured), len(measured), report["stolen_ns"])
-    # A thread may lose its processor between setting the timer and going to sleep.
-    near(part(row, "sleep"), 20_000_000 * len(measured), len(measured))
+    sequences_add_up((served.pid, PORT), client, connections)
 
 
 def test_long_replies_and_long_requests_end_where_their_last_record_does(served):

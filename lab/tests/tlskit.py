@@ -153,8 +153,15 @@ def capture(folder, address, *more):
         yield sonar
 
 
+def may_be_unread(command):
+    """Whether a server may never receive this command: a client that gets answers it did not ask for resets its
+    connection as it closes, and its driver does not wait for its last command."""
+    return command["command"] == "endSessions" and command["client"].endswith("-silent")
+
+
 def settled(sonar, sent):
     """The operations that mongosonar saw, when they include all that was sent, or after ten seconds."""
+    sent = [command for command in sent if not may_be_unread(command)]
     with contextlib.suppress(AssertionError):
         labkit.wait_until(lambda: not labkit.join(labkit.operations(sonar.lines()), sent).missing, "all operations", 10)
     return sonar.stop()
@@ -291,6 +298,10 @@ def check(lines, sent, encrypted=True):
     captured = labkit.operations(lines)
     assert all(op["tls"] == encrypted for op in captured)
     ids = {op["request_id"] for op in captured}
-    assert not [command for command in sent if command["request_id"] not in ids], coverage(lines)
+    missing = [command for command in sent if command["request_id"] not in ids]
+    unread = [command for command in missing if may_be_unread(command)]
+    sent = [command for command in sent if command not in unread]
+    missing = [command for command in missing if command not in unread]
+    assert not missing, f"{missing}\n{coverage(lines)}"
     difference = labkit.join(captured, without_uncounted_documents(captured, sent))
     assert not difference, f"{difference}\n{coverage(lines)}"

@@ -10,7 +10,7 @@ mod records;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -23,6 +23,7 @@ pub use records::{FileKey, KernelEvent, ProcessChange, PseudoFolders};
 use self::plan::{PAGES, ProgramPlan};
 use crate::privileges::{self, capability};
 use crate::skeletons::io::{IoSkel, IoSkelBuilder, types};
+use crate::sys_bpf::ProgramStatistics;
 use crate::{sys, sys_bpf};
 use records::{parse, usage};
 
@@ -321,7 +322,7 @@ impl Tracer {
 
     /// What was lost so far.
     pub fn losses(&self) -> IoLosses {
-        let mut losses = IoLosses { programs_skipped: self.programs_skipped(), ..IoLosses::default() };
+        let mut losses = IoLosses { programs_skipped: self.statistics().skipped, ..IoLosses::default() };
         for index in 0..6u32 {
             let value = lookup(&self.skeleton.maps.losses, &index.to_ne_bytes()).ok().flatten();
             if let Some(bytes) = value.as_deref().and_then(|value| value.first_chunk()) {
@@ -336,25 +337,14 @@ impl Tracer {
         lookup(&self.skeleton.maps.losses, &0u32.to_ne_bytes()).is_ok()
     }
 
-    /// How often the kernel skipped a program because another one was running on the same processor.
-    fn programs_skipped(&self) -> u64 {
-        self.statistics().map(|program| program.skipped).sum()
-    }
-
     /// How long the programs have run so far, in whatever thread that was; `None` if the kernel does not measure it
     /// (`kernel.bpf_stats_enabled`).
     pub fn run_time(&self) -> Option<Duration> {
-        let (mut runs, mut ns) = (0, 0);
-        for program in self.statistics() {
-            runs += program.runs;
-            ns += program.run_time_ns;
-        }
-        (runs > 0).then(|| Duration::from_nanos(ns))
+        self.statistics().run_time()
     }
 
-    fn statistics(&self) -> impl Iterator<Item = sys_bpf::ProgramStatistics> {
-        let programs = self.skeleton.object().progs().filter(|program| program.autoload());
-        programs.map(|program| sys_bpf::program_statistics(program.as_fd()).unwrap_or_default())
+    fn statistics(&self) -> ProgramStatistics {
+        ProgramStatistics::of_all(self.skeleton.object().progs().filter(|program| program.autoload()))
     }
 
     /// Passes records to `each` until `tick`, which is called ten times a second, returns `false`.

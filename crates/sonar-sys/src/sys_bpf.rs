@@ -1,7 +1,8 @@
 //! The bytes of what the eBPF programs share with this process, and the kernel's information about a program.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use libbpf_rs::libbpf_sys;
 
@@ -66,11 +67,25 @@ pub(crate) struct ProgramStatistics {
     pub(crate) run_time_ns: u64,
 }
 
-/// What the kernel has counted of a program so far.
-///
-/// # Errors
-/// The kernel's.
-pub(crate) fn program_statistics(program: BorrowedFd<'_>) -> io::Result<ProgramStatistics> {
+impl ProgramStatistics {
+    /// What the kernel has counted of programs so far, together; those that are not loaded count as 0.
+    pub(crate) fn of_all(programs: impl IntoIterator<Item: AsFd>) -> Self {
+        let each = programs.into_iter().map(|one| program_statistics(one.as_fd()).unwrap_or_default());
+        each.fold(Self::default(), |all, one| Self {
+            skipped: all.skipped + one.skipped,
+            runs: all.runs + one.runs,
+            run_time_ns: all.run_time_ns + one.run_time_ns,
+        })
+    }
+
+    /// How long they have run, in whatever thread that was; `None` if the kernel does not measure it
+    /// (`kernel.bpf_stats_enabled`).
+    pub(crate) fn run_time(self) -> Option<Duration> {
+        (self.runs > 0).then(|| Duration::from_nanos(self.run_time_ns))
+    }
+}
+
+fn program_statistics(program: BorrowedFd<'_>) -> io::Result<ProgramStatistics> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `length` bytes to `info`, which has that many; all its fields are plain

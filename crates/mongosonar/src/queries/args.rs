@@ -71,7 +71,7 @@ pub struct QueriesArgs {
     /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]
     #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
     pub port: Vec<Range>,
-    /// Where to see what passes: packets, or the sockets of the servers' processes. These also have what passes through Unix sockets, and need no right to capture packets [default: packets]
+    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no right to capture packets [default: packets]
     #[arg(
         long,
         value_name = "SOURCE",
@@ -223,7 +223,7 @@ pub enum RoleArg {
     All,
 }
 
-/// Where to see what passes.
+/// What a capture reads.
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SourceArg {
     /// Packets of the network.

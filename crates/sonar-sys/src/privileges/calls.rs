@@ -198,6 +198,9 @@ pub(super) const OPENING: &[Call] = &[
 /// From `asm-generic/mman-common.h`; the argument of `mmap` and `mprotect` is their third.
 const EXECUTABLE: Test = Test::Without(2, libc::PROT_EXEC as u32);
 
+/// The call of eBPF that says what the kernel counts of a program that is open.
+const PROGRAM_FIGURES: &[u32] = &[15];
+
 /// The calls of a decoder thread: it waits for its ring and reads its figures, has the filter of the ring replaced,
 /// allocates and frees memory, waits for other threads, writes to open files, and ends.
 pub(super) const DECODING: &[Call] = &[
@@ -208,6 +211,7 @@ pub(super) const DECODING: &[Call] = &[
     (libc::SYS_setsockopt, Test::Among(2, &[libc::SO_ATTACH_FILTER as u32])),
     // The name of an interface by its number, at an open socket.
     (libc::SYS_ioctl, Test::Among(1, &[libc::SIOCGIFNAME as u32])),
+    (libc::SYS_bpf, Test::Among(0, PROGRAM_FIGURES)),
     always(libc::SYS_futex),
     always(libc::SYS_write),
     always(libc::SYS_writev),

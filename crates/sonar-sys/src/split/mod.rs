@@ -20,6 +20,7 @@ use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperatio
 use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
+use crate::sys_bpf::ProgramStatistics;
 use crate::tls::{CallPrograms, MappedFile, TlsProbes, TlsSites};
 use crate::{ebpf, sys, sys_bpf};
 use records::{parse, parse_wait};
@@ -329,13 +330,7 @@ impl SplitTracer {
     /// How long the programs have run so far, in whatever thread that was; `None` if the kernel does not measure it
     /// (`kernel.bpf_stats_enabled`).
     pub fn run_time(&self) -> Option<Duration> {
-        let (mut runs, mut ns) = (0, 0);
-        for program in self.skeleton.object().progs() {
-            let program = sys_bpf::program_statistics(program.as_fd()).unwrap_or_default();
-            runs += program.runs;
-            ns += program.run_time_ns;
-        }
-        (runs > 0).then(|| Duration::from_nanos(ns))
+        ProgramStatistics::of_all(self.skeleton.object().progs()).run_time()
     }
 
     /// What was lost so far.
@@ -345,7 +340,6 @@ impl SplitTracer {
             let value = map.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten();
             value.and_then(|value| value.first_chunk().copied()).map_or(0, u64::from_ne_bytes)
         };
-        let programs = self.skeleton.object().progs();
         SplitLosses {
             ring_full: loss(0),
             threads_full: loss(1),
@@ -353,9 +347,7 @@ impl SplitTracer {
             foreign_replies: loss(3),
             switches_missed: loss(4),
             stacks_skipped: loss(5),
-            programs_skipped: programs
-                .map(|program| sys_bpf::program_statistics(program.as_fd()).unwrap_or_default().skipped)
-                .sum(),
+            programs_skipped: ProgramStatistics::of_all(self.skeleton.object().progs()).skipped,
         }
     }
 }

@@ -9,7 +9,6 @@ mod probes;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use crate::addresses::endpoint;
 use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::{TraceError, drained, load_error, update};
 use crate::skeletons::tls::{TlsSkel, TlsSkelBuilder, types};
+use crate::sys_bpf::ProgramStatistics;
 use crate::{sys, sys_bpf};
 
 /// How many bytes are passed on of the beginning of a reply.
@@ -50,6 +50,8 @@ pub struct TlsLosses {
     pub unsynced: u64,
     /// Calls with more messages than are read of one call (32).
     pub pipelined: u64,
+    /// System calls that the kernel did not report, because it was reporting another one on the same processor.
+    pub programs_skipped: u64,
 }
 
 /// Where plaintext is read.
@@ -214,16 +216,18 @@ impl TlsTracer {
     pub fn losses(&self) -> TlsLosses {
         let Some(memory) = &self.skeleton.maps.bss_data else { return TlsLosses::default() };
         let [ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined] = memory.tls_losses;
-        TlsLosses { ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined }
+        let programs = &self.skeleton.progs;
+        let that_read =
+            [&programs.tls_received, &programs.tls_sent, &programs.tls_exited, &programs.socket_used];
+        let programs_skipped =
+            ProgramStatistics::of_all(that_read.into_iter().filter(|program| program.autoload())).skipped;
+        TlsLosses { ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined, programs_skipped }
     }
 
     /// How long the programs have run so far, in whatever thread that was; `None` if the kernel does not measure it
     /// (`kernel.bpf_stats_enabled`).
     pub fn run_time(&self) -> Option<Duration> {
-        let programs = self.skeleton.object().progs();
-        let all = programs.map(|program| sys_bpf::program_statistics(program.as_fd()).unwrap_or_default());
-        let (runs, ns) = all.fold((0, 0), |(runs, ns), one| (runs + one.runs, ns + one.run_time_ns));
-        (runs > 0).then(|| Duration::from_nanos(ns))
+        ProgramStatistics::of_all(self.skeleton.object().progs()).run_time()
     }
 }
 

@@ -167,9 +167,10 @@ impl TlsAttacher {
 }
 
 fn coverage_of(losses: TlsLosses) -> Coverage {
-    let TlsLosses { ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined } = losses;
+    let TlsLosses { ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined, programs_skipped } =
+        losses;
     Coverage {
-        tls_lost: ring_full + sessions_full + unreadable + pipelined,
+        tls_lost: ring_full + sessions_full + unreadable + pipelined + programs_skipped,
         tls_unmapped: unmapped,
         tls_joined_late: unsynced,
         ..Coverage::default()
