@@ -32,7 +32,7 @@ pub struct StackComparison {
     pub words: Vec<String>,
     /// Classes with the role of the threads, the largest difference first.
     pub classes: ShareChanges,
-    /// Functions, wherever they stand on a stack.
+    /// Functions, wherever they stand on a stack of a thread that is not idle.
     pub functions: ShareChanges,
 }
 
@@ -72,7 +72,9 @@ impl StackComparison {
             names.dedup();
             names
         };
-        let (classes, functions) = (changes([a, b], &class), changes([a, b], &functions));
+        // Where threads wait for work says nothing that their class does not say.
+        let classes = changes([a, b].map(|run| rows(run, true)), &class);
+        let functions = changes([a, b].map(|run| rows(run, false)), &functions);
         let words = words(&classes, &functions);
         Self { schema: SCHEMA, kind: KIND, about, samples: [a.shown, b.shown], words, classes, functions }
     }
@@ -126,19 +128,28 @@ fn sentence(change: &ShareChange) -> String {
     }
 }
 
+/// The rows of a run, with those of idle threads or without.
+fn rows(run: &StackReport, with_idle: bool) -> Vec<&StackRow> {
+    run.stacks.iter().filter(|row| with_idle || !row.idle).collect()
+}
+
 /// The shares of everything that `names` finds in a row, in both runs.
-fn changes(runs: [&StackReport; 2], names: &dyn Fn(&StackRow) -> Vec<String>) -> ShareChanges {
+fn changes(runs: [Vec<&StackRow>; 2], names: &dyn Fn(&StackRow) -> Vec<String>) -> ShareChanges {
     let mut parts: BTreeMap<String, [u64; 2]> = BTreeMap::new();
-    for (at, run) in runs.into_iter().enumerate() {
-        for row in &run.stacks {
+    for (at, run) in runs.iter().enumerate() {
+        for row in run {
             for name in names(row) {
                 parts.entry(name).or_default()[at] += row.samples;
             }
         }
     }
-    let independent = runs.map(|run| run.stacks.iter().map(|row| row.threads).sum::<u64>());
-    let share =
-        |part: u64, at: usize| SampleShare { part, all: runs[at].shown, independent: independent[at] };
+    let sums = runs.map(|run| {
+        run.iter().fold((0, 0), |(samples, threads), row| (samples + row.samples, threads + row.threads))
+    });
+    let share = |part: u64, at: usize| {
+        let (all, independent) = sums[at];
+        SampleShare { part, all, independent }
+    };
     let shares: Vec<(String, [SampleShare; 2])> =
         parts.into_iter().map(|(name, [a, b])| (name, [share(a, 0), share(b, 1)])).collect();
     let p: Vec<f64> = shares.iter().map(|(_, [a, b])| a.p(*b)).collect();

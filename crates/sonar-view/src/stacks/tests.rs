@@ -157,3 +157,26 @@ fn a_comparison_names_what_changed_and_not_what_is_noise() {
     let comparison = StackComparison::new(&parked(100), &parked(1_000), about());
     assert!(comparison.classes.changed.is_empty());
 }
+
+#[test]
+fn a_comparison_names_no_functions_of_idle_threads() {
+    let work = ("on CPU", "mongo::runQuery mongo::runCommand", 400, 400);
+    let idle = |samples: u32| {
+        let mut report = report(&[
+            work,
+            ("waiting for a request", "recvmsg mongo::sourceMessage", u64::from(samples), samples),
+        ]);
+        report.stacks.iter_mut().for_each(|row| row.idle = row.class.starts_with("waiting"));
+        report
+    };
+    let about = About::new(None, vec!["before.json".into(), "after.json".into()], None);
+    let comparison = StackComparison::new(&idle(300), &idle(30), about);
+    let changed =
+        |changes: &ShareChanges| changes.changed.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        changed(&comparison.classes),
+        ["on CPU, client connection", "waiting for a request, client connection"]
+    );
+    assert_eq!(changed(&comparison.functions), Vec::<String>::new());
+    assert_eq!(comparison.functions.unchanged, 2);
+}
