@@ -148,6 +148,7 @@ static __always_inline struct split_thread *new_slot(__u32 id) {
         slot->state = ON_PROCESSOR;
         slot->phase = PHASE_NONE;
         slot->received = 0;
+        slot->skipped = 0;
         slot->fd = slot->session_fd = -1;
         slot->session = 0;
         slot->unsent = 0;
@@ -170,8 +171,8 @@ static __always_inline struct split_thread *slot_of(__u32 id, bool create) {
     return create ? new_slot(id) : 0;
 }
 
-// The state of a thread whose process is followed.
-static __always_inline struct split_thread *thread_of(struct task_struct *task) {
+// The state of a thread whose process is followed, also if its connection is not.
+static __always_inline struct split_thread *followed_thread(struct task_struct *task) {
     __u32 process = task->tgid;
     if (!maybe_split(process))
         return 0;
@@ -187,6 +188,12 @@ static __always_inline struct split_thread *thread_of(struct task_struct *task) 
             thread->owner = 0;
     }
     return thread->followed ? thread : 0;
+}
+
+// The state of a thread that is followed.
+static __always_inline struct split_thread *thread_of(struct task_struct *task) {
+    struct split_thread *thread = followed_thread(task);
+    return thread && !thread->skipped ? thread : 0;
 }
 
 // What a system call is to us, by its number.
@@ -270,6 +277,29 @@ static __always_inline bool is_end(long result) {
     return result <= 0 && result != -EAGAIN && result != -EINTR && !begins_again;
 }
 
+// How often a thread whose connection is outside of the sample may receive until that is checked again.
+enum { SKIPPED_RECEIVES = 256 };
+
+// A system call of a thread that is skipped has ended. Returns whether it still is: not if its connection has ended, or
+// it receives on another one.
+static __always_inline bool stays_skipped(struct split_thread *thread, struct pt_regs *regs, long result) {
+    long number = CALL(regs);
+    bool is_receive = number == CALL_RECVMSG || number == CALL_RECVFROM;
+    if (!is_receive && number != CALL_READ && number != CALL_READV)
+        return 1;
+    bool has_changed = ARG1(regs) == (__u32)thread->fd ? is_end(result) : is_receive;
+    if (!has_changed && --thread->skipped)
+        return 1;
+    thread->skipped = 0;
+    thread->since = 0;
+    thread->woken = 0;
+    thread->arrived = 0;
+    thread->wait_ns = 0;
+    thread->kind = KIND_NONE;
+    thread->state = ON_PROCESSOR;
+    return 0;
+}
+
 static __always_inline struct scheduled scheduled_of(struct task_struct *task) {
     struct scheduled scheduled = {};
     if (bpf_core_field_exists(task->sched_info.run_delay)) {
@@ -319,6 +349,21 @@ static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
         return 1;
     struct sock *sock = socket_of(task, fd);
     return sock && is_sampled(__builtin_bswap16(FIELD(sock, sock, __sk_common.skc_dport)), sample_every);
+}
+
+// A thread that receives a request on a connection outside of the sample is skipped, so that it costs next to nothing.
+static __always_inline void skip_if_requested(struct split_thread *thread, struct pt_regs *regs,
+                                              long result) {
+    struct message_header header = {};
+    long number = CALL(regs);
+    if (in_operation(thread) || result < HEADER || is_peek(regs, number))
+        return;
+    const void *from = (const void *)buffer_of(regs, number).at;
+    if (!from || bpf_probe_read_user(&header, HEADER, from) || !is_request(&header))
+        return;
+    split_forget(thread, bpf_ktime_get_ns());
+    thread->fd = ARG1(regs);
+    thread->skipped = SKIPPED_RECEIVES;
 }
 
 // What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.
@@ -619,8 +664,8 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
 SEC("tp_btf/sys_exit")
 int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct split_thread *thread = thread_of(task);
-    if (!thread)
+    struct split_thread *thread = followed_thread(task);
+    if (!thread || (thread->skipped && stays_skipped(thread, regs, result)))
         return 0;
     runs(thread, task);
     if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns &&
@@ -630,6 +675,8 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     if (kind == KIND_RECEIVE || kind == KIND_SEND) {
         if (is_chosen(task, ARG1(regs)))
             used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
+        else if (kind == KIND_RECEIVE)
+            skip_if_requested(thread, regs, result);
     } else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
         used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
     if (thread->kind)
@@ -692,7 +739,7 @@ int BPF_PROG(split_wake, struct task_struct *task) {
         return 0;
     // Interrupts wake threads, too, during whatever thread runs. A thread that wakes another on purpose is in a call.
     struct task_struct *current = (struct task_struct *)bpf_get_current_task_btf();
-    struct split_thread *waker = thread_of(current);
+    struct split_thread *waker = followed_thread(current);
     bool on_purpose = 0;
     if (waker && waker != thread) {
         __u32 kind = kind_now(current, (struct pt_regs *)bpf_task_pt_regs(current));

@@ -7,12 +7,15 @@ WiredTiger.
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import threading
 import time
 
+import bson
 import pymongo
 import pytest
 
@@ -288,6 +291,51 @@ def test_sums_equal_what_the_kernel_counts_for_each_thread(served):
     near(cpu, after[0] - before[0], 50, report["stolen_ns"])
 
 
+def test_bytes_and_faults_equal_what_the_kernel_counts_for_the_threads_of_connections(served):
+    def counters():
+        """Of all threads of connections: bytes read by system calls and from devices, and faults that read."""
+        sums = [0, 0, 0]
+        for task in pathlib.Path(f"/proc/{served.pid}/task").iterdir():
+            if not (task / "comm").read_text().startswith("conn"):
+                continue
+            io = dict(line.split(": ") for line in (task / "io").read_text().splitlines())
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            counted = (int(io["rchar"]), int(io["read_bytes"]), int(fields[9]))
+            sums = [sum(pair) for pair in zip(sums, counted, strict=True)]
+        return sums
+
+    with client() as connected:
+        ask(connected.lab, {"burn": 1})
+
+        def work():
+            before = counters()
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                for step in [{"read": 40}, {"fault": 40}, {"burn": 1}]:
+                    list(pool.map(lambda _, step=step: ask(connected.lab, step), range(12)))
+            return [now - then for now, then in zip(counters(), before, strict=True)]
+
+        report, counted = why(served, work)
+    rows = report["shapes"] + report["unseen"]
+    found = [sum(row[name] for row in rows) for name in ("read_bytes", "device_bytes", "faults")]
+    assert found == counted and all(counted), (found, counted)
+
+
+def test_packets_are_not_needed(served):
+    """The same from the sockets of the process, also without the right to capture packets."""
+
+    def work():
+        with client() as connected:
+            return [ask(connected.lab, {"burn": 5}) for _ in range(ROUNDS)]
+
+    report, measured = why(served, work, "--source", "process")
+    row = shape(report, "burn")
+    assert row["operations"] == ROUNDS and row["apps"] == ["lab-why"]
+    adds_up(row)
+    near(part(row, "cpu"), sum(one["cpu_ns"] for one in measured), ROUNDS, report["stolen_ns"])
+    coverage = report["coverage"]
+    assert coverage["without_wire"] + coverage["without_thread"] <= 2, coverage
+
+
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 def test_calls_take_as_long_as_strace_says(served, tmp_path):
     """strace sees a call from entry to exit, including the time to wake the thread and strace's own."""
@@ -322,6 +370,45 @@ def test_calls_take_as_long_as_strace_says(served, tmp_path):
     waited += [re.search(r"<... futex resumed>.*<(0\.[12][0-9]+)>$", line) for line in lines]
     longest = max(float(found[1]) * 1e9 for found in waited if found)
     assert abs(part(shape(report, "lock"), "futex") - longest) < 0.05 * longest + 1_000_000, longest
+
+
+def test_a_sample_follows_the_same_connections_on_the_wire_and_inside_the_server(served):
+    """What is followed is divided as ever; other connections are in no figure, and none is missing."""
+
+    def work():
+        with client() as connected, concurrent.futures.ThreadPoolExecutor(48) as pool:
+            tasks = [pool.submit(ask, connected.lab, {"burn": 1, "sleep": 20}) for _ in range(48 * 6)]
+            return len([task.result() for task in tasks])
+
+    report, asked = why(served, work, "--sample", "1/3")
+    row = shape(report, "burn", "sleep")
+    assert report["sample_every"] == 3 and 0.1 * asked < row["operations"] < 0.7 * asked
+    adds_up(row)
+    near(part(row, "sleep"), 20_000_000 * row["operations"], row["operations"])
+    coverage = report["coverage"]
+    assert coverage["without_thread"] == coverage["without_wire"] == 0, coverage
+
+
+def test_a_busy_server_is_followed_in_part(served):
+    """And the reader is told so, before and in the report."""
+    body = bson.encode({"find": "orders", "filter": {"burn": 0.02}, "$db": "lab"})
+    request = struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body
+    command = [labkit.LAB / "bin/threaded-load", PORT, 64, 12_000, 60]
+    with labkit.process(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as load:
+        load.stdin.write(request)
+        load.stdin.close()
+        time.sleep(1)
+        command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", "3s", "--json"]
+        run = lambda *more: subprocess.run(
+            [str(part) for part in [*command, *more]], capture_output=True, text=True, timeout=60, check=True
+        )
+        report, whole = run(), run("--sample", "1/1")
+    assert "only one connection in" in report.stderr and "only one connection in" not in whole.stderr
+    report, whole = json.loads(report.stdout), json.loads(whole.stdout)
+    assert report["sample_every"] > 2 and whole["sample_every"] == 1
+    followed, all_of_them = (shape(one, "burn")["operations"] for one in (report, whole))
+    assert 100 < followed < 0.8 * all_of_them
+    assert report["coverage"]["without_thread"] + report["coverage"]["without_wire"] < 0.01 * followed
 
 
 def test_what_operations_compute_is_sampled(served):

@@ -679,6 +679,8 @@ export interface WhyReport {
     write_ns: number;
   }[];
   coverage: Counters;
+  /** What the server's log and profile say of it. */
+  server: { sentences: string[] };
 }
 
 export interface StackRow {

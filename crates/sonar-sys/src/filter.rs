@@ -12,6 +12,7 @@
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
+use sonar_core::time_split::ConnectionSample;
 use sonar_core::{Endpoint, sample};
 
 use crate::classic_bpf::{
@@ -29,6 +30,9 @@ pub struct PacketFilter {
     pub ports: Vec<RangeInclusive<u16>>,
     /// Keep one connection in this many, both directions of it or none (see [`PacketFilter::keeps`]).
     pub sample: Option<NonZeroU32>,
+    /// Keep only the connections of these clients, by their port. Connections between two servers' ports are kept. Needs
+    /// `ports`.
+    pub clients: ConnectionSample,
     /// Of a packet from a server, keep only the headers and this many bytes of payload. A packet between two servers'
     /// ports is kept whole. Needs `ports`.
     pub snap_replies: Option<u32>,
@@ -39,7 +43,13 @@ pub struct PacketFilter {
 impl Default for PacketFilter {
     /// Every TCP packet, whole.
     fn default() -> Self {
-        Self { ports: Vec::new(), sample: None, snap_replies: None, snap_len: WHOLE }
+        Self {
+            ports: Vec::new(),
+            sample: None,
+            clients: ConnectionSample::default(),
+            snap_replies: None,
+            snap_len: WHOLE,
+        }
     }
 }
 
@@ -353,7 +363,8 @@ impl FilterWriter<'_> {
             self.verdict(Servers::Either);
             return;
         }
-        let told_apart = self.sampled || self.filter.snap_replies.is_some();
+        let told_apart =
+            self.sampled || self.filter.clients.is_partial() || self.filter.snap_replies.is_some();
         let (source, destination, no_source) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.load_at_x(Width::Half, 0);
         self.port_in(ports, if told_apart { source } else { self.labels.accept }, no_source);
@@ -393,8 +404,9 @@ impl FilterWriter<'_> {
         self.asm.jump(no);
     }
 
-    /// Sample and snap length; the TCP header is at X.
+    /// Samples and snap length; the TCP header is at X.
     fn verdict(&mut self, servers: Servers) {
+        self.clients(servers);
         if let Some(every) = self.filter.sample {
             self.asm.store_x(slot::TCP);
             self.sample(servers, every);
@@ -417,6 +429,22 @@ impl FilterWriter<'_> {
             }
             _ => self.asm.return_constant(self.filter.snap_len),
         }
+    }
+
+    /// Drops unless the client's port belongs to its sample: the arithmetic of [`ConnectionSample::has`].
+    fn clients(&mut self, servers: Servers) {
+        let clients = self.filter.clients;
+        let port_at = match servers {
+            _ if !clients.is_partial() => return,
+            Servers::Destination => 0,
+            Servers::Source => 2,
+            Servers::Either => return,
+        };
+        self.asm.load_at_x(Width::Half, port_at);
+        self.asm.arithmetic(Arithmetic::Multiply, Operand::Constant(ConnectionSample::MULTIPLIER));
+        self.asm.arithmetic(Arithmetic::ShiftRight, Operand::Constant(ConnectionSample::SHIFT));
+        self.asm.arithmetic(Arithmetic::Remainder, Operand::Constant(u32::from(clients.every.get())));
+        self.asm.unless(Condition::Equal, 0, self.labels.drop);
     }
 
     /// Drops unless the connection belongs to the sample: the arithmetic of [`sample::contains`].

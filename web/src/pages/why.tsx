@@ -107,6 +107,12 @@ export function WhyPage({ report }: { report: WhyReport }) {
           <Table name="threads" rows={report.threads} by="on a processor" columns={threads(report)} />
         </section>
       )}
+      {report.server.sentences.length > 0 && (
+        <section>
+          <h2>What the server says</h2>
+          <Words lines={report.server.sentences} />
+        </section>
+      )}
       <Facts
         kind="list"
         facts={counts.filter(([name]) => name in LIMITS).map(([name, n]) => [LIMITS[name]!, exact(n)])}

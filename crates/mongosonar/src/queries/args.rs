@@ -259,17 +259,13 @@ impl QueriesArgs {
     /// Another option is for packets only.
     pub fn reads_sockets(&self) -> anyhow::Result<bool> {
         let only_for_packets = [
+            (!self.interface.is_empty(), "--interface"),
             (self.write.is_some(), "--write"),
             (self.sample.is_some(), "--sample"),
             (self.snap_replies.is_some(), "--snap-replies"),
             (self.threads.is_some(), "--threads"),
         ];
-        let is_process = self.source == Some(SourceArg::Process);
-        if let Some((_, option)) = only_for_packets.into_iter().find(|(is_given, _)| is_process && *is_given)
-        {
-            return Err(crate::exit::usage!("{option} is for packets: leave it out, or --source process"));
-        }
-        Ok(is_process)
+        reads_sockets(self.source, &only_for_packets)
     }
 
     /// Whether to write a digest.
@@ -293,6 +289,20 @@ impl QueriesArgs {
 
     pub fn window_settings(&self) -> WindowSettings {
         WindowSettings { sample: self.sample.unwrap_or(1), split_by_order: self.by == Some(ByArg::Order) }
+    }
+}
+
+/// Whether this source is the sockets of processes.
+///
+/// # Errors
+/// One of these options was given too: they are for packets only.
+pub fn reads_sockets(source: Option<SourceArg>, only_for_packets: &[(bool, &str)]) -> anyhow::Result<bool> {
+    let is_process = source == Some(SourceArg::Process);
+    match only_for_packets.iter().find(|(is_given, _)| is_process && *is_given) {
+        Some((_, option)) => {
+            Err(crate::exit::usage!("{option} is for packets: leave it out, or --source process"))
+        }
+        None => Ok(is_process),
     }
 }
 

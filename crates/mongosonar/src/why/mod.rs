@@ -1,6 +1,7 @@
 //! `mongosonar why`: where the time of each query shape goes inside the server.
 
 pub mod args;
+mod busyness;
 mod rows;
 mod server_log;
 mod server_operation;
@@ -15,15 +16,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::Coverage;
-use sonar_core::time_split::TimeSplit;
+use sonar_core::time_split::{ConnectionSample, TimeSplit};
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
 use sonar_mongo::Target;
 use sonar_sys::{Host, PacketFilter, RingConfig};
-use sonar_view::kit::{About, Fitting};
+use sonar_view::kit::{About, Fitting, Grouped};
 use sonar_view::why::{ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace};
 
 pub use self::args::WhyArgs;
+use self::busyness::Busyness;
 use self::rows::{AskedRows, WhyRows};
 use self::server_log::ServerLogs;
 use self::server_profile::{ProfileReader, ProfiledSpan};
@@ -31,7 +33,7 @@ use crate::exit::OK;
 use crate::files::names::FileNames;
 use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
-use crate::queries::args::{QueriesArgs, Range};
+use crate::queries::args::{QueriesArgs, Range, reads_sockets};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, block_bytes};
 use crate::queries::live::tls::{AttacherTask, TlsCapture};
 use crate::queries::live::{RETIRE, ThreadWindow};
@@ -52,10 +54,11 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
     sonar_sys::resource::prefer_this_process().ok();
     let confined = !args.keep_privileges;
+    let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
     let processes = splitting::processes(&args.pid, &args.port)?;
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
-    let sample = args.sample.unwrap_or_default();
+    let sample = args.sample.unwrap_or_else(|| sample_of_busy(&processes));
     // Before any thread is started.
     let helpers = SplitHelpers::start(
         processes.clone(),
@@ -63,12 +66,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         SplitPlan { confined, follows: false, encrypted: EncryptedSplit::of(args.no_tls, args.tls_any_cost) },
     )?;
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
-    let tls = match args.no_tls {
-        true => None,
-        false => {
-            TlsCapture::open(AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined })
-        }
-    };
+    let attacher_task = AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined };
+    let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
+    let sockets = reads_sockets.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
     let only_port = match args.port.as_slice() {
         [Range(first, last)] if first == last => Some(*first),
         _ => None,
@@ -76,13 +76,18 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let target = args.server.named(only_port)?;
     let listened = Listened::choose(&args.port, &Host::live());
     let config = RingConfig {
-        filter: PacketFilter { ports: listened.ranges(), ..PacketFilter::default() },
+        interfaces: args.interface.clone(),
+        filter: PacketFilter { ports: listened.ranges(), clients: sample, ..PacketFilter::default() },
         size_bytes: RING_BYTES,
         block_bytes: block_bytes(RING_BYTES),
         retire: RETIRE,
         ..RingConfig::default()
     };
-    let capture = LiveCapture::open(&config, 1)?;
+    // The helper that attaches ends with what is kept here.
+    let (capture, _attaches) = match sockets {
+        None => (LiveCapture::open(&config, 1)?, None),
+        Some((sockets, attacher)) => (LiveCapture::of_source(sockets), Some(attacher)),
+    };
     let (capture, attacher) = match tls {
         None => (capture, None),
         Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
@@ -95,7 +100,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         (false, paths) => ServerLogs::open(paths, &processes)?,
     };
     let log_paths = logs.paths();
-    let rows = || AskedRows::new(args, !log_paths.is_empty() || target.is_some());
+    let rows = || AskedRows::new(args, sample, !log_paths.is_empty() || target.is_some());
     let names = FileNames::ask_target(target.clone())?;
     let start = |target: &Target| ProfileReader::start(target.clone(), &processes, confined);
     let profiler = target.as_ref().map(start).transpose()?;
@@ -170,7 +175,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let mut meeting = lock(&meeting);
     meeting.close();
     let mut unfinished =
-        threads_now.unfinished(|operation| meeting.request_of(operation), args.sample.is_none());
+        threads_now.unfinished(|operation| meeting.request_of(operation), !sample.is_partial());
     let asked = &meeting.sink.asked;
     unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
     let profiled = profiler.and_then(|profiler| {
@@ -228,9 +233,24 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             log_lines_unread,
             profile: profiled.is_some().then(|| profile.into()),
             profiler: profiled,
+            ..ServerSourcesJson::default()
         },
     });
     write(&report, args.json, html)
+}
+
+/// The connections to follow if nobody says so: all, unless the servers are busy.
+fn sample_of_busy(processes: &[u32]) -> ConnectionSample {
+    let busyness = Busyness::of(processes, &Host::live());
+    let sample = busyness.sample();
+    if sample.is_partial() {
+        eprintln!(
+            "mongosonar: the server is busy (its threads get a processor {} times a second), so only one connection in {} is followed; --sample 1/1 follows all",
+            Grouped(busyness.turns as u64),
+            sample.every
+        );
+    }
+    sample
 }
 
 /// Says which symbols and stacks could not be read.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sonar_core::time_split::{
-    Activity, ClassifiedWait, JoinedOperation, ServerJoinCounts, ServerJoined, ServerJoiner, ServerOperation,
-    ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable, ThreadOperation, TracedOperation,
-    WireOperation,
+    Activity, ClassifiedWait, ConnectionSample, JoinedOperation, ServerJoinCounts, ServerJoined,
+    ServerJoiner, ServerOperation, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable,
+    ThreadOperation, TracedOperation, WireOperation,
 };
 use sonar_core::{Application, Class, Endpoint, Role, ShapeId, ShapeInfo, Source, Timestamp};
 use sonar_view::why::role_of;
@@ -69,12 +69,12 @@ pub struct WhyRows {
 
 impl AskedRows {
     /// From now on. `is_joined`: the log or the profiler is read.
-    pub fn new(args: &WhyArgs, is_joined: bool) -> Self {
+    pub fn new(args: &WhyArgs, sample: ConnectionSample, is_joined: bool) -> Self {
         Self {
             activity: Activity::since(now()),
             asked: AskedOperations::from(args),
             joiner: is_joined.then(ServerJoiner::default),
-            is_sample: args.sample.is_some(),
+            is_sample: sample.is_partial(),
             ..Self::default()
         }
     }

@@ -18,11 +18,21 @@ impl Default for ConnectionSample {
 }
 
 impl ConnectionSample {
+    /// The multiplier of the hash of a port.
+    pub const MULTIPLIER: u32 = 0x9e37_79b1;
+    /// By how much its product is shifted right.
+    pub const SHIFT: u32 = 16;
+
+    /// Whether some connections are left out.
+    pub const fn is_partial(self) -> bool {
+        self.every.get() > 1
+    }
+
     /// Whether the connection of this client is followed. `is_sampled` in `bpf/split.h` has the same rule.
     pub fn has(self, client: Endpoint) -> bool {
         // Clients often have only even ports.
-        let mixed = u32::from(client.port).wrapping_mul(0x9e37_79b1);
-        (mixed >> 16).is_multiple_of(u32::from(self.every.get()))
+        let mixed = u32::from(client.port).wrapping_mul(Self::MULTIPLIER);
+        (mixed >> Self::SHIFT).is_multiple_of(u32::from(self.every.get()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the programs over packets, and compares them with tcpdump if it is installed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::process::Command;
 
 use proptest::prelude::*;
@@ -336,6 +337,24 @@ fn a_sample_keeps_whole_connections() {
             // Binomial: mean 1000, standard deviation 30.
             assert!((850..1150).contains(&kept), "{kept} of 10000 for 1/10");
         }
+    }
+}
+
+#[test]
+fn a_sample_of_clients_keeps_what_is_followed_inside_the_server() {
+    let clients = ConnectionSample { every: NonZeroU16::new(7).unwrap() };
+    let program = program(&PacketFilter { clients, ..port(27017, 27019) });
+    for (client, server) in [(C4, S4), (C6, S6)] {
+        for n in 0..1_000u16 {
+            let there = frame((client, 20_000 + 2 * n), (server, 27017 + n % 2));
+            let (source, _) = there.ends();
+            for seen in [there.reversed(), there] {
+                assert_eq!(run(&program, &seen.ethernet()) > 0, clients.has(source), "{n}");
+            }
+        }
+        // Either end may be the server.
+        let between = frame((client, 27018), (server, 27017));
+        assert!(run(&program, &between.ethernet()) > 0);
     }
 }
 

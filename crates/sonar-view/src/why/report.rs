@@ -78,7 +78,7 @@ impl WhyReport {
             in_progress_total: trace.unfinished.len(),
             threads: roles(&trace.threads),
             coverage: trace.coverage,
-            server: trace.server.clone(),
+            server: trace.server.clone().in_words(),
         };
         report.shapes =
             trace.rows.iter().take(trace.limit).map(|row| report.shape(row, trace, whole)).collect();

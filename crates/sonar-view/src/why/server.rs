@@ -73,6 +73,8 @@ pub struct ServerSourcesJson {
     pub profile: Option<ServerJoinJson>,
     /// Where the profile was read; null if no server was named.
     pub profiler: Option<ServerProfileJson>,
+    /// All of it in words.
+    pub sentences: Vec<String>,
 }
 
 /// Where the profile of the named server was read, and what of it was not.
@@ -278,23 +280,33 @@ impl ServerEvidenceJson {
 }
 
 impl ServerSourcesJson {
-    pub(super) fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+    /// Fills in `sentences`.
+    pub(super) fn in_words(mut self) -> Self {
+        let mut sentences = Vec::new();
         if let Some(counts) = self.log {
-            let logs = escape(&self.logs.join(", ")).to_string();
-            counts.text(&format!("The log ({logs})"), "slow operation", out)?;
+            sentences.push(counts.sentence(&format!("The log ({})", self.logs.join(", ")), "slow operation"));
         }
         if self.log_lines_unread > 0 {
-            writeln!(out, "{} of the log could not be read", plural(Grouped(self.log_lines_unread), "line"))?;
+            let lines = plural(Grouped(self.log_lines_unread), "line");
+            sentences.push(format!("{lines} of the log could not be read."));
         }
-        match &self.profiler {
-            Some(profiler) => profiler.text(self.profile, out),
-            None => Ok(()),
+        if let Some(profiler) = &self.profiler {
+            profiler.push_sentences(self.profile, &mut sentences);
         }
+        self.sentences = sentences;
+        self
+    }
+
+    pub(super) fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        if !self.sentences.is_empty() {
+            writeln!(out)?;
+        }
+        self.sentences.iter().try_for_each(|sentence| writeln!(out, "{}", escape(sentence)))
     }
 }
 
 impl ServerProfileJson {
-    fn text<W: Write>(&self, counts: Option<ServerJoinJson>, out: &mut Fitting<W>) -> io::Result<()> {
+    fn push_sentences(&self, counts: Option<ServerJoinJson>, to: &mut Vec<String>) {
         let counts = counts.filter(|counts| counts.total() > 0);
         let levels: Vec<_> = self
             .databases
@@ -304,44 +316,37 @@ impl ServerProfileJson {
             .collect();
         if !levels.is_empty() || counts.is_some() {
             let levels = if levels.is_empty() { "off by now".to_owned() } else { levels.join(", ") };
-            counts.unwrap_or_default().text(
-                &format!("The profile ({})", escape(&levels)),
-                "operation",
-                out,
-            )?;
+            to.push(counts.unwrap_or_default().sentence(&format!("The profile ({levels})"), "operation"));
         }
         let off: Vec<_> =
             self.databases.iter().filter(|one| one.level == 0).map(|one| one.database.as_str()).collect();
         if !off.is_empty() && counts.is_none() {
-            writeln!(
-                out,
-                "\nThe profiler of {} is off. \"mongosonar profiler set {} --level 1 --slowms 20 --duration 1m\", with the same server, switches it on for a minute.",
-                escape(&off.join(", ")),
+            to.push(format!(
+                "The profiler of {} is off. \"mongosonar profiler set {} --level 1 --slowms 20 --duration 1m\", with the same server, switches it on for a minute.",
+                off.join(", "),
                 database_options(&off)
-            )?;
+            ));
         }
         let wrapped: Vec<_> =
             self.databases.iter().filter(|one| !one.is_whole).map(|one| one.database.as_str()).collect();
         if self.is_cut {
-            writeln!(out, "Only the newest documents of the profile were read: they are too many.")?;
+            to.push("Only the newest documents of the profile were read: they are too many.".to_owned());
         } else if !wrapped.is_empty() {
-            writeln!(
-                out,
+            to.push(format!(
                 "The system.profile of {} may have wrapped: its first documents of this time are missing.",
-                escape(&wrapped.join(", "))
-            )?;
+                wrapped.join(", ")
+            ));
         }
         if self.databases_left_out > 0 {
             let others = plural(self.databases_left_out as u64, "database");
-            writeln!(out, "The profile of {others} more was not read.")?;
+            to.push(format!("The profile of {others} more was not read."));
         }
         if self.documents_unread > 0 {
             let unread = plural(Grouped(self.documents_unread), "document");
-            writeln!(out, "{unread} of the profile could not be read.")?;
+            to.push(format!("{unread} of the profile could not be read."));
         }
-        match &self.problem {
-            Some(problem) => writeln!(out, "The profile was not read to the end: {}.", escape(problem)),
-            None => Ok(()),
+        if let Some(problem) = &self.problem {
+            to.push(format!("The profile was not read to the end: {problem}."));
         }
     }
 }
@@ -363,17 +368,17 @@ impl ServerJoinJson {
         self.joined + self.without_partner + self.ambiguous + self.too_many
     }
 
-    fn text<W: Write>(&self, source: &str, noun: &str, out: &mut Fitting<W>) -> io::Result<()> {
-        write!(out, "\n{source} describes {} of this time", plural(Grouped(self.total()), noun))?;
+    fn sentence(&self, source: &str, noun: &str) -> String {
+        let mut sentence = format!("{source} describes {} of this time", plural(Grouped(self.total()), noun));
         let others = [
             (self.without_partner, "fits no operation of a thread", "fit no operation of a thread"),
             (self.ambiguous, "may be one of several", "may be one of several"),
             (self.too_many, "was given up for lack of room", "were given up for lack of room"),
         ];
         for (count, one, several) in others.into_iter().filter(|(count, ..)| *count > 0) {
-            write!(out, "; {} {}", Grouped(count), if count == 1 { one } else { several })?;
+            sentence.push_str(&format!("; {} {}", Grouped(count), if count == 1 { one } else { several }));
         }
-        writeln!(out, ".")
+        sentence + "."
     }
 }
 
@@ -386,7 +391,7 @@ mod tests {
         let profile = Some(ServerJoinJson { joined, ..ServerJoinJson::default() });
         let sources = ServerSourcesJson { profile, profiler: Some(profiler), ..ServerSourcesJson::default() };
         let mut out = Vec::new();
-        sources.text(&mut Fitting::new(&mut out, None)).unwrap();
+        sources.in_words().text(&mut Fitting::new(&mut out, None)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -31,7 +31,7 @@ impl WhyReport {
         if self.sample_every > 1 {
             writeln!(
                 out,
-                "Only one connection in {} was followed; the others count only under OUTSIDE OPERATIONS.",
+                "Only one connection in {} was followed; the others are left out.",
                 self.sample_every
             )?;
         }
