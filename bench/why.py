@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What `why` costs a server. The lab's own server, with one thread for each connection, keeps both processors busy, by
 turns with `why` and without. Also: what `why` and its eBPF programs use at 10,000 operations a second, what is lost at
-the highest rate, and the memory."""
+the highest rate, and the memory. As it is run on a busy server, where it follows some of the connections, and with all of
+them."""
 
 import json
 import signal
@@ -34,6 +35,7 @@ SERVER = ROOT / "lab/bin/threaded"
 PORT = 27917
 PAIRS = rounds(15, 31)
 SLOT = 2.0  # seconds with `why`, and without
+ALL = ("--sample", "1/1")
 RATE = 10_000
 
 
@@ -57,14 +59,14 @@ class Why:
         return json.loads(output)
 
 
-def throughput(server):
+def throughput(server, words, options, limit):
     """Measures throughput while both processors are busy: for each pair of slots, the ratio with `why` to without."""
     ratios, rates = [], []
     with Load(PORT, 0.13, 0) as load:
         for number in range(PAIRS):
             found = {}
             for traced in (number % 2 == 0, number % 2 == 1):
-                why = Why(server) if traced else None
+                why = Why(server, *options) if traced else None
                 time.sleep(0.3)
                 begun = time.monotonic()
                 time.sleep(SLOT)
@@ -77,13 +79,13 @@ def throughput(server):
     note(f"{statistics.median(rates):,.0f} operations a second without why; {PAIRS} pairs of {SLOT:.0f} s by turns.")
     percent = lambda ratio: 100 * (1 - ratio)
     interval = f"95 % interval {percent(high):.2f} to {percent(low):.2f}"
-    figure("throughput lost to why", percent(mean), f"% ({interval})", limit=1)
+    figure(f"throughput lost to why{words}", percent(mean), f"% ({interval})", limit=limit)
 
 
-def cost(server):
+def cost(server, words, options, limit):
     seconds = 10
     with Load(PORT, 0.02, RATE, connections=64) as load, statistics_on():
-        why = Why(server)
+        why = Why(server, *options)
         time.sleep(1)
         used, (ran, _), switches = processor_time(why.child.pid), run_time(why.child.pid), context_switches()
         begun = time.monotonic()
@@ -97,11 +99,12 @@ def cost(server):
         report = why.end()
     ran = (after - ran) / 1e9
     note(f"{rate:,.0f} operations and {switches:,.0f} context switches a second for processor time and memory.")
-    figure("processor time, why and its programs", 100 * (used + ran) / took, "% of a processor", limit=3)
-    figure("processor time, why", 100 * used / took, "% of a processor")
-    figure("processor time, eBPF programs", 100 * ran / took, "% of a processor")
-    figure("memory", memory.resident / MIB, "MiB")
-    lost(report, "operations lost at this rate")
+    say(f"  one connection in {report['sample_every']} followed")
+    figure(f"processor time, why and its programs{words}", 100 * (used + ran) / took, "% of a processor", limit=limit)
+    figure(f"processor time, why{words}", 100 * used / took, "% of a processor")
+    figure(f"processor time, eBPF programs{words}", 100 * ran / took, "% of a processor")
+    figure(f"memory{words}", memory.resident / MIB, "MiB")
+    lost(report, f"operations lost at this rate{words}")
 
 
 def context_switches():
@@ -119,7 +122,7 @@ def lost(report, what):
 def fastest(server):
     seconds = 5
     with Load(PORT, 0, 0) as load:
-        why = Why(server)
+        why = Why(server, *ALL)
         begun = time.monotonic()
         time.sleep(seconds)
         rate = load.rate(begun, time.monotonic())
@@ -135,8 +138,9 @@ def bench():
         process([SERVER, PORT, work, "unmeasured"], stdout=subprocess.PIPE, preexec_fn=at_ordinary_priority) as server,
     ):
         server.stdout.readline()
-        throughput(server)
-        cost(server)
+        for words, options, limits in [("", (), (1, 3)), (", all connections", ALL, (None, None))]:
+            throughput(server, words, options, limits[0])
+            cost(server, words, options, limits[1])
         fastest(server)
 
 

@@ -139,6 +139,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // What came while everything was opened.
     trace.skip()?;
     let before = thread_times(&trace)?;
+    let mut thread_names = ThreadNames::default();
+    thread_names.read(&processes);
     let (begun, started) = (Instant::now(), now());
     *lock(&meeting) = SplitMeeting::new(rows());
     eprintln!(
@@ -203,7 +205,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         encrypted_lost: captured.tls_lost,
         ..SplitCoverageJson::default()
     };
-    let thread_names = ThreadNames::read(&processes);
+    thread_names.read(&processes);
     let report = WhyReport::new(&WhyTrace {
         about: About::new(
             Host::live().name(),
@@ -322,24 +324,23 @@ fn since(before: &HashMap<u32, TimeSplit>, after: &HashMap<u32, TimeSplit>) -> V
     after.iter().map(|(thread, split)| (*thread, split.since(&before(thread)))).collect()
 }
 
-/// Names of threads that run now.
+/// Names of threads that run, or ran when they were read before.
+#[derive(Default)]
 struct ThreadNames(HashMap<u32, String>);
 
 impl ThreadNames {
-    fn read(processes: &[u32]) -> Self {
+    fn read(&mut self, processes: &[u32]) {
         let host = Host::live();
-        let mut names = HashMap::new();
         for process in processes {
             let tasks = std::fs::read_dir(host.path(&format!("proc/{process}/task")));
             for task in tasks.into_iter().flatten().flatten() {
                 let thread = task.file_name().to_str().and_then(|id| id.parse().ok());
                 let name = host.text(&format!("proc/{process}/task/{}/comm", task.file_name().display()));
                 if let (Some(thread), Some(name)) = (thread, name) {
-                    names.insert(thread, name.trim_end().to_owned());
+                    self.0.insert(thread, name.trim_end().to_owned());
                 }
             }
         }
-        Self(names)
     }
 
     fn label(&self, threads: Vec<(u32, TimeSplit)>) -> Vec<(String, TimeSplit)> {
