@@ -43,7 +43,8 @@ static __always_inline void passed(struct tls_session *session, __u32 kind, stru
     __u32 lost = TLS_LOST_PIPELINED;
     for (__u32 i = 0; i < SEGMENTS && i < segments.length && bytes; i++) {
         struct buffer segment;
-        if (bpf_probe_read_user(&segment, sizeof(segment), (const void *)(segments.at + i * sizeof(segment)))) {
+        if (bpf_probe_read_user(&segment, sizeof(segment),
+                                (const void *)(segments.at + i * sizeof(segment)))) {
             lost = TLS_LOST_UNREADABLE;
             break;
         }

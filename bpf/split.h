@@ -164,8 +164,8 @@ struct split_thread {
     __u32 part; // what it left its processor for
     __u8 slices_kind;
     __u8 unused;
-    __u16 skipped;    // if not 0, it serves a connection outside of the sample: how often it may receive until that is checked
-    __u64 session;    // of the TLS library, whose requests the thread serves; 0: none
+    __u16 skipped; // its connection is outside of the sample; how often it may receive until that is checked
+    __u64 session; // of the TLS library, whose requests the thread serves; 0: none
     __s32 session_fd; // its socket
     __u32 unsent;     // bytes of the reply that were encrypted and are still to be sent
     __u64 nested;     // the socket that the library used itself during its call, plus 1; 0: none

@@ -371,7 +371,11 @@ impl ServerJoinJson {
     fn sentence(&self, source: &str, noun: &str) -> String {
         let mut sentence = format!("{source} describes {} of this time", plural(Grouped(self.total()), noun));
         let others = [
-            (self.without_partner, "fits no operation of a thread", "fit no operation of a thread"),
+            (
+                self.without_partner,
+                "fits no operation that was followed",
+                "fit no operation that was followed",
+            ),
             (self.ambiguous, "may be one of several", "may be one of several"),
             (self.too_many, "was given up for lack of room", "were given up for lack of room"),
         ];

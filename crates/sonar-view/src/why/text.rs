@@ -31,7 +31,7 @@ impl WhyReport {
         if self.sample_every > 1 {
             writeln!(
                 out,
-                "Only one connection in {} was followed; the others are left out.",
+                "Only one connection in {} was followed; the others are left out (--sample 1/1 follows all).",
                 self.sample_every
             )?;
         }
