@@ -28,7 +28,7 @@ if [[ $what = test || $what = bench ]]; then
     mapfile -t lab < <(grep -vE "$have" "$(dirname "$0")/../lab/apt-packages.txt")
     packages+=("${lab[@]}")
 fi
-[ "$what" != bench ] || packages+=(bpftrace libbpf-tools)
+[ "$what" != bench ] || packages+=(bpftrace)
 
 say() { echo "prerequisites: $*" >&2; }
 

@@ -372,6 +372,42 @@ def test_calls_take_as_long_as_strace_says(served, tmp_path):
     assert abs(part(shape(report, "lock"), "futex") - longest) < 0.05 * longest + 1_000_000, longest
 
 
+@pytest.mark.skipif(not shutil.which("offcputime"), reason="offcputime (libbpf-tools) is not installed")
+def test_waits_are_as_long_as_offcputime_says(served):
+    """offcputime adds up, by stack and thread, how long threads were off their processors, waking included."""
+    with client() as connected:
+        ask(connected.lab, {"burn": 1})
+        command = ["offcputime", "-p", served.pid, "-m", "1000", "12"]
+        with labkit.process(command, stdout=subprocess.PIPE, text=True) as tool:
+            # It does not say when it has attached.
+            time.sleep(2)
+
+            def work():
+                for _ in range(30):
+                    ask(connected.lab, {"sleep": 25})
+                holder = threading.Thread(target=ask, args=(connected.lab, {"hold": 500}))
+                holder.start()
+                time.sleep(0.1)
+                ask(connected.lab, {"lock": 1})
+                holder.join()
+
+            report, _ = why(served, work)
+            output, _ = tool.communicate(timeout=60)
+    stacks = [stack.split() for stack in output.split("\n\n")]
+
+    def off(function, thread):
+        """Nanoseconds of the stacks with a function, of the threads whose names begin so."""
+        found = [stack for stack in stacks if function in stack and any(one.startswith(thread) for one in stack)]
+        return 1000 * sum(int(stack[-1]) for stack in found)
+
+    slept, held = shape(report, "sleep"), shape(report, "hold")
+    measured = sum(part(row, name) for row in (slept, held) for name in ("sleep", "run_queue"))
+    near(measured, off("do_nanosleep", "conn"), slept["operations"] + held["operations"])
+    locked = shape(report, "lock")
+    # Threads that wait for a request do not wait in futexes.
+    near(part(locked, "futex") + part(locked, "run_queue"), off("futex_wait", "conn"), 1)
+
+
 def test_a_sample_follows_the_same_connections_on_the_wire_and_inside_the_server(served):
     """What is followed is divided as ever; other connections are in no figure, and none is missing."""
 
