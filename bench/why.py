@@ -62,7 +62,7 @@ class Why:
 def throughput(server, words, options, limit):
     """Measures throughput while both processors are busy: for each pair of slots, the ratio with `why` to without."""
     ratios, rates = [], []
-    with Load(PORT, 0.13, 0) as load:
+    with Load(PORT, 0.13, 0, connections=64) as load:
         for number in range(PAIRS):
             found = {}
             for traced in (number % 2 == 0, number % 2 == 1):

@@ -142,6 +142,7 @@ static __always_inline struct split_thread *new_slot(__u32 id) {
         slot->since = 0;
         slot->woken = 0;
         slot->arrived = 0;
+        slot->preempted = 0;
         slot->clock_offset = 0;
         slot->queued_before = 0;
         slot->kind = KIND_NONE;
@@ -294,6 +295,7 @@ static __always_inline bool stays_skipped(struct split_thread *thread, struct pt
     thread->since = 0;
     thread->woken = 0;
     thread->arrived = 0;
+    thread->preempted = 0;
     thread->wait_ns = 0;
     thread->kind = KIND_NONE;
     thread->state = ON_PROCESSOR;

@@ -117,6 +117,9 @@ struct split_operation {
     __u64 received_from; // when the first bytes of the request were received
     __u64 start;
     __u64 end;
+    __u64
+        preempted; // when the thread last lost its processor between the operation before and this one; 0 if it did not
+    __u64 resumed; // when it got one again
     __u64 parts[PARTS];
     __u64 read_bytes;   // from files, by system calls
     __u64 device_bytes; // that the thread caused to be read from devices
@@ -147,6 +150,9 @@ struct split_thread {
     __u64 called_back;    // when it was woken from waiting for a request, if it has run since; 0 otherwise
     __u64 called_back_in; // when it got its processor then
     __u64 slices_ns;      // waited by this operation in slices that nobody ended
+    __u64
+        preempted; // when it last lost its processor outside of operations, without waiting for a request since; 0 otherwise
+    __u64 resumed;        // when it got one again
     __u64 clock_offset;   // from the scheduler's clock to the monotonic one; 0: unknown
     __u64 queued_before;  // total wait for processors when it left its last one
     __u64 outside[PARTS]; // time that belongs to no operation
@@ -324,6 +330,10 @@ static __always_inline bool split_switch_in(struct split_thread *thread, __u64 n
             thread->called_back_in = now;
         }
         thread->state = RUNNABLE;
+        thread->preempted = 0;
+    } else if (!in_operation(thread)) {
+        thread->preempted = since;
+        thread->resumed = now;
     }
     split_charge(thread, now);
     thread->state = ON_PROCESSOR;
@@ -389,6 +399,11 @@ static __always_inline void split_begin(struct split_thread *thread, __u64 now, 
     operation->request_bytes = flags & OPERATION_EXHAUST ? 0 : thread->header.length;
     operation->reply_bytes = 0;
     operation->flags = flags;
+    if (!(flags & OPERATION_EXHAUST)) {
+        operation->preempted = thread->preempted;
+        operation->resumed = thread->resumed;
+    }
+    thread->preempted = 0;
     if (thread->called_back && !flags && thread->called_back_in <= now) {
         __u64 queued = thread->called_back_in - thread->called_back, ran = now - thread->called_back_in;
         operation->start = thread->called_back;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, JoinCounts, JoinedOperation, OperationKey, PendingWaits, SplitJoiner,
-    ThreadOperation, WireOperation,
+    ThreadOperation, TimePart, WireOperation,
 };
 use sonar_core::{Endpoint, Operation, Outcome, Timestamp};
 
@@ -34,6 +34,7 @@ pub struct SplitMeeting<S> {
     pub sink: S,
     joiner: SplitJoiner,
     waits: PendingWaits,
+    waits_seen: u64,
     ended: Option<Timestamp>,
     unanswered: UnansweredRequests,
 }
@@ -45,6 +46,7 @@ impl<S: SplitSink> SplitMeeting<S> {
             sink,
             joiner: SplitJoiner::since(now()),
             waits: PendingWaits::default(),
+            waits_seen: 0,
             ended: None,
             unanswered: UnansweredRequests::default(),
         }
@@ -100,6 +102,7 @@ impl<S: SplitSink> SplitMeeting<S> {
 
     /// A long wait of an operation has ended; the operation has not.
     pub fn waited(&mut self, operation: OperationKey, wait: ClassifiedWait) {
+        self.waits_seen += u64::from(wait.part != TimePart::Cpu);
         self.waits.add(operation, wait);
     }
 
@@ -123,6 +126,11 @@ impl<S: SplitSink> SplitMeeting<S> {
     /// The same for what is decided by now.
     pub fn settled_counts(&self) -> JoinCounts {
         self.joiner.settled()
+    }
+
+    /// How many long waits each one with a class stands for, if `others` have none; at least 1.
+    pub fn wait_weight(&self, others: u64) -> f64 {
+        1.0 + others as f64 / self.waits_seen.max(1) as f64
     }
 
     /// Long waits that had no room until the end of their operation.

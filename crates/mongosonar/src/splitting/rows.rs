@@ -182,6 +182,8 @@ mod tests {
                 received_from: end,
                 start: end,
                 end,
+                preempted: None,
+                queued_before_ns: 0,
                 duration_ns: 1_000,
                 split,
                 switches: 0,

@@ -1,5 +1,6 @@
 //! How many connections of a busy server are followed if nobody says so.
 
+use std::collections::HashMap;
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,16 @@ const WATCHED: Duration = Duration::from_millis(250);
 const ALL_UP_TO: f64 = 3_000.0;
 /// Otherwise, about as many as get one this often a second.
 const FOLLOWED: f64 = 1_500.0;
+/// But at least about this many of those that do something.
+const FEWEST: f64 = 8.0;
 
 /// How often threads of servers get a processor: at least once for each operation.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Busyness {
     /// Times a second.
     pub turns: f64,
+    /// Threads that got one.
+    pub threads: usize,
 }
 
 impl Busyness {
@@ -25,8 +30,13 @@ impl Busyness {
     pub fn of(processes: &[u32], host: &Host) -> Self {
         let (begun, before) = (Instant::now(), turns(processes, host));
         std::thread::sleep(WATCHED);
-        let turned = turns(processes, host).saturating_sub(before);
-        Self { turns: turned as f64 / begun.elapsed().as_secs_f64() }
+        let after = turns(processes, host);
+        let turned = |(thread, count): (&u32, &u64)| count.saturating_sub(*before.get(thread).unwrap_or(&0));
+        let turned: Vec<u64> = after.iter().map(turned).filter(|count| *count > 0).collect();
+        Self {
+            turns: turned.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64(),
+            threads: turned.len(),
+        }
     }
 
     /// The connections to follow, so that the server loses next to nothing.
@@ -34,23 +44,25 @@ impl Busyness {
         if self.turns <= ALL_UP_TO {
             return ConnectionSample::default();
         }
-        let every = (self.turns / FOLLOWED).ceil().min(f64::from(u16::MAX)) as u16;
+        let most = (self.threads as f64 / FEWEST).min(f64::from(u16::MAX));
+        let every = (self.turns / FOLLOWED).ceil().min(most) as u16;
         ConnectionSample { every: NonZeroU16::new(every).unwrap_or(NonZeroU16::MIN) }
     }
 }
 
-/// How often all threads of these processes have got a processor so far; 0 if the kernel does not count it.
-fn turns(processes: &[u32], host: &Host) -> u64 {
-    let of_thread = |process: u32, thread: String| {
-        let counted = host.text(&format!("proc/{process}/task/{thread}/schedstat"))?;
-        counted.split_whitespace().nth(2)?.parse::<u64>().ok()
-    };
-    let of_process = |process: u32| {
+/// How often each thread of these processes has got a processor so far; none if the kernel does not count it.
+fn turns(processes: &[u32], host: &Host) -> HashMap<u32, u64> {
+    let mut turns = HashMap::new();
+    for process in processes {
         let threads = std::fs::read_dir(host.path(&format!("proc/{process}/task"))).into_iter().flatten();
-        let threads = threads.flatten().filter_map(|thread| thread.file_name().into_string().ok());
-        threads.filter_map(|thread| of_thread(process, thread)).sum::<u64>()
-    };
-    processes.iter().map(|process| of_process(*process)).sum()
+        for thread in threads.flatten().filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok())
+        {
+            let counted = host.text(&format!("proc/{process}/task/{thread}/schedstat"));
+            let count = counted.and_then(|counted| counted.split_whitespace().nth(2)?.parse().ok());
+            turns.extend(count.map(|count| (thread, count)));
+        }
+    }
+    turns
 }
 
 #[cfg(test)]
@@ -59,20 +71,29 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_busy_is_followed_whole_and_a_busy_one_by_connection() {
-        let every = |turns| Busyness { turns }.sample().every.get();
-        assert_eq!([0.0, 250.0, 3_000.0].map(every), [1, 1, 1]);
-        assert_eq!([3_001.0, 10_000.0, 15_000.0, 1e12].map(every), [3, 7, 10, u16::MAX]);
+        let every = |turns, threads| Busyness { turns, threads }.sample().every.get();
+        assert_eq!([0.0, 250.0, 3_000.0].map(|turns| every(turns, 500)), [1, 1, 1]);
+        assert_eq!([3_001.0, 10_000.0, 15_000.0].map(|turns| every(turns, 500)), [3, 7, 10]);
+        assert_eq!(every(1e12, usize::MAX), u16::MAX);
     }
 
     #[test]
-    fn threads_of_a_process_are_counted_together() {
+    fn of_few_connections_enough_are_followed() {
+        let every = |threads| Busyness { turns: 15_000.0, threads }.sample().every.get();
+        assert_eq!([0, 7, 8, 15, 16, 64, 100].map(every), [1, 1, 1, 1, 2, 8, 10]);
+    }
+
+    #[test]
+    fn the_threads_of_all_processes_are_read() {
         let folder = tempfile::tempdir().expect("a folder");
-        for (thread, counted) in [("7", "10 20 30\n"), ("8", "1 2 12\n"), ("9", "no figures")] {
-            let task = folder.path().join("proc/7/task").join(thread);
+        for (thread, counted) in
+            [("7/task/7", "10 20 30\n"), ("7/task/8", "1 2 12\n"), ("9/task/9", "no figures")]
+        {
+            let task = folder.path().join("proc").join(thread);
             std::fs::create_dir_all(&task).expect("a thread");
             std::fs::write(task.join("schedstat"), counted).expect("its figures");
         }
         let host = Host::at(folder.path());
-        assert_eq!((turns(&[7], &host), turns(&[7, 8], &host), turns(&[], &host)), (42, 42, 0));
+        assert_eq!(turns(&[7, 9, 11], &host), HashMap::from([(7, 30), (8, 12)]));
     }
 }

@@ -190,6 +190,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     });
     let WhyRows { rows, unseen, activity, blockers_turned_away, log, profile } =
         std::mem::take(&mut meeting.sink).finish(started, ended);
+    let waits_without_class = losses.stacks_skipped + meeting.waits_turned_away();
     let coverage = SplitCoverageJson {
         foreign_replies: losses.foreign_replies,
         ring_full: losses.ring_full,
@@ -198,7 +199,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         programs_skipped: losses.programs_skipped,
         switches_missed: losses.switches_missed,
         blockers_turned_away,
-        waits_without_class: losses.stacks_skipped + meeting.waits_turned_away(),
+        waits_without_class,
         packets_dropped: captured.kernel_drops,
         encrypted_unread: captured.streams_tls,
         encrypted_unmapped: captured.tls_unmapped,
@@ -216,6 +217,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         sample,
         seconds: ended.since(started) as f64 / 1e9,
         processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
+        wait_weight: meeting.wait_weight(waits_without_class),
         rows: &rows,
         unseen: &unseen,
         activity: &activity.until(ended),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 
-use super::ThreadOperation;
+use super::{ThreadOperation, TimePart};
 use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp};
 
 /// Operations of one side that may wait for the other one.
@@ -75,10 +75,22 @@ pub struct JoinedOperation {
 }
 
 impl JoinedOperation {
-    /// Time from the request's last byte on the wire until the thread was woken to receive it, in nanoseconds. The clocks are
-    /// the same machine's, so it is never negative but for their resolution.
+    /// If the request arrived while its thread waited for a processor, that wait belongs to the operation.
+    pub fn new(wire: WireOperation, mut thread: ThreadOperation) -> Self {
+        if let Some((lost, got)) = thread.preempted {
+            let waited = got.min(thread.start).since(lost.max(wire.start));
+            thread.queued_before_ns = waited;
+            thread.duration_ns = thread.duration_ns.saturating_add(waited);
+            thread.split[TimePart::RunQueue] += waited;
+        }
+        Self { wire, thread }
+    }
+
+    /// Time from the request's last byte on the wire until the thread was woken to receive it, in nanoseconds, without
+    /// what it waited for a processor in it. The clocks are the same machine's, so it is never negative but for their
+    /// resolution.
     pub fn unread_ns(&self) -> u64 {
-        self.thread.start.since(self.wire.start)
+        self.thread.start.since(self.wire.start).saturating_sub(self.thread.queued_before_ns)
     }
 
     /// From the request's arrival until the reply had been sent, in nanoseconds.
@@ -273,7 +285,7 @@ impl SplitJoiner {
             return None;
         }
         self.counts.joined += 1;
-        Some(JoinedOperation { wire, thread })
+        Some(JoinedOperation::new(wire, thread))
     }
 
     /// The operation of the wire that a thread still executes, or whose reply it still sends.
@@ -372,6 +384,8 @@ pub(super) mod tests {
             received_from: Timestamp::from_unix_ns(start_ns),
             start: Timestamp::from_unix_ns(start_ns),
             end: Timestamp::from_unix_ns(start_ns + 1_000),
+            preempted: None,
+            queued_before_ns: 0,
             duration_ns: 1_000,
             split: TimeSplit::default(),
             switches: 0,
@@ -391,6 +405,26 @@ pub(super) mod tests {
             has_all_wakers: true,
             woke_others: false,
         }
+    }
+
+    #[test]
+    fn a_request_that_waits_for_the_processor_of_its_thread_is_in_the_run_queue() {
+        let at = Timestamp::from_unix_ns;
+        let joined = |lost, got| {
+            let thread = ThreadOperation { preempted: Some((at(lost), at(got))), ..thread(1, 5_000) };
+            let joined = JoinedOperation::new(wire(1, 2_000), thread);
+            assert_eq!(joined.total_ns(), 4_000);
+            assert_eq!(joined.thread.split[TimePart::RunQueue], joined.thread.queued_before_ns);
+            assert_eq!(joined.thread.key(), (2, at(5_000)));
+            (joined.unread_ns(), joined.thread.queued_before_ns)
+        };
+        // It arrives while the thread waits, before, after.
+        assert_eq!(joined(1_000, 4_500), (500, 2_500));
+        assert_eq!(joined(3_000, 4_500), (1_500, 1_500));
+        assert_eq!(joined(1_000, 1_900), (3_000, 0));
+        // Clocks that do not agree.
+        assert_eq!(joined(1_000, 9_000), (0, 3_000));
+        assert_eq!(JoinedOperation::new(wire(1, 2_000), thread(1, 5_000)).unread_ns(), 3_000);
     }
 
     #[test]

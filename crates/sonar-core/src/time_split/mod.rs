@@ -205,7 +205,12 @@ pub struct ThreadOperation {
     pub start: Timestamp,
     /// When it had sent the whole reply.
     pub end: Timestamp,
-    /// From `start` to `end`, in nanoseconds of one clock.
+    /// When it last lost its processor between the operation before and this one, and when it got one again.
+    pub preempted: Option<(Timestamp, Timestamp)>,
+    /// How long the request had waited by then for that processor, in nanoseconds: it belongs to the operation, and to
+    /// [`TimePart::RunQueue`]. 0 until the request's arrival is known.
+    pub queued_before_ns: u64,
+    /// From `start` to `end`, and `queued_before_ns`, in nanoseconds of one clock.
     pub duration_ns: u64,
     /// Where that time went.
     pub split: TimeSplit,

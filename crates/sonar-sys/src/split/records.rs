@@ -118,6 +118,8 @@ fn operation(record: &types::split_operation, clock: &ClockOffsets) -> ThreadOpe
         received_from: at(record.received_from),
         start: at(record.start),
         end: at(record.end),
+        preempted: (record.preempted != 0).then(|| (at(record.preempted), at(record.resumed))),
+        queued_before_ns: 0,
         duration_ns: record.end.saturating_sub(record.start),
         split,
         switches: record.switches.into(),

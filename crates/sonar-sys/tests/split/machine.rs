@@ -14,6 +14,7 @@ pub struct Divided {
     pub thread: u32,
     pub request: u32,
     pub received_from: u64,
+    pub preempted: (u64, u64),
     pub start: u64,
     pub end: u64,
     pub flags: u32,
@@ -119,8 +120,9 @@ fn operation(words: &[&str]) -> Divided {
         request_bytes: number(7) as u32,
         reply_bytes: number(8) as u32,
         switches: number(9) as u32,
-        parts: parts(&words[10..]),
-        files: words[10 + PARTS + 1..wakers].iter().map(|word| four(word)).collect(),
+        preempted: (number(10), number(11)),
+        parts: parts(&words[12..]),
+        files: words[12 + PARTS + 1..wakers].iter().map(|word| four(word)).collect(),
         wakers: words[wakers + 1..].iter().map(|word| four(word)).collect(),
     }
 }

@@ -324,6 +324,8 @@ fn thread_operation(one: &Divided, name: &str, client: SocketAddr, offset: u64) 
         received_from: at(one.received_from),
         start: at(one.start),
         end: at(one.end),
+        preempted: None,
+        queued_before_ns: 0,
         duration_ns: one.end - one.start,
         split,
         switches: one.switches.into(),

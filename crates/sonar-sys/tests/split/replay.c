@@ -46,9 +46,10 @@ static struct split_thread *thread_of(__u32 id) {
 
 static void ended(struct split_thread *thread) {
     const struct split_operation *operation = &thread->operation;
-    printf("operation %u %d %llu %llu %llu %u %u %u %u", thread->owner, operation->request,
+    printf("operation %u %d %llu %llu %llu %u %u %u %u %llu %llu", thread->owner, operation->request,
            operation->received_from, operation->start, operation->end, operation->flags,
-           operation->request_bytes, operation->reply_bytes, operation->switches);
+           operation->request_bytes, operation->reply_bytes, operation->switches, operation->preempted,
+           operation->resumed);
     for (int part = 0; part < PARTS; part++)
         printf(" %llu", operation->parts[part]);
     printf(" files");

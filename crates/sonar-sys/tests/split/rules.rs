@@ -115,6 +115,25 @@ fn what_a_thread_does_between_operations_is_outside_them() {
 }
 
 #[test]
+fn an_operation_knows_when_its_thread_lost_its_processor_before() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).reply(3, 1_500, 1, 0);
+    // Twice after the reply: the second time is the one that a request has to wait for.
+    events.add(3, 1_600, "out 1 9 7 0 0").add(3, 1_700, "in");
+    events.add(3, 1_800, "out 1 9 7 0 0").add(3, 4_000, "in").request(3, 4_100, 2).reply(3, 4_500, 2, 0);
+    // Not if it has waited for a request since, nor within an operation.
+    events.add(3, 4_600, "out 1 9 7 0 0").add(3, 4_700, "in");
+    events.add(3, 4_800, "out 0 9 7 0 0").add(3, 5_000, "in").request(3, 5_100, 3);
+    events.add(3, 5_200, "out 1 9 7 0 0").add(3, 5_300, "in").reply(3, 5_400, 3, 0);
+    events.request(3, 5_500, 4).reply(3, 5_600, 4, 0);
+    let outcome = events.divide();
+    outcome.operations.iter().for_each(adds_up);
+    let preempted: Vec<_> = outcome.operations.iter().map(|one| one.preempted).collect();
+    assert_eq!(preempted[1], (1_800, 4_000));
+    assert_eq!([preempted[0].0, preempted[2].0, preempted[3].0], [0, 0, 0]);
+}
+
+#[test]
 fn the_wait_for_a_processor_to_receive_a_request_is_part_of_its_operation() {
     let mut events = Events::default();
     events.request(3, 1_000, 1).reply(3, 1_500, 1, 0);

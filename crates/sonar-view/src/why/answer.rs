@@ -26,7 +26,7 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
     let unread = shape.parts.iter().find(|part| part.part == ShownPart::Unread);
     if let Some(part) = unread.filter(|part| part.share >= NOTABLE) {
         sentences.push(format!(
-            "{} of each operation passed before the server read the request: its thread was busy with an earlier request of the connection.",
+            "{} of each operation passed before the server read the request: its thread had not finished the operation before.",
             each(part.ns)
         ));
     }

@@ -42,7 +42,8 @@ pub struct WaitClassJson {
     pub class: String,
     /// Waits, or samples; 0 for waits without a stack, which are not counted.
     pub waits: u64,
-    /// How long they lasted, in nanoseconds; for a function, its share of the measured time.
+    /// How long they lasted, in nanoseconds, together with those that they stand for; for a function, its share of the
+    /// measured time.
     pub wait_ns: u64,
     /// Share of the whole time of the operations, 0 to 1.
     pub share: f64,
@@ -114,7 +115,8 @@ pub(super) fn of_all(rows: &[ShapeSplit], whole: u64) -> Vec<PartJson> {
 }
 
 /// The parts of the time of one row, with quantiles and wait classes.
-pub(super) fn of_shape(row: &ShapeSplit, whole: u64) -> Vec<PartJson> {
+/// A long wait stands for `weight` of them: others have no class, because there were too many.
+pub(super) fn of_shape(row: &ShapeSplit, whole: u64, weight: f64) -> Vec<PartJson> {
     let mut parts = in_order(&row.split, (row.unread.sum_ns() as u64, row.unexplained_ns), whole);
     for shown in &mut parts {
         let times = match shown.part {
@@ -126,7 +128,7 @@ pub(super) fn of_shape(row: &ShapeSplit, whole: u64) -> Vec<PartJson> {
         shown.p50_ns = times.and_then(|times| times.quantile_ns(0.5));
         shown.p99_ns = times.and_then(|times| times.quantile_ns(0.99));
         if let ShownPart::Measured(part) = shown.part {
-            shown.classes = classes(row, part, whole);
+            shown.classes = classes(row, part, (whole, weight));
         }
     }
     parts
@@ -157,12 +159,19 @@ fn in_order(split: &TimeSplit, (unread, unexplained): (u64, u64), whole: u64) ->
     parts
 }
 
-fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
+fn classes(row: &ShapeSplit, part: TimePart, (whole, weight): (u64, f64)) -> Vec<WaitClassJson> {
     let of_part = || row.waits.iter().filter(|((waited, _), _)| *waited == part);
-    // The time on a processor is measured; samples only show how it is divided.
     let sampled: u64 = of_part().map(|(_, total)| total.wait_ns).sum();
     let is_cpu = part == TimePart::Cpu;
-    let scale = if is_cpu { share(row.split[part], sampled) } else { 1.0 };
+    // The time is measured; samples, and waits that stand for others, only show how it is divided.
+    let most = share(row.split[part], sampled);
+    let is_evidence = of_part().map(|(_, total)| total.waits).sum::<u64>() >= MIN_SAMPLES;
+    let scale = match (is_cpu, is_evidence) {
+        (true, _) => most,
+        (false, true) => weight.min(most).max(1.0),
+        (false, false) => 1.0,
+    };
+    let scaled = |total: WaitTotal| WaitTotal { wait_ns: (total.wait_ns as f64 * scale) as u64, ..total };
     let is_named = |class: &str, waits: u64| class != REST && (!is_cpu || waits >= MIN_SAMPLES);
     let mut named: Vec<_> = of_part()
         .filter(|((_, class), total)| is_named(class, total.waits))
@@ -174,15 +183,19 @@ fn classes(row: &ShapeSplit, part: TimePart, whole: u64) -> Vec<WaitClassJson> {
         let all: u64 = of_part().map(|(_, total)| of(total)).sum();
         all - named.iter().map(|(_, total)| of(total)).sum::<u64>()
     };
-    let others = WaitTotal { waits: sum(|total| total.waits), wait_ns: sum(|total| total.wait_ns) };
-    let without_stack = WaitTotal { waits: 0, wait_ns: row.split[part].saturating_sub(sampled) };
+    let others = scaled(WaitTotal { waits: sum(|total| total.waits), wait_ns: sum(|total| total.wait_ns) });
+    named.iter_mut().for_each(|(_, total)| *total = scaled(*total));
+    let with_stack = scaled(WaitTotal { waits: 0, wait_ns: sampled });
+    let without_stack = WaitTotal { waits: 0, wait_ns: row.split[part].saturating_sub(with_stack.wait_ns) };
     let is_notable = !is_cpu && share(without_stack.wait_ns, row.split[part]) >= NOTABLE_WITHOUT_STACK;
     named.extend((others.wait_ns > 0 && !is_cpu).then_some(("others", others)));
     named.extend((sampled > 0 && is_notable).then_some((WITHOUT_STACK, without_stack)));
     named.sort_by_key(|(class, total)| (Reverse(total.wait_ns), *class));
-    let shown = named.into_iter().map(|(class, total)| {
-        let wait_ns = (total.wait_ns as f64 * scale) as u64;
-        WaitClassJson { class: class.to_owned(), waits: total.waits, wait_ns, share: share(wait_ns, whole) }
+    let shown = named.into_iter().map(|(class, WaitTotal { waits, wait_ns })| WaitClassJson {
+        class: class.to_owned(),
+        waits,
+        wait_ns,
+        share: share(wait_ns, whole),
     });
     shown.collect()
 }
@@ -213,7 +226,7 @@ mod tests {
             row.waits.insert((part, class.into()), WaitTotal { waits: 5, wait_ns });
         }
         row.waits.insert((TimePart::Cpu, "in rare".into()), WaitTotal { waits: 4, wait_ns: 5_000 });
-        let parts = of_shape(&row, 1_000);
+        let parts = of_shape(&row, 1_000, 1.0);
         let classes: Vec<_> = parts
             .iter()
             .flat_map(|part| &part.classes)
@@ -224,10 +237,35 @@ mod tests {
     }
 
     #[test]
+    fn waits_with_a_class_stand_for_those_that_were_too_many() {
+        let mut row = ShapeSplit::new(Arc::new(ShapeInfo::default()), Role::Served, Class::User);
+        row.split[TimePart::Futex] = 1_000;
+        for (class, wait_ns) in [("profiler write", 60), ("execution ticket", 20)] {
+            row.waits.insert((TimePart::Futex, class.into()), WaitTotal { waits: 4, wait_ns });
+        }
+        let found = |row: &ShapeSplit, weight| {
+            let parts = of_shape(row, 1_000, weight);
+            parts[0].classes.iter().map(|one| (one.class.clone(), one.wait_ns)).collect::<Vec<_>>()
+        };
+        let expected = |profiler, ticket| {
+            vec![("profiler write".to_owned(), profiler), ("execution ticket".to_owned(), ticket)]
+        };
+        let mut with_rest = vec![(WITHOUT_STACK.to_owned(), 200)];
+        with_rest.splice(0..0, expected(600, 200));
+        with_rest.sort_by_key(|(class, ns)| (Reverse(*ns), class.clone()));
+        assert_eq!(found(&row, 10.0), with_rest);
+        // Never more than was measured.
+        assert_eq!(found(&row, 100.0), expected(750, 250));
+        // Too few to tell.
+        row.waits.values_mut().for_each(|total| total.waits = 2);
+        assert_eq!(found(&row, 100.0)[1..], expected(60, 20));
+    }
+
+    #[test]
     fn few_samples_name_no_function() {
         let mut row = ShapeSplit::new(Arc::new(ShapeInfo::default()), Role::Served, Class::User);
         row.split[TimePart::Cpu] = 900;
         row.waits.insert((TimePart::Cpu, "in rare".into()), WaitTotal { waits: 4, wait_ns: 900 });
-        assert!(of_shape(&row, 900).iter().all(|part| part.classes.is_empty()));
+        assert!(of_shape(&row, 900, 1.0).iter().all(|part| part.classes.is_empty()));
     }
 }

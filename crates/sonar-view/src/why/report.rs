@@ -28,6 +28,8 @@ pub struct WhyTrace<'a> {
     pub seconds: f64,
     /// Processors.
     pub processors: usize,
+    /// How many long waits each one with a class stands for; at least 1.
+    pub wait_weight: f64,
     /// The rows that are counted, those with the most time first.
     pub rows: &'a [ShapeSplit],
     /// Rows without a shape, by the name of the thread.
@@ -109,7 +111,7 @@ impl WhyReport {
             p50_ns: row.total.quantile_ns(0.5),
             p99_ns: row.total.quantile_ns(0.99),
             max_ns: row.total.max_ns(),
-            parts: parts::of_shape(row, total),
+            parts: parts::of_shape(row, total, trace.wait_weight),
             reads: row.reads,
             read_bytes: row.read_bytes,
             device_bytes: row.device_bytes,

@@ -214,7 +214,10 @@ impl SplitCoverageJson {
                 "Switches of processors that the kernel did not report; their times come from the scheduler",
             ),
             (self.blockers_turned_away, "Waits without a blocker, because there were too many"),
-            (self.waits_without_class, "Long waits without a class, because there were too many"),
+            (
+                self.waits_without_class,
+                "Long waits without a class, because there were too many; those with one stand for them",
+            ),
             (self.packets_dropped, "Packets dropped by the kernel"),
             (self.encrypted_unread, "Connections encrypted with TLS that could not be read"),
             (self.encrypted_unmapped, "Reads and writes of TLS sessions whose connection is unknown"),
