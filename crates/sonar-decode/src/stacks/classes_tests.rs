@@ -204,6 +204,12 @@ fn threads_with_nothing_to_do_are_idle() {
         ("waiting for a request", "recvmsg", "?"),
         ("waiting for a request", "recvmsg", "mongo::transport::SessionWorkflow::Impl::_receiveRequest"),
         ("awaiting data on purpose", "futex", "mongo::CappedInsertNotifier::waitUntil"),
+        (
+            "awaiting data on purpose",
+            "poll",
+            "mongo::repl::CmdIsMaster::runWithReplyBuilder \
+             mongo::OperationContext::waitForConditionOrInterruptNoAssertUntil",
+        ),
         ("eviction worker idle", "futex", "__wt_thread_run __wt_evict_thread_run __wt_cond_wait_signal"),
         ("background thread idle", "futex", "__ckpt_server __wt_cond_wait_signal pthread_cond_timedwait"),
         (
