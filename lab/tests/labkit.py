@@ -118,6 +118,13 @@ def read_lines(path):
         return [json.loads(line) for line in file if line.endswith("\n")]
 
 
+def of_each_thread(pid, *names):
+    """The texts of these files in `/proc/PID/task/*`, without threads that ended since they were listed."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield [(task / name).read_text() for name in names]
+
+
 def packet_sockets(pid):
     """The number of bound and running packet sockets of a process, in any network namespace."""
     running = set()

@@ -24,17 +24,14 @@ pytestmark = pytest.mark.root
 def tasks(pid):
     """The kernel's status of each thread of a process, by thread name."""
     found = {}
-    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
-        fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+    for (text,) in labkit.of_each_thread(pid, "status"):
+        fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         found[fields["Name"] + " " + fields["Pid"]] = fields
     return found
 
 
 def children(pid):
-    found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
+    return [int(child) for (text,) in labkit.of_each_thread(pid, "children") for child in text.split()]
 
 
 def open_to_all(path):

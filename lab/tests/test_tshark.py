@@ -16,7 +16,9 @@ def messages(tshark, pcap, port, decoded_as=None):
     `decoded_as`: options that say what is on the port, if it is not the plain protocol."""
     fields = ["tcp.srcport", "tcp.dstport", "mongo.request_id", "mongo.response_to", "mongo.message_length"]
     decoded_as = decoded_as or ["-d", f"tcp.port=={port},mongo"]
-    command = [tshark, "-n", "-r", pcap, *decoded_as, "-Y", "mongo", "-T", "fields"]
+    # With several processors, the kernel may record the packets of a connection in another order.
+    in_order = ["-o", "tcp.reassemble_out_of_order:TRUE"]
+    command = [tshark, "-n", "-r", pcap, *in_order, *decoded_as, "-Y", "mongo", "-T", "fields"]
     for field in fields:
         command += ["-e", field]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

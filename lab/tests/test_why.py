@@ -7,7 +7,6 @@ WiredTiger.
 import concurrent.futures
 import json
 import os
-import pathlib
 import re
 import shutil
 import struct
@@ -269,9 +268,8 @@ def test_sums_equal_what_the_kernel_counts_for_each_thread(served):
     def counters():
         """Nanoseconds on a processor and in the run queue of all threads, as `schedstat` has them."""
         sums = [0, 0]
-        for task in os.scandir(f"/proc/{served.pid}/task"):
-            with open(f"{task.path}/schedstat") as file:
-                cpu, queued, _ = map(int, file.read().split())
+        for (counts,) in labkit.of_each_thread(served.pid, "schedstat"):
+            cpu, queued, _ = map(int, counts.split())
             sums[0] += cpu
             sums[1] += queued
         return sums
@@ -295,12 +293,11 @@ def test_bytes_and_faults_equal_what_the_kernel_counts_for_the_threads_of_connec
     def counters():
         """Of all threads of connections: bytes read by system calls and from devices, and faults that read."""
         sums = [0, 0, 0]
-        for task in pathlib.Path(f"/proc/{served.pid}/task").iterdir():
-            if not (task / "comm").read_text().startswith("conn"):
+        for name, counts, stat in labkit.of_each_thread(served.pid, "comm", "io", "stat"):
+            if not name.startswith("conn"):
                 continue
-            io = dict(line.split(": ") for line in (task / "io").read_text().splitlines())
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            counted = (int(io["rchar"]), int(io["read_bytes"]), int(fields[9]))
+            io = dict(line.split(": ") for line in counts.splitlines())
+            counted = (int(io["rchar"]), int(io["read_bytes"]), int(stat.rpartition(")")[2].split()[9]))
             sums = [sum(pair) for pair in zip(sums, counted, strict=True)]
         return sums
 
