@@ -130,12 +130,12 @@ impl TlsTracer {
 
     /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.
     /// A file that it is attached to already is left as it is. The probes end with the process that attached them.
+    /// To find the connections of sessions it takes [`attach_sockets`](Self::attach_sockets), too.
     ///
     /// # Errors
     /// It is attached to 64 files, or the kernel refuses, for example because the file is on a file system without support for probes.
     pub fn attach(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
         let programs = &self.skeleton.progs;
-        attach_observers(&self.skeleton, &mut self.links)?;
         let calls = CallPrograms {
             read: [&programs.tls_read_called, &programs.tls_read_returned],
             write: [&programs.tls_write_called, &programs.tls_write_returned],
@@ -145,12 +145,41 @@ impl TlsTracer {
         self.probes.attach(&calls, file, sites)
     }
 
-    /// Attaches to all sockets; those of processes that are not followed cost a comparison a call.
+    /// Attaches to all sockets, once; those of processes that are not followed cost a comparison a call.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn attach_sockets(&mut self) -> Result<(), TraceError> {
-        attach_observers(&self.skeleton, &mut self.links)
+        if !self.links.is_empty() {
+            return Ok(());
+        }
+        let programs = &self.skeleton.progs;
+        let all = [
+            &programs.tls_arrived,
+            &programs.tls_received,
+            &programs.tls_sent,
+            &programs.tls_exited,
+            &programs.socket_received,
+            &programs.socket_used,
+            &programs.tls_process_exit,
+        ];
+        // All or none, so that it can be tried again.
+        let mut links = Vec::new();
+        for program in all.into_iter().filter(|program| program.autoload()) {
+            links.push(program.attach().map_err(|error| load_error(&error))?);
+        }
+        self.links = links;
+        Ok(())
+    }
+
+    /// Undoes [`attach_sockets`](Self::attach_sockets).
+    pub fn detach_sockets(&mut self) {
+        self.links.clear();
+    }
+
+    /// Whether a followed process has called its TLS library since it has been followed.
+    pub fn is_used(&self) -> bool {
+        self.skeleton.maps.bss_data.as_ref().is_some_and(|memory| memory.tls_active != 0)
     }
 
     /// Whether the kernel may require `CAP_SYS_ADMIN` to attach: before Linux 6.6, in some later releases.
@@ -229,28 +258,6 @@ impl TlsTracer {
     pub fn run_time(&self) -> Option<Duration> {
         ProgramStatistics::of_all(self.skeleton.object().progs()).run_time()
     }
-}
-
-/// Attaches what sees sockets and processes, once. Not before it is needed: these programs run whenever a socket, or any
-/// system call, has received or sent something.
-fn attach_observers(skeleton: &TlsSkel<'_>, links: &mut Vec<Link>) -> Result<(), TraceError> {
-    if !links.is_empty() {
-        return Ok(());
-    }
-    let programs = &skeleton.progs;
-    let all = [
-        &programs.tls_arrived,
-        &programs.tls_received,
-        &programs.tls_sent,
-        &programs.tls_exited,
-        &programs.socket_received,
-        &programs.socket_used,
-        &programs.tls_process_exit,
-    ];
-    for program in all.into_iter().filter(|program| program.autoload()) {
-        links.push(program.attach().map_err(|error| load_error(&error))?);
-    }
-    Ok(())
 }
 
 /// What a record says; `None` if it is none.

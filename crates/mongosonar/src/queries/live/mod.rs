@@ -70,18 +70,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         None => None,
     };
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
-    let tls = match args.no_tls {
-        true => None,
-        false => {
-            TlsCapture::open(AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined })
-        }
-    };
-    let sockets = match args.reads_sockets()? {
-        false => None,
-        true => {
-            Some(TlsCapture::sockets(AttacherTask { ports: args.port.clone(), any_cost: false, confined })?)
-        }
-    };
+    let attacher_task =
+        AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined, later: true };
+    let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
+    let sockets = args.reads_sockets()?.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {

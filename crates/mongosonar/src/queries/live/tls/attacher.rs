@@ -1,7 +1,7 @@
-//! The helper process that attaches to servers, also to those that start later.
+//! The helper process that attaches to servers; if its task says so, also to those that start later.
 //!
-//! It keeps what attaching takes after the rest of mongosonar has dropped it, and gets no question from anyone. The
-//! probes end with it, and it ends with mongosonar.
+//! It keeps the privileges that attaching takes after the rest of mongosonar has dropped them, and accepts one message
+//! only: [`spare_unused`]. The probes end with it, and it ends with mongosonar.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -24,6 +24,10 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// How long each look is at all processes that are not read; after that one look in `RARELY`.
 const YOUNG: Duration = Duration::from_secs(60);
 const RARELY: u32 = 5;
+/// How long to wait for the first use of a TLS library.
+const UNUSED: Duration = Duration::from_secs(1);
+/// How often to look for it after that.
+const USE_PERIOD: Duration = Duration::from_millis(20);
 /// The longest note, in bytes.
 const MAX_NOTE: usize = 4096;
 /// What the helper keeps, as far as the program has it.
@@ -38,6 +42,8 @@ const KEPT: [u32; 5] = [
 const NOTE: u8 = b'N';
 const ATTACHED: u8 = b'A';
 const LOOKED: u8 = b'L';
+/// What it is told.
+const SPARE: u8 = b'S';
 
 /// What the helper tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +65,8 @@ pub struct AttacherTask {
     pub any_cost: bool,
     /// Drop privileges.
     pub confined: bool,
+    /// Attach also to processes that start later.
+    pub later: bool,
 }
 
 /// Starts the helper, which attaches these programs. Call it before starting any thread.
@@ -89,6 +97,17 @@ pub fn receive(socket: &mut UnixStream) -> io::Result<AttacherNews> {
     }
 }
 
+/// Tells the helper to stop watching sockets if no server calls its TLS library within a second, until one does. Then
+/// servers without encrypted connections lose no time. Of connections that are used in the first moments after that, the
+/// cipher suite may stay unknown, and operations may be lost. Has no effect on a helper that reads sockets instead of a
+/// library.
+///
+/// # Errors
+/// It has ended.
+pub fn spare_unused(mut socket: &UnixStream) -> io::Result<()> {
+    socket.write_all(&[SPARE])
+}
+
 fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
     match news {
         AttacherNews::Attached => socket.write_all(&[ATTACHED]),
@@ -117,10 +136,17 @@ fn serve(
         }
         privileges::drop_capabilities(&kept).and_then(|()| privileges::confine(Duty::Attaching))?;
     }
-    socket.set_read_timeout(Some(PERIOD))?;
     let host = Host::live();
     let mut listened = Listened::choose(&task.ports, &host);
-    let mut attacher = Attacher { tracer, source, any_cost: task.any_cost, seen: SeenProcesses::default() };
+    let mut attacher = Attacher {
+        tracer,
+        source,
+        task,
+        sockets: SocketWatch::Always,
+        use_period: USE_PERIOD,
+        has_probes: false,
+        seen: SeenProcesses::default(),
+    };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
             listened.add(ports::find(&host).unwrap_or_default());
@@ -131,13 +157,21 @@ fn serve(
         if look == 0 {
             send(&mut socket, &AttacherNews::Looked)?;
         }
-        // The other side sends nothing: its end comes as a read of nothing.
-        match socket.read(&mut [0]) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            _ => break,
+        if !attacher.wait(&mut socket)? {
+            break;
         }
     }
     Ok(())
+}
+
+/// When sockets are watched, which finds the connection of a TLS session.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum SocketWatch {
+    Always,
+    /// Until then, if no TLS library is used.
+    Until(Instant),
+    /// Not before a TLS library is used.
+    OnUse,
 }
 
 /// A process that was seen.
@@ -172,11 +206,77 @@ impl SeenProcesses {
 struct Attacher<'a> {
     tracer: &'a mut TlsTracer,
     source: PlaintextSource,
-    any_cost: bool,
+    task: AttacherTask,
+    sockets: SocketWatch,
+    /// How often it looks for the use of a library that has probes.
+    use_period: Duration,
+    has_probes: bool,
     seen: SeenProcesses,
 }
 
 impl Attacher<'_> {
+    /// Waits until the next look is due; returns `false` if the other side has ended.
+    fn wait(&mut self, socket: &mut UnixStream) -> io::Result<bool> {
+        let look = self.task.later.then(|| Instant::now() + PERIOD);
+        loop {
+            let check = match self.sockets {
+                SocketWatch::Until(end) => Some(end),
+                SocketWatch::OnUse if self.has_probes => Some(Instant::now() + self.use_period),
+                SocketWatch::Always | SocketWatch::OnUse => None,
+            };
+            let until = look.into_iter().chain(check).min();
+            // No time at all would be an error.
+            let time = |until: Instant| (until - Instant::now()).max(Duration::from_millis(1));
+            socket.set_read_timeout(until.map(time))?;
+            match socket.read(&mut [0]) {
+                Ok(1) if self.source == PlaintextSource::Library && self.sockets == SocketWatch::Always => {
+                    self.sockets = SocketWatch::Until(Instant::now() + UNUSED);
+                }
+                Ok(1) => {}
+                // A process that was stopped, or traced, comes back with an interrupted call.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+                    ) => {}
+                _ => return Ok(false),
+            }
+            match self.watch_sockets_if_used() {
+                Ok(()) => self.use_period = USE_PERIOD,
+                Err(error) => {
+                    // It is said once.
+                    if self.use_period == USE_PERIOD {
+                        let note = format!("encrypted connections cannot be read: {error:#}");
+                        send(socket, &AttacherNews::Note(note))?;
+                    }
+                    self.use_period = PERIOD;
+                }
+            }
+            if look.is_some_and(|look| Instant::now() >= look) {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn watch_sockets_if_used(&mut self) -> Result<()> {
+        match self.sockets {
+            SocketWatch::Until(end) if Instant::now() >= end => {
+                if self.tracer.is_used() {
+                    self.sockets = SocketWatch::Always;
+                } else {
+                    self.tracer.detach_sockets();
+                    self.sockets = SocketWatch::OnUse;
+                }
+            }
+            SocketWatch::OnUse if self.tracer.is_used() => {
+                self.tracer.attach_sockets()?;
+                self.sockets = SocketWatch::Always;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Looks at the processes that may have become servers; `at_all` also at old ones.
     fn look(&mut self, host: &Host, listened: &Listened, at_all: bool) -> Vec<AttacherNews> {
         let all = host.process_ids().unwrap_or_default();
@@ -215,7 +315,11 @@ impl Attacher<'_> {
     }
 
     fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {
-        self.tracer.attach(&library.file, &library.sites(self.any_cost)?)?;
+        self.tracer.attach(&library.file, &library.sites(self.task.any_cost)?)?;
+        self.has_probes = true;
+        if self.sockets != SocketWatch::OnUse {
+            self.tracer.attach_sockets()?;
+        }
         Ok(self.tracer.follow(process)?)
     }
 }

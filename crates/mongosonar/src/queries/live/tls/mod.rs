@@ -138,6 +138,12 @@ impl TlsAttacher {
         self.is_attached
     }
 
+    /// See [`attacher::spare_unused`].
+    pub fn spare_unused(&self) {
+        // If the helper has ended, nothing is attached any more.
+        attacher::spare_unused(&self.socket).ok();
+    }
+
     /// Starts a thread that passes on to the others what becomes of servers that start later.
     ///
     /// # Errors
