@@ -29,12 +29,12 @@ from lib.kit import (
     say,
 )
 from lib.load import Load, at_ordinary_priority
-from lib.tracers import run_time, statistics_on
+from lib.tracers import empty, run_time, statistics_on
 
 SERVER = ROOT / "lab/bin/threaded"
 PORT = 27917
 PAIRS = rounds(15, 31)
-SLOT = 2.0  # seconds with `why`, and without
+SLOT = 10.0  # seconds with `why`, and without; the default duration of a trace
 ALL = ("--sample", "1/1")
 RATE = 10_000
 
@@ -87,24 +87,37 @@ def cost(server, words, options, limit):
     with Load(PORT, 0.02, RATE, connections=64) as load, statistics_on():
         why = Why(server, *options)
         time.sleep(1)
-        used, (ran, _), switches = processor_time(why.child.pid), run_time(why.child.pid), context_switches()
+        used, (ran, runs), switches = processor_time(why.child.pid), run_time(why.child.pid), context_switches()
         begun = time.monotonic()
         time.sleep(seconds)
         took = time.monotonic() - begun
         used = processor_time(why.child.pid) - used
-        after, runs = run_time(why.child.pid)
+        after, runs_after = run_time(why.child.pid)
         switches = (context_switches() - switches) / took
         rate = load.rate(begun, time.monotonic())
         memory = Memory.of(why.child.pid)
         report = why.end()
-    ran = (after - ran) / 1e9
+        measuring = (runs_after - runs) * time_of_measuring() / 1e9
+    ran = (after - ran) / 1e9 - measuring
     note(f"{rate:,.0f} operations and {switches:,.0f} context switches a second for processor time and memory.")
     say(f"  one connection in {report['sample_every']} followed")
+    share = 100 * measuring / took
+    note(f"The kernel's statistics of eBPF programs take {share:.2f} % of a processor themselves, which is subtracted.")
     figure(f"processor time, why and its programs{words}", 100 * (used + ran) / took, "% of a processor", limit=limit)
     figure(f"processor time, why{words}", 100 * used / took, "% of a processor")
     figure(f"processor time, eBPF programs{words}", 100 * ran / took, "% of a processor")
     figure(f"memory{words}", memory.resident / MIB, "MiB")
     lost(report, f"operations lost at this rate{words}")
+
+
+def time_of_measuring():
+    """Nanoseconds that the statistics count for a run of a program that does nothing."""
+    with empty(with_clock=False):
+        time.sleep(0.5)
+        took, runs = run_time("self")
+        time.sleep(2)
+        took_after, runs_after = run_time("self")
+    return (took_after - took) / (runs_after - runs)
 
 
 def context_switches():

@@ -82,6 +82,20 @@ struct {
     __type(value, struct split_thread);
 } split_threads SEC(".maps");
 
+// A thread that serves a connection outside of the sample. Most events of a busy server are of such threads, so their
+// entries lie close together, by the low bits of their ids: the states of threads are too large to stay in a cache.
+struct skipped {
+    __u32 thread;       // 0: none
+    __u32 fd : 24;      // of the connection
+    __u32 receives : 8; // how often it may receive until its connection is checked again
+};
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, MOST_THREADS);
+    __type(key, __u32);
+    __type(value, struct skipped);
+} split_skipped SEC(".maps");
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, SPLIT_LOSSES);
@@ -123,11 +137,12 @@ static __always_inline bool maybe_split(__u32 process) {
     return split_control.some[process >> 6 & 3] >> (process & 63) & 1;
 }
 
-// How many slots are tried for a thread.
-enum { SLOT_TRIES = 4 };
+// How many slots are tried for a thread, and how far apart: threads that begin together have ids in a row, so the slots
+// next to one that is taken are taken, too. Any odd step reaches all slots.
+enum { SLOT_TRIES = 12, SLOT_STEP = 2503 };
 
 static __always_inline struct split_thread *slot_at(__u32 id, __u32 try) {
-    __u32 number = (id + try) & (MOST_THREADS - 1);
+    __u32 number = (id + try * SLOT_STEP) & (MOST_THREADS - 1);
     return bpf_map_lookup_elem(&split_threads, &number);
 }
 
@@ -149,7 +164,6 @@ static __always_inline struct split_thread *new_slot(__u32 id) {
         slot->state = ON_PROCESSOR;
         slot->phase = PHASE_NONE;
         slot->received = 0;
-        slot->skipped = 0;
         slot->fd = slot->session_fd = -1;
         slot->session = 0;
         slot->unsent = 0;
@@ -172,11 +186,9 @@ static __always_inline struct split_thread *slot_of(__u32 id, bool create) {
     return create ? new_slot(id) : 0;
 }
 
-// The state of a thread whose process is followed, also if its connection is not.
+// The state of a thread whose process is followed, also if its connection is not. Call `maybe_split` first.
 static __always_inline struct split_thread *followed_thread(struct task_struct *task) {
     __u32 process = task->tgid;
-    if (!maybe_split(process))
-        return 0;
     // A thread that exits leaves its processor once more after its slot was given back.
     struct split_thread *thread = slot_of(task->pid, !(task->flags & PF_EXITING));
     if (!thread)
@@ -191,10 +203,26 @@ static __always_inline struct split_thread *followed_thread(struct task_struct *
     return thread->followed ? thread : 0;
 }
 
+// The entry at the place of a thread in `split_skipped`, which may be that of another one.
+static __always_inline struct skipped *skip_entry(__u32 id) {
+    __u32 number = id & (MOST_THREADS - 1);
+    return bpf_map_lookup_elem(&split_skipped, &number);
+}
+
+// Its entry, if a thread is skipped.
+static __always_inline struct skipped *skipped_of(struct task_struct *task) {
+    if (sample_every <= 1)
+        return 0;
+    __u32 id = task->pid;
+    struct skipped *entry = skip_entry(id);
+    return entry && entry->thread == id ? entry : 0;
+}
+
 // The state of a thread that is followed.
 static __always_inline struct split_thread *thread_of(struct task_struct *task) {
-    struct split_thread *thread = followed_thread(task);
-    return thread && !thread->skipped ? thread : 0;
+    if (!maybe_split(task->tgid) || skipped_of(task))
+        return 0;
+    return followed_thread(task);
 }
 
 // What a system call is to us, by its number.
@@ -279,19 +307,24 @@ static __always_inline bool is_end(long result) {
 }
 
 // How often a thread whose connection is outside of the sample may receive until that is checked again.
-enum { SKIPPED_RECEIVES = 256 };
+enum { SKIPPED_RECEIVES = 255 };
 
 // A system call of a thread that is skipped has ended. Returns whether it still is: not if its connection has ended, or
 // it receives on another one.
-static __always_inline bool stays_skipped(struct split_thread *thread, struct pt_regs *regs, long result) {
+static __always_inline bool stays_skipped(struct skipped *skipped, struct pt_regs *regs, long result) {
     long number = CALL(regs);
     bool is_receive = number == CALL_RECVMSG || number == CALL_RECVFROM;
     if (!is_receive && number != CALL_READ && number != CALL_READV)
         return 1;
-    bool has_changed = ARG1(regs) == (__u32)thread->fd ? is_end(result) : is_receive;
-    if (!has_changed && --thread->skipped)
+    bool has_changed = ARG1(regs) == skipped->fd ? is_end(result) : is_receive;
+    if (!has_changed && --skipped->receives)
         return 1;
-    thread->skipped = 0;
+    skipped->thread = 0;
+    return 0;
+}
+
+// A thread that was skipped is followed from now on. What its state says is of long ago.
+static __always_inline void follow_again(struct split_thread *thread) {
     thread->since = 0;
     thread->woken = 0;
     thread->arrived = 0;
@@ -299,7 +332,6 @@ static __always_inline bool stays_skipped(struct split_thread *thread, struct pt
     thread->wait_ns = 0;
     thread->kind = KIND_NONE;
     thread->state = ON_PROCESSOR;
-    return 0;
 }
 
 static __always_inline struct scheduled scheduled_of(struct task_struct *task) {
@@ -354,8 +386,8 @@ static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
 }
 
 // A thread that receives a request on a connection outside of the sample is skipped, so that it costs next to nothing.
-static __always_inline void skip_if_requested(struct split_thread *thread, struct pt_regs *regs,
-                                              long result) {
+static __always_inline void skip_if_requested(struct split_thread *thread, struct task_struct *task,
+                                              struct pt_regs *regs, long result) {
     struct message_header header = {};
     long number = CALL(regs);
     if (in_operation(thread) || result < HEADER || is_peek(regs, number))
@@ -364,8 +396,14 @@ static __always_inline void skip_if_requested(struct split_thread *thread, struc
     if (!from || bpf_probe_read_user(&header, HEADER, from) || !is_request(&header))
         return;
     split_forget(thread, bpf_ktime_get_ns());
-    thread->fd = ARG1(regs);
-    thread->skipped = SKIPPED_RECEIVES;
+    struct skipped *skipped = skip_entry(task->pid);
+    // A place that another thread has is left to it. If both take it at once, the descriptor may be that of the other
+    // one; the next receive corrects that.
+    if (!skipped || skipped->thread)
+        return;
+    skipped->fd = ARG1(regs);
+    skipped->receives = SKIPPED_RECEIVES;
+    skipped->thread = task->pid;
 }
 
 // What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.
@@ -666,9 +704,16 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
 SEC("tp_btf/sys_exit")
 int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct split_thread *thread = followed_thread(task);
-    if (!thread || (thread->skipped && stays_skipped(thread, regs, result)))
+    if (!maybe_split(task->tgid))
         return 0;
+    struct skipped *skipped = skipped_of(task);
+    if (skipped && stays_skipped(skipped, regs, result))
+        return 0;
+    struct split_thread *thread = followed_thread(task);
+    if (!thread)
+        return 0;
+    if (skipped)
+        follow_again(thread);
     runs(thread, task);
     if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns &&
         !report_stack(thread, task, regs, split_blocked_part(thread), thread->wait_ns))
@@ -678,7 +723,7 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
         if (is_chosen(task, ARG1(regs)))
             used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
         else if (kind == KIND_RECEIVE)
-            skip_if_requested(thread, regs, result);
+            skip_if_requested(thread, task, regs, result);
     } else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
         used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
     if (thread->kind)
@@ -741,7 +786,7 @@ int BPF_PROG(split_wake, struct task_struct *task) {
         return 0;
     // Interrupts wake threads, too, during whatever thread runs. A thread that wakes another on purpose is in a call.
     struct task_struct *current = (struct task_struct *)bpf_get_current_task_btf();
-    struct split_thread *waker = followed_thread(current);
+    struct split_thread *waker = maybe_split(current->tgid) ? followed_thread(current) : 0;
     bool on_purpose = 0;
     if (waker && waker != thread) {
         __u32 kind = kind_now(current, (struct pt_regs *)bpf_task_pt_regs(current));
@@ -765,6 +810,9 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(split_thread_exit, struct task_struct *task) {
     if (!maybe_split(task->tgid))
         return 0;
+    struct skipped *skipped = skipped_of(task);
+    if (skipped)
+        skipped->thread = 0;
     struct split_thread *thread = slot_of(task->pid, 0);
     if (thread)
         thread->owner = 0;

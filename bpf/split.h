@@ -140,13 +140,25 @@ struct split_operation {
     struct split_waker wakers[SPLIT_WAKERS];
 };
 
-// The state of a thread.
+// The state of a thread. What each event looks at comes first, close together.
 struct split_thread {
+    __u32 owner; // the thread whose state this is
+    __u32 generation;
+    __u32 followed;
+    __u8 state;
+    __u8 phase;
+    __u8 kind;       // enum call_kind: what it left its processor in last, until that call ends
+    __u8 own_socket; // that call uses the socket of the requests
+    __u8 slices_kind;
+    __u8 unused[3];
+    __s32 fd;             // of the requests
     __u64 since;          // until when its time has been charged
     __u64 woken;          // when it was woken, if it has waited for a processor since; 0 otherwise
     __u64 wait_ns;        // blocked during the current call
-    __u64 waker_start;    // of the operation of `waker`
     __u64 arrived;        // when it was seen getting its processor; 0 otherwise
+    __u32 part;           // what it left its processor for
+    __u32 waker;          // the thread that woke this one on purpose
+    __u64 waker_start;    // of the operation of `waker`
     __u64 called_back;    // when it was woken from waiting for a request, if it has run since; 0 otherwise
     __u64 called_back_in; // when it got its processor then
     __u64 slices_ns;      // waited by this operation in slices that nobody ended
@@ -156,25 +168,12 @@ struct split_thread {
     __u64 clock_offset;   // from the scheduler's clock to the monotonic one; 0: unknown
     __u64 queued_before;  // total wait for processors when it left its last one
     __u64 outside[PARTS]; // time that belongs to no operation
-    __u32 waker;          // the thread that woke this one on purpose
-    __u8 state;
-    __u8 phase;
-    __u8 kind;       // enum call_kind: what it left its processor in last, until that call ends
-    __u8 own_socket; // that call uses the socket of the requests
-    __s32 fd;        // of the requests
-    __s32 left;      // bytes of the request or reply that are still to come
-    __u32 received;  // bytes of the request so far, until its header is complete
-    __u32 owner;     // the thread whose state this is
-    __u32 followed;
-    __u32 generation;
-    __u32 part; // what it left its processor for
-    __u8 slices_kind;
-    __u8 unused;
-    __u16 skipped; // its connection is outside of the sample; how often it may receive until that is checked
-    __u64 session; // of the TLS library, whose requests the thread serves; 0: none
-    __s32 session_fd; // its socket
-    __u32 unsent;     // bytes of the reply that were encrypted and are still to be sent
-    __u64 nested;     // the socket that the library used itself during its call, plus 1; 0: none
+    __s32 left;           // bytes of the request or reply that are still to come
+    __u32 received;       // bytes of the request so far, until its header is complete
+    __u64 session;        // of the TLS library, whose requests the thread serves; 0: none
+    __s32 session_fd;     // its socket
+    __u32 unsent;         // bytes of the reply that were encrypted and are still to be sent
+    __u64 nested;         // the socket that the library used itself during its call, plus 1; 0: none
     struct tls_call call;
     struct tls_search search;
     union {

@@ -5,8 +5,10 @@ WiredTiger.
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import struct
@@ -422,14 +424,21 @@ def test_a_sample_follows_the_same_connections_on_the_wire_and_inside_the_server
     assert coverage["without_thread"] == coverage["without_wire"] == 0, coverage
 
 
-def test_a_busy_server_is_followed_in_part(served):
-    """And the reader is told so, before and in the report."""
+@contextlib.contextmanager
+def loaded(connections, rate):
+    """Asks for operations that compute for 20 µs, so often a second over so many connections."""
     body = bson.encode({"find": "orders", "filter": {"burn": 0.02}, "$db": "lab"})
     request = struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body
-    command = [labkit.LAB / "bin/threaded-load", PORT, 64, 12_000, 60]
+    command = [labkit.LAB / "bin/threaded-load", PORT, connections, rate, 60]
     with labkit.process(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as load:
         load.stdin.write(request)
         load.stdin.close()
+        yield load
+
+
+def test_a_busy_server_is_followed_in_part(served):
+    """And the reader is told so, before and in the report."""
+    with loaded(64, 12_000):
         time.sleep(1)
         command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", "3s", "--json"]
         run = lambda *more: subprocess.run(
@@ -442,6 +451,26 @@ def test_a_busy_server_is_followed_in_part(served):
     followed, all_of_them = (shape(one, "burn")["operations"] for one in (report, whole))
     assert 100 < followed < 0.8 * all_of_them
     assert report["coverage"]["without_thread"] + report["coverage"]["without_wire"] < 0.01 * followed
+
+
+@pytest.mark.parametrize("sample", [1, 8])
+def test_thousands_of_connections_are_divided(served, sample):
+    """Each asks once a second."""
+
+    def work():
+        time.sleep(4)
+
+    with loaded(3_000, 3_000) as load:
+        threads = pathlib.Path(f"/proc/{served.pid}/task")
+        labkit.wait_until(lambda: len(list(threads.iterdir())) > 3_000 or load.poll() is not None, "the connections")
+        report, _ = why(served, work, "--sample", f"1/{sample}")
+        assert load.poll() is None
+    row, coverage = shape(report, "burn"), report["coverage"]
+    assert 9_000 < row["operations"] * sample < 18_000
+    adds_up(row)
+    for loss in ["threads_full", "ring_full", "unreadable", "foreign_replies", "packets_dropped"]:
+        assert coverage[loss] == 0, coverage
+    assert coverage["without_thread"] + coverage["without_wire"] < 0.01 * row["operations"], coverage
 
 
 def test_what_operations_compute_is_sampled(served):

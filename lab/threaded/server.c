@@ -655,7 +655,7 @@ int main(int count, char **arguments) {
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
-    const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=1000";
+    const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=4000";
     must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
     fill_database();
     must(database->close(database, 0), "close");

@@ -35,7 +35,7 @@ const PARTS: Record<string, [words: string, colour: string]> = {
 /** What a part is called, and its colour. */
 export const partOf = (name: string): [words: string, colour: string] => PARTS[name] ?? [name, REST];
 
-/** Names of the counts of operations and events that the figures leave out. */
+/** Names of the counts of operations and events that the figures leave out or estimate; all others are losses. */
 const LIMITS: Record<string, string> = {
   without_wire: "operations of the server's threads that were not seen on the wire",
   without_thread: "operations on the wire that no traced thread executed",
@@ -43,6 +43,8 @@ const LIMITS: Record<string, string> = {
   answered_elsewhere: "operations that cannot be divided: another thread answered",
   pipelined: "operations that cannot be divided: several requests came at once",
   foreign_replies: "operations that cannot be divided: their thread serves several requests at once",
+  switches_missed: "switches of processors that the kernel did not report; their times come from the scheduler",
+  waits_without_class: "long waits without a class, because there were too many; those with one stand for them",
 };
 /** The one count that is neither a limit nor a loss. */
 const JOINED = "joined";

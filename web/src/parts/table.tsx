@@ -8,6 +8,8 @@ import { useMotion } from "./motion";
 
 /** Rows that are shown at first, and that "more" adds. */
 const PAGE = 200;
+/** Up to this many characters, margins included, a text stays on one line. */
+const SHORT = 20;
 
 export interface TableProps<Row> {
   name: string;
@@ -95,12 +97,17 @@ export function Table<Row>(props: TableProps<Row>) {
     if (String(getSelection() ?? "") || (event.target as HTMLElement).closest("a, button, input, .detail")) return;
     choose(row === chosen ? null : row);
   };
+  // The main column would take the room of short texts, such as ids, and wrap them.
+  const atLeast = (column: Column<Row>) => {
+    const characters = widths[full.indexOf(column)]!;
+    return column.text && !column.main && characters <= SHORT ? { minWidth: `${characters}ch` } : {};
+  };
   const cell = (column: Column<Row>, row: Row) => (
     <td
       key={column.name}
       data-name={column.name}
       class={[column.text ? "text" : "", column.main ? "main" : "", column.tone?.(row) ?? ""].filter(Boolean).join(" ")}
-      style={column.bar ? bar(Number(column.value(row))) : {}}
+      style={column.bar ? bar(Number(column.value(row))) : atLeast(column)}
     >
       {column.main ? <div class="clamp">{shown(column, row)}</div> : shown(column, row)}
     </td>

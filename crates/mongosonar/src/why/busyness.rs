@@ -14,15 +14,15 @@ const ALL_UP_TO: f64 = 3_000.0;
 /// Otherwise, about as many as get one this often a second.
 const FOLLOWED: f64 = 1_500.0;
 /// But at least about this many of those that do something: the one that blocks the others may be a single one.
-const FEWEST: f64 = 16.0;
+const FEWEST: f64 = 8.0;
 
 /// How often threads of servers get a processor: at least once for each operation.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Busyness {
     /// Times a second.
     pub turns: f64,
-    /// Threads that got one.
-    pub threads: usize,
+    /// Threads that serve a connection, and got one.
+    pub connections: usize,
 }
 
 impl Busyness {
@@ -31,11 +31,14 @@ impl Busyness {
         let (begun, before) = (Instant::now(), turns(processes, host));
         std::thread::sleep(WATCHED);
         let after = turns(processes, host);
-        let turned = |(thread, count): (&u32, &u64)| count.saturating_sub(*before.get(thread).unwrap_or(&0));
-        let turned: Vec<u64> = after.iter().map(turned).filter(|count| *count > 0).collect();
+        let seconds = begun.elapsed().as_secs_f64();
+        let turned = after.iter().map(|(thread, count)| {
+            (*thread, count.saturating_sub(before.get(thread).copied().unwrap_or_default()))
+        });
+        let turned: Vec<(TaskId, u64)> = turned.filter(|(_, count)| *count > 0).collect();
         Self {
-            turns: turned.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64(),
-            threads: turned.len(),
+            turns: turned.iter().map(|(_, count)| count).sum::<u64>() as f64 / seconds,
+            connections: turned.iter().filter(|(thread, _)| serves_connection(*thread, host)).count(),
         }
     }
 
@@ -44,14 +47,17 @@ impl Busyness {
         if self.turns <= ALL_UP_TO {
             return ConnectionSample::default();
         }
-        let most = (self.threads as f64 / FEWEST).min(f64::from(u16::MAX));
+        let most = (self.connections as f64 / FEWEST).min(f64::from(u16::MAX));
         let every = (self.turns / FOLLOWED).ceil().min(most) as u16;
         ConnectionSample { every: NonZeroU16::new(every).unwrap_or(NonZeroU16::MIN) }
     }
 }
 
+/// The ids of a process and of one of its threads.
+type TaskId = (u32, u32);
+
 /// How often each thread of these processes has got a processor so far; none if the kernel does not count it.
-fn turns(processes: &[u32], host: &Host) -> HashMap<u32, u64> {
+fn turns(processes: &[u32], host: &Host) -> HashMap<TaskId, u64> {
     let mut turns = HashMap::new();
     for process in processes {
         let threads = std::fs::read_dir(host.path(&format!("proc/{process}/task"))).into_iter().flatten();
@@ -59,10 +65,15 @@ fn turns(processes: &[u32], host: &Host) -> HashMap<u32, u64> {
         {
             let counted = host.text(&format!("proc/{process}/task/{thread}/schedstat"));
             let count = counted.and_then(|counted| counted.split_whitespace().nth(2)?.parse().ok());
-            turns.extend(count.map(|count| (thread, count)));
+            turns.extend(count.map(|count| ((*process, thread), count)));
         }
     }
     turns
+}
+
+/// By its name, which is `conn41` for example.
+fn serves_connection((process, thread): TaskId, host: &Host) -> bool {
+    host.text(&format!("proc/{process}/task/{thread}/comm")).is_some_and(|name| name.starts_with("conn"))
 }
 
 #[cfg(test)]
@@ -71,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_busy_is_followed_whole_and_a_busy_one_by_connection() {
-        let every = |turns, threads| Busyness { turns, threads }.sample().every.get();
+        let every = |turns, connections| Busyness { turns, connections }.sample().every.get();
         assert_eq!([0.0, 250.0, 3_000.0].map(|turns| every(turns, 500)), [1, 1, 1]);
         assert_eq!([3_001.0, 10_000.0, 15_000.0].map(|turns| every(turns, 500)), [3, 7, 10]);
         assert_eq!(every(1e12, usize::MAX), u16::MAX);
@@ -79,21 +90,26 @@ mod tests {
 
     #[test]
     fn of_few_connections_enough_are_followed() {
-        let every = |threads| Busyness { turns: 15_000.0, threads }.sample().every.get();
-        assert_eq!([0, 15, 16, 31, 32, 64, 160, 500].map(every), [1, 1, 1, 1, 2, 4, 10, 10]);
+        let every = |connections| Busyness { turns: 15_000.0, connections }.sample().every.get();
+        assert_eq!([0, 7, 8, 15, 16, 64, 80, 500].map(every), [1, 1, 1, 1, 2, 8, 10, 10]);
     }
 
     #[test]
-    fn the_threads_of_all_processes_are_read() {
+    fn the_threads_of_all_processes_are_read_and_those_of_connections_are_known_by_name() {
         let folder = tempfile::tempdir().expect("a folder");
-        for (thread, counted) in
-            [("7/task/7", "10 20 30\n"), ("7/task/8", "1 2 12\n"), ("9/task/9", "no figures")]
-        {
+        for (thread, name, counted) in [
+            ("7/task/7", "mongod", "10 20 30\n"),
+            ("7/task/8", "conn12", "1 2 12\n"),
+            ("9/task/9", "conn1", "no figures"),
+        ] {
             let task = folder.path().join("proc").join(thread);
             std::fs::create_dir_all(&task).expect("a thread");
+            std::fs::write(task.join("comm"), name).expect("its name");
             std::fs::write(task.join("schedstat"), counted).expect("its figures");
         }
         let host = Host::at(folder.path());
-        assert_eq!(turns(&[7, 9, 11], &host), HashMap::from([(7, 30), (8, 12)]));
+        assert_eq!(turns(&[7, 9, 11], &host), HashMap::from([((7, 7), 30), ((7, 8), 12)]));
+        let serving = |thread| serves_connection(thread, &host);
+        assert_eq!([(7, 7), (7, 8), (9, 9), (11, 11)].map(serving), [false, true, true, false]);
     }
 }

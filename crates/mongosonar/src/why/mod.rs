@@ -49,6 +49,16 @@ const RING_BYTES: usize = 32 << 20;
 /// How long packets may take to arrive after the trace has ended.
 const LATE: Duration = Duration::from_millis(600);
 
+/// The interfaces on which requests can arrive; none: all. Capturing on loopback alone leaves the packets of all others
+/// alone.
+fn interfaces(asked: &[String], processes: &[u32]) -> Vec<String> {
+    if !asked.is_empty() || !Host::live().are_local(processes) {
+        return asked.to_vec();
+    }
+    let all = sonar_sys::interfaces::list().unwrap_or_default();
+    all.into_iter().filter(|interface| interface.loopback).map(|interface| interface.name).collect()
+}
+
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
@@ -77,7 +87,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let target = args.server.named(only_port)?;
     let listened = Listened::choose(&args.port, &Host::live());
     let config = RingConfig {
-        interfaces: args.interface.clone(),
+        interfaces: interfaces(&args.interface, &processes),
         filter: PacketFilter { ports: listened.ranges(), clients: sample, ..PacketFilter::default() },
         size_bytes: RING_BYTES,
         block_bytes: block_bytes(RING_BYTES),

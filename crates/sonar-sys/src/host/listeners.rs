@@ -142,6 +142,24 @@ pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16
     serving
 }
 
+/// Whether each of these processes accepts TCP connections, and only from this machine: all of its listening sockets are
+/// bound to loopback addresses of our network namespace. `false` if that cannot be seen.
+pub(super) fn are_local(proc_root: &Path, processes: &[u32]) -> bool {
+    let namespace = |process: &Path| fs::read_link(process.join("ns/net")).ok();
+    let Some(own) = namespace(&proc_root.join("self")) else { return false };
+    let table = SocketTable::read(&proc_root.join("self/net"));
+    let is_local = |process: &u32| {
+        let process = proc_root.join(process.to_string());
+        let Ok(inodes) = socket_inodes(&process.join("fd")) else { return false };
+        let mut addresses =
+            inodes.iter().filter_map(|inode| table.listening.get(inode)).map(SocketAddr::ip).peekable();
+        namespace(&process).as_ref() == Some(&own)
+            && addresses.peek().is_some()
+            && addresses.all(|address| address.is_loopback())
+    };
+    table.failure.is_none() && !processes.is_empty() && processes.iter().all(is_local)
+}
+
 /// Every TCP port on which any process listens, in all network namespaces that can be read. `proc_root` is `/proc`.
 /// Fails if no namespace can be read.
 pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
@@ -314,6 +332,50 @@ mod tests {
 
     fn listener(pid: u32, name: &str, address: &str, origin: ListenerOrigin) -> Listener {
         Listener { pid, name: name.into(), address: address.parse().unwrap(), origin }
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn servers_are_local_if_they_listen_on_loopback_addresses_of_our_namespace_alone() {
+        let tree = SocketTree::new("local");
+        let table = [
+            HEADING.to_string(),
+            row("0100007F:6989", "0A", 100),
+            row("0200007F:6989", "0A", 101),
+            row("00000000:6989", "0A", 102),
+            row("0100000A:6989", "01", 103),
+        ];
+        let ours = tree.0.join("self");
+        fs::create_dir_all(ours.join("net")).unwrap();
+        fs::create_dir_all(ours.join("ns")).unwrap();
+        let v6 = [
+            HEADING.to_string(),
+            row("00000000000000000000000001000000:6989", "0A", 104),
+            row("0000000000000000FFFF00000100007F:6989", "0A", 105),
+            row("00000000000000000000000000000000:6989", "0A", 106),
+        ];
+        fs::write(ours.join("net/tcp"), table.concat()).unwrap();
+        fs::write(ours.join("net/tcp6"), v6.concat()).unwrap();
+        symlink("net:[1]", ours.join("ns/net")).unwrap();
+        for (pid, namespace, sockets) in [
+            (10, "net:[1]", &[100, 103][..]),
+            (11, "net:[1]", &[100, 101]),
+            (12, "net:[1]", &[100, 102]),
+            (13, "net:[2]", &[100]),
+            (14, "net:[1]", &[103]),
+            (16, "net:[1]", &[100, 104, 105]),
+            (17, "net:[1]", &[100, 106]),
+        ] {
+            let process = tree.process(pid, "mongod", &[]);
+            open_sockets(&process, sockets);
+            symlink(namespace, process.join("ns/net")).unwrap();
+        }
+        let host = Host::of_proc(&tree.0);
+        let are_local = |processes: &[u32]| host.are_local(processes);
+        assert!(are_local(&[10]) && are_local(&[10, 11]) && are_local(&[16]));
+        for others in [&[12][..], &[13], &[14], &[15], &[17], &[10, 12], &[]] {
+            assert!(!are_local(others), "{others:?}");
+        }
     }
 
     #[test]

@@ -166,6 +166,12 @@ impl Host {
         listeners::serving(&self.proc_root, processes, is_asked)
     }
 
+    /// Whether each of these processes accepts TCP connections, and only from this machine: all of its listening
+    /// sockets are bound to loopback addresses of our network namespace. `false` if that cannot be seen.
+    pub fn are_local(&self, processes: &[u32]) -> bool {
+        listeners::are_local(&self.proc_root, processes)
+    }
+
     /// The ids of all processes.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -388,7 +389,7 @@ fn an_operation_that_another_thread_answers_ends_with_the_next_request() {
     let Some(tracer) = start() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (requests, received) = std::sync::mpsc::channel::<i32>();
+    let (requests, received) = channel::<i32>();
     let server = thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
         let mut answers = stream.try_clone().unwrap();
@@ -422,6 +423,30 @@ fn an_operation_that_another_thread_answers_ends_with_the_next_request() {
 
 #[test]
 fn of_a_sample_exactly_the_chosen_connections_are_reported() {
+    serve_a_sample(|accepted| thread::spawn(move || serve(accepted, &Arc::default())));
+}
+
+#[test]
+fn of_a_sample_a_thread_that_serves_one_connection_after_the_other_is_followed_again() {
+    let (sockets, accepted) = channel::<(TcpStream, thread::Thread)>();
+    let server = thread::spawn(move || {
+        for (stream, waiting) in accepted {
+            serve(stream, &Arc::default());
+            waiting.unpark();
+        }
+    });
+    serve_a_sample(move |accepted| {
+        let sockets = sockets.clone();
+        thread::spawn(move || {
+            sockets.send((accepted, thread::current())).unwrap();
+            thread::park();
+        })
+    });
+    server.join().unwrap();
+}
+
+/// Connects clients one after the other; `begin` serves a connection until the thread that it returns ends.
+fn serve_a_sample(begin: impl Fn(TcpStream) -> thread::JoinHandle<()>) {
     const CLIENTS: usize = 64;
     let sample = ConnectionSample { every: 4.try_into().unwrap() };
     let Some(tracer) = start_with(sample) else { return };
@@ -431,7 +456,7 @@ fn of_a_sample_exactly_the_chosen_connections_are_reported() {
     for number in 0..CLIENTS as i32 {
         let mut stream = TcpStream::connect(address).unwrap();
         let (accepted, client) = listener.accept().unwrap();
-        let server = thread::spawn(move || serve(accepted, &Arc::default()));
+        let server = begin(accepted);
         for id in [2 * number + 1, 2 * number + 2] {
             stream.write_all(&message(id, 0, MORE_TO_COME, &command(NO_REPLY, 0))).unwrap();
             ask(&mut stream, 1000 + id, &command(NOTHING, 10));
