@@ -9,7 +9,7 @@ mod server_profile;
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -130,6 +130,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     trace.load_symbols();
     show_notices(&trace);
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
+    // The capture outlives the trace, also if a signal ends that: the last packets are still in the ring then.
+    let stop_capture = Arc::new(AtomicBool::new(false));
     let task = CaptureTask {
         settings: Settings { ports: listened.ports(), ..Settings::default() },
         shared,
@@ -139,7 +141,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
         keep: None,
         say,
-        stop: stop.flag().clone(),
+        stop: stop_capture.clone(),
         confined,
     };
     let (running, windows) = capture.start(&task)?;
@@ -168,7 +170,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         show_notices(&trace);
         logs.poll(|operation| lock(&meeting).sink.server(operation));
         ended = now();
-        let goes_on = !stop.flag().load(Ordering::Relaxed) && begun.elapsed() < args.duration;
+        // A capture that fails sets its own flag.
+        let is_stopped = [stop.flag(), &stop_capture].iter().any(|flag| flag.load(Ordering::Relaxed));
+        let goes_on = !is_stopped && begun.elapsed() < args.duration;
         // Before the threads' last operations are read, some of which ended later.
         if !goes_on {
             lock(&meeting).end(ended);
@@ -183,9 +187,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let losses = trace.take_losses();
     let threads = since(&before, &thread_times(&trace)?);
     let paths = trace.files();
-    // The last packets are still in the ring.
     std::thread::sleep(LATE);
-    stop.flag().store(true, Ordering::Relaxed);
+    stop_capture.store(true, Ordering::Relaxed);
     let captured = capture.finish()?;
     let log_lines_unread = logs.finish(|operation| lock(&meeting).sink.server(operation));
     let mut meeting = lock(&meeting);
