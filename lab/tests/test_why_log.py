@@ -106,7 +106,7 @@ def test_what_the_log_says_belongs_to_the_shapes_of_the_wire(served, log):
 
 def test_an_index_is_proposed_with_the_figures_of_the_log_and_not_without(served, log):
     proposed = (
-        "What would help: an index for its condition, because it scans the whole collection: "
+        "What would help: an index that supports its filter, because it scans the whole collection: "
         "each operation examines 500 documents and selects 1."
     )
     report, _ = run(served, log, "--port", PORT, "--log", log)
@@ -114,7 +114,7 @@ def test_an_index_is_proposed_with_the_figures_of_the_log_and_not_without(served
     report, _ = run(served, log, "--port", PORT, "--no-log")
     assert report["server"]["log"] is None and report["server"]["logs"] == []
     answer = row(report, "read", "sleep")["answer"]
-    assert not any("an index for" in sentence or "describes" in sentence for sentence in answer), answer
+    assert not any("an index that" in sentence or "describes" in sentence for sentence in answer), answer
 
 
 def test_operations_that_the_wire_does_not_show_have_the_shape_of_the_log(served, log):

@@ -98,7 +98,7 @@ def test_what_the_profiler_says_belongs_to_the_shapes_of_the_wire(served):
     assert words in " ".join(read["answer"]), read["answer"]
     assert read["server"]["figures"]["yields"]["total"] == 5 * ROUNDS
     assert slept["server"]["plans"] == [{"plan": "IXSCAN { n: 1 }", "operations": ROUNDS}]
-    assert "an index for its condition" in read["answer"][-1], read["answer"]
+    assert "an index that supports its filter" in read["answer"][-1], read["answer"]
 
 
 def test_operations_of_one_shape_at_the_same_time_are_described_by_shape(served):
@@ -134,15 +134,16 @@ def test_operations_that_the_wire_does_not_show_have_the_shape_of_the_profile(se
         one = row(report, *steps)
         assert (one["origin"], one["operations"], one["apps"]) == ("profile", ROUNDS, ["lab-why"])
     assert " from the profile" in text
-    assert f"The profile (lab: level 1) describes {2 * ROUNDS} operations of this time." in text, text
+    assert f"The profile (lab: level 1) describes {2 * ROUNDS} operations during the trace." in text, text
 
 
 def test_a_profiler_that_is_off_is_told_with_the_command_that_switches_it_on(served):
     with level(0):
         text = run(served, operations, "--port", PORT, *URI)
     assert (
-        'The profiler of lab is off. "mongosonar profiler set --db lab --level 1 --slowms 20 --duration 1m"' in text
-    ), text
+        "The profiler of lab is off. To switch it on for a minute, "
+        'run "mongosonar profiler set --db lab --level 1 --slowms 20 --duration 1m" for the same server.'
+    ) in text, text
     assert "The server describes" not in text
     # Without a server that is named, nothing is asked.
     assert "profiler of" not in run(served, operations, "--port", PORT)

@@ -64,7 +64,7 @@ pub(super) fn evidence(split: &SplitChange) -> String {
         .map(|(part, was, is)| format!("{} {} -> {}", part.words(), each(before, *was), each(after, *is)))
         .collect();
     format!(
-        "each operation inside the server, {} before and {} after: {}",
+        "mean time inside the server, of {} before and {} after: {}",
         plural(Grouped(before.operations), "operation"),
         Grouped(after.operations),
         parts.join(", ")
@@ -167,7 +167,7 @@ mod tests {
         let split = change.split.as_deref().unwrap();
         assert_eq!(
             evidence(split),
-            "each operation inside the server, 2,000 operations before and 40 after: waiting for reads of files 0ns -> \
+            "mean time inside the server, of 2,000 operations before and 40 after: waiting for reads of files 0ns -> \
              31.0ms, on a processor 2.00ms -> 2.00ms"
         );
         let figures = json(split);

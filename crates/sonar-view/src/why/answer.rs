@@ -5,7 +5,7 @@ use sonar_core::time_split::TimePart;
 use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
 use super::files::FileJson;
 use super::parts::{PartJson, ShownPart, WITHOUT_STACK};
-use crate::kit::{Bytes, Count, Nanos, Percent, plural};
+use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, plural};
 
 /// A part below this share of the time is not explained.
 const NOTABLE: f64 = 0.05;
@@ -17,7 +17,7 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
     let each = |ns: u64| Nanos(ns / shape.operations.max(1));
     let mut sentences = vec![whole(shape)];
     if is_notable(TimePart::Read) {
-        sentences.push(read_evidence(&shape.files, shape.operations, shape.device_bytes));
+        sentences.extend(read_evidence(shape));
     }
     if is_notable(TimePart::Futex) || is_notable(TimePart::Poll) {
         let first = shape.blockers.first();
@@ -26,7 +26,7 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
     let unread = shape.parts.iter().find(|part| part.part == ShownPart::Unread);
     if let Some(part) = unread.filter(|part| part.share >= NOTABLE) {
         sentences.push(format!(
-            "{} of each operation passed before the server read the request: its thread had not finished the operation before.",
+            "On average, {} passed before the server read the request: its thread was still busy with the previous operation.",
             each(part.ns)
         ));
     }
@@ -61,17 +61,19 @@ fn classes(part: &PartJson) -> String {
 /// `a, b and c`.
 fn list(items: &[String]) -> String {
     match items {
-        [] => "no part has a notable share".to_owned(),
+        [] => format!("no part takes {} or more", Percent(NOTABLE)),
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
-/// The evidence for waits in reads: how many, of what size, in which files.
-fn read_evidence(files: &[FileJson], operations: u64, device_bytes: u64) -> String {
-    let sum = |of: fn(&FileJson) -> u64| files.iter().map(of).sum::<u64>();
+/// The evidence for waits in reads: how many, of what size, in which files. `None` if no file is known: all reads
+/// that waited failed.
+fn read_evidence(shape: &ShapeTimeJson) -> Option<String> {
+    let files = &shape.files;
+    let sum = |of: fn(&FileJson) -> u64| files.iter().map(of).fold(0, u64::saturating_add);
     let (waited, reads, bytes) = (sum(|file| file.wait_ns), sum(|file| file.reads), sum(|file| file.bytes));
-    let operations = operations.max(1) as f64;
+    let operations = shape.operations.max(1) as f64;
     let longest = files.iter().take(2).filter(|file| file.wait_ns > 0);
     let mut names: Vec<_> = longest
         .map(|file| {
@@ -79,16 +81,20 @@ fn read_evidence(files: &[FileJson], operations: u64, device_bytes: u64) -> Stri
             format!("{} ({part})", file.label())
         })
         .collect();
-    if files.len() > 2 {
+    if names.is_empty() {
+        return None;
+    }
+    if files.len() > 2 || shape.has_other_files {
         names.push("others".to_owned());
     }
-    format!(
-        "Each operation waits {} times for reads, of {} on average, in {}; {} came from the disk for each.",
-        Count(reads as f64 / operations),
+    let least = if shape.has_other_files { "at least " } else { "" };
+    Some(format!(
+        "Each operation waits for {least}{} of {} on average, in {}; {} per operation came from the disk.",
+        plural(Count(reads as f64 / operations), "read"),
         Bytes(bytes as f64 / reads.max(1) as f64),
         list(&names),
-        Bytes(device_bytes as f64 / operations)
-    )
+        Bytes(shape.device_bytes as f64 / operations)
+    ))
 }
 
 fn blocker(blocker: &BlockerJson, are_all_known: bool) -> String {
@@ -98,9 +104,10 @@ fn blocker(blocker: &BlockerJson, are_all_known: bool) -> String {
         Some(command) => format!("{thread}, which executed {command},"),
         None => thread,
     };
-    let waits = plural(blocker.waits, "wait");
+    let waits = plural(Grouped(blocker.waits), "wait");
     let least = if are_all_known || blocker.share > 0.99 { "" } else { "at least " };
-    format!("{who} ended {waits}: {least}{} of the time in locks and conditions.", Percent(blocker.share))
+    let share = Percent(blocker.share);
+    format!("{who} ended {waits}: {least}{share} of the time spent waiting for locks and conditions.")
 }
 
 /// What would help against waits for reads.
@@ -112,10 +119,10 @@ fn help_with_reads(shape: &ShapeTimeJson, has_many: bool) -> String {
     let known = shape.server.as_ref().and_then(|server| server.is_selective().zip(server.selectivity()));
     match known {
         Some((true, figures)) => {
-            format!("What would help: a larger cache or a faster disk, but no index: {figures}.")
+            format!("What would help: a larger cache or a faster disk. An index would not help: {figures}.")
         }
         Some((false, figures)) => format!("What would help: a larger cache or a faster disk: {figures}."),
-        None => "What would help: a larger cache or a faster disk. Whether an index would, the server's log or profiler shows: they say how many documents an operation examines.".to_owned(),
+        None => "What would help: a larger cache or a faster disk. To see whether an index would help, check in the server's log or profiler how many documents an operation examines.".to_owned(),
     }
 }
 
@@ -127,19 +134,19 @@ const HELP_BY_CLASS: &[(&str, &str)] = &[
     ),
     (
         "global lock",
-        "ending what holds the global lock: fsync with lock until db.fsyncUnlock(), for example, or a command for the whole server.",
+        "ending what holds the global lock, for example an fsync lock (db.fsyncUnlock() releases it) or a command that locks the whole server.",
     ),
     (
         "index build",
-        "building the index at a quiet time, or on one member of the replica set after the other.",
+        "building the index at a quiet time, or as a rolling build, one replica set member at a time.",
     ),
     (
         "profiler write",
-        "a lower level of the profiler, or a higher slowms (mongosonar profiler set): each profiled operation waits to write its document.",
+        "a lower profiling level, or a higher slowms (mongosonar profiler set): each profiled operation waits to write its document.",
     ),
     (
         "write concern",
-        "members that replicate faster, or a weaker write concern: the operation is done here and waits for other members.",
+        "faster replication, or a weaker write concern: the operation is complete on this member and waits for others.",
     ),
     ("journal flush by the flusher", FASTER_FLUSHES),
     ("journal write or flush", FASTER_FLUSHES),
@@ -170,7 +177,7 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
     if saved.iter().sum::<f64>() >= DOMINANT
         && let Some(reason) = index()
     {
-        return Some(format!("What would help: an index for its condition, because {reason}."));
+        return Some(format!("What would help: an index that supports its filter, because {reason}."));
     }
     if share(TimePart::Read) >= DOMINANT && shape.device_bytes > 0 {
         let reads: u64 = shape.files.iter().map(|file| file.reads).sum();
@@ -184,7 +191,7 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
         .sum();
     if share(TimePart::RunQueue) >= DOMINANT && running > report.processors as f64 {
         return Some(format!(
-            "What would help: fewer operations at once, cheaper ones, or more processors: {running:.1} want to run on {} on average.",
+            "What would help: fewer operations at once, cheaper ones, or more processors: on average, {running:.1} want to run at once on {}.",
             plural(report.processors as u64, "processor")
         ));
     }
@@ -198,4 +205,87 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
         return Some("What would help: smaller replies, or a client that reads them faster.".to_owned());
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sonar_core::time_split::{Activity, ConnectionSample, FileTotal, ShapeSplit};
+    use sonar_core::{Class, Role, ShapeInfo, Timestamp};
+
+    use super::super::{ServerSourcesJson, SplitCoverageJson, WhyTrace};
+    use super::*;
+    use crate::kit::About;
+
+    const MS: u64 = 1_000_000;
+
+    /// Two operations of 100 ms that wait for reads.
+    fn reading() -> ShapeSplit {
+        let mut row = ShapeSplit::new(Arc::new(ShapeInfo::default()), Role::Served, Class::User);
+        (0..2).for_each(|_| row.total.record(100 * MS));
+        row.split[TimePart::Read] = 200 * MS;
+        row.device_bytes = 8_200_000;
+        row
+    }
+
+    fn read_from(files: u64) -> ShapeSplit {
+        let mut row = reading();
+        for inode in 1..=files {
+            // Shorter ones come last.
+            row.files.insert(
+                (1, inode),
+                FileTotal { reads: 500, bytes: 2_050_000, wait_ns: MS * (files - inode + 1) },
+            );
+        }
+        row
+    }
+
+    fn answer(row: ShapeSplit) -> Vec<String> {
+        let started = Timestamp::from_unix_ns(0);
+        let ended = started.plus_ns(1_000_000_000);
+        let report = WhyReport::new(&WhyTrace {
+            about: About::new(None, Vec::new(), None),
+            processes: Vec::new(),
+            sample: ConnectionSample::default(),
+            seconds: 1.0,
+            processors: 2,
+            wait_weight: 1.0,
+            rows: &[row],
+            unseen: &[],
+            activity: &Activity::since(started).until(ended),
+            ended,
+            limit: 1,
+            file_name: &|_, inode| Some(format!("file{inode}.wt")),
+            thread_name: &|_| None,
+            threads: Vec::new(),
+            unfinished: Vec::new(),
+            coverage: SplitCoverageJson::default(),
+            server: ServerSourcesJson::default(),
+        });
+        report.shapes.into_iter().flat_map(|shape| shape.answer).collect()
+    }
+
+    #[test]
+    fn reads_are_a_lower_bound_if_not_all_files_are_known() {
+        let sentence = "Each operation waits for 250 reads of 4.10kB on average, in file1.wt (100%); 4.10MB per operation came from the disk.";
+        assert_eq!(answer(read_from(1))[1], sentence);
+        let mut cut = read_from(1);
+        cut.has_other_files = true;
+        let sentence = "Each operation waits for at least 250 reads of 4.10kB on average, in file1.wt (100%) and others; 4.10MB per operation came from the disk.";
+        assert_eq!(answer(cut)[1], sentence);
+        // All files of the row, but not all of them are in the document.
+        let sentence = |row| answer(row).swap_remove(1);
+        let (eight, nine) = (sentence(read_from(8)), sentence(read_from(9)));
+        assert!(eight.starts_with("Each operation waits for 2.00k reads of"), "{eight}");
+        assert!(nine.starts_with("Each operation waits for at least 2.00k reads of"), "{nine}");
+        assert!(nine.contains("in file1.wt (20%), file2.wt (18%) and others;"), "{nine}");
+    }
+
+    #[test]
+    fn reads_that_all_failed_have_no_file_and_no_figures() {
+        let said = answer(reading());
+        assert_eq!(said[0], "Of 100ms on average, 100ms (100%) waiting for reads of files.");
+        assert!(!said.iter().any(|sentence| sentence.starts_with("Each operation waits")), "{said:?}");
+    }
 }

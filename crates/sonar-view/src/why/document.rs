@@ -24,7 +24,7 @@ pub struct WhyReport {
     pub about: About,
     /// Processes that were traced.
     pub processes: Vec<u32>,
-    /// Every how many connections one was followed, 1 if all were; the others are in `threads` only.
+    /// Every how many connections one was followed, 1 if all were; the others are left out, also of `threads`.
     pub sample_every: u16,
     /// Length of the trace in seconds.
     pub seconds: f64,
@@ -179,11 +179,11 @@ pub struct SplitCoverageJson {
     pub answered_elsewhere: u64,
     /// Replies of threads that do not serve one request after the other.
     pub foreign_replies: u64,
-    /// Operations that the kernel could not report: its ring was full.
+    /// Operations that the kernel could not report: its ring buffer was full.
     pub ring_full: u64,
-    /// Events of threads beyond the table of threads.
+    /// Events that were lost because the table of threads was full.
     pub threads_full: u64,
-    /// Headers of messages that could not be read.
+    /// Message headers that could not be read.
     pub unreadable: u64,
     /// Events that the kernel skipped.
     pub programs_skipped: u64,

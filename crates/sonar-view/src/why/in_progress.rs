@@ -106,9 +106,9 @@ pub(super) fn text<W: Write>(rows: &[InProgressJson], seconds: f64, out: &mut Fi
     }
     let mut table = TextTable::new(&[
         Heading::whole("STILL IN PROGRESS", 0),
-        Heading::figure("for", 1),
+        Heading::figure("so far", 1),
         Heading::whole("now", 1),
-        Heading::figure("since", 2),
+        Heading::figure("for", 2),
         Heading::text("operation", 3, 20),
     ]);
     for row in rows {

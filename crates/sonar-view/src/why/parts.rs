@@ -115,7 +115,7 @@ pub(super) fn of_all(rows: &[ShapeSplit], whole: u64) -> Vec<PartJson> {
 }
 
 /// The parts of the time of one row, with quantiles and wait classes.
-/// A long wait stands for `weight` of them: others have no class, because there were too many.
+/// Each long wait with a class counts as `weight` waits, since there were too many to take the stack of each.
 pub(super) fn of_shape(row: &ShapeSplit, whole: u64, weight: f64) -> Vec<PartJson> {
     let mut parts = in_order(&row.split, (row.unread.sum_ns() as u64, row.unexplained_ns), whole);
     for shown in &mut parts {

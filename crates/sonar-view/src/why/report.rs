@@ -169,9 +169,9 @@ fn roles(threads: &[(String, TimeSplit)]) -> Vec<ThreadRoleJson> {
             role: role.to_owned(),
             threads,
             cpu_ns: split[TimePart::Cpu],
-            run_queue_ns: split[TimePart::RunQueue] + split[TimePart::Yield],
-            read_ns: split[TimePart::Read] + split[TimePart::Fault],
-            write_ns: split[TimePart::Write] + split[TimePart::Flush],
+            run_queue_ns: split[TimePart::RunQueue].saturating_add(split[TimePart::Yield]),
+            read_ns: split[TimePart::Read].saturating_add(split[TimePart::Fault]),
+            write_ns: split[TimePart::Write].saturating_add(split[TimePart::Flush]),
         })
         .collect();
     roles.sort_by(|a, b| b.cpu_ns.cmp(&a.cpu_ns).then(a.role.cmp(&b.role)));

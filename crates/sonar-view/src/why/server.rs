@@ -177,9 +177,11 @@ impl ServerEvidenceJson {
         if let Some(work) = self.work() {
             first.push_str(&format!("; {work}"));
         }
-        let notable = self.notable();
-        let more = (!notable.is_empty()).then(|| format!("For each of these: {}.", notable.join(", ")));
-        [Some(first + "."), more].into_iter().flatten().collect()
+        let sentence =
+            |of: &str, what: Vec<String>| (!what.is_empty()).then(|| format!("{of}{}.", what.join(", ")));
+        let means = sentence("Each of these took on average: ", self.notable());
+        let flags = sentence("Of these, ", self.flags());
+        [Some(first + "."), means, flags].into_iter().flatten().collect()
     }
 
     /// What each operation examined and returned.
@@ -187,9 +189,9 @@ impl ServerEvidenceJson {
         let docs = self.mean("docs_examined")?;
         let keys =
             self.mean("keys_examined").map(|keys| format!(" and {}", plural(Count(keys), "index key")));
-        let selected = self.mean("selected").map(|selected| format!(", selects {}", Count(selected)));
+        let selected = self.mean("selected").map(|selected| format!(", and selects {}", Count(selected)));
         Some(format!(
-            "each examines {}{}{}",
+            "each examines {}{} on average{}",
             plural(Count(docs), "document"),
             keys.unwrap_or_default(),
             selected.unwrap_or_default()
@@ -227,16 +229,19 @@ impl ServerEvidenceJson {
         for (name, unit_ns, words) in times {
             notable.extend(time(name, unit_ns).map(|time| format!("{time} {words}")));
         }
+        notable
+    }
+
+    /// How many operations did what is worth a word.
+    fn flags(&self) -> Vec<String> {
         let flags = [
             (self.memory_sorts, "sorted in memory"),
             (self.used_disk, "used files for intermediate results"),
             (self.multi_planner, "tried several plans"),
             (self.replanned, "discarded a cached plan"),
         ];
-        for (count, words) in flags.into_iter().filter(|(count, _)| *count > 0) {
-            notable.push(format!("{} of {} {words}", Grouped(count), Grouped(self.operations)));
-        }
-        notable
+        let shown = flags.into_iter().filter(|(count, _)| *count > 0);
+        shown.map(|(count, words)| format!("{} {words}", Grouped(count))).collect()
     }
 
     /// Why an index would help, if it would: most of what `command` examines is in vain.
@@ -253,10 +258,9 @@ impl ServerEvidenceJson {
         };
         let is_wasted = || self.mean("selected").is_some_and(|selected| docs >= WASTED * selected.max(1.0));
         match (sums_up, scans) {
-            (true, true) if selects => Some(format!(
-                "it scans the whole collection, although it has a condition: each {}",
-                figures()
-            )),
+            (true, true) if selects => {
+                Some(format!("it scans the whole collection, although it has a filter: each {}", figures()))
+            }
             (false, true) if is_wasted() => {
                 Some(format!("it scans the whole collection: each operation {}", figures()))
             }
@@ -315,14 +319,14 @@ impl ServerProfileJson {
             .map(|one| format!("{}: level {}", one.database, one.level))
             .collect();
         if !levels.is_empty() || counts.is_some() {
-            let levels = if levels.is_empty() { "off by now".to_owned() } else { levels.join(", ") };
+            let levels = if levels.is_empty() { "now off".to_owned() } else { levels.join(", ") };
             to.push(counts.unwrap_or_default().sentence(&format!("The profile ({levels})"), "operation"));
         }
         let off: Vec<_> =
             self.databases.iter().filter(|one| one.level == 0).map(|one| one.database.as_str()).collect();
         if !off.is_empty() && counts.is_none() {
             to.push(format!(
-                "The profiler of {} is off. \"mongosonar profiler set {} --level 1 --slowms 20 --duration 1m\", with the same server, switches it on for a minute.",
+                "The profiler of {} is off. To switch it on for a minute, run \"mongosonar profiler set {} --level 1 --slowms 20 --duration 1m\" for the same server.",
                 off.join(", "),
                 database_options(&off)
             ));
@@ -330,23 +334,23 @@ impl ServerProfileJson {
         let wrapped: Vec<_> =
             self.databases.iter().filter(|one| !one.is_whole).map(|one| one.database.as_str()).collect();
         if self.is_cut {
-            to.push("Only the newest documents of the profile were read: they are too many.".to_owned());
+            to.push("Only the newest documents of the profile were read: there were too many.".to_owned());
         } else if !wrapped.is_empty() {
             to.push(format!(
-                "The system.profile of {} may have wrapped: its first documents of this time are missing.",
+                "The system.profile of {} may have wrapped: the first documents of the trace may be missing.",
                 wrapped.join(", ")
             ));
         }
         if self.databases_left_out > 0 {
-            let others = plural(self.databases_left_out as u64, "database");
-            to.push(format!("The profile of {others} more was not read."));
+            let others = plural(self.databases_left_out as u64, "more database");
+            to.push(format!("The profile of {others} was not read."));
         }
         if self.documents_unread > 0 {
             let unread = plural(Grouped(self.documents_unread), "document");
             to.push(format!("{unread} of the profile could not be read."));
         }
         if let Some(problem) = &self.problem {
-            to.push(format!("The profile was not read to the end: {problem}."));
+            to.push(format!("The profile could not be read completely: {problem}."));
         }
     }
 }
@@ -369,15 +373,12 @@ impl ServerJoinJson {
     }
 
     fn sentence(&self, source: &str, noun: &str) -> String {
-        let mut sentence = format!("{source} describes {} of this time", plural(Grouped(self.total()), noun));
+        let mut sentence =
+            format!("{source} describes {} during the trace", plural(Grouped(self.total()), noun));
         let others = [
-            (
-                self.without_partner,
-                "fits no operation that was followed",
-                "fit no operation that was followed",
-            ),
-            (self.ambiguous, "may be one of several", "may be one of several"),
-            (self.too_many, "was given up for lack of room", "were given up for lack of room"),
+            (self.without_partner, "matches no followed operation", "match no followed operation"),
+            (self.ambiguous, "could be one of several operations", "could be one of several operations"),
+            (self.too_many, "was dropped: there were too many", "were dropped: there were too many"),
         ];
         for (count, one, several) in others.into_iter().filter(|(count, ..)| *count > 0) {
             sentence.push_str(&format!("; {} {}", Grouped(count), if count == 1 { one } else { several }));
@@ -411,13 +412,49 @@ mod tests {
         };
         let command = "mongosonar profiler set --db shop --db blog --level 1 --slowms 20 --duration 1m";
         assert!(text(off(), 0).contains(command) && text(off(), 0).contains("profiler of shop, blog is off"));
-        assert_eq!(text(off(), 3), "\nThe profile (off by now) describes 3 operations of this time.\n");
+        assert_eq!(text(off(), 3), "\nThe profile (now off) describes 3 operations during the trace.\n");
         let mut many = off();
         many.databases.extend(["a", "b"].map(|name| database(name, 0, true)));
         assert!(text(many, 0).contains("profiler set --all-dbs --level 1"));
         for name in ["shop;reboot", "$(reboot)", "`reboot`", "--level", ""] {
             assert_eq!(database_options(&["shop", name]), "--all-dbs", "{name}");
         }
+    }
+
+    #[test]
+    fn the_means_of_operations_are_apart_from_how_many_did_something() {
+        let figure = |mean: f64| ServerFigureJson { total: 38 * mean as u64, operations: 38, mean };
+        let figures = [("docs_examined", 500.0), ("keys_examined", 0.0), ("selected", 1.0), ("yields", 5.0)];
+        let mut evidence = ServerEvidenceJson {
+            operations: 38,
+            plans: vec![PlanCountJson { plan: "COLLSCAN".to_owned(), operations: 38 }],
+            collection_scans: 38,
+            memory_sorts: 12,
+            used_disk: 1,
+            multi_planner: 0,
+            replanned: 0,
+            figures: figures.into_iter().map(|(name, mean)| (name, figure(mean))).collect(),
+        };
+        let said = evidence.sentences(40);
+        assert_eq!(
+            said[0],
+            "The server describes 38 of 40 operations: COLLSCAN (38); each examines 500 documents and 0 index keys on average, and selects 1."
+        );
+        assert_eq!(said[1], "Each of these took on average: 5 yields.");
+        assert_eq!(said[2], "Of these, 12 sorted in memory, 1 used files for intermediate results.");
+        evidence.figures.retain(|name, _| *name == "docs_examined");
+        (evidence.memory_sorts, evidence.used_disk) = (0, 0);
+        let said = evidence.sentences(40);
+        assert!(said.len() == 1 && said[0].ends_with("each examines 500 documents on average."), "{said:?}");
+    }
+
+    #[test]
+    fn what_belongs_to_no_operation_is_counted_in_words() {
+        let counts = ServerJoinJson { joined: 5, without_partner: 1, ambiguous: 2, too_many: 1_000 };
+        assert_eq!(
+            counts.sentence("The log (a.log)", "slow operation"),
+            "The log (a.log) describes 1,008 slow operations during the trace; 1 matches no followed operation; 2 could be one of several operations; 1,000 were dropped: there were too many."
+        );
     }
 
     #[test]
@@ -433,7 +470,7 @@ mod tests {
         for part in [
             "describes 0 operations",
             "system.profile of shop may have wrapped",
-            "The profile of 1 database more was not read",
+            "The profile of 1 more database was not read",
             "2 documents of the profile could not be read",
             "was cut.",
         ] {

@@ -54,7 +54,7 @@ impl WhyReport {
         in_progress::text(&self.in_progress, self.seconds, out)?;
         let more = self.in_progress_total - self.in_progress.len();
         if more > 0 {
-            writeln!(out, "{} more in progress", plural(more as u64, "operation"))?;
+            writeln!(out, "{} in progress", plural(more as u64, "more operation"))?;
         }
         self.threads_text(out)?;
         self.coverage.text(out)?;
@@ -199,21 +199,21 @@ impl SplitCoverageJson {
             (self.pipelined, "Operations that cannot be divided, because several requests came at once"),
             (
                 self.answered_elsewhere,
-                "Operations that cannot be divided, because another thread sent the reply: the server has a pool",
+                "Operations that cannot be divided, because another thread sent the reply: the server uses a thread pool",
             ),
             (
                 self.foreign_replies,
                 "Operations that cannot be divided, because their thread serves several requests at once",
             ),
-            (self.ring_full, "Operations lost because the kernel's ring was full"),
-            (self.threads_full, "Events of threads beyond the table of threads"),
-            (self.unreadable, "Headers of messages that could not be read"),
+            (self.ring_full, "Operations lost because the kernel's ring buffer was full"),
+            (self.threads_full, "Events lost because the table of threads was full"),
+            (self.unreadable, "Message headers that could not be read"),
             (self.programs_skipped, "Events skipped by the kernel"),
             (
                 self.switches_missed,
-                "Switches of processors that the kernel did not report; their times come from the scheduler",
+                "Context switches that the kernel did not report; their times come from the scheduler",
             ),
-            (self.blockers_turned_away, "Waits without a blocker, because there were too many"),
+            (self.blockers_turned_away, "Waits whose blocker was not kept, because there were too many"),
             (
                 self.waits_without_class,
                 "Long waits without a class, because there were too many; those with one stand for them",
