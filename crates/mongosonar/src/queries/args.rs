@@ -71,7 +71,7 @@ pub struct QueriesArgs {
     /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]
     #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
     pub port: Vec<Range>,
-    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no right to capture packets [default: packets]
+    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no permission to capture packets [default: packets]
     #[arg(
         long,
         value_name = "SOURCE",
@@ -144,7 +144,7 @@ pub struct QueriesArgs {
     /// Length of an interval, like 500ms, 10s, 1m [default: 1s; with --read: the whole file]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to show")]
     pub interval: Option<Duration>,
-    /// One row for each [default: shape]; wait: shapes, those first whose operations waited longest (with --split)
+    /// What a row is [default: shape]; wait: shapes, sorted by the time that their operations waited (with --split)
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "What to show")]
     pub by: Option<ByArg>,
     /// Show operations of this class; repeat for several [default: user]

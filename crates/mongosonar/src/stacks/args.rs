@@ -78,7 +78,7 @@ pub struct StacksCompareArgs {
     /// A result of `stacks --format json`
     #[arg(value_name = "A")]
     pub before: PathBuf,
-    /// A later one
+    /// A later result
     #[arg(value_name = "B")]
     pub after: PathBuf,
     /// One JSON object instead of text

@@ -38,7 +38,7 @@ pub struct WhyArgs {
     /// How long to trace
     #[arg(long, short_alias = 'd', value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "What to trace")]
     pub duration: Duration,
-    /// Follow only one of N connections; 1/1 follows all [default: all, unless the server is busy]
+    /// Follow one connection in N; 1/1 follows all [default: all, unless the server is busy]
     #[arg(long, value_name = "1/N", value_parser = parse_connections, help_heading = "What to trace")]
     pub sample: Option<ConnectionSample>,
     /// Process to trace; repeat for several [default: each mongod and mongos of this machine; with --port those that listen on it]
@@ -47,10 +47,10 @@ pub struct WhyArgs {
     /// Port or range of ports of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017]
     #[arg(long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to trace")]
     pub port: Vec<Range>,
-    /// Capture on this interface; repeat for several [default: all]
+    /// Capture on this interface; repeat for several [default: all, or loopback alone if the traced servers listen nowhere else]
     #[arg(short, long, value_name = "NAME", help_heading = "What to trace")]
     pub interface: Vec<String>,
-    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no right to capture packets [default: packets]
+    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no permission to capture packets [default: packets]
     #[arg(long, value_name = "SOURCE", value_enum, help_heading = "What to trace")]
     pub source: Option<SourceArg>,
     /// Do not read encrypted connections inside the servers' processes

@@ -115,7 +115,7 @@ impl TracedLog {
             .is_ok_and(|found| (found.dev(), found.ino()) != (self.identity.device, self.identity.inode));
         if is_replaced {
             eprintln!(
-                "mongosonar: {} was rotated during the trace: what was written after that was not read",
+                "mongosonar: {} was rotated during the trace: lines written after that were not read",
                 self.path.display()
             );
         }

@@ -164,7 +164,7 @@ struct Splitting<'a> {
     followed: Option<Instant>,
     /// Operations so far.
     divided: u64,
-    /// Records and operations that were lost so far.
+    /// Events, records and operations that were lost so far.
     lost: u64,
     connections: ConnectionSample,
     /// Also servers that have ended.
@@ -226,7 +226,7 @@ impl Splitting<'_> {
         }
         if counts.answered_elsewhere > 0 {
             let count = counts.answered_elsewhere;
-            notes.push(format!("cannot be divided, because another thread answers: {count}"));
+            notes.push(format!("operations that cannot be divided, because another thread answers: {count}"));
         }
         notes.extend(trace.further_failures());
         board.notes(Collector::Split, notes);
