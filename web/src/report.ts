@@ -659,6 +659,8 @@ export interface WhyReport {
   processors: number;
   /** Every how many connections one was followed; 1 if all were. */
   sample_every: number;
+  /** Counted operations of all shapes. */
+  operations: number;
   active: number;
   active_parts: TimePart[];
   /** Operations in progress in each interval; the last one goes on to the end. */

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 
 import { describe, expect, it } from "vitest";
 
-import { activity, partOf, partRows, sinceStart, waitedBy } from "../src/pages/why";
-import type { ShapeTime } from "../src/report";
+import { activity, partOf, partRows, sinceStart, tiles, unseen, waitedBy } from "../src/pages/why";
+import type { ShapeTime, WhyReport } from "../src/report";
 
 describe("the time of operations", () => {
   it("has a name and a colour of its own for each part that the program knows", () => {
@@ -18,7 +18,33 @@ describe("the time of operations", () => {
   });
 
   it("has no length for an operation that began before the trace", () => {
-    expect([sinceStart(null), sinceStart(2_500_000_000)]).toEqual(["longer", "2.50s"]);
+    expect([sinceStart(null), sinceStart(2_500_000_000)]).toEqual(["since before the trace", "2.50s"]);
+  });
+
+  it("counts the operations that the report is about, as --namespace and the like choose them", () => {
+    const part = { part: "cpu", ns: 1, share: 0.25 };
+    const report = { seconds: 5, operations: 40, active: 1.5, active_parts: [part], coverage: { joined: 2323 } };
+    expect(tiles(report as unknown as WhyReport)).toEqual([
+      ["operations in 5.00s", "40"],
+      ["in progress on average", "1.50"],
+      ["on a processor", "25%"],
+    ]);
+  });
+
+  it("says of each count what was not seen, in the words of the text report", () => {
+    const folder = "../crates/sonar-view/src/why";
+    const document = readFileSync(`${folder}/document.rs`, "utf8").split("pub struct SplitCoverageJson {")[1]!;
+    const names = [...document.split("\n}\n")[0]!.matchAll(/pub (\w+): u64/g)].map((found) => found[1]!);
+    expect(names).toContain("joined");
+    const text = readFileSync(`${folder}/text.rs`, "utf8");
+    const words = new Map(
+      [...text.matchAll(/self\.(\w+),\s*"([^"]+)",?\s*\)/g)].map(([, name, said]) => [name!, said!]),
+    );
+    const { limits, losses } = unseen(Object.fromEntries(names.map((name, at) => [name, at + 1])));
+    const expected = names.flatMap((name, at) => (name === "joined" ? [] : [[words.get(name), at + 1]]));
+    expect([...limits, ...losses].sort(([, a], [, b]) => a - b)).toEqual(expected);
+    expect(losses.map(([said]) => said)).toContain("Packets dropped by the kernel");
+    expect(unseen({ joined: 5, ring_full: 0 })).toEqual({ limits: [], losses: [] });
   });
 
   it("names the shapes that waited for a file", () => {

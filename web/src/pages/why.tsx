@@ -6,7 +6,7 @@ import { Chart, type Range } from "../parts/chart";
 import type { Column } from "../parts/columns";
 import { bytes, count, duration, exact, fixed, percent, plural, visible } from "../parts/format";
 import { REST } from "../parts/palette";
-import { Facts, Lost, Shell, Tile, Words } from "../parts/shell";
+import { Facts, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { seconds, utc } from "../parts/time";
@@ -35,40 +35,68 @@ const PARTS: Record<string, [words: string, colour: string]> = {
 /** What a part is called, and its colour. */
 export const partOf = (name: string): [words: string, colour: string] => PARTS[name] ?? [name, REST];
 
-/** Names of the counts of operations and events that the figures leave out or estimate; all others are losses. */
+/** Counts of operations and events that the figures leave out or estimate, in words as in the text report. */
 const LIMITS: Record<string, string> = {
-  without_wire: "operations of the server's threads that were not seen on the wire",
-  without_thread: "operations on the wire that no traced thread executed",
-  continued: "parts of replies that no request asked for",
-  answered_elsewhere: "operations that cannot be divided: another thread answered",
-  pipelined: "operations that cannot be divided: several requests came at once",
-  foreign_replies: "operations that cannot be divided: their thread serves several requests at once",
-  switches_missed: "switches of processors that the kernel did not report; their times come from the scheduler",
-  waits_without_class: "long waits without a class, because there were too many; those with one stand for them",
+  without_wire: "Operations of the server's threads that were not seen on the wire",
+  without_thread: "Operations on the wire that no traced thread executed",
+  continued: "Parts of replies that no request asked for",
+  pipelined: "Operations that cannot be divided, because several requests came at once",
+  answered_elsewhere:
+    "Operations that cannot be divided, because another thread sent the reply: the server uses a thread pool",
+  foreign_replies: "Operations that cannot be divided, because their thread serves several requests at once",
+  switches_missed: "Context switches that the kernel did not report; their times come from the scheduler",
+  waits_without_class: "Long waits without a class, because there were too many; those with one stand for them",
+};
+/** Counts of what was lost. */
+const LOSSES: Record<string, string> = {
+  ring_full: "Operations lost because the kernel's ring buffer was full",
+  threads_full: "Events lost because the table of threads was full",
+  unreadable: "Message headers that could not be read",
+  programs_skipped: "Events skipped by the kernel",
+  blockers_turned_away: "Waits whose blocker was not kept, because there were too many",
+  packets_dropped: "Packets dropped by the kernel",
+  encrypted_unread: "Connections encrypted with TLS that could not be read",
+  encrypted_unmapped: "Reads and writes of TLS sessions whose connection is unknown",
+  encrypted_lost: "Parts of encrypted connections lost in the kernel",
 };
 /** The one count that is neither a limit nor a loss. */
 const JOINED = "joined";
 
+/** What was not seen: what the figures leave out or estimate, and what was lost. */
+export function unseen(coverage: WhyReport["coverage"]): { limits: [string, number][]; losses: [string, number][] } {
+  const limits: [string, number][] = [];
+  const losses: [string, number][] = [];
+  for (const [name, n] of Object.entries(coverage)) {
+    if (n === 0 || name === JOINED) continue;
+    if (name in LIMITS) limits.push([LIMITS[name]!, n]);
+    else losses.push([LOSSES[name] ?? name, n]);
+  }
+  return { limits, losses };
+}
+
+/** Figures of the whole report that stand out. */
+export const tiles = (report: WhyReport): [name: string, value: string][] => [
+  [`operations in ${duration(report.seconds * 1e9)}`, count(report.operations)],
+  ["in progress on average", fixed(report.active)],
+  ...report.active_parts.slice(0, 4).map(({ part, share }): [string, string] => [partOf(part)[0], percent(share)]),
+];
+
 export function WhyPage({ report }: { report: WhyReport }) {
-  const { coverage, processors } = report;
-  const counts = Object.entries(coverage).filter(([name, n]) => n > 0 && name !== JOINED);
-  const lost = counts.filter(([name]) => !(name in LIMITS)).map(([name, n]) => [name.replaceAll("_", " "), n]);
+  const { limits, losses } = unseen(report.coverage);
   return (
     <Shell
       title="Where the time goes"
       about={report.about}
       facts={[
         ["process", report.processes.join(", ")],
-        ["processors", exact(processors)],
+        ["processors", exact(report.processors)],
         ["connections", report.sample_every > 1 && `1/${report.sample_every} of them`],
       ]}
     >
-      <Lost lost={Object.fromEntries(lost)} />
+      <Words tone="bad" lines={losses.map(([what, n]) => `${what}: ${exact(n)}`)} />
       <div class="tiles">
-        <Tile name={`operations in ${duration(report.seconds * 1e9)}`} value={count(coverage[JOINED])} />
-        <Tile name="in progress on average" value={fixed(report.active)} />
-        {report.active_parts.slice(0, 4).map(({ part, share }) => (
-          <Tile key={part} name={partOf(part)[0]} value={percent(share)} />
+        {tiles(report).map(([name, value]) => (
+          <Tile key={name} name={name} value={value} />
         ))}
       </div>
       <Activity report={report} />
@@ -115,10 +143,7 @@ export function WhyPage({ report }: { report: WhyReport }) {
           <Words lines={report.server.sentences} />
         </section>
       )}
-      <Facts
-        kind="list"
-        facts={counts.filter(([name]) => name in LIMITS).map(([name, n]) => [LIMITS[name]!, exact(n)])}
-      />
+      <Facts kind="list" facts={limits.map(([what, n]) => [what, exact(n)])} />
     </Shell>
   );
 }
@@ -153,7 +178,7 @@ const IN_PROGRESS: Column<UnfinishedOperation>[] = [
 ];
 
 /** How long an operation has taken; one that began before the trace has no known length. */
-export const sinceStart = (ns: number | null): string => (ns == null ? "longer" : duration(ns));
+export const sinceStart = (ns: number | null): string => (ns == null ? "since before the trace" : duration(ns));
 
 /** The series of the chart, and the borders of their intervals in seconds. */
 export function activity({ start_ns, end_ns, width_ns, parts }: WhyReport["activity"]) {
@@ -259,7 +284,7 @@ function Shape({ shape }: { shape: ShapeTime }) {
               },
               { name: "shape", value: ({ shape_id }) => shape_id, text: true, rank: 4 },
               {
-                name: "which executed",
+                name: "operation",
                 value: ({ command }) => visible(command ?? "no operation"),
                 text: true,
                 main: true,
