@@ -92,6 +92,9 @@ impl<S: SplitSink> SplitMeeting<S> {
             let waits = self.waits.take(operation.key());
             self.sink.alone(operation, waits);
         }
+        for operation in self.joiner.take_dropped() {
+            self.waits.take(operation);
+        }
     }
 
     /// Nothing more comes from either side.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 
-use super::{ThreadOperation, TimePart};
+use super::{OperationKey, ThreadOperation, TimePart};
 use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp};
 
 /// Operations of one side that may wait for the other one.
@@ -146,6 +146,8 @@ pub struct SplitJoiner {
     counts: JoinCounts,
     /// Counted in `without_wire`, and not taken yet.
     alone: Vec<ThreadOperation>,
+    /// Of threads, neither joined nor alone, and not taken yet.
+    dropped: Vec<OperationKey>,
 }
 
 impl SplitJoiner {
@@ -179,21 +181,31 @@ impl SplitJoiner {
     }
 
     fn without_wire(&mut self, operation: ThreadOperation) {
-        if !self.has_ended_in_time(operation.end) {
-            return;
-        }
-        if operation.is_exhaust {
-            self.counts.continued += 1;
-        } else {
+        if self.has_ended_in_time(operation.end) && !self.is_undivided(&operation) {
             self.counts.without_wire += 1;
             self.alone.push(operation);
+        } else {
+            self.dropped.push(operation.key());
         }
+    }
+
+    /// Counts an operation of a thread that is not divided, whatever the wire has of it.
+    fn is_undivided(&mut self, operation: &ThreadOperation) -> bool {
+        self.counts.pipelined += u64::from(operation.is_pipelined);
+        self.counts.continued += u64::from(operation.is_exhaust && !operation.is_pipelined);
+        operation.is_pipelined || operation.is_exhaust
     }
 
     /// The operations of threads that were given up since this was last called: the wire does not have them. Call it
     /// after each other call.
     pub fn take_alone(&mut self) -> Vec<ThreadOperation> {
         std::mem::take(&mut self.alone)
+    }
+
+    /// The operations of threads since this was last called that are in no figure but perhaps a count: nobody asks for
+    /// their waits. Call it after each other call.
+    pub fn take_dropped(&mut self) -> Vec<OperationKey> {
+        std::mem::take(&mut self.dropped)
     }
 
     /// Gives up all operations of threads that still wait: nothing more comes.
@@ -235,10 +247,7 @@ impl SplitJoiner {
     /// An operation of a thread; returns it joined if the wire's side has come.
     pub fn thread(&mut self, operation: ThreadOperation) -> Option<JoinedOperation> {
         if operation.start < self.traced_from {
-            return None;
-        }
-        if operation.is_pipelined {
-            self.counts.pipelined += 1;
+            self.dropped.push(operation.key());
             return None;
         }
         let Some((server, client)) = operation.connection else {
@@ -273,15 +282,10 @@ impl SplitJoiner {
 
     fn join(&mut self, wire: WireOperation, thread: ThreadOperation) -> Option<JoinedOperation> {
         // To the thread, an operation without a reply ends when it receives the next request.
-        if thread.is_unacknowledged && wire.was_answered {
-            self.counts.answered_elsewhere += 1;
-            return None;
-        }
-        if !self.counts(&wire) {
-            return None;
-        }
-        if thread.is_exhaust {
-            self.counts.continued += 1;
+        let is_answered_elsewhere = thread.is_unacknowledged && wire.was_answered;
+        self.counts.answered_elsewhere += u64::from(is_answered_elsewhere);
+        if is_answered_elsewhere || !self.counts(&wire) || self.is_undivided(&thread) {
+            self.dropped.push(thread.key());
             return None;
         }
         self.counts.joined += 1;
@@ -337,9 +341,10 @@ impl SplitJoiner {
         let served = wire.filter(|operation| operation.role == Role::Served && self.counts(operation));
         counts.without_thread += served.count() as u64;
         for operation in self.thread.values().filter(|operation| self.has_ended_in_time(operation.end)) {
-            match operation.is_exhaust {
-                true => counts.continued += 1,
-                false => counts.without_wire += 1,
+            match (operation.is_pipelined, operation.is_exhaust) {
+                (true, _) => counts.pipelined += 1,
+                (false, true) => counts.continued += 1,
+                (false, false) => counts.without_wire += 1,
             }
         }
         counts
@@ -493,6 +498,56 @@ pub(super) mod tests {
         alone.sort_unstable();
         assert_eq!(alone, [6, 9]);
         assert!(joiner.wire(wire(9, 0)).is_none(), "its partner was given up");
+    }
+
+    #[test]
+    fn a_pipelined_operation_counts_once_whichever_side_comes_first() {
+        let pipelined = |id| ThreadOperation { is_pipelined: true, ..thread(id, 1_200) };
+        let mut joiner = SplitJoiner::default();
+        assert!(joiner.wire(wire(1, 1_000)).is_none() && joiner.thread(pipelined(1)).is_none());
+        assert!(joiner.thread(pipelined(2)).is_none());
+        let waiting = JoinCounts { pipelined: 2, ..JoinCounts::default() };
+        assert_eq!(joiner.finish(), waiting);
+        assert!(joiner.wire(wire(2, 1_000)).is_none());
+        assert_eq!((joiner.finish(), joiner.settled()), (waiting, waiting));
+        assert!(joiner.take_alone().is_empty());
+    }
+
+    #[test]
+    fn every_operation_of_a_thread_is_joined_or_alone_or_dropped() {
+        let at = Timestamp::from_unix_ns;
+        let mut joiner = SplitJoiner::since(at(500));
+        let mut joined = Vec::new();
+        let base = |id| thread(id, 1_000);
+        for (operation, has_wire) in [
+            (base(1), true),
+            (base(2), false),
+            (thread(3, 400), false),
+            (ThreadOperation { is_exhaust: true, ..base(4) }, true),
+            (ThreadOperation { is_exhaust: true, ..base(5) }, false),
+            (ThreadOperation { is_pipelined: true, ..base(6) }, true),
+            (ThreadOperation { is_pipelined: true, ..base(7) }, false),
+            (ThreadOperation { is_unacknowledged: true, ..base(8) }, true),
+            (ThreadOperation { end: at(20_000), ..base(9) }, false),
+        ] {
+            let id = operation.request_id;
+            if has_wire {
+                joiner.wire(wire(id, 900));
+            }
+            // Operations of one thread begin one after the other.
+            let operation = ThreadOperation { thread: id, ..operation };
+            joined.extend(joiner.thread(operation).map(|joined| joined.wire.request_id));
+        }
+        // Sent before the trace.
+        joiner.wire(wire(10, 499));
+        joiner.thread(ThreadOperation { thread: 10, ..base(10) });
+        joiner.traced_until(at(10_000));
+        joiner.close();
+        let alone: Vec<_> = joiner.take_alone().iter().map(|operation| operation.thread).collect();
+        let mut dropped: Vec<_> = joiner.take_dropped().into_iter().map(|(thread, _)| thread).collect();
+        dropped.sort_unstable();
+        assert_eq!((joined, alone, dropped), (vec![1], vec![2], vec![3, 4, 5, 6, 7, 8, 9, 10]));
+        assert!(joiner.take_dropped().is_empty());
     }
 
     #[test]
