@@ -146,61 +146,50 @@ static __always_inline struct split_thread *slot_at(__u32 id, __u32 try) {
     return bpf_map_lookup_elem(&split_threads, &number);
 }
 
-// Takes a free slot for a thread that has none.
+// Takes a free slot for a thread that has none. Its state is as if it had begun to run just now.
 static __always_inline struct split_thread *new_slot(__u32 id) {
     for (__u32 try = 0; try < SLOT_TRIES; try++) {
         struct split_thread *slot = slot_at(id, try);
         if (!slot || slot->owner || __sync_val_compare_and_swap(&slot->owner, 0, id))
             continue;
-        slot->generation = 0;
-        slot->followed = 0;
-        slot->since = 0;
-        slot->woken = 0;
-        slot->arrived = 0;
-        slot->preempted = 0;
-        slot->clock_offset = 0;
-        slot->queued_before = 0;
-        slot->kind = KIND_NONE;
-        slot->state = ON_PROCESSOR;
-        slot->phase = PHASE_NONE;
-        slot->received = 0;
+        enum { BEGIN = __builtin_offsetof(struct split_thread, generation) };
+        __builtin_memset(&slot->generation, 0, __builtin_offsetof(struct split_thread, header) - BEGIN);
         slot->fd = slot->session_fd = -1;
-        slot->session = 0;
-        slot->unsent = 0;
-        slot->call.kind = TLS_NONE;
-        __builtin_memset(&slot->search, 0, sizeof(slot->search));
-        __builtin_memset(slot->outside, 0, sizeof(slot->outside));
         return slot;
     }
     split_lost(SPLIT_LOST_THREADS_FULL);
     return 0;
 }
 
-// The slot of a thread; `create` takes a free one.
-static __always_inline struct split_thread *slot_of(__u32 id, bool create) {
+// The slot of a thread; 0 if it has none.
+static __always_inline struct split_thread *slot_of(__u32 id) {
     for (__u32 try = 0; try < SLOT_TRIES; try++) {
         struct split_thread *slot = slot_at(id, try);
         if (slot && slot->owner == id)
             return slot;
     }
-    return create ? new_slot(id) : 0;
+    return 0;
 }
 
-// The state of a thread whose process is followed, also if its connection is not. Call `maybe_split` first.
+// The state of a thread whose process is followed; a new one if it has none. Call `maybe_split` and `skipped_of` first.
 static __always_inline struct split_thread *followed_thread(struct task_struct *task) {
-    __u32 process = task->tgid;
+    __u32 process = task->tgid, generation = split_control.generation;
+    struct split_thread *thread = slot_of(task->pid);
+    if (likely(thread && thread->generation == generation))
+        return thread;
+    bool is_followed = bpf_map_lookup_elem(&split_processes, &process) != 0;
+    if (thread && (!is_followed || thread->process != process)) {
+        thread->owner = 0;
+        thread = 0;
+    }
     // A thread that exits leaves its processor once more after its slot was given back.
-    struct split_thread *thread = slot_of(task->pid, !(task->flags & PF_EXITING));
+    if (!thread && is_followed && !(task->flags & PF_EXITING))
+        thread = new_slot(task->pid);
     if (!thread)
         return 0;
-    __u32 generation = split_control.generation;
-    if (unlikely(thread->generation != generation)) {
-        thread->generation = generation;
-        thread->followed = bpf_map_lookup_elem(&split_processes, &process) != 0;
-        if (!thread->followed)
-            thread->owner = 0;
-    }
-    return thread->followed ? thread : 0;
+    thread->generation = generation;
+    thread->process = process;
+    return thread;
 }
 
 // The entry at the place of a thread in `split_skipped`, which may be that of another one.
@@ -323,17 +312,6 @@ static __always_inline bool stays_skipped(struct skipped *skipped, struct pt_reg
     return 0;
 }
 
-// A thread that was skipped is followed from now on. What its state says is of long ago.
-static __always_inline void follow_again(struct split_thread *thread) {
-    thread->since = 0;
-    thread->woken = 0;
-    thread->arrived = 0;
-    thread->preempted = 0;
-    thread->wait_ns = 0;
-    thread->kind = KIND_NONE;
-    thread->state = ON_PROCESSOR;
-}
-
 static __always_inline struct scheduled scheduled_of(struct task_struct *task) {
     struct scheduled scheduled = {};
     if (bpf_core_field_exists(task->sched_info.run_delay)) {
@@ -385,25 +363,26 @@ static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
     return sock && is_sampled(__builtin_bswap16(FIELD(sock, sock, __sk_common.skc_dport)), sample_every);
 }
 
-// A thread that receives a request on a connection outside of the sample is skipped, so that it costs next to nothing.
-static __always_inline void skip_if_requested(struct split_thread *thread, struct task_struct *task,
-                                              struct pt_regs *regs, long result) {
+// A thread has received `bytes` on a connection outside of the sample, or a TLS library has decrypted them. If they
+// begin with the header of a request, the thread is skipped, so that it costs next to nothing, and has no state.
+static __always_inline void skip_if_requested(struct split_thread *thread, struct task_struct *task, __u32 fd,
+                                              __u64 from, __s64 bytes) {
     struct message_header header = {};
-    long number = CALL(regs);
-    if (in_operation(thread) || result < HEADER || is_peek(regs, number))
+    if (in_operation(thread) || bytes < HEADER || !from)
         return;
-    const void *from = (const void *)buffer_of(regs, number).at;
-    if (!from || bpf_probe_read_user(&header, HEADER, from) || !is_request(&header))
+    if (bpf_probe_read_user(&header, HEADER, (const void *)from) || !is_request(&header))
         return;
-    split_forget(thread, bpf_ktime_get_ns());
     struct skipped *skipped = skip_entry(task->pid);
     // A place that another thread has is left to it. If both take it at once, the descriptor may be that of the other
     // one; the next receive corrects that.
-    if (!skipped || skipped->thread)
+    if (!skipped || skipped->thread) {
+        split_forget(thread, bpf_ktime_get_ns());
         return;
-    skipped->fd = ARG1(regs);
+    }
+    skipped->fd = fd;
     skipped->receives = SKIPPED_RECEIVES;
     skipped->thread = task->pid;
+    thread->owner = 0;
 }
 
 // What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.
@@ -527,6 +506,10 @@ static __always_inline void decrypted(struct split_thread *thread, struct task_s
     } else if (in_operation(thread)) {
         split_lost(SPLIT_LOST_FOREIGN_REPLY);
         split_forget(thread, bpf_ktime_get_ns());
+    }
+    if (socket && !is_chosen(task, socket - 1)) {
+        skip_if_requested(thread, task, socket - 1, thread->call.buffer, bytes);
+        return;
     }
     if (socket) {
         thread->session = session;
@@ -701,6 +684,14 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
     }
 }
 
+// A thread has received on a socket outside of the sample, which may be that of a TLS session.
+static __always_inline void received_elsewhere(struct split_thread *thread, struct task_struct *task,
+                                               struct pt_regs *regs, __s32 bytes) {
+    __u32 fd = ARG1(regs);
+    used_encrypted(thread, task, fd, 1, bytes);
+    skip_if_requested(thread, task, fd, buffer_of(regs, CALL(regs)).at, bytes);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -712,8 +703,6 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     struct split_thread *thread = followed_thread(task);
     if (!thread)
         return 0;
-    if (skipped)
-        follow_again(thread);
     runs(thread, task);
     if (stacks_a_second && in_operation(thread) && thread->wait_ns >= stack_after_ns &&
         !report_stack(thread, task, regs, split_blocked_part(thread), thread->wait_ns))
@@ -722,8 +711,8 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     if (kind == KIND_RECEIVE || kind == KIND_SEND) {
         if (is_chosen(task, ARG1(regs)))
             used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
-        else if (kind == KIND_RECEIVE)
-            skip_if_requested(thread, task, regs, result);
+        else if (kind == KIND_RECEIVE && result > 0 && !is_peek(regs, CALL(regs)))
+            received_elsewhere(thread, task, regs, result);
     } else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
         used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
     if (thread->kind)
@@ -786,13 +775,18 @@ int BPF_PROG(split_wake, struct task_struct *task) {
         return 0;
     // Interrupts wake threads, too, during whatever thread runs. A thread that wakes another on purpose is in a call.
     struct task_struct *current = (struct task_struct *)bpf_get_current_task_btf();
-    struct split_thread *waker = maybe_split(current->tgid) ? followed_thread(current) : 0;
-    bool on_purpose = 0;
-    if (waker && waker != thread) {
+    __u32 waker = 0;
+    struct split_thread *its_state = 0;
+    if (current != task && maybe_split(current->tgid)) {
         __u32 kind = kind_now(current, (struct pt_regs *)bpf_task_pt_regs(current));
-        on_purpose = kind == KIND_FUTEX || kind == KIND_OTHER || kind == KIND_SEND;
+        bool on_purpose = kind == KIND_FUTEX || kind == KIND_OTHER || kind == KIND_SEND;
+        bool is_skipped = skipped_of(current);
+        if (on_purpose && !is_skipped)
+            its_state = followed_thread(current);
+        if (its_state || (on_purpose && is_skipped))
+            waker = current->pid;
     }
-    split_waking(thread, bpf_ktime_get_ns(), on_purpose ? waker : 0);
+    split_waking(thread, bpf_ktime_get_ns(), waker, its_state);
     return 0;
 }
 
@@ -813,7 +807,7 @@ int BPF_PROG(split_thread_exit, struct task_struct *task) {
     struct skipped *skipped = skipped_of(task);
     if (skipped)
         skipped->thread = 0;
-    struct split_thread *thread = slot_of(task->pid, 0);
+    struct split_thread *thread = slot_of(task->pid);
     if (thread)
         thread->owner = 0;
     return 0;

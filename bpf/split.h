@@ -144,24 +144,25 @@ struct split_operation {
 struct split_thread {
     __u32 owner; // the thread whose state this is
     __u32 generation;
-    __u32 followed;
+    __u32 process;
     __u8 state;
     __u8 phase;
     __u8 kind;       // enum call_kind: what it left its processor in last, until that call ends
     __u8 own_socket; // that call uses the socket of the requests
     __u8 slices_kind;
     __u8 unused[3];
-    __s32 fd;             // of the requests
-    __u64 since;          // until when its time has been charged
-    __u64 woken;          // when it was woken, if it has waited for a processor since; 0 otherwise
-    __u64 wait_ns;        // blocked during the current call
-    __u64 arrived;        // when it was seen getting its processor; 0 otherwise
-    __u32 part;           // what it left its processor for
-    __u32 waker;          // the thread that woke this one on purpose
-    __u64 waker_start;    // of the operation of `waker`
-    __u64 called_back;    // when it was woken from waiting for a request, if it has run since; 0 otherwise
-    __u64 called_back_in; // when it got its processor then
-    __u64 slices_ns;      // waited by this operation in slices that nobody ended
+    __s32 fd;          // of the requests
+    __u64 since;       // until when its time has been charged
+    __u64 woken;       // when it was woken, if it has waited for a processor since; 0 otherwise
+    __u64 wait_ns;     // blocked during the current call
+    __u64 arrived;     // when it was seen getting its processor; 0 otherwise
+    __u32 part;        // what it left its processor for
+    __u32 waker;       // the thread that woke this one on purpose
+    __u64 waker_start; // of the operation of `waker`
+    __u64
+        woken_for_request; // when it was woken while it waited for a request, if it has kept its processor since; 0 otherwise
+    __u64 ran_for_request; // when it got its processor then
+    __u64 slices_ns;       // waited by this operation in slices that nobody ended
     __u64
         preempted; // when it last lost its processor outside of operations, without waiting for a request since; 0 otherwise
     __u64 resumed;        // when it got one again
@@ -284,7 +285,7 @@ static __always_inline void split_switch_out(struct split_thread *thread, __u64 
     split_charge(thread, now);
     thread->woken = 0;
     thread->waker = 0;
-    thread->called_back = 0;
+    thread->woken_for_request = 0;
     thread->state = runnable ? RUNNABLE : BLOCKED;
     thread->part = split_part(thread) & (PARTS - 1);
     if (in_operation(thread))
@@ -292,17 +293,18 @@ static __always_inline void split_switch_out(struct split_thread *thread, __u64 
 }
 
 // The thread was woken. It charges the time itself when it runs, since only it changes its figures. `waker` is the
-// thread that woke it; 0 for an interrupt or a thread of another process.
-static __always_inline void split_waking(struct split_thread *thread, __u64 now, struct split_thread *waker) {
+// thread that woke it, 0 for an interrupt or a thread of another process; `its_state` is 0 if that thread is skipped.
+static __always_inline void split_waking(struct split_thread *thread, __u64 now, __u32 waker,
+                                         struct split_thread *its_state) {
     if (thread->state != BLOCKED || thread->woken)
         return;
     // No thread ends a sleep or a read: an interrupt did, during whatever ran.
     if (waker && (thread->kind == KIND_FUTEX || thread->kind == KIND_POLL)) {
-        thread->waker = waker->owner;
+        thread->waker = waker;
         thread->waker_start = 0;
-        if (in_operation(waker)) {
-            thread->waker_start = waker->operation.start;
-            waker->operation.flags |= OPERATION_WOKE;
+        if (its_state && in_operation(its_state)) {
+            thread->waker_start = its_state->operation.start;
+            its_state->operation.flags |= OPERATION_WOKE;
         }
     }
     thread->woken = now;
@@ -315,6 +317,7 @@ static __always_inline bool split_switch_in(struct split_thread *thread, __u64 n
         // Nobody saw it leave its processor, so where this time went is unknown.
         thread->since = now;
         thread->arrived = now;
+        thread->woken_for_request = 0;
         return 0;
     }
     if (thread->state == BLOCKED) {
@@ -325,8 +328,8 @@ static __always_inline bool split_switch_in(struct split_thread *thread, __u64 n
             split_count_waker(thread, until - since + split_take_slices(thread));
         bool waited_for_request = thread->kind == KIND_RECEIVE || thread->kind == KIND_POLL;
         if (waited_for_request && !in_operation(thread)) {
-            thread->called_back = until;
-            thread->called_back_in = now;
+            thread->woken_for_request = until;
+            thread->ran_for_request = now;
         }
         thread->state = RUNNABLE;
         thread->preempted = 0;
@@ -403,9 +406,10 @@ static __always_inline void split_begin(struct split_thread *thread, __u64 now, 
         operation->resumed = thread->resumed;
     }
     thread->preempted = 0;
-    if (thread->called_back && !flags && thread->called_back_in <= now) {
-        __u64 queued = thread->called_back_in - thread->called_back, ran = now - thread->called_back_in;
-        operation->start = thread->called_back;
+    if (thread->woken_for_request && !flags && thread->ran_for_request <= now) {
+        __u64 queued = thread->ran_for_request - thread->woken_for_request,
+              ran = now - thread->ran_for_request;
+        operation->start = thread->woken_for_request;
         if (operation->received_from > operation->start)
             operation->received_from = operation->start;
         operation->parts[PART_RUN_QUEUE] = queued;
@@ -413,7 +417,7 @@ static __always_inline void split_begin(struct split_thread *thread, __u64 now, 
         thread->outside[PART_RUN_QUEUE] -= queued;
         thread->outside[PART_CPU] -= ran;
     }
-    thread->called_back = 0;
+    thread->woken_for_request = 0;
     thread->slices_ns = 0;
     thread->phase = PHASE_RUNNING;
     thread->left = 0;

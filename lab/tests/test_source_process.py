@@ -60,7 +60,7 @@ def test_every_command_of_a_driver_is_read_from_the_sockets(language, served_v4,
         lines = tlskit.settled(sonar, sent)
     assert len(sent) > 400 and any(command["outcome"] == "failed" for command in sent)
     check(lines, sent)
-    assert "reads the sockets of process" in sonar.err.read_text()
+    assert "reading the sockets of process" in sonar.err.read_text()
 
 
 def test_a_capture_of_packets_has_the_same_operations(served_v4, tmp_path):

@@ -264,7 +264,7 @@ def test_a_library_in_another_mount_namespace_is_read(may_open_mappings, served_
         assert "/mnt/libssl" in pathlib.Path(f"/proc/{child.pid}/maps").read_text()
         options = tlskit.arguments(address)
         with labkit.live_capture(tmp_path, options, prefix=[] if may_open_mappings else limits) as sonar:
-            labkit.wait_until(lambda: "reads encrypted connections" in sonar.err.read_text(), "the probes")
+            labkit.wait_until(lambda: "reading encrypted connections" in sonar.err.read_text(), "the probes")
             with tlskit.RawClient(address, "raw") as client:
                 small_commands(client)
                 lines = tlskit.settled(sonar, client.sent)

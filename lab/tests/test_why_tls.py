@@ -15,7 +15,7 @@ import pymongo
 import pytest
 import tlskit
 from test_privileges import children
-from test_why import ROUNDS, adds_up, near, part, sequences_add_up, shape, traced
+from test_why import ROUNDS, adds_up, near, of_a_sample_nothing_is_missing, part, sequences_add_up, shape, traced
 
 import labkit
 from labkit import ask_threaded as ask
@@ -142,6 +142,10 @@ def test_connections_that_were_open_before_are_divided_and_one_that_hangs_is_nam
     doing = {one["doing"]: one for one in report["in_progress"] if one["command"] == "find"}
     assert set(doing) == {"sleep", "futex"}, report["in_progress"]
     assert doing["futex"]["elapsed_ns"] >= 900_000_000
+
+
+def test_a_sample_follows_the_same_encrypted_connections_and_skips_the_others(served):
+    of_a_sample_nothing_is_missing(served, client, why)
 
 
 def programs_of_helper(parent):

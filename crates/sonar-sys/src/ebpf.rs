@@ -5,6 +5,7 @@
 //! it to the figures of its file, and count what they lose. [`Tracer`] loads them and reads the ring.
 
 mod plan;
+pub(crate) mod processes;
 mod records;
 
 use std::cell::{Cell, RefCell};

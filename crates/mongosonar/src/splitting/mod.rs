@@ -28,7 +28,7 @@ use crate::servers;
 /// listen on the named ports.
 ///
 /// # Errors
-/// There is none.
+/// A named process does not exist, no mongod or mongos runs here, or none listens on `ports`.
 pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     let host = Host::live();
     if let Some(none) = asked.iter().find(|process| host.stat(**process).is_none()) {

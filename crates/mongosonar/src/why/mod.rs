@@ -76,8 +76,12 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         SplitPlan { confined, follows: false, encrypted: EncryptedSplit::of(args.no_tls, args.tls_any_cost) },
     )?;
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
-    let attacher_task =
-        AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined, later: false };
+    let attacher_task = AttacherTask {
+        ports: args.port.clone(),
+        any_cost: args.tls_any_cost,
+        confined,
+        follows_later: false,
+    };
     let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = reads_sockets.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
     let only_port = match args.port.as_slice() {
@@ -162,7 +166,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         args.duration
     );
     if let Some(attacher) = &attacher {
-        attacher.spare_unused();
+        attacher.watch_sockets_on_use();
     }
     let mut ended = started;
     trace.run(&meeting, || {

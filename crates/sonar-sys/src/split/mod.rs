@@ -18,6 +18,7 @@ use rustix::time::ClockId;
 use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperation, TimeSplit, WaitSample};
 
 use crate::clock_offsets::ClockOffsets;
+use crate::ebpf::processes::FollowedProcesses;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
@@ -103,7 +104,8 @@ pub struct ThreadTime {
 /// The programs, loaded and attached until this is dropped.
 pub struct SplitTracer {
     skeleton: SplitSkel<'static>,
-    control: Cell<types::split_control>,
+    generation: Cell<u32>,
+    followed: RefCell<FollowedProcesses>,
     clock: RefCell<ClockOffsets>,
     links: Vec<Link>,
     probes: TlsProbes,
@@ -158,7 +160,8 @@ impl SplitTracer {
         let tracer = Self {
             skeleton,
             // Zeroed memory of the programs is of generation 0.
-            control: Cell::new(types::split_control { generation: 1, ..types::split_control::default() }),
+            generation: Cell::new(1),
+            followed: RefCell::default(),
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             links,
             probes,
@@ -205,24 +208,36 @@ impl SplitTracer {
     /// The table of processes is full (64).
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
         update(&self.skeleton.maps.split_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
-        let mut control = self.control.get();
-        control.some[process as usize / 64 % 4] |= 1 << (process % 64);
-        self.changed(control)
+        self.followed.borrow_mut().add(process);
+        self.changed()
     }
 
-    /// Stops following a process.
+    /// Stops following a process, and forgets its threads.
     ///
     /// # Errors
-    /// The process was not followed.
+    /// The process was not followed, or the kernel's tables cannot be changed.
     pub fn leave(&self, process: u32) -> Result<(), TraceError> {
         let processes = &self.skeleton.maps.split_processes;
         processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
-        self.changed(self.control.get())
+        self.followed.borrow_mut().remove(process);
+        self.changed()?;
+        // The programs no longer notice when its threads exit.
+        let nothing = types::split_thread::default();
+        for (place, state) in self.places().map_err(|error| TraceError::Load(error.to_string()))? {
+            if state.process == process {
+                update(&self.skeleton.maps.split_threads, &place, sys_bpf::bytes_of(&nothing))?;
+            }
+        }
+        Ok(())
     }
 
-    fn changed(&self, mut control: types::split_control) -> Result<(), TraceError> {
-        control.generation += 1;
-        self.control.set(control);
+    fn changed(&self) -> Result<(), TraceError> {
+        self.generation.set(self.generation.get() + 1);
+        let control = types::split_control {
+            some: self.followed.borrow().bits(),
+            generation: self.generation.get(),
+            ..types::split_control::default()
+        };
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
@@ -303,23 +318,31 @@ impl SplitTracer {
         Ok(states.iter().filter_map(in_flight).collect())
     }
 
+    /// The states of the threads of followed processes.
     fn states(&self) -> io::Result<Vec<types::split_thread>> {
+        let followed = self.followed.borrow();
+        let states = self.places()?.into_iter().map(|(_, state)| state);
+        Ok(states.filter(|state| followed.has(state.process)).collect())
+    }
+
+    /// The places of the table of threads that are taken, and the states in them.
+    fn places(&self) -> io::Result<Vec<(Vec<u8>, types::split_thread)>> {
         let all = &self.skeleton.maps.split_threads;
         let mut unread = MAX_THREADS;
-        let mut states = Vec::new();
-        for (_, state) in
+        let mut places = Vec::new();
+        for (place, state) in
             all.lookup_batch(THREADS_AT_ONCE, MapFlags::ANY, MapFlags::ANY).map_err(io::Error::other)?
         {
             unread -= 1;
             let state: Option<types::split_thread> = sys_bpf::read(&state);
-            states.extend(state.filter(|state| state.owner != 0 && state.followed != 0));
+            places.extend(state.filter(|state| state.owner != 0).map(|state| (place, state)));
         }
         if unread > 0 {
             return Err(io::Error::other(format!(
                 "{unread} of {MAX_THREADS} entries of the table of threads"
             )));
         }
-        Ok(states)
+        Ok(places)
     }
 
     /// Whether the kernel lets this process read the figures with its present capabilities.

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapType, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapType, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent, TlsSuite};
 
@@ -22,6 +22,7 @@ pub(crate) use self::probes::{CallPrograms, TlsProbes};
 pub use self::probes::{TlsCall, TlsSites};
 use crate::addresses::endpoint;
 use crate::clock_offsets::ClockOffsets;
+use crate::ebpf::processes::FollowedProcesses;
 use crate::ebpf::{TraceError, drained, load_error, update};
 use crate::skeletons::tls::{TlsSkel, TlsSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
@@ -66,7 +67,7 @@ pub enum PlaintextSource {
 /// The programs, loaded and attached until this is dropped.
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
-    control: types::tls_control,
+    followed: FollowedProcesses,
     /// What sees sockets and processes.
     links: Vec<Link>,
     probes: TlsProbes,
@@ -125,7 +126,7 @@ impl TlsTracer {
             sessions.set_max_entries(MAX_SOCKETS).map_err(error)?;
         }
         let skeleton = open.load().map_err(error)?;
-        Ok(Self { skeleton, control: types::tls_control::default(), links: Vec::new(), probes })
+        Ok(Self { skeleton, followed: FollowedProcesses::default(), links: Vec::new(), probes })
     }
 
     /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.
@@ -193,8 +194,27 @@ impl TlsTracer {
     /// The table of processes is full (64).
     pub fn follow(&mut self, process: u32) -> Result<(), TraceError> {
         update(&self.skeleton.maps.tls_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
-        self.control.some[process as usize / 64 % 4] |= 1 << (process % 64);
-        update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&self.control))
+        self.followed.add(process);
+        self.changed()
+    }
+
+    /// Stops following the processes that are not in `alive`: others may soon have their ids.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be changed.
+    pub fn leave_all_but(&mut self, alive: &[u32]) -> Result<(), TraceError> {
+        let gone = self.followed.gone(alive);
+        for process in &gone {
+            let processes = &self.skeleton.maps.tls_processes;
+            processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
+            self.followed.remove(*process);
+        }
+        if gone.is_empty() { Ok(()) } else { self.changed() }
+    }
+
+    fn changed(&self) -> Result<(), TraceError> {
+        let control = types::tls_control { some: self.followed.bits() };
+        update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
     /// Passes what comes on to `each`, until `tick`, called twenty times a second, returns `false`. Both get `state`, which is

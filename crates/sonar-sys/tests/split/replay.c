@@ -214,7 +214,7 @@ int main(void) {
         } else if (!strcmp(verb, "wake")) {
             if (sscanf(line + words, "%u", &waker) != 1)
                 return 1;
-            split_waking(thread, now, waker ? thread_of(waker) : 0);
+            split_waking(thread, now, waker, waker ? thread_of(waker) : 0);
         } else if (!used_tls(thread, now, verb, line + words)) {
             call_ended(thread, now, verb, line + words);
         }

@@ -115,6 +115,19 @@ fn what_a_thread_does_between_operations_is_outside_them() {
 }
 
 #[test]
+fn a_wake_up_before_an_unseen_switch_begins_no_operation() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1).reply(3, 1_500, 1, 0);
+    events.add(3, 2_000, "out 0 9 7 0 0").add(3, 3_000, "wake 0").add(3, 3_050, "in");
+    // It left its processor unseen, perhaps to wait for the next request.
+    events.add(3, 900_000, "in").request(3, 900_100, 2).reply(3, 900_400, 2, 0);
+    let outcome = events.divide();
+    assert_eq!(outcome.missed, [3]);
+    outcome.operations.iter().for_each(adds_up);
+    assert_eq!((outcome.operations[1].start, outcome.operations[1].end), (900_100, 900_400));
+}
+
+#[test]
 fn an_operation_knows_when_its_thread_lost_its_processor_before() {
     let mut events = Events::default();
     events.request(3, 1_000, 1).reply(3, 1_500, 1, 0);

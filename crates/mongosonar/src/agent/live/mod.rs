@@ -134,7 +134,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
             ports: settings.queries.ports(),
             any_cost: false,
             confined: plan.confined,
-            later: true,
+            follows_later: true,
         }),
         false => None,
     };

@@ -116,7 +116,7 @@ impl QueriesCollector {
         if let Some(tls) = &mut self.tls {
             let (to, changes) = channel();
             tls.attacher.follow(vec![to], self.say.clone())?;
-            tls.attacher.spare_unused();
+            tls.attacher.watch_sockets_on_use();
             tls.changes = Some(changes);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The helper process that attaches to servers; if its task says so, also to those that start later.
 //!
 //! It keeps the privileges that attaching takes after the rest of mongosonar has dropped them, and accepts one message
-//! only: [`spare_unused`]. The probes end with it, and it ends with mongosonar.
+//! only: [`watch_sockets_on_use`]. The probes end with it, and it ends with mongosonar.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ const NOTE: u8 = b'N';
 const ATTACHED: u8 = b'A';
 const LOOKED: u8 = b'L';
 /// What it is told.
-const SPARE: u8 = b'S';
+const ON_USE: u8 = b'S';
 
 /// What the helper tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct AttacherTask {
     /// Drop privileges.
     pub confined: bool,
     /// Attach also to processes that start later.
-    pub later: bool,
+    pub follows_later: bool,
 }
 
 /// Starts the helper, which attaches these programs. Call it before starting any thread.
@@ -104,8 +104,8 @@ pub fn receive(socket: &mut UnixStream) -> io::Result<AttacherNews> {
 ///
 /// # Errors
 /// It has ended.
-pub fn spare_unused(mut socket: &UnixStream) -> io::Result<()> {
-    socket.write_all(&[SPARE])
+pub fn watch_sockets_on_use(mut socket: &UnixStream) -> io::Result<()> {
+    socket.write_all(&[ON_USE])
 }
 
 fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
@@ -217,7 +217,7 @@ struct Attacher<'a> {
 impl Attacher<'_> {
     /// Waits until the next look is due; returns `false` if the other side has ended.
     fn wait(&mut self, socket: &mut UnixStream) -> io::Result<bool> {
-        let look = self.task.later.then(|| Instant::now() + PERIOD);
+        let look = self.task.follows_later.then(|| Instant::now() + PERIOD);
         loop {
             let check = match self.sockets {
                 SocketWatch::Until(end) => Some(end),
@@ -280,13 +280,17 @@ impl Attacher<'_> {
     /// Looks at the processes that may have become servers; `at_all` also at old ones.
     fn look(&mut self, host: &Host, listened: &Listened, at_all: bool) -> Vec<AttacherNews> {
         let all = host.process_ids().unwrap_or_default();
+        // If that fails, it is tried again at the next look.
+        if !all.is_empty() {
+            self.tracer.leave_all_but(&all).ok();
+        }
         let candidates = self.seen.candidates(all, Instant::now(), at_all);
         let mut news = Vec::new();
         for process in host.serving(&candidates, &|port| listened.has(port)) {
             self.seen.done(process);
             let note = match self.source {
                 PlaintextSource::Sockets => match self.attach_sockets(process) {
-                    Ok(()) => format!("reads the sockets of process {process}"),
+                    Ok(()) => format!("reading the sockets of process {process}"),
                     Err(error) => format!("the sockets of process {process} cannot be read: {error:#}"),
                 },
                 PlaintextSource::Library => {
@@ -295,7 +299,7 @@ impl Attacher<'_> {
                         Ok(()) => {
                             news.push(AttacherNews::Attached);
                             let name = library.file.name();
-                            format!("reads encrypted connections of process {process} in {name}")
+                            format!("reading encrypted connections of process {process} in {name}")
                         }
                         Err(error) => format!(
                             "encrypted connections of process {process} cannot be read in {}: {error:#}",

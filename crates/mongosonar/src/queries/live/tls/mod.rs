@@ -37,7 +37,7 @@ pub struct TlsCapture {
     tracer: Arc<Mutex<TlsTracer>>,
 }
 
-/// Attaches the programs to servers, also to those that start later, until this is dropped.
+/// Attaches the programs to servers until this is dropped; if its task says so, also to servers that start later.
 pub struct TlsAttacher {
     /// Kept, so that it ends with us.
     _helper: Helper,
@@ -128,7 +128,7 @@ impl TlsAttacher {
                 AttacherNews::Looked => break,
             }
         }
-        // From now on it tells something only when a server starts.
+        // From now on it tells something only when a server starts, or when it cannot watch sockets.
         socket.set_read_timeout(None)?;
         Ok(Self { _helper: helper, socket, is_attached })
     }
@@ -138,10 +138,10 @@ impl TlsAttacher {
         self.is_attached
     }
 
-    /// See [`attacher::spare_unused`].
-    pub fn spare_unused(&self) {
+    /// See [`attacher::watch_sockets_on_use`].
+    pub fn watch_sockets_on_use(&self) {
         // If the helper has ended, nothing is attached any more.
-        attacher::spare_unused(&self.socket).ok();
+        attacher::watch_sockets_on_use(&self.socket).ok();
     }
 
     /// Starts a thread that passes on to the others what becomes of servers that start later.
