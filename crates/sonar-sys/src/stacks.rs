@@ -109,7 +109,7 @@ impl StackSampler {
     /// The kernel refuses.
     pub fn snapshot(&self) -> io::Result<Vec<u8>> {
         let mut sampled = Vec::new();
-        self.switch(true);
+        let timers = RunningTimers::start(&self.timers);
         if self.samples_processors() {
             std::thread::sleep(BEFORE);
         }
@@ -128,7 +128,7 @@ impl StackSampler {
         if self.samples_processors() {
             std::thread::sleep(BEFORE);
         }
-        self.switch(false);
+        drop(timers);
         self.take_samples((0, u64::MAX), &mut sampled)?;
         let cost = (ended.tv_sec - begun.tv_sec) * 1_000_000_000 + (ended.tv_nsec - begun.tv_nsec);
         let mut bytes = Vec::with_capacity(NUMBERS + walked.bytes.len() + sampled.len());
@@ -161,13 +161,6 @@ impl StackSampler {
         self.skeleton.maps.bss_data.as_deref().map_or(0, |data| data.samples_lost)
     }
 
-    fn switch(&self, on: bool) {
-        for (timer, _) in &self.timers {
-            // A processor may have gone offline.
-            let _ = sys_bpf::switch_timer(timer.as_fd(), on);
-        }
-    }
-
     fn walk(&self) -> io::Result<WalkedThreads> {
         let mut iterator = Iter::new(&self.walk).map_err(io::Error::other)?;
         let mut walked = WalkedThreads::default();
@@ -180,6 +173,30 @@ impl StackSampler {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Timers that run until this is dropped.
+struct RunningTimers<'a>(&'a [(OwnedFd, Link)]);
+
+impl<'a> RunningTimers<'a> {
+    fn start(timers: &'a [(OwnedFd, Link)]) -> Self {
+        let running = Self(timers);
+        running.switch(true);
+        running
+    }
+
+    fn switch(&self, on: bool) {
+        for (timer, _) in self.0 {
+            // A processor may have gone offline.
+            let _ = sys_bpf::switch_timer(timer.as_fd(), on);
+        }
+    }
+}
+
+impl Drop for RunningTimers<'_> {
+    fn drop(&mut self) {
+        self.switch(false);
     }
 }
 
@@ -325,7 +342,7 @@ impl ThreadHead {
     }
 }
 
-/// Reads what [`StackSampler::snapshot`] returned; `None` if the bytes are cut.
+/// Reads what [`StackSampler::snapshot`] returned; `None` if the bytes are truncated.
 pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
     let number = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let (cost_ns, lost, left_out) = (number(0)?, number(8)?, number(16)?);
@@ -473,6 +490,41 @@ mod tests {
             Ok(lost) => assert!(lost.iter().filter(|lost| **lost == 0).count() >= 3, "{lost:?}"),
             Err(error) => eprintln!("skipped: {error}"),
         }
+    }
+
+    /// Also after an error: a snapshot may return before it has read everything.
+    #[test]
+    fn timers_stop_with_their_guard() {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = stop.clone();
+        let spinner = std::thread::spawn(move || {
+            while !seen.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        match StackSampler::start(std::process::id()) {
+            Ok(sampler) if sampler.samples_processors() => {
+                let sampled = || {
+                    let mut bytes = Vec::new();
+                    sampler.take_samples((0, u64::MAX), &mut bytes).unwrap();
+                    bytes.len()
+                };
+                let running = RunningTimers::start(&sampler.timers);
+                let until = std::time::Instant::now() + Duration::from_secs(10);
+                while sampled() == 0 {
+                    assert!(std::time::Instant::now() < until, "no timer runs");
+                    std::thread::sleep(BEFORE);
+                }
+                drop(running);
+                sampled();
+                std::thread::sleep(Duration::from_millis(50));
+                assert_eq!(sampled(), 0);
+            }
+            Ok(_) => eprintln!("skipped: the kernel refuses timers"),
+            Err(error) => eprintln!("skipped: {error}"),
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        spinner.join().unwrap();
     }
 
     /// This process's own threads: one that sleeps, and one that runs.
