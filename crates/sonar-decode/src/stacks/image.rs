@@ -188,17 +188,16 @@ impl<R: Read + Seek> Image<R> {
         unwind + self.symbols.len() * size_of::<Symbol>()
     }
 
-    /// Takes the symbols of another file of the same program, which was split off when this one was stripped. Returns
-    /// the number of its functions; 0 if it is another program's, and nothing is taken.
-    pub fn with_symbols_of(&mut self, mut other: Self) -> usize {
+    /// Takes the symbols of another file of the same program, which was split off when this one was stripped. Takes
+    /// nothing if it is another program's.
+    pub fn with_symbols_of(&mut self, mut other: Self) {
         if other.build_id.is_none() || other.build_id != self.build_id || !other.has_symtab {
-            return 0;
+            return;
         }
         std::mem::swap(&mut self.file, &mut other.file);
         self.symbols = other.symbols;
         self.names = other.names;
         self.has_symtab = true;
-        self.symbols.len()
     }
 
     /// The name of the function at an address, as the file states addresses; it is mangled. `None` outside of every
