@@ -122,7 +122,7 @@ fn program(process: u32) -> String {
 
 fn threads_now(symbols: &mut ProcessSymbols) -> Result<Vec<ThreadSample>> {
     let bytes = symbols.source.snapshot()?;
-    Ok(sonar_sys::stacks::parse(&bytes).context("the records of the threads are cut")?.threads)
+    Ok(sonar_sys::stacks::parse(&bytes).context("the records of the threads are truncated")?.threads)
 }
 
 /// A thread that waits.

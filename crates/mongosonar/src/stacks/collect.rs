@@ -61,7 +61,7 @@ impl<'a> StackCollector<'a> {
     pub fn look(&mut self) -> Result<bool> {
         let bytes = self.symbols.source.snapshot()?;
         let snapshot =
-            sonar_sys::stacks::parse(&bytes).ok_or_else(|| anyhow!("a snapshot of the kernel is cut"))?;
+            sonar_sys::stacks::parse(&bytes).ok_or_else(|| anyhow!("the kernel's snapshot is truncated"))?;
         if snapshot.threads.is_empty() {
             return Ok(false);
         }

@@ -18,7 +18,7 @@ pub fn run(args: &StacksCompareArgs) -> Result<u8> {
     let names = [&args.before, &args.after].map(|path| input::name(path));
     if before.full_names != after.full_names {
         return Err(usage!(
-            "one of the two has full names of functions (--full-names), so they cannot be compared"
+            "only one of the two has full function names (--full-names), so they cannot be compared"
         ));
     }
     let comparison = StackComparison::new(&before, &after, About::new(None, names.to_vec(), None));
