@@ -3,6 +3,7 @@
 //! It takes privileges to see the files of another user's process, so a helper process reads them once this process
 //! has dropped its own.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,6 +18,7 @@ use sonar_sys::privileges::Duty;
 
 use crate::files::finder::{INSPECTING, array};
 use crate::privileges;
+use crate::stacks::helper_socket::HelperSocket;
 
 /// The most files of an answer.
 const MAX_FILES: usize = 65_536;
@@ -30,30 +32,31 @@ pub type FileId = (u32, u64);
 
 /// Reads the open files of processes.
 pub struct OpenFiles {
-    helper: Option<Helper>,
+    /// `None` if this process reads them itself.
+    helper: Option<RefCell<HelperSocket>>,
 }
 
 impl OpenFiles {
     /// Prepares a helper where privileges are to be dropped. Call it before any thread is started.
     pub fn new(confined: bool) -> Self {
-        Self { helper: if confined { helper() } else { None } }
+        let helper = if confined { helper() } else { None };
+        Self { helper: helper.and_then(|helper| HelperSocket::to(helper).ok()).map(RefCell::new) }
     }
 
     /// Files that these processes have open now, with their paths.
     pub fn read(&self, processes: &[u32]) -> HashMap<FileId, String> {
-        let answer = self.helper.as_ref().map(|helper| {
-            let mut socket = helper.socket()?;
-            ask(&mut socket, processes)?;
-            receive(&mut socket)
-        });
-        match answer {
-            Some(Ok(files)) => files,
-            Some(Err(error)) => {
-                eprintln!("mongosonar: the names of files cannot be found: {error}");
-                HashMap::new()
+        let Some(helper) = &self.helper else {
+            return find(processes).into_iter().map(|(id, path)| (id, lossy(&path))).collect();
+        };
+        let mut helper = helper.borrow_mut();
+        let has_ended = helper.is_closed();
+        helper.ask(&question(processes), receive).unwrap_or_else(|error| {
+            // It is said once: the agent asks again and again.
+            if !has_ended {
+                eprintln!("mongosonar: the names of files cannot be found: {error:#}");
             }
-            None => find(processes).into_iter().map(|(id, path)| (id, lossy(&path))).collect(),
-        }
+            HashMap::new()
+        })
     }
 }
 
@@ -66,11 +69,11 @@ fn helper() -> Option<Helper> {
     })
 }
 
-fn ask(socket: &mut UnixStream, processes: &[u32]) -> io::Result<()> {
+fn question(processes: &[u32]) -> Vec<u8> {
     let processes = &processes[..processes.len().min(MAX_PROCESSES)];
     let mut bytes = (processes.len() as u32).to_le_bytes().to_vec();
     processes.iter().for_each(|process| bytes.extend(process.to_le_bytes()));
-    socket.write_all(&bytes)
+    bytes
 }
 
 fn asked(socket: &mut UnixStream) -> io::Result<Vec<u32>> {
@@ -104,12 +107,20 @@ fn send(socket: &mut UnixStream, files: &[(FileId, Vec<u8>)]) -> io::Result<()> 
 }
 
 fn receive(socket: &mut UnixStream) -> io::Result<HashMap<FileId, String>> {
+    let too_much = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     let count = u32::from_le_bytes(array(socket)?);
+    if count as usize > MAX_FILES {
+        return too_much(format!("{count} files"));
+    }
     let mut files = HashMap::new();
     for _ in 0..count {
         let device = u32::from_le_bytes(array(socket)?);
         let inode = u64::from_le_bytes(array(socket)?);
-        let mut path = vec![0; usize::from(u16::from_le_bytes(array(socket)?))];
+        let length = usize::from(u16::from_le_bytes(array(socket)?));
+        if length > MAX_PATH {
+            return too_much(format!("a path of {length} bytes"));
+        }
+        let mut path = vec![0; length];
         socket.read_exact(&mut path)?;
         files.insert((device, inode), lossy(&path));
     }
@@ -134,12 +145,34 @@ mod tests {
         let files = OpenFiles::new(false).read(&[std::process::id()]);
         assert_eq!(files[&id], path.to_str().unwrap());
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        ask(&mut ours, &[3, 4]).unwrap();
+        ours.write_all(&question(&[3, 4])).unwrap();
         assert_eq!(asked(&mut theirs).unwrap(), [3, 4]);
         let found = find(&[std::process::id()]);
         let sender = std::thread::spawn(move || send(&mut theirs, &found));
         assert_eq!(receive(&mut ours).unwrap()[&id], files[&id]);
         sender.join().unwrap().unwrap();
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn after_an_answer_that_makes_no_sense_there_are_no_names() {
+        let file = [7u32.to_le_bytes().as_slice(), &9u64.to_le_bytes(), &5_000u16.to_le_bytes()].concat();
+        let long_path = [1u32.to_le_bytes().as_slice(), &file].concat();
+        for (answer, why) in
+            [(long_path, "a path of 5000 bytes"), (65_537u32.to_le_bytes().to_vec(), "65537 files")]
+        {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(&answer).unwrap();
+            let mut socket = ours.try_clone().unwrap();
+            let error = receive(&mut socket).unwrap_err();
+            assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidData, why.to_owned()));
+            theirs.write_all(&answer).unwrap();
+            let files = OpenFiles { helper: Some(RefCell::new(HelperSocket::new(ours))) };
+            assert!(files.read(&[1]).is_empty());
+            // A good answer comes too late.
+            let _ = theirs.write_all(&0u32.to_le_bytes());
+            assert!(files.read(&[1]).is_empty());
+            assert!(files.helper.unwrap().borrow().is_closed());
+        }
     }
 }

@@ -1,24 +1,26 @@
 //! The helper process that samples threads and opens the files that are mapped into them.
 //!
 //! Stacks and files come from another program and are read without privileges. So the helper keeps them, understands
-//! none of those bytes, and answers four questions: a snapshot, the mappings, a mapped file, a file of symbols.
+//! none of those bytes, and answers four questions: a snapshot, the mappings, a mapped file, a file of symbols. It opens
+//! only what [`super::mapped`] allows.
 //! For servers that start later, a helper without snapshots answers the other three.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
-use sonar_decode::stacks::{MAX_BUILD_ID, Mapping};
+use anyhow::{Context, Error, Result, anyhow};
+use sonar_decode::stacks::Mapping;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, PATIENCE, receive_file, send_file};
-use sonar_sys::host::{namespace, regular};
 use sonar_sys::privileges::{self, Duty, capability};
 use sonar_sys::stacks::StackSampler;
 
+use super::helper_socket::HelperSocket;
+use super::mapped;
 use crate::files::finder::array;
 use crate::servers;
 
@@ -26,10 +28,8 @@ const SNAPSHOT: u8 = b'S';
 const MAPS: u8 = b'M';
 const MAPPED_FILE: u8 = b'F';
 const SYMBOL_FILE: u8 = b'D';
-/// The longest answer, in bytes.
-const MAX_ANSWER: usize = 1 << 30;
-/// The longest text in a question, in bytes.
-const MAX_TEXT: usize = 8 * 1024;
+/// The longest answer, in bytes. A snapshot has up to 128 MiB of stacks, and twice a ring of up to 64 MiB.
+const MAX_ANSWER: usize = 320 << 20;
 /// What the helper keeps, as far as the program has it.
 const KEPT: &[u32] = &[
     capability::SYS_PTRACE,
@@ -47,9 +47,7 @@ const KEPT_LATER: &[u32] =
 
 /// Where stacks and files of a process come from.
 pub struct StackSource {
-    /// Kept, so that it ends with us; `None` if it answers for other processes too.
-    _helper: Option<Helper>,
-    socket: UnixStream,
+    socket: HelperSocket,
     /// Which threads a snapshot has.
     snapshots: Snapshots,
 }
@@ -69,7 +67,7 @@ enum Snapshots {
 pub struct LaterSources {
     /// Kept, so that it ends with us.
     _helper: Helper,
-    socket: UnixStream,
+    socket: HelperSocket,
 }
 
 impl LaterSources {
@@ -78,7 +76,7 @@ impl LaterSources {
         let what = "finding the functions of servers that start later";
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let helper = crate::privileges::helper(what, KEPT_LATER, Duty::Reading, serve_later)?;
-        let socket = helper.socket().ok()?;
+        let socket = HelperSocket::new(helper.socket().ok()?);
         Some(Self { _helper: helper, socket })
     }
 
@@ -87,13 +85,12 @@ impl LaterSources {
     /// # Errors
     /// It has ended, or is another program; or the helper has ended.
     pub fn source(&mut self, process: u32) -> Result<StackSource> {
-        self.socket.write_all(&process.to_ne_bytes())?;
-        let answer = receive_file(&self.socket).context("the helper process has ended")?;
-        let socket = answer.ok_or_else(|| anyhow!("the helper process does not answer for it"))?;
+        let answer = self.socket.ask(&process.to_ne_bytes(), |socket| receive_file(socket))?;
+        let socket = answer.ok_or_else(|| anyhow!("the helper process refuses to read it"))?;
         let socket = UnixStream::from(OwnedFd::from(socket));
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(StackSource { _helper: None, socket, snapshots: Snapshots::None })
+        Ok(StackSource { socket: HelperSocket::new(socket), snapshots: Snapshots::None })
     }
 }
 
@@ -108,10 +105,11 @@ impl StackSource {
             let _ = serve(process, socket);
         })
         .context("cannot start a helper process")?;
-        let mut socket = helper.socket()?;
-        let ready = answer(&mut socket)?;
+        let mut socket = HelperSocket::to(helper)?;
+        // It speaks first.
+        let ready = socket.ask(&[], answer)?.map_err(Error::msg)?;
         let snapshots = if ready == [1] { Snapshots::All } else { Snapshots::Waiting };
-        Ok(Self { _helper: Some(helper), socket, snapshots })
+        Ok(Self { socket, snapshots })
     }
 
     /// Whether there are snapshots.
@@ -129,8 +127,7 @@ impl StackSource {
     /// # Errors
     /// The helper's.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
-        self.socket.write_all(&[SNAPSHOT])?;
-        answer(&mut self.socket)
+        self.socket.ask(&[SNAPSHOT], answer)?.map_err(Error::msg)
     }
 
     /// The mappings of the process, as `/proc/PID/maps` has them.
@@ -138,59 +135,77 @@ impl StackSource {
     /// # Errors
     /// The process has ended.
     pub fn maps(&mut self) -> Result<String> {
-        self.socket.write_all(&[MAPS])?;
-        Ok(String::from_utf8_lossy(&answer(&mut self.socket)?).into_owned())
+        let maps = self.socket.ask(&[MAPS], answer)?.map_err(Error::msg)?;
+        Ok(String::from_utf8_lossy(&maps).into_owned())
     }
 
     /// Opens the file of a mapping, also one that was deleted; `None` if that is not possible.
-    pub fn mapped_file(&mut self, mapping: &Mapping) -> Option<File> {
-        let mut question = vec![MAPPED_FILE];
-        question.extend(mapping.range.start.to_ne_bytes());
-        question.extend(mapping.range.end.to_ne_bytes());
-        push_text(&mut question, mapping.path.as_bytes());
-        self.socket.write_all(&question).ok()?;
-        receive_file(&self.socket).ok()?
+    ///
+    /// # Errors
+    /// The helper has ended.
+    pub fn mapped_file(&mut self, mapping: &Mapping) -> Result<Option<File>> {
+        self.socket.ask(&about(MAPPED_FILE, mapping), |socket| receive_file(socket))
     }
 
-    /// Opens the file with the symbols of a program, by its build id or by the name in the program; `None` if there is
-    /// none. `path` is that of the program.
-    pub fn symbol_file(&mut self, path: &str, build_id: &[u8], name: &str) -> Option<File> {
-        let mut question = vec![SYMBOL_FILE];
-        for text in [path.as_bytes(), build_id, name.as_bytes()] {
-            push_text(&mut question, text);
+    /// Opens the file with the symbols of a mapped program, by its build id or by the name in the program; `None` if
+    /// there is none.
+    ///
+    /// # Errors
+    /// The helper has ended.
+    pub fn symbol_file(&mut self, mapping: &Mapping, build_id: &[u8], name: &str) -> Result<Option<File>> {
+        let mut question = about(SYMBOL_FILE, mapping);
+        for text in [build_id, name.as_bytes()] {
+            // Longer ones do not exist.
+            let length = u8::try_from(text.len()).unwrap_or(0);
+            question.push(length);
+            question.extend_from_slice(&text[..usize::from(length)]);
         }
-        self.socket.write_all(&question).ok()?;
-        receive_file(&self.socket).ok()?
+        self.socket.ask(&question, |socket| receive_file(socket))
+    }
+
+    /// Whether the helper has ended, so that nothing more can be read.
+    pub fn has_ended(&self) -> bool {
+        self.socket.is_closed()
     }
 }
 
-fn push_text(question: &mut Vec<u8>, text: &[u8]) {
-    let text = &text[..text.len().min(MAX_TEXT)];
-    question.extend((text.len() as u16).to_ne_bytes());
-    question.extend_from_slice(text);
+/// A question about a mapping, which it names by its addresses.
+fn about(question: u8, mapping: &Mapping) -> Vec<u8> {
+    let mut bytes = vec![question];
+    bytes.extend(mapping.range.start.to_ne_bytes());
+    bytes.extend(mapping.range.end.to_ne_bytes());
+    bytes
+}
+
+fn read_range(socket: &mut UnixStream) -> io::Result<Range<u64>> {
+    Ok(u64::from_ne_bytes(array(socket)?)..u64::from_ne_bytes(array(socket)?))
 }
 
 fn read_text(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let length = usize::from(u16::from_ne_bytes(array(socket)?));
-    let mut text = vec![0; length];
+    let [length] = array(socket)?;
+    let mut text = vec![0; usize::from(length)];
     socket.read_exact(&mut text)?;
     Ok(text)
 }
 
-/// Reads an answer: whether it is one or an error, its length, its bytes.
-fn answer(socket: &mut UnixStream) -> Result<Vec<u8>> {
-    let [failed] = array(socket).context("the helper process has ended")?;
+/// Receives an answer: whether it is one or an error, its length, its bytes.
+fn answer(socket: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
+    let [failed] = array(socket)?;
     let length = u32::from_ne_bytes(array(socket)?) as usize;
     if length > MAX_ANSWER {
-        bail!("the helper process answered with {length} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes")));
     }
-    let mut bytes = vec![0; length];
-    socket.read_exact(&mut bytes)?;
-    if failed == 0 { Ok(bytes) } else { Err(anyhow!("{}", String::from_utf8_lossy(&bytes))) }
+    // Not allocated before they arrive.
+    let mut bytes = Vec::new();
+    if socket.take(length as u64).read_to_end(&mut bytes)? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(if failed == 0 { Ok(bytes) } else { Err(String::from_utf8_lossy(&bytes).into_owned()) })
 }
 
 fn send(socket: &mut UnixStream, answer: Result<Vec<u8>, String>) -> io::Result<()> {
     let (failed, bytes) = match answer {
+        Ok(bytes) if bytes.len() > MAX_ANSWER => (1, b"there is too much to read".to_vec()),
         Ok(bytes) => (0, bytes),
         Err(why) => (1, why.into_bytes()),
     };
@@ -251,19 +266,13 @@ fn answer_questions(process: u32, sampler: Option<&StackSampler>, mut socket: Un
                 send(&mut socket, maps.map_err(|error| format!("/proc/{process}/maps: {error}")))?;
             }
             [MAPPED_FILE] => {
-                let start = u64::from_ne_bytes(array(&mut socket)?);
-                let end = u64::from_ne_bytes(array(&mut socket)?);
-                let path = read_text(&mut socket)?;
-                send_or_refuse(&mut socket, open_mapped(process, start, end, &path))?;
+                let range = read_range(&mut socket)?;
+                send_or_refuse(&mut socket, mapped::open_mapped(process, &range))?;
             }
             [SYMBOL_FILE] => {
-                let (path, id, name) =
-                    (read_text(&mut socket)?, read_text(&mut socket)?, read_text(&mut socket)?);
-                let file = symbol_paths(&path, &id, &name).iter().find_map(|path| {
-                    let there = namespace::inside(process, path);
-                    regular::open(&there).or_else(|_| regular::open(path)).ok()
-                });
-                send_or_refuse(&mut socket, file)?;
+                let range = read_range(&mut socket)?;
+                let (id, name) = (read_text(&mut socket)?, read_text(&mut socket)?);
+                send_or_refuse(&mut socket, mapped::open_symbols(process, &range, (&id, &name)))?;
             }
             _ => return Ok(()),
         }
@@ -281,69 +290,99 @@ fn send_or_refuse(socket: &mut UnixStream, file: Option<File>) -> io::Result<()>
     }
 }
 
-fn open_mapped(process: u32, start: u64, end: u64, path: &[u8]) -> Option<File> {
-    let itself = PathBuf::from(format!("/proc/{process}/map_files/{start:x}-{end:x}"));
-    let by_path = plain_path(path).map(|path| namespace::inside(process, path));
-    regular::open(&itself).ok().or_else(|| regular::open(&by_path?).ok())
-}
-
-/// An absolute path that leads nowhere but down.
-fn plain_path(path: &[u8]) -> Option<&Path> {
-    let path = Path::new(std::str::from_utf8(path).ok()?);
-    let is_plain =
-        path.is_absolute() && path.components().all(|part| part != std::path::Component::ParentDir);
-    is_plain.then_some(path)
-}
-
-/// Where the symbols of a program may be (gdb(1), "Separate Debug Files").
-fn symbol_paths(path: &[u8], build_id: &[u8], name: &[u8]) -> Vec<PathBuf> {
-    let debug = Path::new("/usr/lib/debug");
-    let mut paths = Vec::new();
-    if let [first, rest @ ..] = build_id
-        && (1..MAX_BUILD_ID).contains(&rest.len())
-    {
-        let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-        paths.push(debug.join(format!(".build-id/{first:02x}/{rest}.debug")));
+#[cfg(test)]
+impl StackSource {
+    /// A source without snapshots, which a thread answers instead of a helper process.
+    pub fn in_thread(process: u32) -> Self {
+        let socket = UnixStream::from(OwnedFd::from(answer_later(process, Arc::new(())).unwrap()));
+        Self { socket: HelperSocket::new(socket), snapshots: Snapshots::None }
     }
-    let name = std::str::from_utf8(name)
-        .ok()
-        .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..");
-    if let (Some(folder), Some(name)) = (plain_path(path).and_then(Path::parent), name) {
-        paths.push(folder.join(name));
-        paths.push(folder.join(".debug").join(name));
-        paths.push(debug.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
-    }
-    paths
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use sonar_decode::stacks::executable;
+
     use super::*;
 
-    #[test]
-    fn symbols_are_looked_for_where_debuggers_do() {
-        let paths = symbol_paths(b"/usr/bin/mongod", &[0xab, 0xcd, 0x01], b"mongod.debug");
-        let expected = [
-            "/usr/lib/debug/.build-id/ab/cd01.debug",
-            "/usr/bin/mongod.debug",
-            "/usr/bin/.debug/mongod.debug",
-            "/usr/lib/debug/usr/bin/mongod.debug",
-        ];
-        assert_eq!(paths, expected.map(PathBuf::from));
-        // Names that lead elsewhere.
-        assert!(symbol_paths(b"/usr/bin/../x", &[], b"mongod.debug").is_empty());
-        assert!(symbol_paths(b"/usr/bin/mongod", &[0xab], b"../../etc/shadow").is_empty());
-        assert!(symbol_paths(b"mongod", &[], b"..").is_empty());
+    /// The mapping of this program's code, and its path.
+    fn own_code() -> (Mapping, std::path::PathBuf) {
+        let path = std::env::current_exe().unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let is_own = |mapping: &Mapping| Path::new(&mapping.path) == path;
+        (executable(&maps).into_iter().find(is_own).unwrap(), path)
     }
 
     #[test]
-    fn an_answer_is_read_as_it_was_sent() {
+    fn only_files_of_executable_mappings_are_opened() {
+        let mut source = StackSource::in_thread(std::process::id());
+        let (code, path) = own_code();
+        let opened = source.mapped_file(&code).unwrap().unwrap();
+        assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+        // The path in a question does not count.
+        let elsewhere = Mapping { path: "/etc/passwd".to_owned(), ..code.clone() };
+        let opened = source.mapped_file(&elsewhere).unwrap().unwrap();
+        assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let data =
+            maps.lines().find(|line| line.contains(" r--p ") && line.ends_with(path.to_str().unwrap()));
+        let (start, end) = data.unwrap().split_once(' ').unwrap().0.split_once('-').unwrap();
+        let hex = |text| u64::from_str_radix(text, 16).unwrap();
+        for range in [
+            hex(start)..hex(end),
+            code.range.start..code.range.end - 4096,
+            code.range.start + 4096..code.range.end,
+            0..u64::MAX,
+            4096..8192,
+        ] {
+            let refused = Mapping { range, ..code.clone() };
+            assert!(source.mapped_file(&refused).unwrap().is_none(), "{refused:?}");
+            assert!(source.symbol_file(&refused, &[], code.file_name()).unwrap().is_none(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn only_elf_files_are_symbol_files() {
+        let mut source = StackSource::in_thread(std::process::id());
+        let (code, path) = own_code();
+        let text = path.with_extension("txt");
+        fs::write(&text, "no ELF file").unwrap();
+        // This program is such a file in the folder of the mapping.
+        assert!(source.symbol_file(&code, &[], code.file_name()).unwrap().is_some());
+        let text_name = text.file_name().unwrap().to_str().unwrap();
+        for name in [text_name, "../../../../../../../../bin/sh", "/bin/sh", "..", ".", ""] {
+            assert!(source.symbol_file(&code, &[1, 2, 3], name).unwrap().is_none(), "{name}");
+        }
+        fs::remove_file(&text).unwrap();
+    }
+
+    #[test]
+    fn an_answer_is_received_as_it_was_sent() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         send(&mut theirs, Ok(b"maps".to_vec())).unwrap();
-        assert_eq!(answer(&mut ours).unwrap(), b"maps");
+        assert_eq!(answer(&mut ours).unwrap(), Ok(b"maps".to_vec()));
         send(&mut theirs, Err("no permission".into())).unwrap();
-        assert_eq!(answer(&mut ours).unwrap_err().to_string(), "no permission");
+        assert_eq!(answer(&mut ours).unwrap(), Err("no permission".to_owned()));
+        theirs.write_all(&[0, 4, 0, 0, 0, 1]).unwrap();
         drop(theirs);
-        assert!(answer(&mut ours).unwrap_err().to_string().contains("has ended"));
+        assert_eq!(answer(&mut ours).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_source_ends_with_an_answer_that_is_too_long() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut source = StackSource { socket: HelperSocket::new(ours), snapshots: Snapshots::All };
+        theirs.write_all(&[0, 0xff, 0xff, 0xff, 0xff]).unwrap();
+        assert!(source.snapshot().unwrap_err().to_string().contains("4294967295 bytes"));
+        assert!(source.has_ended());
+        let errors = [
+            source.snapshot().unwrap_err(),
+            source.maps().unwrap_err(),
+            source.mapped_file(&own_code().0).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|error| error.to_string() == "the helper process has ended"), "{errors:?}");
     }
 }

@@ -4,6 +4,8 @@ pub mod args;
 mod collect;
 mod compare;
 pub mod helper;
+pub mod helper_socket;
+mod mapped;
 pub mod symbols;
 
 use std::fs;
@@ -54,7 +56,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
             if looks == 0 {
                 bail!("the process has ended");
             }
-            collector.limit("the process ended before the time was over".into());
+            collector.limit("the process ended before --duration was over".into());
             break;
         }
         looks += 1;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use sonar_core::stacks::{ThreadSample, is_machinery, without_namespace};
@@ -14,8 +15,11 @@ use sonar_decode::stacks::{
 
 use super::helper::StackSource;
 
-/// How often mappings are read again because of an address in none of them.
-const MAX_RELOADS: u32 = 10;
+/// Time between two reads of the mappings because of an address in none of their files. Addresses in code that the
+/// process generates never are in one.
+const RELOAD_PERIOD: Duration = Duration::from_secs(5);
+/// The most files to read of a process.
+const MAX_FILES: usize = 4_096;
 
 /// The bytes of an executable file.
 pub enum ImageFile {
@@ -87,7 +91,8 @@ pub struct ProcessSymbols {
     space: AddressSpace<ImageFile>,
     /// Files that were read or could not be.
     known: HashSet<(String, u64, String)>,
-    reloads: u32,
+    /// When mappings may be read again; `None` if they were not read again yet.
+    next_reload: Option<Instant>,
     limits: Vec<String>,
 }
 
@@ -100,7 +105,7 @@ impl ProcessSymbols {
             vdso,
             space: AddressSpace::default(),
             known: HashSet::new(),
-            reloads: 0,
+            next_reload: None,
             limits: Vec::new(),
         }
     }
@@ -115,16 +120,20 @@ impl ProcessSymbols {
         self.space.unwind(sample)
     }
 
-    /// Reads the newly mapped files if a sample is in no known file.
+    /// Reads the newly mapped files if a sample is in no known file, but not more often than every five seconds.
     ///
     /// # Errors
-    /// The process has ended.
+    /// The process or the helper has ended.
     pub fn load_for(&mut self, samples: &[ThreadSample]) -> Result<()> {
+        self.load_for_at(samples, Instant::now())
+    }
+
+    fn load_for_at(&mut self, samples: &[ThreadSample], now: Instant) -> Result<()> {
         let is_new = |sample: &ThreadSample| {
             sample.registers.is_some_and(|registers| !self.space.covers(registers.ip))
         };
-        if samples.iter().any(is_new) && self.reloads < MAX_RELOADS {
-            self.reloads += 1;
+        if self.next_reload.is_none_or(|next| now >= next) && samples.iter().any(is_new) {
+            self.next_reload = Some(now + RELOAD_PERIOD);
             self.load()?;
         }
         Ok(())
@@ -133,7 +142,7 @@ impl ProcessSymbols {
     /// Reads the newly mapped files.
     ///
     /// # Errors
-    /// The process has ended.
+    /// The process or the helper has ended.
     pub fn load(&mut self) -> Result<()> {
         let maps = self.source.maps()?;
         let mut files: BTreeMap<(String, u64, String), Vec<Mapping>> = BTreeMap::new();
@@ -144,11 +153,16 @@ impl ProcessSymbols {
             }
         }
         for (key, mappings) in files {
-            if self.known.contains(&key) {
+            if self.known.len() >= MAX_FILES || self.known.contains(&key) {
                 continue;
             }
             let path = key.2.clone();
             self.known.insert(key);
+            if self.known.len() == MAX_FILES {
+                self.limits.push(format!(
+                    "the process executes {MAX_FILES} files: functions of further ones have no names"
+                ));
+            }
             match self.image(&mappings) {
                 Ok(Some(image)) => {
                     let is_program = mappings[0].file_name() == self.program;
@@ -159,6 +173,7 @@ impl ProcessSymbols {
                     }
                 }
                 Ok(None) => {}
+                Err(error) if self.source.has_ended() => return Err(error),
                 Err(why) => self.limits.push(format!("{path}: {why}, so its functions have no names")),
             }
         }
@@ -173,13 +188,12 @@ impl ProcessSymbols {
             let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(std::mem::take(&mut self.vdso))));
             return Ok(bytes.map(Image::read).transpose()?);
         }
-        let file = self.source.mapped_file(mapping).ok_or_else(|| anyhow!("it cannot be opened"))?;
+        let file = self.source.mapped_file(mapping)?.ok_or_else(|| anyhow!("it cannot be opened"))?;
         let mut image = Image::read(ImageFile::Opened(file))?;
         if !image.has_symtab() {
             let id = image.build_id().unwrap_or_default().to_vec();
             let name = image.debug_link().unwrap_or_default().to_owned();
-            let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
-            if let Some(file) = self.source.symbol_file(path, &id, &name)
+            if let Some(file) = self.source.symbol_file(mapping, &id, &name)?
                 && let Ok(symbols) = Image::read(ImageFile::Opened(file))
             {
                 image.with_symbols_of(symbols);
@@ -203,4 +217,58 @@ fn read_own_vdso() -> Option<Vec<u8>> {
     let mut bytes = vec![0; length.min(1 << 20)];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.range.start).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use sonar_core::stacks::{Registers, ThreadState};
+
+    use super::*;
+
+    fn sample_at(ip: u64) -> ThreadSample {
+        ThreadSample {
+            thread: 1,
+            name: "conn1".into(),
+            state: ThreadState::OnCpu,
+            call: None,
+            registers: Some(Registers { ip, sp: 0x7000, fp: 0x7100, lr: 0 }),
+            stack: Vec::new(),
+            changed: false,
+        }
+    }
+
+    #[test]
+    fn generated_code_does_not_hide_files_that_are_mapped_later() {
+        // It becomes another program, whose file it did not execute before.
+        let mut child = Command::new("sh")
+            .args(["-c", "read line; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let process = child.id();
+        let mut symbols = ProcessSymbols::new(StackSource::in_thread(process), "sh".into(), Vec::new());
+        let begin = Instant::now();
+        // No file is mapped there, as at generated code.
+        for turn in 0..100 {
+            symbols.load_for_at(&[sample_at(0x10)], begin + RELOAD_PERIOD * turn).unwrap();
+        }
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"go\nx").unwrap();
+        // The other program copies this byte.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+        let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap();
+        let code = executable(&maps).into_iter().find(|map| Path::new(&map.path) == program).unwrap();
+        let sample = [sample_at(code.range.start)];
+        symbols.load_for_at(&sample, begin + RELOAD_PERIOD * 100 - Duration::from_millis(1)).unwrap();
+        assert!(!symbols.space.covers(code.range.start), "too soon");
+        symbols.load_for_at(&sample, begin + RELOAD_PERIOD * 100).unwrap();
+        assert!(symbols.space.covers(code.range.start));
+        drop(input);
+        child.wait().unwrap();
+    }
 }

@@ -1,0 +1,111 @@
+//! The files that the helper opens: those that a process executes, and those with their symbols.
+//!
+//! Whoever asks decodes what another program wrote, and may have been taken over by it. So a question names a mapping by
+//! its addresses, the path comes from the kernel, and only ELF files are handed out.
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+
+use sonar_decode::stacks::{MAX_BUILD_ID, Mapping, executable};
+use sonar_sys::host::{namespace, regular};
+
+/// How every ELF file begins.
+const MAGIC: [u8; 4] = *b"\x7fELF";
+
+/// Opens the file of an executable mapping, even if it was deleted. `None` if the process has no executable mapping with
+/// exactly these addresses, or its file is no ELF file or cannot be opened.
+pub fn open_mapped(process: u32, range: &Range<u64>) -> Option<File> {
+    let mapping = executable_file(process, range)?;
+    let itself = format!("/proc/{process}/map_files/{:x}-{:x}", range.start, range.end);
+    open_elf(Path::new(&itself)).or_else(|| open_elf(&namespace::inside(process, plain_path(&mapping.path)?)))
+}
+
+/// Opens the file with the symbols of an executable mapping, by its build id or by the name in the program. `None` if
+/// there is none, or if [`open_mapped`] would refuse the mapping.
+pub fn open_symbols(process: u32, range: &Range<u64>, (build_id, name): (&[u8], &[u8])) -> Option<File> {
+    let mapping = executable_file(process, range)?;
+    let program = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
+    let paths = symbol_paths(program, build_id, name);
+    paths.iter().find_map(|path| open_elf(&namespace::inside(process, path)).or_else(|| open_elf(path)))
+}
+
+/// The executable mapping of a file with exactly these addresses.
+fn executable_file(process: u32, range: &Range<u64>) -> Option<Mapping> {
+    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
+    let mut mappings = executable(&String::from_utf8_lossy(&maps)).into_iter();
+    mappings.find(|mapping| mapping.range == *range && mapping.path.starts_with('/'))
+}
+
+fn open_elf(path: &Path) -> Option<File> {
+    let file = regular::open(path).ok()?;
+    let mut beginning = [0; MAGIC.len()];
+    file.read_exact_at(&mut beginning, 0).ok()?;
+    (beginning == MAGIC).then_some(file)
+}
+
+/// An absolute path that leads nowhere but down.
+fn plain_path(path: &str) -> Option<&Path> {
+    let path = Path::new(path);
+    let is_plain = path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
+    is_plain.then_some(path)
+}
+
+/// Where the symbols of a program may be (gdb(1), "Separate Debug Files").
+fn symbol_paths(program: &str, build_id: &[u8], name: &[u8]) -> Vec<PathBuf> {
+    let debug = Path::new("/usr/lib/debug");
+    let mut paths = Vec::new();
+    if let [first, rest @ ..] = build_id
+        && (1..MAX_BUILD_ID).contains(&rest.len())
+    {
+        let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+        paths.push(debug.join(format!(".build-id/{first:02x}/{rest}.debug")));
+    }
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..");
+    if let (Some(folder), Some(name)) = (plain_path(program).and_then(Path::parent), name) {
+        paths.push(folder.join(name));
+        paths.push(folder.join(".debug").join(name));
+        paths.push(debug.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
+    }
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_looked_for_where_debuggers_do() {
+        let paths = symbol_paths("/usr/bin/mongod", &[0xab, 0xcd, 0x01], b"mongod.debug");
+        let expected = [
+            "/usr/lib/debug/.build-id/ab/cd01.debug",
+            "/usr/bin/mongod.debug",
+            "/usr/bin/.debug/mongod.debug",
+            "/usr/lib/debug/usr/bin/mongod.debug",
+        ];
+        assert_eq!(paths, expected.map(PathBuf::from));
+        // Names that lead elsewhere.
+        assert!(symbol_paths("/usr/bin/../x", &[], b"mongod.debug").is_empty());
+        assert!(symbol_paths("/usr/bin/mongod", &[0xab], b"../../etc/shadow").is_empty());
+        assert!(symbol_paths("mongod", &[], b"..").is_empty());
+    }
+
+    #[test]
+    fn only_elf_files_are_handed_out() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-elf-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for (name, bytes, is_elf) in [
+            ("shadow", &b"root:$6$salt$hash:19000:0:99999:7:::\n"[..], false),
+            ("short", b"\x7fEL", false),
+            ("library", b"\x7fELF\x02\x01\x01", true),
+        ] {
+            let path = folder.join(name);
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(open_elf(&path).is_some(), is_elf, "{name}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
