@@ -128,10 +128,12 @@ def test_gdb_sees_the_same_functions_of_the_program(parked):
     for row in report["stacks"]:
         own = [name for name in functions(row) if name.startswith("in_") or name in ("below", "outermost", "main")]
         found[tuple(own)] += row["samples"]
-    assert sum(expected.values()) == len(CLASSES) + 1
+    assert sum(found.values()) == sum(expected.values()) == len(CLASSES) + 1
     assert found[("in_poll", "below", "outermost")] == 1
-    if () not in expected:
-        assert found == expected
+    # Where gdb cannot unwind a thread, it finds no function of the program in it.
+    del expected[()]
+    assert expected, text
+    assert not expected - found, (expected, found)
 
 
 def test_the_format_of_pt_pmp(parked, tmp_path):
