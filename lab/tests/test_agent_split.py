@@ -133,7 +133,7 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
             running.wait_for("split", "waiting")
             with threaded(tmp_path, port, options):
                 running.wait_for("split", "working")
-                labkit.wait_until(lambda: running.err.read_text().count("reads encrypted") == 2, "the probes", 20)
+                labkit.wait_until(lambda: running.err.read_text().count("reading encrypted") == 2, "the probes", 20)
                 with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
                     time.sleep(3 * WINDOW_S)
             assert running.stop() == 0, running.err.read_text()

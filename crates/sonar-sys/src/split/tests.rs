@@ -422,6 +422,28 @@ fn an_operation_that_another_thread_answers_ends_with_the_next_request() {
 }
 
 #[test]
+fn a_process_that_is_left_is_not_seen_and_is_followed_again_from_nothing() {
+    let Some(tracer) = start() else { return };
+    let (server, address, mut stream) = connect();
+    let id = std::process::id();
+    ask(&mut stream, 1, &command(SLEEP, 10));
+    tracer.leave(id).unwrap();
+    ask(&mut stream, 2, &command(SLEEP, 10));
+    assert!(tracer.threads().unwrap().is_empty());
+    assert!(tracer.leave(id).is_err(), "it is not followed");
+    tracer.follow(id).unwrap();
+    ask(&mut stream, 3, &command(SLEEP, 10));
+    drop(stream);
+    server.join().unwrap();
+    let operations = operations_of(&tracer, address);
+    let ids: Vec<_> = operations.iter().map(|operation| operation.request_id).collect();
+    assert_eq!(ids, [1, 3]);
+    operations.iter().for_each(|operation| has_mostly(operation, TimePart::Sleep));
+    assert!(operations[1].duration_ns < 10 * MOMENT.as_nanos() as u64, "{operations:?}");
+    assert_nothing_lost(&tracer);
+}
+
+#[test]
 fn of_a_sample_exactly_the_chosen_connections_are_reported() {
     serve_a_sample(|accepted| thread::spawn(move || serve(accepted, &Arc::default())));
 }
