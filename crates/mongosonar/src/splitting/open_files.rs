@@ -110,7 +110,7 @@ fn receive(socket: &mut UnixStream) -> io::Result<HashMap<FileId, String>> {
     let too_much = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     let count = u32::from_le_bytes(array(socket)?);
     if count as usize > MAX_FILES {
-        return too_much(format!("{count} files"));
+        return too_much("too many files");
     }
     let mut files = HashMap::new();
     for _ in 0..count {
@@ -118,7 +118,7 @@ fn receive(socket: &mut UnixStream) -> io::Result<HashMap<FileId, String>> {
         let inode = u64::from_le_bytes(array(socket)?);
         let length = usize::from(u16::from_le_bytes(array(socket)?));
         if length > MAX_PATH {
-            return too_much(format!("a path of {length} bytes"));
+            return too_much("a path that is too long");
         }
         let mut path = vec![0; length];
         socket.read_exact(&mut path)?;

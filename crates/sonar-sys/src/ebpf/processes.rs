@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_process_that_leaves_takes_its_bit_along_unless_another_one_has_it() {
         let mut followed = FollowedProcesses::default();
-        [1, 64 + 3, 256 + 1].map(|process| followed.add(process));
+        [1, 64 + 3, 256 + 1].into_iter().for_each(|process| followed.add(process));
         assert_eq!(followed.bits(), [1 << 1, 1 << 3, 0, 0]);
         followed.remove(1);
         assert_eq!(followed.bits(), [1 << 1, 1 << 3, 0, 0]);
