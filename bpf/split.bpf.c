@@ -364,25 +364,28 @@ static __always_inline bool is_chosen(struct task_struct *task, __u32 fd) {
 }
 
 // A thread has received `bytes` on a connection outside of the sample, or a TLS library has decrypted them. If they
-// begin with the header of a request, the thread is skipped, so that it costs next to nothing, and has no state.
-static __always_inline void skip_if_requested(struct split_thread *thread, struct task_struct *task, __u32 fd,
+// begin with the header of a request, the thread is skipped, so that it costs next to nothing. Returns whether it has no
+// state any more.
+static __always_inline bool skip_if_requested(struct split_thread *thread, struct task_struct *task, __u32 fd,
                                               __u64 from, __s64 bytes) {
     struct message_header header = {};
     if (in_operation(thread) || bytes < HEADER || !from)
-        return;
+        return 0;
     if (bpf_probe_read_user(&header, HEADER, (const void *)from) || !is_request(&header))
-        return;
+        return 0;
     struct skipped *skipped = skip_entry(task->pid);
     // A place that another thread has is left to it. If both take it at once, the descriptor may be that of the other
     // one; the next receive corrects that.
     if (!skipped || skipped->thread) {
         split_forget(thread, bpf_ktime_get_ns());
-        return;
+        return 0;
     }
     skipped->fd = fd;
     skipped->receives = SKIPPED_RECEIVES;
     skipped->thread = task->pid;
+    // Another thread may take its slot at once.
     thread->owner = 0;
+    return 1;
 }
 
 // What an operation cannot know from the calls: its connection, its thread, the counters of the thread so far.
@@ -600,23 +603,27 @@ int split_tls_freed(struct pt_regs *regs) {
     return 0;
 }
 
-static __always_inline void used_file(struct split_thread *thread, struct task_struct *task, __u32 fd,
-                                      bool is_read, __s64 bytes) {
+// Where a read began; -1: where the one before had ended.
+static __always_inline __u64 offset_of(struct pt_regs *regs, long number) {
+    return number == CALL_READ || number == CALL_READV ? (__u64)-1 : ARG4(regs);
+}
+
+// The operation has read a file.
+static __always_inline void read_file(struct split_thread *thread, struct task_struct *task,
+                                      struct pt_regs *regs, __s64 bytes) {
     struct split_operation *operation = &thread->operation;
-    if (!is_read) {
-        operation->write_bytes += bytes;
-        return;
-    }
+    struct split_read read = {.offset = offset_of(regs, CALL(regs)), .bytes = bytes, .fd = ARG1(regs)};
     operation->reads++;
     operation->read_bytes += bytes;
-    if (!thread->wait_ns)
-        return;
-    struct file *file = file_of(task, fd);
+    bool is_in_order = split_is_in_order(thread, &read);
+    struct file *file = thread->wait_ns ? file_of(task, read.fd) : 0;
     if (!file)
         return;
     struct inode *inode = FIELD(file, file, f_inode);
     struct super_block *super_block = FIELD(inode, inode, i_sb);
-    split_file(thread, FIELD(inode, inode, i_ino), FIELD(super_block, super_block, s_dev), bytes);
+    read.inode = FIELD(inode, inode, i_ino);
+    read.device = FIELD(super_block, super_block, s_dev);
+    split_file(thread, &read, is_in_order);
 }
 
 // Whether fewer than `most` stacks were taken in this second.
@@ -684,12 +691,13 @@ static __always_inline void used_socket(struct split_thread *thread, struct task
     }
 }
 
-// A thread has received on a socket outside of the sample, which may be that of a TLS session.
-static __always_inline void received_elsewhere(struct split_thread *thread, struct task_struct *task,
+// A thread has received on a socket outside of the sample, which may be that of a TLS session. Returns whether it has no
+// state any more.
+static __always_inline bool received_elsewhere(struct split_thread *thread, struct task_struct *task,
                                                struct pt_regs *regs, __s32 bytes) {
     __u32 fd = ARG1(regs);
     used_encrypted(thread, task, fd, 1, bytes);
-    skip_if_requested(thread, task, fd, buffer_of(regs, CALL(regs)).at, bytes);
+    return skip_if_requested(thread, task, fd, buffer_of(regs, CALL(regs)).at, bytes);
 }
 
 SEC("tp_btf/sys_exit")
@@ -711,10 +719,14 @@ int BPF_PROG(split_exit, struct pt_regs *regs, long result) {
     if (kind == KIND_RECEIVE || kind == KIND_SEND) {
         if (is_chosen(task, ARG1(regs)))
             used_socket(thread, task, regs, kind == KIND_RECEIVE, result);
-        else if (kind == KIND_RECEIVE && result > 0 && !is_peek(regs, CALL(regs)))
-            received_elsewhere(thread, task, regs, result);
-    } else if ((kind == KIND_READ || kind == KIND_WRITE) && result > 0 && in_operation(thread))
-        used_file(thread, task, ARG1(regs), kind == KIND_READ, result);
+        else if (kind == KIND_RECEIVE && result > 0 && !is_peek(regs, CALL(regs)) &&
+                 received_elsewhere(thread, task, regs, result))
+            return 0;
+    } else if (kind == KIND_READ && result > 0 && in_operation(thread)) {
+        read_file(thread, task, regs, result);
+    } else if (kind == KIND_WRITE && result > 0 && in_operation(thread)) {
+        thread->operation.write_bytes += result;
+    }
     if (thread->kind)
         split_call_ended(thread, result);
     return 0;

@@ -77,7 +77,7 @@ enum {
     OPERATION_WOKE = 32,       // it ended a wait of another thread
 };
 
-enum { SPLIT_FILES = 4, SPLIT_WAKERS = 4, HEADER = 16, HEADER_AND_FLAGS = 20 };
+enum { SPLIT_FILES = 4, SPLIT_PLACES = 4, SPLIT_WAKERS = 4, HEADER = 16, HEADER_AND_FLAGS = 20 };
 
 #define LONGEST_MESSAGE (48000000 + 16 * 1024)
 #define MORE_TO_COME 2
@@ -102,6 +102,15 @@ struct split_file {
     __u64 bytes;
     __u32 device;
     __u32 reads;
+    __u32 in_order; // of `reads`, those that began where the read before had ended
+    __u32 unused;
+};
+
+// Where a thread last read in a file.
+struct split_place {
+    __u64 end;
+    __u32 fd; // plus 1; 0: nowhere
+    __u32 unused;
 };
 
 // Who ended waits of an operation: a thread, and the operation that it executed then.
@@ -175,6 +184,7 @@ struct split_thread {
     __s32 session_fd;     // its socket
     __u32 unsent;         // bytes of the reply that were encrypted and are still to be sent
     __u64 nested;         // the socket that the library used itself during its call, plus 1; 0: none
+    struct split_place places[SPLIT_PLACES]; // by the low bits of the descriptor
     struct tls_call call;
     struct tls_search search;
     union {
@@ -543,17 +553,40 @@ static __always_inline bool continues(const struct split_thread *thread) {
     return thread->header.opcode == OP_MSG && thread->header.flags & MORE_TO_COME;
 }
 
-// A file was read or written.
-static __always_inline void split_file(struct split_thread *thread, __u64 inode, __u32 device, __u64 bytes) {
+// A read of a file.
+struct split_read {
+    __u64 inode;
+    __u64 offset;
+    __u64 bytes;
+    __u32 device;
+    __u32 fd;
+};
+
+// A read has begun at `offset`, or wherever the one before on this descriptor had ended if that is -1. Returns whether
+// it began where the thread's last read had ended.
+static __always_inline bool split_is_in_order(struct split_thread *thread, const struct split_read *read) {
+    struct split_place *place = &thread->places[read->fd & (SPLIT_PLACES - 1)];
+    bool is_same = place->fd == read->fd + 1;
+    __u64 offset = read->offset == (__u64)-1 && is_same ? place->end : read->offset;
+    bool is_in_order = is_same && place->end == offset;
+    place->fd = read->fd + 1;
+    place->end = offset + read->bytes;
+    return is_in_order;
+}
+
+// The operation waited for a read.
+static __always_inline void split_file(struct split_thread *thread, const struct split_read *read,
+                                       bool is_in_order) {
     struct split_file *files = thread->operation.files;
     for (int i = 0; i < SPLIT_FILES; i++) {
         if (!files[i].reads) {
-            files[i].inode = inode;
-            files[i].device = device;
+            files[i].inode = read->inode;
+            files[i].device = read->device;
         }
-        if (files[i].inode == inode && files[i].device == device) {
+        if (files[i].inode == read->inode && files[i].device == read->device) {
             files[i].reads++;
-            files[i].bytes += bytes;
+            files[i].in_order += is_in_order;
+            files[i].bytes += read->bytes;
             files[i].wait_ns += thread->wait_ns;
             return;
         }

@@ -136,6 +136,14 @@ def test_each_step_is_found_where_it_waits(served):
     assert (
         file["shapes"][0]["shape_id"] == rows["read"]["shape_id"] and file["reads"] >= rows["read"]["files"][0]["reads"]
     )
+    assert file["in_order"] < 0.1 * file["reads"], "it reads at random"
+    # As the kernel encodes it, and as /proc has it.
+    device = [str(file["device"] >> 20), str(file["device"] & 0xFFFFF)]
+    is_counted = any(line.split()[:2] == device for line in open("/proc/diskstats"))
+    disks = [disk for disk in report["disks"] if disk["device"] == file["device"]]
+    assert len(disks) == is_counted
+    for disk in disks:
+        assert disk["reads_per_second"] * report["seconds"] >= 0.5 * file["reads"] and 0 < disk["busy"] <= 1, disk
     assert rows["read"]["device_bytes"] >= ROUNDS * 10 * 4096
     near(part(rows["fault"], "page_fault"), blocked(rows, measured, "fault"), ROUNDS)
     # An interrupt may come while a program handles the same event on that processor.

@@ -285,7 +285,7 @@ function Shape({ shape }: { shape: ShapeTime }) {
               { name: "shape", value: ({ shape_id }) => shape_id, text: true, rank: 4 },
               {
                 name: "operation",
-                value: ({ command }) => visible(command ?? "no operation"),
+                value: ({ command }) => visible(command ?? "none, or not followed"),
                 text: true,
                 main: true,
               },

@@ -197,7 +197,7 @@ mod tests {
                 is_exhaust: false,
                 is_unacknowledged: false,
                 is_pipelined: false,
-                files: vec![FileWait { inode, device: 1, reads: 1, bytes: 10, wait_ns: 100 }],
+                files: vec![FileWait { inode, device: 1, reads: 1, in_order: 0, bytes: 10, wait_ns: 100 }],
                 has_all_files: true,
                 wakers: Vec::new(),
                 has_all_wakers: true,

@@ -68,6 +68,9 @@ pub struct WhyArgs {
     /// Read no log
     #[arg(long, conflicts_with = "log", help_heading = "What to trace")]
     pub no_log: bool,
+    /// Result of `mongosonar disk bench --json`, to compare the load of the disk with
+    #[arg(long, value_name = "FILE", help_heading = "What to trace")]
+    pub disk_test: Option<PathBuf>,
     /// Show at most this many shapes
     #[arg(long, value_name = "N", default_value = "5", value_parser = number(1_usize.., 5), help_heading = "How to show it")]
     pub limit: usize,

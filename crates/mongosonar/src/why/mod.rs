@@ -16,13 +16,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::Coverage;
+use sonar_core::disk::DeviceCounters;
 use sonar_core::time_split::{ConnectionSample, TimeSplit};
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
 use sonar_mongo::Target;
 use sonar_sys::{Host, PacketFilter, RingConfig};
+use sonar_view::disk::run::BenchReport;
 use sonar_view::kit::{About, Fitting, Grouped};
-use sonar_view::why::{ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace};
+use sonar_view::why::{DiskLoadJson, ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace};
 
 pub use self::args::WhyArgs;
 use self::busyness::Busyness;
@@ -42,7 +44,7 @@ use crate::queries::ports::Listened;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
 use crate::when::now;
-use crate::{page, screen, splitting};
+use crate::{disk, page, screen, splitting};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -89,6 +91,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         _ => None,
     };
     let target = args.server.named(only_port)?;
+    let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
     let listened = Listened::choose(&args.port, &Host::live());
     let config = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
@@ -158,6 +161,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let before = thread_times(&trace)?;
     let mut thread_names = ThreadNames::default();
     thread_names.read(&processes);
+    let disks_before = disk_counters();
     let (begun, started) = (Instant::now(), now());
     *lock(&meeting) = SplitMeeting::new(rows());
     eprintln!(
@@ -183,6 +187,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         }
         goes_on
     })?;
+    let disks = disk_loads((&disks_before, &disk_counters()), begun.elapsed(), disk_test.as_ref());
     let threads_now = trace.now()?;
     show_notices(&trace);
     if let Some(what) = trace.further_failures() {
@@ -248,6 +253,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             let path = paths.get(&(device, inode))?;
             Some(names.short(path))
         },
+        disks,
         thread_name: &|thread| thread_names.0.get(&thread).cloned(),
         threads: thread_names.label(threads),
         unfinished,
@@ -262,6 +268,24 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         },
     });
     write(&report, args.json, html)
+}
+
+/// The kernel's counters of all disks; none if they cannot be read.
+fn disk_counters() -> Vec<DeviceCounters> {
+    Host::live().disk_counters().unwrap_or_default()
+}
+
+/// The load of each disk between two readings.
+fn disk_loads(
+    (before, now): (&[DeviceCounters], &[DeviceCounters]),
+    elapsed: Duration,
+    test: Option<&BenchReport>,
+) -> Vec<DiskLoadJson> {
+    let load = |now: &DeviceCounters| {
+        let before = before.iter().find(|before| before.number == now.number)?;
+        DiskLoadJson::new((before, now), elapsed.as_nanos() as u64, test)
+    };
+    now.iter().filter_map(load).collect()
 }
 
 /// The connections to follow if nobody says so: all, unless the servers are busy.

@@ -25,7 +25,8 @@ pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
 pub use row_split::{MAX_ROW_FILES, MAX_ROW_WAITS, RowSplit};
 pub use rows::{
-    FileTotal, MAX_SPLIT_ROWS, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable, WaitTotal,
+    FileReads, FileTotal, MAX_SPLIT_ROWS, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable,
+    WaitTotal,
 };
 pub use server_evidence::{MAX_EVIDENCE_PLANS, ServerEvidence};
 pub use server_join::{
@@ -165,6 +166,8 @@ pub struct FileWait {
     pub device: u32,
     /// Reads that waited.
     pub reads: u32,
+    /// Those of them that began where the thread's last read of the file had ended.
+    pub in_order: u32,
     /// Their bytes.
     pub bytes: u64,
     /// Time blocked in them, in nanoseconds.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ClassifiedWait, FileTotal, JoinedOperation, REST, TimePart, TimeSplit, WaitTotal};
+use super::{ClassifiedWait, FileReads, FileTotal, JoinedOperation, REST, TimePart, TimeSplit, WaitTotal};
 
 /// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`REST`].
 /// The smallest by part and name stay, so that the result does not depend on the order of additions.
@@ -50,8 +50,7 @@ impl RowSplit {
             self.add_wait((wait.part, &wait.class), WaitTotal { waits: 1, wait_ns: wait.wait_ns });
         }
         for file in &thread.files {
-            let total = FileTotal { reads: file.reads.into(), bytes: file.bytes, wait_ns: file.wait_ns };
-            self.add_file(&file_name(file.device, file.inode), total);
+            self.add_file(&file_name(file.device, file.inode), FileReads::from(file).total);
         }
     }
 
@@ -122,7 +121,7 @@ mod tests {
     #[test]
     fn parts_unread_and_unexplained_add_up_to_the_whole() {
         let mut thread = ThreadOperation {
-            files: vec![FileWait { inode: 7, device: 8, reads: 2, bytes: 8192, wait_ns: 250 }],
+            files: vec![FileWait { inode: 7, device: 8, reads: 2, in_order: 0, bytes: 8192, wait_ns: 250 }],
             ..thread(1, 300)
         };
         thread.split[TimePart::Cpu] = 600;

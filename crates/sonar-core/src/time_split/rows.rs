@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
-use super::{Blocker, ClassifiedWait, JoinedOperation, REST, ServerEvidence, TimePart, TimeSplit};
+use super::{Blocker, ClassifiedWait, FileWait, JoinedOperation, REST, ServerEvidence, TimePart, TimeSplit};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
@@ -31,6 +31,30 @@ impl FileTotal {
         self.reads = self.reads.saturating_add(other.reads);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
+    }
+}
+
+/// How operations of a shape read a file that they waited for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileReads {
+    /// Reads that waited.
+    pub total: FileTotal,
+    /// Those of them that began where the thread's last read of the file had ended.
+    pub in_order: u64,
+}
+
+impl From<&FileWait> for FileReads {
+    fn from(file: &FileWait) -> Self {
+        let total = FileTotal { reads: file.reads.into(), bytes: file.bytes, wait_ns: file.wait_ns };
+        Self { total, in_order: file.in_order.into() }
+    }
+}
+
+impl FileReads {
+    /// Adds other reads.
+    pub fn add(&mut self, other: Self) {
+        self.total.add(other.total);
+        self.in_order = self.in_order.saturating_add(other.in_order);
     }
 }
 
@@ -118,7 +142,7 @@ pub struct ShapeSplit {
     /// Operations without a reply.
     pub unacknowledged: u64,
     /// Files that they waited for, by device and inode.
-    pub files: HashMap<(u32, u64), FileTotal>,
+    pub files: HashMap<(u32, u64), FileReads>,
     /// Waits for files that `files` does not have.
     pub has_other_files: bool,
     /// Some of their waits were ended by more threads than are known.
@@ -185,10 +209,7 @@ impl ShapeSplit {
                 self.has_other_files = true;
                 continue;
             }
-            let total = self.files.entry(key).or_default();
-            total.reads += u64::from(file.reads);
-            total.bytes = total.bytes.saturating_add(file.bytes);
-            total.wait_ns = total.wait_ns.saturating_add(file.wait_ns);
+            self.files.entry(key).or_default().add(file.into());
         }
         let app = &*operation.wire.app.name;
         if let Some(count) = self.apps.get_mut(app) {
@@ -325,7 +346,7 @@ impl SplitTable {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::join::tests::{thread, wire};
-    use super::super::{FileWait, ThreadOperation, Waker, WireOperation};
+    use super::super::{ThreadOperation, Waker, WireOperation};
     use super::*;
     use crate::Timestamp;
 
@@ -346,7 +367,7 @@ mod tests {
         let mut table = SplitTable::default();
         table.add(&joined(1, 0, |_| {}), Vec::new());
         let with_files = joined(1, 5_000, |thread| {
-            let file = FileWait { inode: 7, device: 8, reads: 2, bytes: 8192, wait_ns: 250 };
+            let file = FileWait { inode: 7, device: 8, reads: 2, in_order: 1, bytes: 8192, wait_ns: 250 };
             thread.files = vec![file, FileWait { inode: 9, ..file }];
         });
         table.add(&with_files, Vec::new());
@@ -357,7 +378,8 @@ mod tests {
         assert_eq!(row.total.sum_ns(), 2_200);
         assert_eq!(row.parts[TimePart::Read as usize].as_ref().unwrap().count(), 2);
         assert!(row.parts[TimePart::Futex as usize].is_none());
-        assert_eq!(row.files[&(8, 7)], FileTotal { reads: 2, bytes: 8192, wait_ns: 250 });
+        let total = FileTotal { reads: 2, bytes: 8192, wait_ns: 250 };
+        assert_eq!(row.files[&(8, 7)], FileReads { total, in_order: 1 });
         assert_eq!(row.files.len(), 2);
     }
 

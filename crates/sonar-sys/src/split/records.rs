@@ -141,6 +141,7 @@ fn operation(record: &types::split_operation, clock: &ClockOffsets) -> ThreadOpe
                 inode: file.inode,
                 device: file.device,
                 reads: file.reads,
+                in_order: file.in_order,
                 bytes: file.bytes,
                 wait_ns: file.wait_ns,
             })

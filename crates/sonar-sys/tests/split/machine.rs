@@ -23,7 +23,7 @@ pub struct Divided {
     pub switches: u32,
     pub parts: [u64; PARTS],
     /// Inode, reads, bytes, waited.
-    pub files: Vec<[u64; 4]>,
+    pub files: Vec<[u64; 5]>,
     /// Thread, start of its operation, count, waited.
     pub wakers: Vec<[u64; 4]>,
 }
@@ -103,12 +103,13 @@ fn parts(words: &[&str]) -> [u64; PARTS] {
     std::array::from_fn(|part| words[part].parse().unwrap())
 }
 
+fn numbers<const COUNT: usize>(word: &str) -> [u64; COUNT] {
+    let numbers: Vec<_> = word.split(':').map(|number| number.parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
 fn operation(words: &[&str]) -> Divided {
     let number = |at: usize| words[at].parse::<u64>().unwrap();
-    let four = |word: &str| {
-        let numbers: Vec<_> = word.split(':').map(|number| number.parse().unwrap()).collect();
-        <[u64; 4]>::try_from(numbers).unwrap()
-    };
     let wakers = words.iter().position(|word| *word == "wakers").unwrap();
     Divided {
         thread: number(1) as u32,
@@ -122,8 +123,8 @@ fn operation(words: &[&str]) -> Divided {
         switches: number(9) as u32,
         preempted: (number(10), number(11)),
         parts: parts(&words[12..]),
-        files: words[12 + PARTS + 1..wakers].iter().map(|word| four(word)).collect(),
-        wakers: words[wakers + 1..].iter().map(|word| four(word)).collect(),
+        files: words[12 + PARTS + 1..wakers].iter().map(|word| numbers(word)).collect(),
+        wakers: words[wakers + 1..].iter().map(|word| numbers(word)).collect(),
     }
 }
 

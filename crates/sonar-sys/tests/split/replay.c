@@ -7,7 +7,7 @@
 //   THREAD NS wake WAKER                            is woken by a thread, or by none (0)
 //   THREAD NS receive FD RESULT HEADER              a call has ended; HEADER: the bytes that came, at most 20, in hex
 //   THREAD NS send FD RESULT HEADER
-//   THREAD NS file KIND RESULT INODE DEVICE
+//   THREAD NS file KIND RESULT INODE DEVICE [FD OFFSET]
 //   THREAD NS call QUEUED ARRIVED [RESULT]          any other
 //   THREAD NS encrypted BYTES SENT HEADER           a TLS library has encrypted bytes of a reply; SENT: and sent them
 //   THREAD NS records BYTES                         records were sent
@@ -54,8 +54,8 @@ static void ended(struct split_thread *thread) {
         printf(" %llu", operation->parts[part]);
     printf(" files");
     for (int i = 0; i < SPLIT_FILES && operation->files[i].reads; i++)
-        printf(" %llu:%u:%llu:%llu", operation->files[i].inode, operation->files[i].reads,
-               operation->files[i].bytes, operation->files[i].wait_ns);
+        printf(" %llu:%u:%llu:%llu:%u", operation->files[i].inode, operation->files[i].reads,
+               operation->files[i].bytes, operation->files[i].wait_ns, operation->files[i].in_order);
     printf(" wakers");
     for (int i = 0; i < SPLIT_WAKERS && operation->wakers[i].thread; i++)
         printf(" %u:%llu:%u:%llu", operation->wakers[i].thread, operation->wakers[i].start,
@@ -185,13 +185,18 @@ static void call_ended(struct split_thread *thread, __u64 now, const char *verb,
     if (!strcmp(verb, "receive") || !strcmp(verb, "send")) {
         used_socket(thread, now, !strcmp(verb, "receive"), words);
     } else if (!strcmp(verb, "file")) {
-        unsigned kind, device;
+        unsigned kind;
         long long result;
-        __u64 inode;
-        if (sscanf(words, "%u %lld %llu %u", &kind, &result, &inode, &device) != 4)
+        struct split_read read = {};
+        if (sscanf(words, "%u %lld %llu %u %u %llu", &kind, &result, &read.inode, &read.device, &read.fd,
+                   &read.offset) < 4)
             exit(1);
-        if (in_operation(thread) && kind == KIND_READ && result > 0 && thread->wait_ns)
-            split_file(thread, inode, device, result);
+        read.bytes = result;
+        if (in_operation(thread) && kind == KIND_READ && result > 0) {
+            bool is_in_order = split_is_in_order(thread, &read);
+            if (thread->wait_ns)
+                split_file(thread, &read, is_in_order);
+        }
     }
     if (thread->kind)
         split_call_ended(thread, ended_with);

@@ -301,8 +301,41 @@ fn files_are_kept_with_what_was_waited_for_them() {
     events.add(3, 3_000, "file 2 4096 11 8").reply(3, 3_100, 1, 0);
     let operations = events.divide().operations;
     let files = &operations[0].files;
-    assert_eq!(*files, [[11, 2, 8192, 40], [12, 1, 4096, 20], [13, 1, 4096, 20], [14, 1, 4096, 20]]);
+    let one = |inode| [inode, 1, 4096, 20, 0];
+    assert_eq!(*files, [[11, 2, 8192, 40, 0], one(12), one(13), one(14)]);
     assert_eq!(operations[0].flags, FILES_CUT);
+}
+
+#[test]
+fn a_read_is_in_order_if_it_begins_where_the_last_one_of_its_thread_ended() {
+    let mut events = Events::default();
+    events.request(3, 1_000, 1);
+    let mut at = 2_000;
+    let mut read = |events: &mut Events, waits: bool, place: &str| {
+        at += 100;
+        if waits {
+            events.add(3, at, "out 0 2 5 0 0").add(3, at + 20, "in");
+        }
+        events.add(3, at + 21, &format!("file 2 4096 11 8 {place}"));
+    };
+    // The second one, and the fourth, which follows one from the page cache. Another file in between does not matter.
+    for (waits, place) in [
+        (true, "5 0"),
+        (true, "5 4096"),
+        (false, "5 8192"),
+        (true, "6 0"),
+        (true, "5 12288"),
+        (true, "5 4096"),
+    ] {
+        read(&mut events, waits, place);
+    }
+    // Without an offset it goes on; not after a read of another file at the same place of the table.
+    read(&mut events, true, "5 18446744073709551615");
+    read(&mut events, true, "9 8192");
+    read(&mut events, true, "5 18446744073709551615");
+    events.reply(3, 9_000, 1, 0);
+    let operations = events.divide().operations;
+    assert_eq!(operations[0].files, [[11, 8, 8 * 4096, 160, 3]]);
 }
 
 /// The scheduler's clock is that much behind.

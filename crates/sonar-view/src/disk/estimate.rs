@@ -91,12 +91,9 @@ impl Estimate {
                 one.map(|rate| random("at random, one after the other", "step, 1 in flight".into(), rate)),
             );
         }
-        if run.settings.access == "random" {
-            let best = run.steps.iter().filter_map(|step| Some((step.in_flight, reads_per_second(step)?)));
-            if let Some((in_flight, rate)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) {
-                let from = format!("step, {in_flight} in flight");
-                ways.push(random("at random, as many at once as the disk takes", from, rate));
-            }
+        if let Some((in_flight, rate)) = best_random_reads(run) {
+            let from = format!("step, {in_flight} in flight");
+            ways.push(random("at random, as many at once as the disk takes", from, rate));
         }
         let ordered = |name: &str, from: String, per_second: f64| ReadMethod {
             name: name.into(),
@@ -169,6 +166,15 @@ impl Estimate {
 }
 
 /// Reads per second; of a step that read and wrote, the reads alone.
+/// The step with the most reads at random: requests in flight, and reads per second. `None` if the run has none.
+pub(crate) fn best_random_reads(run: &BenchReport) -> Option<(u32, f64)> {
+    if run.settings.access != "random" {
+        return None;
+    }
+    let steps = run.steps.iter().filter_map(|step| Some((step.in_flight, reads_per_second(step)?)));
+    steps.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 fn reads_per_second(step: &super::run::StepJson) -> Option<f64> {
     let reads = step.reads.as_ref()?;
     (step.seconds > 0.0).then(|| reads.count as f64 / step.seconds)

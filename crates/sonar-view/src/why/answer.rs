@@ -2,6 +2,7 @@
 
 use sonar_core::time_split::TimePart;
 
+use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
 use super::files::FileJson;
 use super::parts::{PartJson, ShownPart, WITHOUT_STACK};
@@ -18,6 +19,9 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
     let mut sentences = vec![whole(shape)];
     if is_notable(TimePart::Read) {
         sentences.extend(read_evidence(shape));
+        let device = shape.files.first().map(|file| file.device);
+        let disk = report.disks.iter().find(|disk| Some(disk.device) == device);
+        sentences.extend(disk.map(DiskLoadJson::sentence));
     }
     if is_notable(TimePart::Futex) || is_notable(TimePart::Poll) {
         let first = shape.blockers.first();
@@ -77,8 +81,9 @@ fn read_evidence(shape: &ShapeTimeJson) -> Option<String> {
     let longest = files.iter().take(2).filter(|file| file.wait_ns > 0);
     let mut names: Vec<_> = longest
         .map(|file| {
+            // Of all files, where all are known.
             let part = Percent(file.wait_ns as f64 / waited.max(1) as f64);
-            format!("{} ({part})", file.label())
+            if shape.has_other_files { file.label() } else { format!("{} ({part})", file.label()) }
         })
         .collect();
     if names.is_empty() {
@@ -89,12 +94,22 @@ fn read_evidence(shape: &ShapeTimeJson) -> Option<String> {
     }
     let least = if shape.has_other_files { "at least " } else { "" };
     Some(format!(
-        "Each operation waits for {least}{} of {} on average, in {}; {} per operation came from the disk.",
+        "Each operation waits for {least}{} of {} on average, {}, in {}; {} per operation came from the disk.",
         plural(Count(reads as f64 / operations), "read"),
         Bytes(bytes as f64 / reads.max(1) as f64),
+        order(sum(|file| file.in_order) as f64 / reads.max(1) as f64),
         list(&names),
         Bytes(shape.device_bytes as f64 / operations)
     ))
+}
+
+/// In which order reads are, of which a `share` began where the one before had ended.
+fn order(share: f64) -> String {
+    match share {
+        0.9.. => "in order".to_owned(),
+        ..0.1 => "at random".to_owned(),
+        _ => format!("{} of them in order", Percent(share)),
+    }
 }
 
 fn blocker(blocker: &BlockerJson, are_all_known: bool) -> String {
@@ -181,7 +196,7 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
     }
     if share(TimePart::Read) >= DOMINANT && shape.device_bytes > 0 {
         let reads: u64 = shape.files.iter().map(|file| file.reads).sum();
-        return Some(help_with_reads(shape, reads >= 10 * shape.operations));
+        return Some(help_with_reads(shape, shape.has_other_files || reads >= 10 * shape.operations));
     }
     let running: f64 = report
         .active_parts
@@ -208,10 +223,12 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 
-    use sonar_core::time_split::{Activity, ConnectionSample, FileTotal, ShapeSplit};
+    use sonar_core::disk::{DeviceCounters, DiskCounters};
+    use sonar_core::time_split::{Activity, ConnectionSample, FileReads, FileTotal, ShapeSplit};
     use sonar_core::{Class, Role, ShapeInfo, Timestamp};
 
     use super::super::{ServerSourcesJson, SplitCoverageJson, WhyTrace};
@@ -233,12 +250,23 @@ mod tests {
         let mut row = reading();
         for inode in 1..=files {
             // Shorter ones come last.
-            row.files.insert(
-                (1, inode),
-                FileTotal { reads: 500, bytes: 2_050_000, wait_ns: MS * (files - inode + 1) },
-            );
+            let wait_ns = MS * (files - inode + 1);
+            let total = FileTotal { reads: 500, bytes: 2_050_000, wait_ns };
+            row.files.insert((1, inode), FileReads { total, in_order: 10 });
         }
         row
+    }
+
+    /// The load of the disk with the files, and that of another one.
+    fn disks() -> Vec<DiskLoadJson> {
+        let counters = |minor, reads| {
+            let counters = DiskCounters { reads, read_ms: reads, busy_ms: reads, ..DiskCounters::default() };
+            DeviceCounters { number: (0, minor), name: format!("sd{minor}"), counters }
+        };
+        let load = |minor| {
+            DiskLoadJson::new((&counters(minor, 0), &counters(minor, 500)), 1_000_000_000, None).unwrap()
+        };
+        vec![load(2), load(1)]
     }
 
     fn answer(row: ShapeSplit) -> Vec<String> {
@@ -257,6 +285,7 @@ mod tests {
             ended,
             limit: 1,
             file_name: &|_, inode| Some(format!("file{inode}.wt")),
+            disks: disks(),
             thread_name: &|_| None,
             threads: Vec::new(),
             unfinished: Vec::new(),
@@ -268,18 +297,32 @@ mod tests {
 
     #[test]
     fn reads_are_a_lower_bound_if_not_all_files_are_known() {
-        let sentence = "Each operation waits for 250 reads of 4.10kB on average, in file1.wt (100%); 4.10MB per operation came from the disk.";
+        let sentence = "Each operation waits for 250 reads of 4.10kB on average, at random, in file1.wt (100%); 4.10MB per operation came from the disk.";
         assert_eq!(answer(read_from(1))[1], sentence);
         let mut cut = read_from(1);
         cut.has_other_files = true;
-        let sentence = "Each operation waits for at least 250 reads of 4.10kB on average, in file1.wt (100%) and others; 4.10MB per operation came from the disk.";
+        let sentence = "Each operation waits for at least 250 reads of 4.10kB on average, at random, in file1.wt and others; 4.10MB per operation came from the disk.";
         assert_eq!(answer(cut)[1], sentence);
         // All files of the row, but not all of them are in the document.
         let sentence = |row| answer(row).swap_remove(1);
         let (eight, nine) = (sentence(read_from(8)), sentence(read_from(9)));
         assert!(eight.starts_with("Each operation waits for 2.00k reads of"), "{eight}");
         assert!(nine.starts_with("Each operation waits for at least 2.00k reads of"), "{nine}");
-        assert!(nine.contains("in file1.wt (20%), file2.wt (18%) and others;"), "{nine}");
+        assert!(nine.contains("in file1.wt, file2.wt and others;"), "{nine}");
+    }
+
+    #[test]
+    fn the_disk_with_the_files_is_named_and_the_order_of_reads() {
+        let sentence = "During the trace, sd1 served 500 reads per second (1.00ms each) for all processes; it was busy 50% of the time.";
+        assert_eq!(answer(read_from(1))[2], sentence);
+        let in_order = |count| {
+            let mut row = read_from(1);
+            row.files.values_mut().for_each(|reads| reads.in_order = count);
+            answer(row).swap_remove(1)
+        };
+        assert!(in_order(450).contains("on average, in order, in"), "{}", in_order(450));
+        assert!(in_order(200).contains("on average, 40% of them in order, in"), "{}", in_order(200));
+        assert!(in_order(49).contains("on average, at random, in"), "{}", in_order(49));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::Serialize;
 use sonar_core::time_split::{JoinCounts, TimePart};
 
 use super::activity::ActivityJson;
+use super::disks::DiskLoadJson;
 use super::files::{FileJson, FileWaitsJson};
 use super::in_progress::InProgressJson;
 use super::parts::{PartJson, ShownPart};
@@ -47,6 +48,9 @@ pub struct WhyReport {
     pub unseen: Vec<ShapeTimeJson>,
     /// Files that operations of all shapes waited for, with these shapes; at most 8, the longest waits first.
     pub files: Vec<FileWaitsJson>,
+    /// What the disks with these files did, as far as the kernel counts it: file systems without a block device of their
+    /// own have none.
+    pub disks: Vec<DiskLoadJson>,
     /// Operations of 100 ms or more that had not ended when the trace did; at most 20, the longest first.
     pub in_progress: Vec<InProgressJson>,
     /// Number of these operations, whether listed or not.
@@ -132,7 +136,7 @@ pub struct BlockerJson {
     pub thread_name: Option<String>,
     /// Whether other threads that executed the same shape ended waits, too; the figures cover all these threads.
     pub has_others: bool,
-    /// The shape that it executed; null if it serves no connection.
+    /// The shape that it executed; null if it executed none, or serves a connection that is not followed.
     pub shape_id: Option<String>,
     /// The command of that shape with its namespace.
     pub command: Option<String>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::time_split::{FileTotal, ShapeSplit};
+use sonar_core::time_split::{FileReads, ShapeSplit};
 
 use super::parts::share;
 use crate::kit::{Bytes, Fitting, Grouped, Heading, Nanos, Percent, TextTable, escape};
@@ -26,6 +26,8 @@ pub struct FileJson {
     pub inode: u64,
     /// Reads that waited.
     pub reads: u64,
+    /// Those of them that began where the thread's last read of the file had ended.
+    pub in_order: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Time blocked in them, in nanoseconds.
@@ -66,42 +68,41 @@ pub struct FileShapeJson {
 
 /// The files that operations of one shape waited for, the longest first.
 pub(super) fn of_shape(row: &ShapeSplit, name: &dyn Fn(u32, u64) -> Option<String>) -> Vec<FileJson> {
-    let mut files: Vec<_> = row.files.iter().map(|(id, total)| file(*id, total, name)).collect();
+    let mut files: Vec<_> = row.files.iter().map(|(id, reads)| file(*id, reads, name)).collect();
     files.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.inode.cmp(&b.inode)));
     files.truncate(MAX_SHOWN);
     files
 }
 
-fn file(id: (u32, u64), total: &FileTotal, name: &dyn Fn(u32, u64) -> Option<String>) -> FileJson {
+fn file(id: (u32, u64), reads: &FileReads, name: &dyn Fn(u32, u64) -> Option<String>) -> FileJson {
     let (device, inode) = id;
-    let FileTotal { reads, bytes, wait_ns } = *total;
-    FileJson { name: name(device, inode), device, inode, reads, bytes, wait_ns }
+    let FileReads { total, in_order } = *reads;
+    let (reads, bytes, wait_ns) = (total.reads, total.bytes, total.wait_ns);
+    FileJson { name: name(device, inode), device, inode, reads, in_order, bytes, wait_ns }
 }
 
 /// The waits of all shapes for one file.
 #[derive(Default)]
 struct WaitsForFile<'a> {
-    sum: FileTotal,
-    shapes: Vec<(&'a ShapeSplit, FileTotal)>,
+    sum: FileReads,
+    shapes: Vec<(&'a ShapeSplit, FileReads)>,
 }
 
 impl<'a> WaitsForFile<'a> {
-    fn add(&mut self, row: &'a ShapeSplit, total: FileTotal) {
-        self.sum.reads = self.sum.reads.saturating_add(total.reads);
-        self.sum.bytes = self.sum.bytes.saturating_add(total.bytes);
-        self.sum.wait_ns = self.sum.wait_ns.saturating_add(total.wait_ns);
-        self.shapes.push((row, total));
+    fn add(&mut self, row: &'a ShapeSplit, reads: FileReads) {
+        self.sum.add(reads);
+        self.shapes.push((row, reads));
     }
 
     /// The shapes, the longest waits first.
     fn shapes(mut self) -> Vec<FileShapeJson> {
-        self.shapes.sort_by_key(|(row, total)| (Reverse(total.wait_ns), row.shape.id));
-        let shape = |(row, total): (&ShapeSplit, FileTotal)| FileShapeJson {
+        self.shapes.sort_by_key(|(row, reads)| (Reverse(reads.total.wait_ns), row.shape.id));
+        let shape = |(row, FileReads { total, .. }): (&ShapeSplit, FileReads)| FileShapeJson {
             shape_id: row.shape.id.to_string(),
             command: format!("{} {}", row.shape.command, row.shape.namespace()).trim_end().to_owned(),
             reads: total.reads,
             wait_ns: total.wait_ns,
-            share: share(total.wait_ns, self.sum.wait_ns),
+            share: share(total.wait_ns, self.sum.total.wait_ns),
         };
         self.shapes.into_iter().take(MAX_SHOWN).map(shape).collect()
     }
@@ -112,10 +113,10 @@ pub(super) fn of_all(rows: &[ShapeSplit], name: &dyn Fn(u32, u64) -> Option<Stri
     // By device and inode.
     let mut by_file: HashMap<(u32, u64), WaitsForFile<'_>> = HashMap::new();
     for row in rows {
-        row.files.iter().for_each(|(id, total)| by_file.entry(*id).or_default().add(row, *total));
+        row.files.iter().for_each(|(id, reads)| by_file.entry(*id).or_default().add(row, *reads));
     }
     let mut files: Vec<_> = by_file.into_iter().collect();
-    files.sort_by_key(|(id, waits)| (Reverse(waits.sum.wait_ns), *id));
+    files.sort_by_key(|(id, waits)| (Reverse(waits.sum.total.wait_ns), *id));
     files.truncate(MAX_SHOWN);
     let shown = |(id, waits): ((u32, u64), WaitsForFile<'_>)| FileWaitsJson {
         file: file(id, &waits.sum, name),
@@ -130,6 +131,7 @@ pub(super) fn text<W: Write>(files: &[FileWaitsJson], out: &mut Fitting<W>) -> i
         Heading::text("FILES READ", 0, 16),
         Heading::figure("waits", 2),
         Heading::figure("bytes each", 3),
+        Heading::figure("in order", 4),
         Heading::figure("waited", 1),
         Heading::text("by", 1, 20),
     ]);
@@ -141,6 +143,7 @@ pub(super) fn text<W: Write>(files: &[FileWaitsJson], out: &mut Fitting<W>) -> i
             escape(&file.label()).to_string(),
             Grouped(file.reads).to_string(),
             Bytes(file.bytes as f64 / file.reads.max(1) as f64).to_string(),
+            Percent(share(file.in_order, file.reads)).to_string(),
             Nanos(file.wait_ns).to_string(),
             escape(&by.join(", ")).to_string(),
         ]);
@@ -154,6 +157,7 @@ pub(super) fn text<W: Write>(files: &[FileWaitsJson], out: &mut Fitting<W>) -> i
 mod tests {
     use std::sync::Arc;
 
+    use sonar_core::time_split::FileTotal;
     use sonar_core::{Class, Role, ShapeId, ShapeInfo};
 
     use super::*;
@@ -162,7 +166,8 @@ mod tests {
         let shape = ShapeInfo { id: ShapeId(id), command: "find".into(), ..ShapeInfo::default() };
         let mut row = ShapeSplit::new(Arc::new(shape), Role::Served, Class::User);
         for (inode, wait_ns) in files {
-            row.files.insert((1, *inode), FileTotal { reads: 2, bytes: 8_192, wait_ns: *wait_ns });
+            let total = FileTotal { reads: 2, bytes: 8_192, wait_ns: *wait_ns };
+            row.files.insert((1, *inode), FileReads { total, in_order: 1 });
         }
         row
     }
@@ -174,6 +179,7 @@ mod tests {
         let [first, second] = &files[..] else { panic!("{files:?}") };
         assert_eq!(first.file.name.as_deref(), Some("shop.orders"));
         assert_eq!((first.file.reads, first.file.bytes, first.file.wait_ns), (4, 16_384, 400));
+        assert_eq!(first.file.in_order, 2);
         let shapes: Vec<_> = first.shapes.iter().map(|shape| (&*shape.shape_id, shape.share)).collect();
         assert_eq!(shapes, [("0000000000000007", 0.75), ("0000000000000008", 0.25)]);
         assert_eq!((second.file.label().as_str(), second.shapes.len()), ("inode 11", 1));

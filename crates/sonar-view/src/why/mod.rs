@@ -4,6 +4,7 @@
 
 mod activity;
 mod answer;
+mod disks;
 mod document;
 mod files;
 mod in_progress;
@@ -13,6 +14,7 @@ mod server;
 mod text;
 
 pub use activity::{ActivityJson, PartActivityJson};
+pub use disks::DiskLoadJson;
 pub use document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
 pub use files::{FileJson, FileShapeJson, FileWaitsJson};
 pub use in_progress::{InProgressJson, UnfinishedOperation};

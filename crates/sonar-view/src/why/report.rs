@@ -6,6 +6,7 @@ use sonar_core::Timestamp;
 use sonar_core::time_split::{Activity, ConnectionSample, ShapeOrigin, ShapeSplit, TimePart, TimeSplit};
 
 use super::activity::ActivityJson;
+use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
 use super::in_progress::{self, UnfinishedOperation};
 use super::parts::share;
@@ -42,6 +43,8 @@ pub struct WhyTrace<'a> {
     pub limit: usize,
     /// The name of a file by device and inode.
     pub file_name: &'a dyn Fn(u32, u64) -> Option<String>,
+    /// The load of all disks.
+    pub disks: Vec<DiskLoadJson>,
     /// The name of a thread.
     pub thread_name: &'a dyn Fn(u32) -> Option<String>,
     /// Threads by name, with their time outside operations.
@@ -75,6 +78,7 @@ impl WhyReport {
             shapes: Vec::new(),
             unseen: Vec::new(),
             shapes_left_out: trace.rows.len().saturating_sub(trace.limit),
+            disks: Vec::new(),
             files: files::of_all(trace.rows, trace.file_name),
             in_progress: in_progress::longest(&trace.unfinished),
             in_progress_total: trace.unfinished.len(),
@@ -82,6 +86,8 @@ impl WhyReport {
             coverage: trace.coverage,
             server: trace.server.clone().in_words(),
         };
+        let has_file = |disk: &&DiskLoadJson| report.files.iter().any(|one| one.file.device == disk.device);
+        report.disks = trace.disks.iter().filter(has_file).cloned().collect();
         report.shapes =
             trace.rows.iter().take(trace.limit).map(|row| report.shape(row, trace, whole)).collect();
         let unseen = trace.unseen.iter().map(|row| row.total.sum_ns() as u64).sum();
