@@ -1,7 +1,8 @@
 //! The files that the helper opens: those that a process executes, and those with their symbols.
 //!
 //! Whoever asks decodes what another program wrote, and may have been taken over by it. So a question names a mapping by
-//! its addresses, the path comes from the kernel, and only ELF files are handed out.
+//! its addresses, and the kernel says which file that is. A file of symbols is named by its build id, or lies beside the
+//! program. Only programs and libraries are handed out: no other files, and no core dumps.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -13,6 +14,11 @@ use sonar_sys::host::{namespace, regular};
 
 /// How every ELF file begins.
 const MAGIC: [u8; 4] = *b"\x7fELF";
+/// Where the type of an ELF file is, and the types of programs and of libraries (elf(5): ET_EXEC, ET_DYN).
+const TYPE_AT: usize = 16;
+const TYPES: [u16; 2] = [2, 3];
+/// Where a host keeps symbols for all processes.
+const HOST_SYMBOLS: &str = "/usr/lib/debug";
 
 /// Opens the file of an executable mapping, even if it was deleted. `None` if the process has no executable mapping with
 /// exactly these addresses, or its file is no ELF file or cannot be opened.
@@ -28,7 +34,8 @@ pub fn open_symbols(process: u32, range: &Range<u64>, (build_id, name): (&[u8], 
     let mapping = executable_file(process, range)?;
     let program = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
     let paths = symbol_paths(program, build_id, name);
-    paths.iter().find_map(|path| open_elf(&namespace::inside(process, path)).or_else(|| open_elf(path)))
+    let on_host = |path: &Path| path.starts_with(HOST_SYMBOLS).then(|| open_elf(path)).flatten();
+    paths.iter().find_map(|path| open_elf(&namespace::inside(process, path)).or_else(|| on_host(path)))
 }
 
 /// The executable mapping of a file with exactly these addresses.
@@ -40,9 +47,10 @@ fn executable_file(process: u32, range: &Range<u64>) -> Option<Mapping> {
 
 fn open_elf(path: &Path) -> Option<File> {
     let file = regular::open(path).ok()?;
-    let mut beginning = [0; MAGIC.len()];
-    file.read_exact_at(&mut beginning, 0).ok()?;
-    (beginning == MAGIC).then_some(file)
+    let mut header = [0; TYPE_AT + 2];
+    file.read_exact_at(&mut header, 0).ok()?;
+    let kind = u16::from_ne_bytes([header[TYPE_AT], header[TYPE_AT + 1]]);
+    (header.starts_with(&MAGIC) && TYPES.contains(&kind)).then_some(file)
 }
 
 /// An absolute path that leads nowhere but down.
@@ -54,7 +62,7 @@ fn plain_path(path: &str) -> Option<&Path> {
 
 /// Where the symbols of a program may be (gdb(1), "Separate Debug Files").
 fn symbol_paths(program: &str, build_id: &[u8], name: &[u8]) -> Vec<PathBuf> {
-    let debug = Path::new("/usr/lib/debug");
+    let debug = Path::new(HOST_SYMBOLS);
     let mut paths = Vec::new();
     if let [first, rest @ ..] = build_id
         && (1..MAX_BUILD_ID).contains(&rest.len())
@@ -94,13 +102,22 @@ mod tests {
     }
 
     #[test]
-    fn only_elf_files_are_handed_out() {
+    fn only_programs_and_libraries_are_handed_out() {
+        let elf = |kind: u16| {
+            let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+            bytes.resize(TYPE_AT, 0);
+            bytes.extend(kind.to_ne_bytes());
+            bytes
+        };
         let folder = std::env::temp_dir().join(format!("mongosonar-elf-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         for (name, bytes, is_elf) in [
             ("shadow", &b"root:$6$salt$hash:19000:0:99999:7:::\n"[..], false),
-            ("short", b"\x7fEL", false),
-            ("library", b"\x7fELF\x02\x01\x01", true),
+            ("short", b"\x7fELF\x02\x01\x01", false),
+            ("object", &elf(1), false),
+            ("program", &elf(2), true),
+            ("library", &elf(3), true),
+            ("core", &elf(4), false),
         ] {
             let path = folder.join(name);
             fs::write(&path, bytes).unwrap();

@@ -221,7 +221,12 @@ impl SplitTracer {
         processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
         self.followed.borrow_mut().remove(process);
         self.changed()?;
-        // The programs no longer notice when its threads exit.
+        // The programs no longer notice when its threads exit. Those of other processes that are skipped are skipped again
+        // at their next request.
+        for place in 0..MAX_THREADS {
+            let nobody = [0; size_of::<types::skipped>()];
+            update(&self.skeleton.maps.split_skipped, &place.to_ne_bytes(), &nobody)?;
+        }
         let nothing = types::split_thread::default();
         for (place, state) in self.places().map_err(|error| TraceError::Load(error.to_string()))? {
             if state.process == process {

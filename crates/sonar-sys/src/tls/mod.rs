@@ -178,7 +178,7 @@ impl TlsTracer {
         self.links.clear();
     }
 
-    /// Whether a followed process has called its TLS library since it has been followed.
+    /// Whether any followed process has called its TLS library so far.
     pub fn is_used(&self) -> bool {
         self.skeleton.maps.bss_data.as_ref().is_some_and(|memory| memory.tls_active != 0)
     }
