@@ -557,7 +557,9 @@ def test_a_wrong_configuration_does_not_reach_the_service(served):
     labkit.wait_until(lambda: state() == "off", "the change", 30)
     served.file(CONFIGURATION).write_text(good)
     served.run("systemctl", "reload", "mongosonar")
-    assert shown(served, "ActiveState", "MainPID", "NRestarts") == ["active", pid, "0"]
+    # A reload ends a moment after the command.
+    labkit.wait_until(lambda: shown(served, "ActiveState") == ["active"], "the end of the reload", 30)
+    assert shown(served, "MainPID", "NRestarts") == [pid, "0"]
 
 
 @needs_debian
