@@ -114,8 +114,9 @@ def run_driver(language, address, output, options="", prefix=()):
 
 def read_lines(path):
     """The JSON objects of a file, one per line, without an incomplete last line."""
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
+    # Read at once: a file that grows meanwhile would give the end of a line as one of its own.
+    complete, _, _ = pathlib.Path(path).read_bytes().rpartition(b"\n")
+    return [json.loads(line) for line in complete.split(b"\n") if line]
 
 
 def of_each_thread(pid, *names):
