@@ -113,8 +113,6 @@ def each_step_is_found(served, client, why):
         adds_up(row)
     # What receiving, sending and measuring take is not in what the server measures; a burn is almost all of it.
     near(part(rows["burn"], "cpu"), sum(one["cpu_ns"] for one in measured["burn"]), ROUNDS, report["stolen_ns"])
-    # Some of the waiting for a processor is outside of what the server measures.
-    near(part(rows["sleep"], "sleep"), blocked(rows, measured, "sleep"), ROUNDS, part(rows["sleep"], "run_queue"))
     assert part(rows["read"], "file_read") > 0.5 * blocked(rows, measured, "read")
     assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
     assert rows["fault"]["faults"] == sum(one["faults"] for one in measured["fault"]) > ROUNDS
@@ -132,6 +130,7 @@ def blocked(rows, measured, step):
 
 def test_each_step_is_found_where_it_waits(served):
     report, rows, measured = each_step_is_found(served, client, why)
+    near(part(rows["sleep"], "sleep"), blocked(rows, measured, "sleep"), ROUNDS)
     [file] = [file for file in report["files"] if file["name"] == "collection-2-1.wt"]
     assert (
         file["shapes"][0]["shape_id"] == rows["read"]["shape_id"] and file["reads"] >= rows["read"]["files"][0]["reads"]
@@ -459,7 +458,7 @@ def loaded(connections, rate):
 
 
 def test_a_busy_server_is_followed_in_part(served):
-    """And the reader is told so, before and in the report."""
+    """The program says so before the trace and in the report."""
     with loaded(64, 12_000):
         time.sleep(1)
         command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", "3s", "--json"]
@@ -492,7 +491,7 @@ def test_thousands_of_connections_are_divided(served, sample):
     adds_up(row)
     for loss in ["threads_full", "ring_full", "unreadable", "foreign_replies", "packets_dropped"]:
         assert coverage[loss] == 0, coverage
-    assert coverage["without_thread"] + coverage["without_wire"] < 0.01 * row["operations"], coverage
+    assert coverage["without_thread"] + coverage["without_wire"] < 0.001 * row["operations"], coverage
 
 
 def test_what_operations_compute_is_sampled(served):
