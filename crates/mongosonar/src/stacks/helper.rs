@@ -350,7 +350,7 @@ mod tests {
         let (code, path) = own_code();
         let text = path.with_extension("txt");
         fs::write(&text, "no ELF file").unwrap();
-        // This program is such a file in the folder of the mapping.
+        // The program itself is an ELF file in that folder.
         assert!(source.symbol_file(&code, &[], code.file_name()).unwrap().is_some());
         let text_name = text.file_name().unwrap().to_str().unwrap();
         for name in [text_name, "../../../../../../../../bin/sh", "/bin/sh", "..", ".", ""] {

@@ -267,6 +267,11 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             ..ServerSourcesJson::default()
         },
     });
+    if disk_test.is_some() && report.disks.is_empty() {
+        eprintln!(
+            "mongosonar: --disk-test had no effect: no operation waited for a file on a disk that /proc/diskstats counts"
+        );
+    }
     write(&report, args.json, html)
 }
 

@@ -303,7 +303,7 @@ mod tests {
         cut.has_other_files = true;
         let sentence = "Each operation waits for at least 250 reads of 4.10kB on average, at random, in file1.wt and others; 4.10MB per operation came from the disk.";
         assert_eq!(answer(cut)[1], sentence);
-        // All files of the row, but not all of them are in the document.
+        // The row knows nine files, and the document shows only eight.
         let sentence = |row| answer(row).swap_remove(1);
         let (eight, nine) = (sentence(read_from(8)), sentence(read_from(9)));
         assert!(eight.starts_with("Each operation waits for 2.00k reads of"), "{eight}");

@@ -42,10 +42,10 @@ const KEPT: [u32; 5] = [
 const NOTE: u8 = b'N';
 const ATTACHED: u8 = b'A';
 const LOOKED: u8 = b'L';
-/// What it is told.
-const ON_USE: u8 = b'S';
+/// The message to the helper, see [`watch_sockets_on_use`].
+const ON_USE: u8 = b'U';
 
-/// What the helper tells.
+/// What the helper reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttacherNews {
     /// What is read, or what cannot be, for people.
@@ -228,11 +228,13 @@ impl Attacher<'_> {
             // No time at all would be an error.
             let time = |until: Instant| (until - Instant::now()).max(Duration::from_millis(1));
             socket.set_read_timeout(until.map(time))?;
-            match socket.read(&mut [0]) {
-                Ok(1) if self.source == PlaintextSource::Library && self.sockets == SocketWatch::Always => {
-                    self.sockets = SocketWatch::Until(Instant::now() + UNUSED);
+            let mut message = [0];
+            match socket.read(&mut message) {
+                Ok(1) if message == [ON_USE] => {
+                    if self.source == PlaintextSource::Library && self.sockets == SocketWatch::Always {
+                        self.sockets = SocketWatch::Until(Instant::now() + UNUSED);
+                    }
                 }
-                Ok(1) => {}
                 // A process that was stopped, or traced, comes back with an interrupted call.
                 Err(error)
                     if matches!(
