@@ -546,6 +546,8 @@ def test_the_service_attaches_to_the_tls_library_of_a_server_that_starts_later(s
 
 @needs_debian
 def test_a_wrong_configuration_does_not_reach_the_service(served):
+    # Run by itself, it begins when the service has just been started.
+    labkit.wait_until(lambda: working(served), "data", 60)
     (pid,) = shown(served, "MainPID")
     good = served.file(CONFIGURATION).read_text()
     served.file(CONFIGURATION).write_text(good + "[stor]\n")
