@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use futures_util::TryStreamExt;
+use mongodb::bson::raw::cstr;
 use mongodb::bson::{Bson, Document, Regex, doc};
 use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
@@ -47,7 +48,15 @@ impl Recorder {
                     facts.insert("code".into(), json!(error.code));
                 }
                 let server = event.connection.address.to_string();
-                self.write(app, event.request_id, &event.command_name, event.duration, "failed", facts, server);
+                self.write(
+                    app,
+                    event.request_id,
+                    &event.command_name,
+                    event.duration,
+                    "failed",
+                    facts,
+                    server,
+                );
             }
             _ => {}
         }
@@ -136,7 +145,12 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-async fn connect(uri: &str, app: &'static str, pool: u32, recorder: &Arc<Mutex<Recorder>>) -> Outcome<Client> {
+async fn connect(
+    uri: &str,
+    app: &'static str,
+    pool: u32,
+    recorder: &Arc<Mutex<Recorder>>,
+) -> Outcome<Client> {
     let mut options = ClientOptions::parse(uri).await?;
     options.app_name = Some(app.into());
     options.max_pool_size = Some(pool);
@@ -155,7 +169,9 @@ async fn drain(cursor: mongodb::error::Result<Cursor<Document>>) -> mongodb::err
 async fn basics(db: &Database) -> Outcome<()> {
     let items = db.collection::<Document>("items");
     items.insert_one(doc! { "_id": 0, "kind": "single" }).await?;
-    let many = (1..=300).map(|i| doc! { "_id": i, "n": i % 7, "tag": format!("t{}", i % 5), "sub": { "x": i, "y": [i, i + 1] } });
+    let many = (1..=300).map(
+        |i| doc! { "_id": i, "n": i % 7, "tag": format!("t{}", i % 5), "sub": { "x": i, "y": [i, i + 1] } },
+    );
     items.insert_many(many).await?;
     // In a collection of their own: the server reads whole collections, so they would slow down everything else.
     let large = db.collection::<Document>("large");
@@ -169,12 +185,13 @@ async fn basics(db: &Database) -> Outcome<()> {
         doc! { "_id": { "$in": &ids[..5] } },
         doc! { "_id": { "$in": &ids } },
         doc! { "$or": [{ "n": 1 }, { "tag": "t2" }] },
-        doc! { "tag": Regex { pattern: "^t[12]".into(), options: String::new() } },
+        doc! { "tag": Regex { pattern: cstr!("^t[12]").into(), options: cstr!("").into() } },
     ] {
         drain(items.find(filter).await).await?;
     }
     drain(large.find(doc! { "_id": { "$gte": 1000 } }).await).await?;
-    let sorted = items.find(doc! { "n": 3 }).projection(doc! { "tag": 1 }).sort(doc! { "_id": -1 }).skip(2).limit(5);
+    let sorted =
+        items.find(doc! { "n": 3 }).projection(doc! { "tag": 1 }).sort(doc! { "_id": -1 }).skip(2).limit(5);
     drain(sorted.await).await?;
     drain(items.find(doc! { "_id": { "$lt": 200 } }).batch_size(30).await).await?;
     items.find_one(doc! { "_id": "absent" }).await?;
@@ -213,7 +230,8 @@ async fn writes(db: &Database) -> Outcome<()> {
 async fn errors(db: &Database) {
     let items = db.collection::<Document>("items");
     let _ = items.insert_one(doc! { "_id": 1 }).await;
-    let _ = items.insert_many([doc! { "_id": "b4" }, doc! { "_id": 1 }, doc! { "_id": 2 }]).ordered(false).await;
+    let _ =
+        items.insert_many([doc! { "_id": "b4" }, doc! { "_id": 1 }, doc! { "_id": 2 }]).ordered(false).await;
     let _ = db.run_command(doc! { "noSuchCommand": 1 }).await;
     let _ = items.update_one(doc! { "_id": 2 }, doc! { "$noSuchOperator": { "a": 1 } }).await;
     let _ = drain(items.aggregate([doc! { "$noSuchStage": {} }]).await).await;
