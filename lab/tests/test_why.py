@@ -25,8 +25,6 @@ from labkit import ask_threaded as ask
 
 PORT = 28017
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):

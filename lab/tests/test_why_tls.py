@@ -34,8 +34,6 @@ from labkit import ask_threaded as ask
 PORT = 28023
 PLAIN_PORT = 28024
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
@@ -212,6 +210,7 @@ def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served
     assert slept > 0.5, row["split"]
 
 
+@pytest.mark.servers
 def test_a_named_port_means_the_servers_that_listen_on_it_alone(served, tmp_path):
     """Both have the name of the real one, so both are found without --pid."""
     program = tmp_path / "mongod"

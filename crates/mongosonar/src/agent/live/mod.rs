@@ -169,6 +169,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         stated: None,
         store_problem: None,
         last_loss: None,
+        losses_reported: 0,
         status_problem: None,
         begun: ClockReading::now(),
         applications,
@@ -243,6 +244,8 @@ struct LiveAgent<'a> {
     store_problem: Option<String>,
     /// Why the last window that was lost for another reason was lost.
     last_loss: Option<String>,
+    /// Lost windows of earlier full disks, which have been reported.
+    losses_reported: u64,
     /// Why the status cannot be written, if it cannot.
     status_problem: Option<String>,
     begun: ClockReading,

@@ -58,9 +58,12 @@ impl LiveAgent<'_> {
                 self.store_problem = Some(text.clone());
                 format!("windows are not stored: {text}")
             }
-            StoreNotice::Recovered(windows) => {
+            // The store counts attempts, and what comes late of a window is one more.
+            StoreNotice::Recovered(_) => {
                 self.store_problem = None;
-                format!("windows are stored again, {} could not be", plural(*windows, "window"))
+                let lost = self.assembler.summary().windows_lost;
+                let windows = lost - std::mem::replace(&mut self.losses_reported, lost);
+                format!("windows are stored again, {} could not be", plural(windows, "window"))
             }
             StoreNotice::Shrunk(resolution, day) => {
                 format!("windows of {} of {day} were deleted to keep the size", resolution.name())
