@@ -27,6 +27,22 @@ pub(super) fn sentence(change: &HistoryChange) -> String {
     }
 }
 
+/// Stands below a change that nothing explains.
+pub(super) const NO_CAUSE: &str = "no cause seen";
+
+/// Whether a change that is no effect of another one needs a cause: what is new, or runs more often, was asked for by
+/// applications.
+pub(super) fn lacks_cause(change: &HistoryChange) -> bool {
+    match &change.what {
+        ChangeKind::Shape(shape) => {
+            let is_load = matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::MoreOften));
+            !is_load && change.effects.is_empty()
+        }
+        ChangeKind::Errors(errors) => !errors.has_ended,
+        _ => false,
+    }
+}
+
 /// The figures before and after, a line each.
 pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
     match &change.what {
@@ -89,6 +105,8 @@ pub(crate) fn event(event: &Event) -> String {
     let what = match event.kind {
         EventKind::ServerStart => with("the server started", text),
         EventKind::ServerStop => with("the server stopped", text),
+        EventKind::ServerCrash => with("the server ended without shutting down", text),
+        EventKind::ServerUpgrade => with("the server was upgraded or downgraded", text),
         EventKind::StateChange => with("the replica set", text),
         EventKind::Election => with("an election", text),
         EventKind::Reconfiguration => with("the replica set was reconfigured", text),
@@ -198,7 +216,7 @@ fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
         let names: Vec<&str> = shape.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
         let more = shape.applications.len() - names.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(format!("of {}{more}", names.join(", ")));
+        lines.push(format!("by {}{more}", names.join(", ")));
     }
     lines
 }
@@ -285,7 +303,7 @@ fn errors_evidence(errors: &ErrorChange) -> Vec<String> {
     let commands = errors.commands.join(", ");
     lines.push(match names.is_empty() {
         true => format!("commands: {commands}"),
-        false => format!("{commands} of {}", names.join(", ")),
+        false => format!("{commands} by {}", names.join(", ")),
     });
     lines
 }
