@@ -135,6 +135,9 @@ type Pair = [number, number];
 
 export interface ComparisonRow {
   verdict: string;
+  not_judged: string | null;
+  least_latency_factor: number | null;
+  least_rate_factor: number | null;
   in_a: boolean;
   in_b: boolean;
   shape_id: string | null;
@@ -144,7 +147,7 @@ export interface ComparisonRow {
   namespace: string;
   text: string;
   calls: Pair;
-  calls_per_s: Pair;
+  calls_per_s: [Unknown, Unknown];
   rate_p: number;
   effect: Unknown;
   latency_p: Unknown;
@@ -170,7 +173,8 @@ export interface Comparison {
   }[];
   changed: number;
   unchanged: number;
-  unchanged_in_one: number;
+  not_judged: number;
+  not_judged_in_one: number;
   not_compared: number;
   by: string;
   latencies_compared: boolean;
@@ -518,6 +522,7 @@ export interface Changes {
   zone: Zone;
   moments: { start_ns: number; end_ns: number; changes: Change[]; context: Change[]; left_out: number }[];
   gaps: Gap[];
+  notes: string[];
 }
 
 /** A figure over time: a value for each part of the axis. */

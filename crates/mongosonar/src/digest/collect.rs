@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use sonar_core::{
-    Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, Operation, Reading,
-    Record, Role, Source, Timestamp,
+    Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, ObservedParts,
+    Operation, Reading, Record, Role, Source, Timestamp,
 };
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::Bound;
@@ -135,6 +135,13 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
+    /// The part of a log with these ends that was asked for.
+    pub fn observed(&self, first: Timestamp, last: Timestamp, zone: &Zone) -> ObservedParts {
+        let from = self.from.map_or(first, |from| first.max(bound_in_zone(from, zone)));
+        let to = self.to.map_or(last, |to| last.min(bound_in_zone(to, zone)));
+        ObservedParts::between(from, to)
+    }
+
     /// What the arguments ask for.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use sonar_core::{Notices, Reading, Timestamp};
+use sonar_core::{Notices, Reading, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::Zone;
@@ -135,8 +135,11 @@ pub fn read(
 }
 
 fn digest(read: LogsRead<OperationCollector>, span: &TimeRange) -> SourceDigest {
-    let LogsRead { sink, reading, notices, damaged, stopped, covers } = read;
+    let LogsRead { mut sink, reading, notices, damaged, stopped, covers } = read;
     let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&notices.offsets));
+    if let Some((first, last)) = covers {
+        sink.digest.observed[Source::Log as usize] = span.observed(first, last, &zone);
+    }
     SourceDigest { notices: Some(notices), damaged, stopped, covers, ..sink.gathered(reading, zone) }
 }
 
@@ -286,7 +289,7 @@ fn reference(path: &Path) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::{DigestSettings, GroupBy, Source};
+    use sonar_core::{DigestSettings, GroupBy};
     use sonar_view::logs::{DigestView, ViewOptions, json};
     use sonar_view::queries::ClassSet;
 

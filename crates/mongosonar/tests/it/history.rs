@@ -72,6 +72,36 @@ fn nothing_is_said_of_steady_times_and_the_exit_code_says_so() {
 }
 
 #[test]
+fn a_span_that_was_not_observed_is_a_failure_with_a_sentence() {
+    for words in [
+        ["--from", "2026-11-21T20:00:00", "--to", "20:30:00"],
+        ["--from", "2026-11-22T10:00:00", "--to", "10:30:00"],
+    ] {
+        let output = run(&[&["what-changed"][..], &words].concat());
+        let (text, error) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{words:?} {text}");
+        assert!(error.contains("nothing was observed between"), "{error}");
+        assert!(!text.contains("Nothing changed"), "{text}");
+    }
+}
+
+#[test]
+fn rates_of_a_compared_span_are_its_calls_by_its_seconds() {
+    // Both were observed all the time.
+    let report = json(&["compare", "2026-11-21T21:23:20+20s", "2026-11-21T21:23:40+20s"]);
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() > 5);
+    for row in rows {
+        for (at, seconds) in [(0, 20.0), (1, 20.0)] {
+            let (calls, rate) =
+                (row["calls"][at].as_f64().unwrap(), row["calls_per_s"][at].as_f64().unwrap());
+            assert!((rate - calls / seconds).abs() < 0.05 * calls / seconds + 1e-9, "{row}");
+        }
+    }
+}
+
+#[test]
 fn a_scan_finds_what_was_done_in_its_order() {
     let report = json(&["what-changed", "--from", "2026-11-21T21:23:40", "--to", "21:27:20"]);
     let moments = report["moments"].as_array().unwrap();

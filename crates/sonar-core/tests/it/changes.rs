@@ -22,7 +22,7 @@ const MS: u64 = 1_000_000;
 const WIDTH_S: u64 = 10;
 
 /// A workload: what is called in each window.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Load {
     shape: u64,
     collection: &'static str,
@@ -33,6 +33,8 @@ struct Load {
     error: Option<i32>,
     /// The plan in the log, of each operation.
     plan: &'static str,
+    /// The text of the shape; empty for one of its own.
+    text: &'static str,
 }
 
 const FIND: Load = Load {
@@ -44,6 +46,7 @@ const FIND: Load = Load {
     latency_ns: MS,
     error: None,
     plan: "",
+    text: "",
 };
 const UPDATE: Load = Load { shape: 2, collection: "orders", command: "update", ..FIND };
 
@@ -70,7 +73,10 @@ fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
             command: load.command.into(),
             database: "shop".into(),
             collection: load.collection.into(),
-            typed: format!("{{f{}: ?number}}", load.shape).into(),
+            typed: match load.text {
+                "" => format!("{{f{}: ?number}}", load.shape).into(),
+                text => text.into(),
+            },
             ..ShapeInfo::default()
         });
         let app = Arc::new(Application {
@@ -263,6 +269,93 @@ fn an_administrators_command_on_the_wire_is_an_event() {
     // A tool that asks for the level of the profiler all the time.
     let asks = command("profile");
     assert!(compare(&[FIND, asks], &[FIND, asks], &[]).is_empty());
+}
+
+#[test]
+fn commands_that_only_ask_and_those_that_failed_are_no_changes() {
+    let command = |command, text| Load { command, text, shape: 50, calls: 1, ..FIND };
+    let slow = Load { latency_ns: 8 * MS, ..FIND };
+    for harmless in [
+        // `{profile: -1}`, and `fsync` without a lock.
+        command("profile", "{}"),
+        command("fsync", "{}"),
+        command("collMod", "{index: {unique: ?bool}, dryRun: ?bool}"),
+        Load { error: Some(13), ..command("setParameter", "{}") },
+    ] {
+        let found = compare(&[FIND], &[slow, harmless], &[]);
+        let is_event = |change: &HistoryChange| matches!(change.what, ChangeKind::Event(_));
+        assert!(!found.changes.iter().any(is_event), "{harmless:?} {found:#?}");
+        let is_shape = |change: &&HistoryChange| matches!(change.what, ChangeKind::Shape(_));
+        assert_eq!(found.changes.iter().filter(is_shape).count(), 1, "{harmless:?} {found:#?}");
+    }
+    for change in [command("profile", "{slowms: ?number}"), command("fsync", "{lock: ?bool}")] {
+        let found = compare(&[FIND], &[FIND, change], &[]);
+        assert!(matches!(found.changes[0].what, ChangeKind::Event(_)), "{change:?} {found:#?}");
+    }
+}
+
+/// Whether an event at this second, with this text, is shown as the cause of what changes 300 s after the start.
+fn is_blamed(kind: EventKind, (second, text): (u64, &str), after: &[Load]) -> bool {
+    let at = Timestamp::from_unix(1_700_000_000 + second, 0);
+    let event = Event::new(at, kind, SERVER, ("", text));
+    let found = compare(&[FIND, UPDATE], after, &[event]);
+    let mut causes = found.changes.iter().filter(|change| matches!(change.what, ChangeKind::Event(_)));
+    causes.any(|cause| !cause.effects.is_empty())
+}
+
+#[test]
+fn a_cause_can_cause_its_effect_and_comes_shortly_before_it() {
+    let slow = [Load { latency_ns: 8 * MS, ..FIND }, UPDATE];
+    let (stopped, often) = ([UPDATE], [Load { calls: 300, ..FIND }, UPDATE]);
+    for (kind, at, after, expected) in [
+        (EventKind::ServerStart, (301, ""), &slow[..], true),
+        (EventKind::ServerStart, (301, ""), &stopped, false),
+        (EventKind::ServerStop, (301, ""), &stopped, true),
+        (EventKind::ServerStop, (301, ""), &slow, false),
+        (EventKind::LongCheckpoint, (301, ""), &slow, true),
+        (EventKind::LongCheckpoint, (301, ""), &often, false),
+        (EventKind::ConnectionStorm, (301, ""), &often, true),
+        (EventKind::ProfilerChange, (301, "level 2, was 0"), &slow, true),
+        (EventKind::ProfilerChange, (301, "level 0, was 2"), &slow, false),
+        (EventKind::SettingChange, (301, ""), &slow, true),
+        // After the window in which it began, and more than three windows before.
+        (EventKind::SettingChange, (312, ""), &slow, false),
+        (EventKind::SettingChange, (269, ""), &slow, false),
+    ] {
+        assert_eq!(is_blamed(kind, at, after), expected, "{kind:?} {at:?} {after:?}");
+    }
+}
+
+#[test]
+fn what_happened_more_than_an_hour_before_is_no_cause() {
+    let few = [Load { calls: 2, latency_ns: 20 * MS, ..FIND }, Load { calls: 2, ..UPDATE }];
+    let mut noise = Noise(11);
+    // The find stops 57 minutes after the start of the last three hours.
+    let mut hour = |number: u64| {
+        // Hours begin 2,800 s after the first window.
+        let mut hour =
+            HistoryWindow::new(Timestamp::from_unix(1_700_002_800 + number * 3_600, 0), Resolution::Hour);
+        for at in 0..360 {
+            let has_stopped = number * 360 + at >= 12 * 360 + 342;
+            let part = window(280 + number * 360 + at, &few[usize::from(has_stopped)..], &mut noise);
+            hour.merge(&part);
+        }
+        hour
+    };
+    let windows: Vec<_> = (0..15).map(&mut hour).collect();
+    let (before, after) = windows.split_at(12);
+    let end = windows[12].window.start;
+    let events = |minutes: u64| {
+        let at = Timestamp::from_unix_ns(end.unix_ns() + minutes * 60_000 * MS - 20 * 60_000 * MS);
+        [Event::new(at, EventKind::ServerStop, SERVER, ("", ""))]
+    };
+    let effects = |events: &[Event]| {
+        let found = find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, None);
+        let shapes: usize = found.changes.iter().map(|change| change.effects.len()).sum();
+        assert!(found.changes.len() + shapes >= 1, "{found:#?}");
+        shapes
+    };
+    assert_eq!(effects(&events(0)), 0, "77 minutes before");
 }
 
 /// Where the time of an operation goes: parts with their average milliseconds.

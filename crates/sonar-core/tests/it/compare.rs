@@ -3,7 +3,7 @@
 use sonar_core::Figures;
 use sonar_core::compare::{MIN_EFFECT, dispersion, holm, rate, shift};
 use sonar_core::timeline::TimeBucket;
-use sonar_core::{Timeline, Timestamp};
+use sonar_core::{ObservedParts, Timestamp};
 
 /// Fixed random numbers (splitmix64).
 struct Random(u64);
@@ -27,10 +27,10 @@ impl Random {
     }
 }
 
-/// One half of a recording: each shape's figures, and the span of all.
+/// One half of a recording: each shape's figures, and the time of all.
 struct Half {
     shapes: Vec<Figures>,
-    span: Timeline,
+    observed: ObservedParts,
 }
 
 const SECONDS: u64 = 120;
@@ -39,7 +39,9 @@ const SECONDS: u64 = 120;
 /// 20 s a checkpoint makes one second slower. `slower` is a factor for the first shape.
 fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
     const RATES: [f64; 8] = [0.02, 0.2, 1.0, 3.0, 8.0, 20.0, 40.0, 60.0];
-    let mut half = Half { shapes: vec![Figures::default(); RATES.len()], span: Timeline::default() };
+    let observed =
+        ObservedParts::between(Timestamp::from_unix(begin, 0), Timestamp::from_unix(begin + SECONDS, 0));
+    let mut half = Half { shapes: vec![Figures::default(); RATES.len()], observed };
     for second in begin..begin + SECONDS {
         let checkpoint = if random.unit() < 0.05 { 1.0 + 2.0 * random.unit() } else { 1.0 };
         for (at, per_second) in RATES.into_iter().enumerate() {
@@ -54,7 +56,6 @@ fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
                 figures.calls += 1;
                 figures.latency.record(ns);
                 figures.timeline_mut().add(end, bucket);
-                half.span.add(end, bucket);
                 time -= random.unit().ln() / per_second;
             }
         }
@@ -74,7 +75,7 @@ fn alarms(a: &Half, b: &Half) -> bool {
             let latency = shift(&left.latency, &right.latency, more);
             let latency_p =
                 latency.filter(|shift| shift.effect.abs() >= MIN_EFFECT).map_or(1.0, |shift| shift.p);
-            [rate(left, &a.span).p(rate(right, &b.span)), latency_p]
+            [rate(left, &a.observed).p(rate(right, &b.observed)), latency_p]
         })
         .collect();
     holm(&p).contains(&true)

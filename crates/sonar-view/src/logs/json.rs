@@ -11,7 +11,7 @@ use sonar_core::figures::{Figures, ServerFigures};
 use sonar_core::notices::Start;
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Notices, Reading, Row, Source, Subject};
+use sonar_core::{Digest, Notices, Reading, Row, Source, Subject};
 
 use super::hint::Suggestion;
 use super::{DigestView, SourceSummary, mean_ns};
@@ -39,6 +39,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             by: digest.settings.by.name().to_owned(),
             sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),
             totals: FiguresObject::new(&digest.total),
+            observed: ObservedJson::of(digest, view.source),
             reading: view.reading.map(reading),
             coverage: view.coverage.map(|coverage| coverage.iter().map(|(name, _, n)| (name, n)).collect()),
             notices: view.notices.map(notices),
@@ -91,6 +92,9 @@ pub(super) struct DigestDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceObject>,
     pub totals: FiguresObject,
+    /// When the source was observed; null where no operation tells.
+    #[serde(default)]
+    pub observed: Option<ObservedJson>,
     #[serde(skip_deserializing)]
     pub reading: Option<BTreeMap<&'static str, u64>>,
     /// Counters of the wire.
@@ -147,6 +151,20 @@ fn points(view: &DigestView<'_>) -> Vec<i64> {
             [number(point.end.since(first) / 1_000), number(point.latency_ns / 1_000), row]
         })
         .collect()
+}
+
+/// The time that rates are divided by, in nanoseconds since the Unix epoch.
+#[derive(Serialize, Deserialize, Copy, Clone, Debug)]
+pub(super) struct ObservedJson {
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+impl ObservedJson {
+    fn of(digest: &Digest, source: Source) -> Option<Self> {
+        let (start, end) = digest.observed_by(source).ends()?;
+        Some(Self { start_ns: start.unix_ns(), end_ns: end.unix_ns() })
+    }
 }
 
 /// What was read of one source.

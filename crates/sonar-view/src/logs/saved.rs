@@ -7,12 +7,12 @@ use sonar_core::figures::{Figures, PlanUse};
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::timeline::TimeBucket;
 use sonar_core::{
-    Application, Class, Digest, DigestSettings, GroupBy, Histogram, Identity, Row, ShapeId, ShapeInfo,
-    Subject, Timestamp,
+    Application, Class, Digest, DigestSettings, GroupBy, Histogram, Identity, ObservedParts, Row, ShapeId,
+    ShapeInfo, Subject, Timestamp,
 };
 
 use super::Source;
-use super::json::{DigestDocument, DigestRowJson, FiguresObject, SCHEMA};
+use super::json::{DigestDocument, DigestRowJson, FiguresObject, ObservedJson, SCHEMA};
 
 /// Why a text is not a saved digest.
 #[derive(Debug)]
@@ -83,6 +83,10 @@ pub fn read(bytes: &[u8]) -> Result<SavedDigest, SavedError> {
         if let (Some(source), Some(totals)) = (Source::from_name(&object.source), &object.totals) {
             *digest.totals_mut(source) = figures(totals, source).ok_or(SavedError::Row(0))?;
         }
+    }
+    if let Some(ObservedJson { start_ns, end_ns }) = saved.observed {
+        let [start, end] = [start_ns, end_ns].map(Timestamp::from_unix_ns);
+        digest.observed[source as usize] = ObservedParts::between(start, end);
     }
     let has_ids = matches!(by, GroupBy::Shape | GroupBy::Order);
     let host = saved.about.and_then(|about| about.host);

@@ -2,7 +2,8 @@
 
 use crate::synthetic::{app, operation, shape};
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
-use sonar_view::compare::{Change, DigestComparison};
+use sonar_view::compare::{Change, ComparedSide, DigestComparison, NotJudged};
+use sonar_view::kit::Zone;
 
 /// Fixed random numbers (splitmix64).
 struct Random(u64);
@@ -64,7 +65,12 @@ fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Change)> {
         };
         (shape.id.0, pair.verdict)
     };
-    comparison.pairs.iter().map(of).filter(|(_, verdict)| *verdict != Change::Same).collect()
+    comparison
+        .pairs
+        .iter()
+        .map(of)
+        .filter(|(_, verdict)| !matches!(verdict, Change::Same | Change::NotJudged))
+        .collect()
 }
 
 /// Every mark counts: new, gone, slower, quicker, heavier, oftener, rarer.
@@ -80,4 +86,50 @@ fn what_examines_half_as_much_again_is_heavier_though_no_slower() {
     const RUNS: u64 = 40;
     let found = (0..RUNS).filter(|run| verdicts(9_000 + run, 1.5) == [(5, Change::Heavier)]).count();
     assert!(found as u64 * 10 >= RUNS * 9, "{found} of {RUNS}");
+}
+
+/// A digest of one shape: so many calls in as many seconds, of so many milliseconds.
+fn digest_of(calls: u64, ms: u64) -> Digest {
+    let (app, shape) = (app("api", "rust", "3"), shape(1, "find", "shop.orders", "{}", "{}"));
+    let mut digest = Digest::default();
+    for second in 0..calls {
+        let end = Timestamp::from_unix(1_000 + second, 0);
+        let latency_ns = Some((ms + second % 3) * 1_000_000);
+        digest.record(&Record::wire(&Operation { latency_ns, ..operation(&shape, &app, end) }));
+    }
+    digest
+}
+
+#[test]
+fn rows_with_few_calls_are_not_judged_and_say_why() {
+    let (a, b) = (digest_of(400, 33), digest_of(9, 2_040));
+    let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+    let [pair] = comparison.pairs.as_slice() else { panic!() };
+    assert_eq!((pair.verdict, pair.not_judged), (Change::NotJudged, Some(NotJudged::FewCalls)));
+    let side = |name: &str| ComparedSide {
+        name: name.to_owned(),
+        host: None,
+        source: Source::Wire,
+        zone: Zone::utc(),
+    };
+    let mut bytes = Vec::new();
+    sonar_view::compare::text(&comparison, &[side("a"), side("b")], None, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(
+        text.contains("0 changed; 0 unchanged; 1 not judged (1 with fewer than 20 calls on a side)"),
+        "{text}"
+    );
+    assert!(text.contains("mean latency 34.0ms -> 2.04s, of 400 -> 9 calls"), "{text}");
+    assert!(!text.contains("within noise"), "{text}");
+}
+
+#[test]
+fn unchanged_rows_say_which_change_would_have_been_seen() {
+    let least = |calls| {
+        let (a, b) = (digest_of(calls, 33), digest_of(calls, 33));
+        let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+        assert_eq!(comparison.pairs[0].verdict, Change::Same);
+        comparison.pairs[0].least.latency.unwrap()
+    };
+    assert!(least(30) >= least(3_000) && least(3_000) > 1.0);
 }

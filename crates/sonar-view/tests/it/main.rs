@@ -9,6 +9,7 @@ mod live;
 mod output;
 #[path = "../../examples/picture/mod.rs"]
 mod picture;
+mod rates;
 #[path = "../../examples/recorded/mod.rs"]
 mod recorded;
 mod recorded_capture;

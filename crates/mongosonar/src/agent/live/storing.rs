@@ -16,6 +16,7 @@ const MAX_NOTICES: usize = 20;
 
 impl LiveAgent<'_> {
     pub(super) fn add(&mut self, part: WindowPart) {
+        part.events.iter().for_each(|event| self.lives.see(event));
         if let Err(error) = self.assembler.add(part) {
             self.store_failed(&error);
         }
