@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use sonar_core::Timestamp;
-use sonar_core::internals::{Assessment, Metric, ServerDescription, ServerSample};
+use sonar_core::internals::{Assessment, Metric, SampleKey, ServerDescription, ServerSample};
 use sonar_decode::ftdc::{ChunkError, DocumentContent, SampleReader, describe, document_length, parse};
 use sonar_view::ftdc::{FtdcReading, FtdcReport};
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Zone, plural};
 
 use super::args::SampleRangeArgs;
 use crate::content::{self, FileContent};
@@ -261,6 +261,11 @@ impl SampleRange {
         Ok(Self(from, to))
     }
 
+    /// Whether it has neither a beginning nor an end.
+    pub fn is_all(&self) -> bool {
+        self.0.is_none() && self.1.is_none()
+    }
+
     /// Whether a sample of that time belongs to it.
     pub fn contains(&self, time_ms: i64) -> bool {
         self.0.is_none_or(|from| time_ms >= from) && self.1.is_none_or(|to| time_ms < to)
@@ -269,8 +274,8 @@ impl SampleRange {
 
 /// Which samples are new: the same ones can stand in an interim file and in an archive.
 pub struct Repetitions {
-    seen: HashSet<(i64, i64)>,
-    order: VecDeque<(i64, i64)>,
+    seen: HashSet<SampleKey>,
+    order: VecDeque<SampleKey>,
     most: usize,
 }
 
@@ -286,9 +291,8 @@ impl Repetitions {
         Self { seen: HashSet::new(), order: VecDeque::new(), most }
     }
 
-    /// Whether the sample of that process and time is new.
-    pub fn is_new(&mut self, pid: i64, time_ms: i64) -> bool {
-        let key = (pid, time_ms);
+    /// Whether the sample with that key is new.
+    pub fn is_new(&mut self, key: SampleKey) -> bool {
         if !self.seen.insert(key) {
             return false;
         }
@@ -313,11 +317,13 @@ struct FigureCollector {
     stop: Arc<AtomicBool>,
     repeated: u64,
     outside: u64,
+    /// Samples without a time.
+    undated: u64,
 }
 
 impl ChunkSink for FigureCollector {
     fn metadata(&mut self, file: &Path, metadata: &[u8]) -> Result<()> {
-        let server = describe(metadata);
+        let server = self.samples.metadata(metadata);
         let folder = file.parent().unwrap_or(file).to_path_buf();
         if let Some((other, known)) = &self.server
             && *other != folder
@@ -329,19 +335,18 @@ impl ChunkSink for FigureCollector {
                 folder.display()
             ));
         }
-        self.samples.set_data_folder(server.dbpath.clone());
         self.server = Some((folder, server));
         Ok(())
     }
 
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
-        let Self { samples, range, repetitions, assessment, stop, repeated, outside, .. } = self;
+        let Self { samples, range, repetitions, assessment, stop, repeated, outside, undated, .. } = self;
         let read = samples.read(data, |sample: &ServerSample| {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            let pid = sample.get(Metric::Pid).unwrap_or(0);
-            match (range.contains(sample.time_ms()), repetitions.is_new(pid, sample.time_ms())) {
+            match (range.contains(sample.time_ms()), repetitions.is_new(sample.key())) {
+                _ if sample.get(Metric::Start).is_none() => *undated += 1,
                 (false, _) => *outside += 1,
                 (_, false) => *repeated += 1,
                 _ => assessment.add(sample),
@@ -393,9 +398,16 @@ pub fn report(
         stop: stop.clone(),
         repeated: 0,
         outside: 0,
+        undated: 0,
     };
     let mut reading = read(&files, stop, &mut collector)?;
     (reading.samples_repeated, reading.samples_outside) = (collector.repeated, collector.outside);
+    if collector.undated > 0 {
+        let count = plural(collector.undated as usize, "sample");
+        reading
+            .damage
+            .push(format!("{count} without a time cannot be placed; `ftdc export` shows their values"));
+    }
     if collector.assessment.samples() == 0 {
         return Err(no_sample(paths, &reading));
     }
