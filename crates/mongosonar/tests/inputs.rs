@@ -87,10 +87,45 @@ fn a_text_log_that_ends_inside_a_line_is_cut() {
         assert_eq!((output.status.code().unwrap(), report["lost"]["lines_unfinished"].clone()), expected);
         assert_eq!(text(&output.stderr).contains("ends inside a line"), is_cut, "{output:?}");
     }
-    // A line that says how long its operation took is whole without a line feed.
-    let end = whole.windows(3).position(|text| text == b"ms\n").unwrap() + 2;
-    let log = folder.file("mongod.log", &whole[..end]);
-    assert_eq!(program(["logs", "report"]).arg(&log).output().unwrap().status.code(), Some(0));
+    // A line that says how long its operation took is whole without a line feed, and so is one of an event.
+    for last in [&b"ms\n"[..], b"now open)\n"] {
+        let end = whole.windows(last.len()).position(|text| text == last).unwrap() + last.len() - 1;
+        let log = folder.file("mongod.log", &whole[..end]);
+        assert_eq!(program(["logs", "report"]).arg(&log).output().unwrap().status.code(), Some(0));
+    }
+}
+
+#[test]
+fn an_unknown_time_is_shown_as_unknown_in_every_output() {
+    let folder = Folder::new("undated");
+    let document =
+        r#"{"op":"query","ns":"a.b","command":{"find":"b","$db":"a"},"docsExamined":9,"millis":7}"#;
+    let file = folder.file("profile.json", document.as_bytes());
+    let run = |words: &str| {
+        let output =
+            program(["profiler", "report"]).arg(&file).args(words.split_whitespace()).output().unwrap();
+        text(&output.stdout).to_owned()
+    };
+    let shown = run("");
+    assert!(shown.starts_with("1 operation, times unknown\n"), "{shown}");
+    assert!(shown.contains("NOT IN FULL: operations_undated 1") && !shown.contains("1970"), "{shown}");
+    let json: Value = serde_json::from_str(&run("--json")).unwrap();
+    assert_eq!((&json["totals"]["first_seen"], &json["rows"][0]["last_seen"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&json["about"]["start_ns"], &json["lost"]["operations_undated"]),
+        (&Value::Null, &serde_json::json!(1))
+    );
+    let csv = run("--csv");
+    assert!(csv.lines().nth(1).unwrap().ends_with(",,"), "{csv}");
+    // A range of time has none whose time is unknown.
+    for range in ["--from 2026-01-01", "--to 2026-01-01"] {
+        let json: Value = serde_json::from_str(&run(&format!("--json {range}"))).unwrap();
+        assert_eq!(
+            (&json["totals"]["calls"], &json["reading"]["entries_outside"]),
+            (&serde_json::json!(0), &serde_json::json!(1)),
+            "{range}: {json}"
+        );
+    }
 }
 
 #[test]

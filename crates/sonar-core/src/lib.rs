@@ -46,7 +46,7 @@ pub use command_types::{CommandType, CommandTypes};
 pub use coverage::Coverage;
 pub use digest::{Digest, DigestSettings};
 pub use endpoint::Endpoint;
-pub use execution::{Execution, Identity, PlanFlags};
+pub use execution::{Execution, Identity, PlanFlags, ServerWait};
 pub use figures::{Figures, Record};
 pub use files::IoAccess;
 pub use histogram::Histogram;

@@ -641,3 +641,36 @@ fn the_last_line_is_judged_by_itself_not_by_unfinished_ones() {
         }
     }
 }
+
+#[test]
+fn a_last_text_line_without_a_line_feed_is_cut_only_if_it_shows_that() {
+    let is_cut = |message: &str| {
+        let line = format!("2019-11-03T18:28:32.450+0000 I NETWORK  [conn7] {message}");
+        let (mut log, mut all) = (LogReader::new(LogSettings::default()), All::default());
+        let mut entry = ParsedEntry::default();
+        let parsed = log.reader().read(line.as_bytes(), &mut entry);
+        log.add_last(line.as_bytes(), &parsed, &entry, &mut all);
+        assert_eq!(log.reading().imbalances(), Vec::<String>::new());
+        log.reading().lines_unfinished == 1
+    };
+    for whole in [
+        "end connection 10.0.0.1:4000 (3 connections now open)",
+        "connection accepted from 10.0.0.1:4000 #8 (4 connections now open)",
+        "received client metadata from 10.0.0.1:4000 conn7: { driver: { name: \"a (b\", version: \"1\" } }",
+        "MongoDB starting : pid=1 port=27017 dbpath=/data 64-bit host=db1",
+        "waiting for connections on port 27017",
+        "command not found",
+    ] {
+        assert!(!is_cut(whole), "{whole}");
+    }
+    for cut in [
+        "",
+        "end connection 10.0.0.1:4000 (3 conn",
+        "received client metadata from 10.0.0.1:4000 conn7: { driver: { name: \"a\" }",
+        "command shop.orders command: find { find: \"orders\", filter: { a: 1 } } planSummary: COLL",
+        "command shop.orders",
+        "getmore shop.orders query: { a: 1 } cursorid:1",
+    ] {
+        assert!(is_cut(cut), "{cut}");
+    }
+}

@@ -31,7 +31,13 @@ pub trait LogSink: EntrySink {
     fn end(&mut self, _log: &mut LogReader) {}
 }
 
-impl LogSink for OperationCollector {}
+impl LogSink for OperationCollector {
+    fn begin(&mut self, log: &mut LogReader) {
+        if self.shows_values {
+            log.show_values();
+        }
+    }
+}
 
 /// Logs that have been read.
 pub struct LogsRead<S> {

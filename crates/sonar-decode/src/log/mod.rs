@@ -33,10 +33,13 @@ use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};
 use crate::identity::{Applications, is_server};
 
 /// The client of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct LogConnection {
-    app: Arc<Application>,
+    /// Its application; `None` before it said that.
+    app: Option<Arc<Application>>,
     is_server: bool,
+    /// The user, after it was authenticated.
+    user: Option<Arc<str>>,
 }
 
 /// A log: takes its lines in order.
@@ -94,6 +97,11 @@ impl LogReader {
     /// The events since the last call, nearly in order, and how many were left out because they were too many.
     pub fn take_events(&mut self) -> (Vec<Event>, u64) {
         self.events.as_mut().map(EventLog::take).unwrap_or_default()
+    }
+
+    /// From now on, passes on the users and comments of operations, which clients chose.
+    pub fn show_values(&mut self) {
+        self.assembler.shows_values = true;
     }
 
     /// The most statements that wait for their command, for tests of the cap.
@@ -160,8 +168,8 @@ impl LogReader {
         let is_cut = match kind {
             LineKind::Unknown | LineKind::Malformed => true,
             LineKind::Operation | LineKind::Outside | LineKind::Empty => false,
-            // JSON that could be parsed is complete. A text shows its end only if it describes an operation.
-            _ => text::begins_line(line, self.settings.reference_ms),
+            // JSON that could be parsed is complete.
+            _ => text::is_cut(line, self.settings.reference_ms),
         };
         *(if is_cut { &mut self.reading.lines_unfinished } else { self.counter(kind) }) += 1;
     }
@@ -325,7 +333,8 @@ impl LogReader {
         if parsed.kind == LineKind::Operation {
             let connection = parsed.connection.and_then(|number| self.connections.get(&number));
             let context = EntryContext {
-                app: connection.map(|connection| &connection.app),
+                app: connection.and_then(|connection| connection.app.as_ref()),
+                user: connection.and_then(|connection| connection.user.as_ref()),
                 from_server: connection.is_some_and(|connection| connection.is_server),
                 internal: parsed.connection.is_none(),
                 end: parsed.at,
@@ -372,6 +381,12 @@ impl LogReader {
                 }
             }
             LogEvent::InProgress => self.reading.operations_in_progress += 1,
+            LogEvent::Authenticated(user) => {
+                if let Some(connection) = self.connection(connection) {
+                    connection.user = Some(user.as_ref().into());
+                }
+            }
+            LogEvent::SlowReply(ms) => self.notices.slow_reply(at, *ms),
             LogEvent::Message(message) => self.notices.message(at, message.clone()),
             LogEvent::Ended => {
                 self.notices.ended += 1;
@@ -390,12 +405,19 @@ impl LogReader {
             self.apps.other.clone()
         });
         self.notices.client(&app);
-        let Some(number) = connection else { return };
+        if let Some(connection) = self.connection(connection) {
+            (connection.app, connection.is_server) = (Some(app), is_server);
+        }
+    }
+
+    /// What is known of a connection; `None` if too many are.
+    fn connection(&mut self, number: Option<u64>) -> Option<&mut LogConnection> {
+        let number = number?;
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&number) {
             self.reading.connections_forgotten += 1;
-            return;
+            return None;
         }
-        self.connections.insert(number, LogConnection { app, is_server });
+        Some(self.connections.entry(number).or_default())
     }
 
     /// Emits what waits: the source has ended.
