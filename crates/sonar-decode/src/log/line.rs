@@ -113,6 +113,8 @@ pub struct ParsedLine {
     pub(super) connection: Option<u64>,
     /// It was inside a line of another program.
     pub(super) is_unwrapped: bool,
+    /// It is the beginning of an operation in a text log that goes on in the next line.
+    pub(super) begins_operation: bool,
     /// The event that it describes.
     pub(super) event: Option<Box<LogEvent>>,
     /// What it says has happened.

@@ -13,7 +13,9 @@ mod line;
 mod parts;
 mod reader;
 mod remotes;
+mod syslog;
 mod text;
+mod unwrap;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,8 +31,12 @@ pub use self::line::{Bound, LineKind, LogEvent, LogSettings, ParsedLine};
 use self::parts::{JoinedLine, UnfinishedLine};
 pub use self::reader::LineReader;
 pub use self::remotes::{MAX_CONNECTIONS, Remotes};
+pub use self::unwrap::{holds_lines, lines_of};
 use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};
 use crate::identity::{Applications, is_server};
+
+/// The most lines of one operation.
+const MAX_TORN: u64 = 10_000;
 
 /// The client of a connection.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +63,8 @@ pub struct LogReader {
     spread: UnfinishedLine,
     /// The parts so far of lines that a container runtime cut, of standard output and standard error.
     parts: [UnfinishedLine; 2],
+    /// The lines so far of an operation in a text log, of which a value has line feeds.
+    torn: UnfinishedLine,
     /// The time of the first line that had one.
     first: Option<Timestamp>,
     /// The time of the last line that had one.
@@ -209,6 +217,16 @@ impl LogReader {
                 return kind;
             }
         }
+        if !self.torn.is_empty() {
+            if parsed.at.is_none() && parsed.part.is_none() && self.torn.lines() < MAX_TORN {
+                return self.join_torn(line, sink);
+            }
+            self.abandon_torn();
+        }
+        if parsed.begins_operation && parsed.part.is_none() && !parsed.is_unwrapped {
+            self.torn.add(false, line);
+            return self.apply_whole(line, parsed, entry, sink);
+        }
         match &parsed.part {
             Some(part) if !self.is_whole(part) => {
                 let joined = self.parts[part.stream as usize].add(part.is_last, &part.text);
@@ -239,6 +257,34 @@ impl LogReader {
             self.recount(lines, envelope::looks_like_json(text));
         }
         kind
+    }
+
+    /// Adds a line without a head after the beginning of an operation.
+    fn join_torn(&mut self, line: &[u8], sink: &mut impl EntrySink) -> LineKind {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (is_last, before) = (line.ends_with(b"ms"), self.torn.lines());
+        match self.torn.add(is_last, &[b"\n", line].concat()) {
+            JoinedLine::Line(text) => {
+                let mut entry = ParsedEntry::default();
+                let parsed = self.reader().read(&text, &mut entry);
+                if parsed.kind == LineKind::Operation {
+                    return self.apply_whole(&text, &parsed, &entry, sink);
+                }
+                self.recount(before - 1, false);
+                LineKind::Unknown
+            }
+            JoinedLine::TooLong(_) => {
+                self.recount(before - 1, false);
+                LineKind::Unknown
+            }
+            JoinedLine::Pending => LineKind::Other,
+        }
+    }
+
+    /// The lines after the beginning of an operation do not end it.
+    fn abandon_torn(&mut self) {
+        let (lines, _) = self.torn.abandon();
+        self.recount(lines.saturating_sub(1), false);
     }
 
     /// Whether the part of a line is the whole line.
@@ -299,6 +345,7 @@ impl LogReader {
     /// Nothing follows what began on the lines before.
     fn abandon_unfinished(&mut self) {
         self.abandon_spread();
+        self.abandon_torn();
         for at in 0..self.parts.len() {
             let (lines, _) = self.parts[at].abandon();
             self.recount(lines, true);

@@ -38,7 +38,10 @@ pub(super) fn message<T: Text>(
             operation.read(entry);
             LineKind::Operation
         }
-        None => event(head, message, parsed),
+        None => {
+            parsed.begins_operation = cut.is_none() && begins_operation(message);
+            event(head, message, parsed)
+        }
     }
 }
 
@@ -117,12 +120,16 @@ pub(super) fn is_cut(line: &[u8], reference_ms: i64) -> bool {
         }
         depth > 0
     };
-    let verb = message.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let is_operation = verb_of(verb).is_some() && message.get(verb.len() + 1..).is_some_and(is_subject);
     message.is_empty()
         || message.starts_with(CUT_WARNING)
-        || is_operation
+        || begins_operation(message)
         || [(b'(', b')'), (b'{', b'}'), (b'[', b']')].iter().any(|(a, b)| open(*a, *b))
+}
+
+/// Whether a message begins as that of an operation does.
+fn begins_operation(message: &[u8]) -> bool {
+    let verb = &message[..memchr::memchr(b' ', &message[..message.len().min(16)]).unwrap_or(0)];
+    verb_of(verb).is_some() && message.get(verb.len() + 1..).is_some_and(is_subject)
 }
 
 /// Whether a text begins as what follows the verb of an operation does: with a namespace or a key.

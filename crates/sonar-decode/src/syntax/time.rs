@@ -119,6 +119,30 @@ pub fn ctime(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
     })
 }
 
+/// Milliseconds since the Unix epoch of `Nov  3 18:28:32`, as syslog writes it, and its length. It has neither year nor
+/// time zone: it counts as UTC, in the last year in which it is at most a day after `reference_ms`.
+pub fn syslog(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
+    const LENGTH: usize = 15;
+    let head = text.get(..LENGTH)?;
+    let month = MONTHS.iter().position(|name| *name == &head[..3])? as i64 + 1;
+    let day = if head[4] == b' ' { digits(&head[5..6])? } else { digits(&head[4..6])? };
+    let marks = [(3, b' '), (6, b' '), (9, b':'), (12, b':')];
+    let (hour, minute, second) = (digits(&head[7..9])?, digits(&head[10..12])?, digits(&head[13..15])?);
+    let valid = (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    if marks.iter().any(|(at, mark)| head[*at] != *mark) || !valid {
+        return None;
+    }
+    let of_day = ((hour * 60 + minute) * 60 + second) * 1_000;
+    let latest = latest(reference_ms);
+    let newest = 1970 + latest.div_euclid(DAY_MS) / 365;
+    (newest - 8..=newest).rev().find_map(|year| {
+        let date = days(year, month, day);
+        let is_in_month = date < days(year + month / 12, month % 12 + 1, 1);
+        let at = date * DAY_MS + of_day;
+        (is_in_month && at <= latest).then_some((at, LENGTH))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
