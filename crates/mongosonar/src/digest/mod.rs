@@ -4,6 +4,7 @@ pub mod args;
 mod captures;
 mod collect;
 mod compare;
+mod current;
 pub mod in_order;
 mod lines;
 pub mod log_files;
