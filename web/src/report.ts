@@ -50,8 +50,9 @@ export interface Tally {
   replanned: number;
   plans: { summary: string; calls: number; memory_sorts: number }[];
   plans_other: number;
-  first_seen: number;
-  last_seen: number;
+  /** Null if the source has no times. */
+  first_seen: Unknown;
+  last_seen: Unknown;
   timeline: Timeline;
 }
 
@@ -69,6 +70,9 @@ export interface DigestRow extends Tally {
   app: string | null;
   namespace: string | null;
   plan: string | null;
+  client?: string;
+  user?: string;
+  comment?: string;
   query_hash: string | null;
   index_hint: string | null;
   time_share: number;
@@ -92,6 +96,7 @@ export interface Notices {
     last: number;
   }[];
   messages_other: number;
+  slow_replies?: { count: number; total_ms: number; longest_ms: number; first: Unknown; last: Unknown };
 }
 
 export interface Digest {

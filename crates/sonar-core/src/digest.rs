@@ -81,6 +81,7 @@ impl Digest {
         let (at, folded) = self.table.record(record);
         self.folded += u64::from(folded);
         if self.settings.points
+            && record.op.end.is_known()
             && let Some(latency_ns) = record.op.latency_ns
         {
             self.keep(ScatterPoint { end: record.op.end, latency_ns, row: at as u32 });

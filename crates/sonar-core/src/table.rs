@@ -31,11 +31,24 @@ pub enum GroupBy {
     Client,
     /// Plan summary.
     Plan,
+    /// The user that the server authenticated.
+    User,
+    /// The comment that the client gave its command.
+    Comment,
 }
 
 impl GroupBy {
     /// The groupings of a digest, in display order.
-    pub const DIGEST: [Self; 5] = [Self::Shape, Self::Order, Self::Namespace, Self::App, Self::Plan];
+    pub const DIGEST: [Self; 8] = [
+        Self::Shape,
+        Self::Order,
+        Self::Namespace,
+        Self::App,
+        Self::Plan,
+        Self::Client,
+        Self::User,
+        Self::Comment,
+    ];
 
     /// The stable name in arguments and output.
     pub const fn name(self) -> &'static str {
@@ -46,7 +59,14 @@ impl GroupBy {
             Self::App => "app",
             Self::Client => "client",
             Self::Plan => "plan",
+            Self::User => "user",
+            Self::Comment => "comment",
         }
+    }
+
+    /// Whether the names of its rows are values that clients chose, which are shown only if asked for.
+    pub const fn shows_values(self) -> bool {
+        matches!(self, Self::User | Self::Comment)
     }
 
     /// The grouping with this stable name.
@@ -117,6 +137,8 @@ impl Table {
             GroupBy::App => self.record_under(record, SubjectRef::App(op.app)),
             GroupBy::Client => self.record_under(record, SubjectRef::Client(op.client.ip())),
             GroupBy::Plan => self.record_under(record, SubjectRef::Plan(record.plan())),
+            GroupBy::User => self.record_under(record, SubjectRef::User(record.user())),
+            GroupBy::Comment => self.record_under(record, SubjectRef::Comment(record.comment())),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod bson;
 pub mod capture_file;
 mod class;
 pub mod compress;
+pub mod current_op;
 pub mod decoder;
 pub mod entry;
 pub mod frame;

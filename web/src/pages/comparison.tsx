@@ -130,7 +130,12 @@ export function ComparisonPage({ report }: { report: Comparison }) {
   const facts = report.sides.map((side, at): Fact => {
     const clock = new Clock(side.zone, seconds(side.first_seen), seconds(side.last_seen));
     const host = side.host ? `${visible(side.host)}: ` : "";
-    const span = side.calls > 0 ? spanText(side.first_seen, side.last_seen, clock) : "no operations";
+    const span =
+      side.first_seen > 0
+        ? spanText(side.first_seen, side.last_seen, clock)
+        : side.calls > 0
+          ? "times unknown"
+          : "no operations";
     return [
       "AB"[at] ?? "",
       <>

@@ -281,3 +281,137 @@ fn two_times_of_a_server_are_compared() {
     assert_eq!(change("queries.docs_per_returned"), "worse");
     assert_eq!(change("connections.open"), "unchanged");
 }
+
+/// A file of diagnostic.data: one chunk for each list of samples, all with the metrics of the first one.
+fn diagnostic_data(chunks: &[Vec<bson::Document>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for samples in chunks {
+        let mut unpacked = samples[0].to_vec().unwrap();
+        let columns: Vec<Vec<i64>> = samples.iter().map(numbers).collect();
+        unpacked.extend((columns[0].len() as u32).to_le_bytes());
+        unpacked.extend((samples.len() as u32 - 1).to_le_bytes());
+        let mut zeros = 0u64;
+        for metric in 0..columns[0].len() {
+            for pair in columns.windows(2) {
+                let delta = pair[1][metric].wrapping_sub(pair[0][metric]) as u64;
+                if delta == 0 {
+                    zeros += 1;
+                    continue;
+                }
+                flush_zeros(&mut unpacked, &mut zeros);
+                varint(&mut unpacked, delta);
+            }
+        }
+        flush_zeros(&mut unpacked, &mut zeros);
+        let mut data = (unpacked.len() as u32).to_le_bytes().to_vec();
+        let mut packer = flate2::write::ZlibEncoder::new(&mut data, flate2::Compression::fast());
+        std::io::Write::write_all(&mut packer, &unpacked).unwrap();
+        packer.finish().unwrap();
+        let data = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: data };
+        let document =
+            bson::doc! {"_id": bson::DateTime::from_millis(1_777_629_600_000), "type": 1, "data": data};
+        out.extend(document.to_vec().unwrap());
+    }
+    out
+}
+
+fn flush_zeros(out: &mut Vec<u8>, zeros: &mut u64) {
+    if *zeros > 0 {
+        out.push(0);
+        varint(out, *zeros - 1);
+        *zeros = 0;
+    }
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The integers of a sample, depth first.
+fn numbers(sample: &bson::Document) -> Vec<i64> {
+    let of = |value: &bson::Bson| match value {
+        bson::Bson::Int64(number) => vec![*number],
+        bson::Bson::DateTime(date) => vec![date.timestamp_millis()],
+        bson::Bson::Document(inner) => numbers(inner),
+        other => panic!("{other}"),
+    };
+    sample.values().flat_map(of).collect()
+}
+
+/// A sample of a server that has been running since its clock showed `from_ms`.
+fn sample(time_ms: i64, from_ms: i64, queries: i64) -> bson::Document {
+    bson::doc! {
+        "start": bson::DateTime::from_millis(time_ms),
+        "serverStatus": {"pid": 1_i64, "uptimeMillis": time_ms - from_ms, "opcounters": {"query": queries}},
+    }
+}
+
+#[test]
+fn samples_after_the_clock_was_set_back_are_shown_and_so_is_the_step() {
+    let begin = 1_777_629_600_000;
+    // A minute, then the clock goes back by half a minute, to the same full seconds.
+    let times: Vec<i64> = (0..60).chain(30..90).map(|second| begin + second * 1_000).collect();
+    let samples: Vec<_> =
+        times.iter().zip(1_000..).map(|(time, queries)| sample(*time, begin - 1_000_000, queries)).collect();
+    let folder = Folder::new("ftdc-clock");
+    for (name, chunks) in
+        [("one", vec![samples.clone()]), ("two", vec![samples[..60].to_vec(), samples[60..].to_vec()])]
+    {
+        let file = folder.file(name, &diagnostic_data(&chunks));
+        let file = file.to_str().unwrap();
+        let report = report(&[file]);
+        let counts = (&report["samples"], &report["reading"]["samples_repeated"]);
+        // To the first sample after the step there is no step forward, so it gives no figures.
+        assert_eq!(counts, (&119.into(), &0.into()), "{name}");
+        let kinds: Vec<_> =
+            report["incidents"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["clock_back"], "{name}: {}", report["incidents"]);
+        let exported = ftdc(&["export", "--metric", "serverStatus.opcounters", file]);
+        assert_eq!(text(&exported.stdout).lines().count(), 120, "{name}");
+        // The same file under another name repeats all of them.
+        let again = folder.file("again", &diagnostic_data(&chunks));
+        let exported =
+            ftdc(&["export", "--metric", "serverStatus.opcounters", file, again.to_str().unwrap()]);
+        assert_eq!(text(&exported.stdout).lines().count(), 120, "{name}");
+    }
+}
+
+#[test]
+fn a_file_without_a_start_is_exported_whole() {
+    let folder = Folder::new("ftdc-no-start");
+    let without = |timed: bool| -> Vec<u8> {
+        let one = |at: i64| {
+            let mut status = bson::doc! {"pid": 1_i64, "opcounters": {"query": at / 2}};
+            if timed {
+                status.insert("localTime", bson::DateTime::from_millis(1_777_629_600_000 + at * 1_000));
+            }
+            bson::doc! {"serverStatus": status}
+        };
+        diagnostic_data(&[(0..101).map(one).collect()])
+    };
+    for timed in [true, false] {
+        let file = folder.file("metrics", &without(timed));
+        let file = file.to_str().unwrap();
+        let exported = ftdc(&["export", "--metric", "*.query", file]);
+        assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+        let rows = lines(&exported);
+        assert_eq!(rows.len(), 101);
+        let last = if timed { serde_json::json!(1_777_629_700_000_u64) } else { Value::Null };
+        assert_eq!(
+            (&rows[100]["time_ms"], &rows[100]["metrics"]["serverStatus.opcounters.query"]),
+            (&last, &50.into())
+        );
+        // Half of the samples have the figures of the one before; nothing but their place tells them apart.
+        let report = ftdc(&["report", file]);
+        assert_eq!(report.status.code(), Some(if timed { 0 } else { 1 }), "{report:?}");
+        if !timed {
+            assert!(text(&report.stderr).contains("101 samples without a time"), "{report:?}");
+            let range = ftdc(&["export", "--from", "2026-01-01", "--metric", "*.query", file]);
+            assert_eq!(range.status.code(), Some(1), "{range:?}");
+        }
+    }
+}

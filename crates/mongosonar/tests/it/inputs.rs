@@ -83,10 +83,45 @@ fn a_text_log_that_ends_inside_a_line_is_cut() {
         assert_eq!((output.status.code().unwrap(), report["lost"]["lines_unfinished"].clone()), expected);
         assert_eq!(text(&output.stderr).contains("ends inside a line"), is_cut, "{output:?}");
     }
-    // A line that says how long its operation took is whole without a line feed.
-    let end = whole.windows(3).position(|text| text == b"ms\n").unwrap() + 2;
-    let log = folder.file("mongod.log", &whole[..end]);
-    assert_eq!(program(["logs", "report"]).arg(&log).output().unwrap().status.code(), Some(0));
+    // A line that says how long its operation took is whole without a line feed, and so is one of an event.
+    for last in [&b"ms\n"[..], b"now open)\n"] {
+        let end = whole.windows(last.len()).position(|text| text == last).unwrap() + last.len() - 1;
+        let log = folder.file("mongod.log", &whole[..end]);
+        assert_eq!(program(["logs", "report"]).arg(&log).output().unwrap().status.code(), Some(0));
+    }
+}
+
+#[test]
+fn an_unknown_time_is_shown_as_unknown_in_every_output() {
+    let folder = Folder::new("undated");
+    let document =
+        r#"{"op":"query","ns":"a.b","command":{"find":"b","$db":"a"},"docsExamined":9,"millis":7}"#;
+    let file = folder.file("profile.json", document.as_bytes());
+    let run = |words: &str| {
+        let output =
+            program(["profiler", "report"]).arg(&file).args(words.split_whitespace()).output().unwrap();
+        text(&output.stdout).to_owned()
+    };
+    let shown = run("");
+    assert!(shown.starts_with("1 operation, times unknown\n"), "{shown}");
+    assert!(shown.contains("NOT IN FULL: operations_undated 1") && !shown.contains("1970"), "{shown}");
+    let json: Value = serde_json::from_str(&run("--json")).unwrap();
+    assert_eq!((&json["totals"]["first_seen"], &json["rows"][0]["last_seen"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&json["about"]["start_ns"], &json["lost"]["operations_undated"]),
+        (&Value::Null, &serde_json::json!(1))
+    );
+    let csv = run("--csv");
+    assert!(csv.lines().nth(1).unwrap().ends_with(",,"), "{csv}");
+    // A range of time has none whose time is unknown.
+    for range in ["--from 2026-01-01", "--to 2026-01-01"] {
+        let json: Value = serde_json::from_str(&run(&format!("--json {range}"))).unwrap();
+        assert_eq!(
+            (&json["totals"]["calls"], &json["reading"]["entries_outside"]),
+            (&serde_json::json!(0), &serde_json::json!(1)),
+            "{range}: {json}"
+        );
+    }
 }
 
 #[test]
@@ -257,4 +292,167 @@ fn a_report_of_nothing_states_why() {
             assert!(text(&output.stderr).contains("--to must be later than --from"), "{output:?}");
         }
     }
+}
+
+/// Two lines of logs, of 4.4 and of 4.2.
+const LINES: [&str; 2] = [
+    r#"{"t":{"$date":"2026-05-01T10:00:00.120+00:00"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{"type":"command","ns":"shop.orders","command":{"find":"orders","filter":{"st":1,"who":"x\"y"},"$db":"shop"},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":9000,"nreturned":3,"durationMillis":131}}"#,
+    r#"2026-05-01T10:00:01.450+0000 I  COMMAND  [conn7] command shop.carts command: find { find: "carts", filter: { a: 1 }, $db: "shop" } planSummary: COLLSCAN keysExamined:0 docsExamined:10 numYields:0 nreturned:1 reslen:100 locks:{} protocol:op_msg 150ms"#,
+];
+
+/// A file in an archive, with the sum of its head.
+fn archived(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut block = vec![0u8; 512];
+    block[..name.len()].copy_from_slice(name.as_bytes());
+    block[100..108].copy_from_slice(b"0000644\0");
+    block[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+    block[148..156].copy_from_slice(b"        ");
+    block[156] = b'0';
+    block[257..265].copy_from_slice(b"ustar\x0000");
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block.extend_from_slice(content);
+    block.resize(block.len().next_multiple_of(512), 0);
+    block
+}
+
+#[test]
+fn logs_are_read_wherever_they_were_kept() {
+    let folder = Folder::new("kept");
+    let [json, plain] = LINES;
+    let quoted = |line: &str| Value::from(line).to_string();
+    let cell = |line: &str| format!("\"{}\"", line.replace('"', "\"\""));
+    let single = |line: &str| format!("'{}'", line.replace('\\', "\\\\").replace('\'', "\\'"));
+    let get_log = serde_json::json!({"totalLinesWritten": 2, "log": LINES, "ok": 1});
+    let entries =
+        serde_json::json!([{"insertId": "a", "textPayload": json}, {"insertId": "b", "textPayload": plain}]);
+    let tar = [
+        archived("var/log/README", b"some text"),
+        archived("var/log/mongod.log.1", json.as_bytes()),
+        archived("var/log/mongod.log", format!("{plain}\n").as_bytes()),
+        vec![0; 1_024],
+    ]
+    .concat();
+    let files: Vec<(&str, Vec<u8>)> = vec![
+        ("plain", LINES.join("\n").into_bytes()),
+        ("getLog", get_log.to_string().into_bytes()),
+        ("getLog-pretty", serde_json::to_vec_pretty(&get_log).unwrap()),
+        (
+            "getLog-mongosh",
+            format!(
+                "{{\n  totalLinesWritten: 2,\n  log: [\n    {},\n    {}\n  ],\n  ok: 1\n}}\n",
+                single(json),
+                single(plain)
+            )
+            .into_bytes(),
+        ),
+        ("array", format!("[{},{}]", quoted(json), quoted(plain)).into_bytes()),
+        ("array-pretty", format!("[\n  {},\n  {}\n]\n", quoted(json), quoted(plain)).into_bytes()),
+        ("gcp", entries.to_string().into_bytes()),
+        ("gcp-pretty", serde_json::to_vec_pretty(&entries).unwrap()),
+        (
+            "cloudwatch.csv",
+            format!("timestamp,message\n1777629600120,{}\n1777629601450,{}\n", cell(json), cell(plain))
+                .into_bytes(),
+        ),
+        (
+            "insights.csv",
+            format!(
+                "@timestamp,@message\n2026-05-01 10:00:00.120,{}\n2026-05-01 10:00:01.450,{}",
+                cell(json),
+                cell(plain)
+            )
+            .into_bytes(),
+        ),
+        (
+            "filebeat",
+            format!(
+                "{}\n{}\n",
+                serde_json::json!({"@timestamp": "x", "message": json}),
+                serde_json::json!({"@timestamp": "x", "message": plain})
+            )
+            .into_bytes(),
+        ),
+        ("logs.tar", tar.clone()),
+        ("logs.tar.zst", zstd::encode_all(tar.as_slice(), 1).unwrap()),
+    ];
+    for (name, content) in files {
+        let file = folder.file(name, &content);
+        for command in ["logs", "report"] {
+            let mut run = program([command]);
+            if command == "logs" {
+                run.arg("report");
+            }
+            let output = run.arg(&file).arg("--json").output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let mut seen: Vec<_> = report["rows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| (row["collection"].as_str().unwrap().to_owned(), row["calls"].as_u64().unwrap()))
+                .collect();
+            seen.sort();
+            assert_eq!(seen, [("carts".to_owned(), 1), ("orders".to_owned(), 1)], "{name}");
+        }
+    }
+    // A file that ends inside a document is cut.
+    let cut = get_log.to_string();
+    let both = format!("{}{}", get_log, &cut[..cut.len() - 20]);
+    let file = folder.file("cut", both.as_bytes());
+    assert_eq!(program(["logs", "report"]).arg(&file).output().unwrap().status.code(), Some(3));
+}
+
+#[test]
+fn what_is_not_read_is_named_with_the_way_to_read_it() {
+    let folder = Folder::new("not-read");
+    let diagnostic = inflated_file("ftdc/day/metrics.2026-11-21T21-22-47Z-00000");
+    let tar = [archived("diagnostic.data/metrics.2026-11-21T21-22-47Z-00000", &diagnostic), vec![0; 1_024]]
+        .concat();
+    for (content, expected) in [
+        (&b"PK\x03\x04\x14\0\0\0"[..], "unpack it first"),
+        (b"\xfd7zXZ\0\0\x04", "unpack it first"),
+        (b"LPKSHHRH\0\0\0\0\0\0\0\0", "journalctl --file FILE"),
+        (br#"{"atype":"authenticate","ts":{"$date":"2026-05-01T10:00:00.120Z"},"param":{"user":"a"},"result":0}"#, "an audit log"),
+    ] {
+        let file = folder.file("some", content);
+        let output = program(["logs", "report"]).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{expected}: {output:?}");
+        assert!(text(&output.stderr).contains(expected), "{expected}: {output:?}");
+    }
+    let of = |path: &std::path::Path| {
+        let output = program(["ftdc", "report", "--json"]).arg(path).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))["figures"]
+            .clone()
+    };
+    let archive = folder.file("diagnostic.tar", &tar);
+    assert_eq!(of(&archive), of(&fixture("ftdc/day/metrics.2026-11-21T21-22-47Z-00000")));
+}
+
+fn inflated_file(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap()
+}
+
+#[test]
+fn saved_output_of_get_diagnostic_data_is_read() {
+    let folder = Folder::new("saved-sample");
+    let sample = |second: u32, queries: u32| {
+        format!(
+            "{{ data: {{ start: ISODate('2026-05-01T10:00:{second:02}.000Z'), serverStatus: {{ pid: Long('7'), uptimeMillis: Long('{second}000'), connections: {{ current: 12, available: 100 }}, opcounters: {{ query: {queries} }}, oplog: {{ latestOptime: Timestamp({{ t: 5, i: 1 }}), earliestOptime: Timestamp({{ t: 5, i: 1 }}) }} }}, end: ISODate('2026-05-01T10:00:{second:02}.010Z') }}, ok: 1 }}\n"
+        )
+    };
+    let all: String = (0..5).map(|second| sample(second, 100 * second)).collect();
+    let file = folder.file("samples.txt", all.as_bytes());
+    let output = program(["ftdc", "report", "--json"]).arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["samples"], 5);
+    let figures = report["figures"].as_array().unwrap();
+    let figure = |id: &str| figures.iter().find(|figure| figure["id"] == id);
+    // 100 queries in each second.
+    let median = &figure("operations.queries").unwrap()["p50"];
+    assert_eq!(median.as_f64(), Some(100.0), "{}", figure("operations.queries").unwrap());
+    assert!(figure("replication.oplog_window").is_none(), "a text has no times of the oplog");
+    let export = program(["ftdc", "export"]).arg(&file).output().unwrap();
+    assert!(text(&export.stderr).contains("mongosonar ftdc report"), "{export:?}");
 }

@@ -256,3 +256,54 @@ fn it_ends_as_every_command_does() {
     assert_eq!(joined["sources"][0]["damaged"], true);
     assert_eq!(joined["sources"][1]["damaged"], false);
 }
+
+/// An operation in flight, as `currentOp` lists it.
+fn in_flight(field: &str, seconds: u32, more: &str) -> String {
+    format!(
+        r#"{{"type":"op","desc":"conn42","client":"10.0.0.9:51234","appName":"shop-api","active":true,"currentOpTime":"2026-05-01T10:00:00.120+00:00","opid":4711,"secs_running":{seconds},"op":"update","ns":"shop.orders","command":{{"q":{{"{field}":1}},"u":{{"$set":{{"a":2}}}},"multi":true,"upsert":false}},"planSummary":"COLLSCAN","numYields":17{more}}}"#
+    )
+}
+
+#[test]
+fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
+    let folder = Folder::new("current");
+    let all = [in_flight("young", 3, ""), in_flight("old", 312, r#","waitingForLock":true"#)].join(",");
+    let list = folder.file("current.json", format!("{{\"inprog\":[{all}],\"ok\":1}}").as_bytes());
+    let array = folder.file("array.json", format!("[{all}]").as_bytes());
+    let expected = "2 operations in flight at 2026-05-01T10:00:00.120Z, the oldest for 5m12s (update shop.orders); 1 waits for a lock\n";
+    for file in [&list, &array] {
+        let alone = run("report", &[file.clone()]);
+        assert_eq!(alone.status.code(), Some(0), "{alone:?}");
+        let shown = text(&alone.stdout);
+        assert!(shown.starts_with(expected), "{shown}");
+        // The oldest first, with what it waits for.
+        let rows: Vec<_> = shown.lines().filter(|line| line.contains("COLLSCAN")).collect();
+        assert!(
+            rows[0].contains("5m12s") && rows[0].contains("a lock") && rows[0].contains("old"),
+            "{shown}"
+        );
+        assert!(rows[1].contains("3.00s") && rows[1].contains("young"), "{shown}");
+        let json: Value = serde_json::from_slice(&run("report --json", &[file.clone()]).stdout).unwrap();
+        assert_eq!(json["kind"], "current_operations");
+        assert_eq!(
+            (&json["in_flight"], &json["oldest_us"], &json["waiting_for_lock"]),
+            (&2.into(), &312_000_000.into(), &1.into())
+        );
+        assert_eq!(json["operations"][0]["waits"][0]["kind"], "lock");
+        // No command takes them for operations that ended, and each names the one that reads them.
+        for command in ["profiler report", "logs report", "queries --read"] {
+            let refused = run(command, &[file.clone()]);
+            assert_eq!(refused.status.code(), Some(1), "{command}: {refused:?}");
+            let why = text(&refused.stderr);
+            assert!(
+                why.contains("operations in flight (currentOp)") && why.contains("mongosonar report FILE"),
+                "{command}: {why}"
+            );
+        }
+    }
+    let log = fixture("mongod-4.0-mixed/mongod.log.gz");
+    let joined = run("report", &[log, list.clone()]);
+    let shown = text(&joined.stdout);
+    assert!(shown.contains(&format!("current.json: {}.", expected.trim_end())), "{shown}");
+    assert_eq!(run("report --csv", &[list]).status.code(), Some(2));
+}

@@ -295,3 +295,98 @@ fn shape_ids_of_other_rules_are_not_compared() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("version 1 of the rules"), "{}", text(&refused.stderr));
 }
+
+/// A line of 8.0 about an update that took five seconds, and whatever else it says.
+fn slow_update(field: &str, client: &str, more: &str) -> String {
+    format!(
+        r#"{{"t":{{"$date":"2026-05-01T10:00:00.120+00:00"}},"s":"I","c":"COMMAND","id":51803,"svc":"S","ctx":"conn7","msg":"Slow query","attr":{{"type":"command","ns":"shop.orders","command":{{"update":"orders","updates":[{{"q":{{"{field}":1}},"u":{{"$set":{{"a":1}}}},"multi":false,"upsert":false}}],"comment":"for {field}","$db":"shop"}},"nMatched":1,"nModified":1,"remote":"{client}:40000"{more},"durationMillis":5000}}}}
+"#
+    )
+}
+
+#[test]
+fn what_operations_waited_for_is_in_the_text_the_order_and_the_page() {
+    let folder = Folder::new("waits");
+    let log = [
+        slow_update("busy", "10.0.0.1", r#","workingMillis":4990,"queues":{"execution":{"totalTimeQueuedMicros":10000}}"#),
+        slow_update("late", "10.0.0.2", r#","workingMillis":20,"waitForWriteConcernDurationMillis":4980"#),
+        slow_update("far", "10.0.0.2", r#","workingMillis":100,"remoteOpWaitMillis":4900,"sortSpills":3,"sortSpilledBytes":4096"#),
+        r#"{"t":{"$date":"2026-05-01T10:00:01.000+00:00"},"s":"I","c":"EXECUTOR","id":6983000,"svc":"S","ctx":"conn7","msg":"Slow network response send time","attr":{"elapsed":{"totalMillis":900,"sendResponseMillis":800}}}
+"#
+        .to_owned(),
+    ]
+    .concat();
+    let log = folder.file("mongod.log", log.as_bytes());
+    let run = |words: &str| {
+        let output = program(["logs", "report"]).arg(&log).args(words.split_whitespace()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words}: {output:?}");
+        text(&output.stdout).to_owned()
+    };
+    let shown = run("");
+    // 4.98 s and 4.9 s of 15 s; 10 ms in queues are not worth a word.
+    for line in [
+        "  waited for: write concern 4.98s (33.2%), shards 4.90s (32.7%)\n",
+        "  spilled to disk: 3 times, 4.10kB\n",
+        "Slow to send: 1 reply in 800ms, the longest in 800ms (last 2026-05-01T10:00:01.000Z)",
+        "write concern 99.6%",
+        "shards 98.0%",
+    ] {
+        assert!(shown.contains(line), "{line}\n{shown}");
+    }
+    for (order, field) in
+        [("waits", "late"), ("concern", "late"), ("shards", "far"), ("queued", "busy"), ("spilled", "far")]
+    {
+        let rows: Value = serde_json::from_str(&run(&format!("--json --sort {order}"))).unwrap();
+        let first = rows["rows"][0]["shape"].as_str().unwrap();
+        assert!(first.contains(field), "{order}: {first}");
+    }
+    let json: Value = serde_json::from_str(&run("--json")).unwrap();
+    assert_eq!(json["notices"]["slow_replies"]["longest_ms"], 800);
+    let page = folder.path("report.html");
+    run(&format!("--html {}", page.display()));
+    assert!(std::fs::read_to_string(page).unwrap().contains("\"write_concern_us\":[4980000,1]"));
+}
+
+#[test]
+fn rows_by_client_user_and_comment() {
+    let folder = Folder::new("callers");
+    let user = r#"{"t":{"$date":"2026-05-01T10:00:00.000+00:00"},"s":"I","c":"ACCESS","id":5286306,"ctx":"conn7","msg":"Successfully authenticated","attr":{"client":"10.0.0.1:40000","user":"alice","db":"admin"}}
+"#;
+    let lines = [
+        slow_update("a", "10.0.0.1", ""),
+        slow_update("b", "10.0.0.2", ""),
+        slow_update("c", "10.0.0.2", ""),
+    ];
+    let log = folder.file("mongod.log", [user, &lines.concat()].concat().as_bytes());
+    let run =
+        |words: &str| program(["logs", "report"]).arg(&log).args(words.split_whitespace()).output().unwrap();
+    let rows = |words: &str, name: &str| {
+        let output = run(&format!("--json --sort calls {words}"));
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        let row = |row: &Value| (row[name].as_str().unwrap().to_owned(), row["calls"].as_u64().unwrap());
+        json["rows"].as_array().unwrap().iter().map(row).collect::<Vec<_>>()
+    };
+    let owned =
+        |rows: &[(&str, u64)]| rows.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
+    assert_eq!(rows("--by client", "client"), owned(&[("10.0.0.2", 2), ("10.0.0.1", 1)]));
+    assert_eq!(rows("--by user --show-values", "user"), owned(&[("alice@admin", 3)]));
+    let comments = rows("--by comment --show-values", "comment");
+    assert_eq!(comments, owned(&[("for a", 1), ("for b", 1), ("for c", 1)]));
+    // Names and comments are values: they are shown only if asked for, and are in no other report.
+    for by in ["user", "comment"] {
+        let refused = run(&format!("--by {by}"));
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(text(&refused.stderr).contains("--show-values"), "{refused:?}");
+    }
+    for words in ["--json", "--csv", "--json --by client"] {
+        let shown = text(&run(words).stdout).to_owned();
+        assert!(!shown.contains("alice") && !shown.contains("for a"), "{words}: {shown}");
+    }
+    let shown = text(&run("--by client").stdout).to_owned();
+    assert!(shown.contains("10.0.0.2"), "{shown}");
+    // What was saved is compared.
+    let saved = folder.file("saved.json", &run("--json --by client").stdout);
+    let compared = program(["compare", "--by", "client", "--json"]).args([&saved, &log]).output().unwrap();
+    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap_or_else(|_| panic!("{compared:?}"));
+    assert_eq!((&compared["changed"], &compared["unchanged"]), (&0.into(), &2.into()), "{compared}");
+}

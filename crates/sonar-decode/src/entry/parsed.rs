@@ -16,6 +16,8 @@ use crate::syntax::shell;
 pub struct EntryContext<'a> {
     /// The client, if it is known from its connection.
     pub app: Option<&'a Arc<Application>>,
+    /// The user, if it is known from its connection.
+    pub user: Option<&'a Arc<str>>,
     /// The client is a server.
     pub from_server: bool,
     /// It came from no client's connection.
@@ -155,7 +157,8 @@ fn identity_of(entry: &Entry<()>) -> Identity {
         Completeness::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,
         Completeness::Nothing => Identity::Unsaid,
     };
-    let Some(worse) = entry.doubt else { return identity };
+    let types = entry.fields.types_lost.then_some(Identity::Partial);
+    let Some(worse) = entry.doubt.max(types) else { return identity };
     // The body of these does not affect the shape, so it may be ambiguous.
     let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
     let is_unsaid = entry.fields.op == Op::Applied && entry.fields.namespace.is_empty();

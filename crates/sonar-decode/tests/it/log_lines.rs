@@ -639,3 +639,173 @@ fn the_last_line_is_judged_by_itself_not_by_unfinished_ones() {
         }
     }
 }
+
+#[test]
+fn a_last_text_line_without_a_line_feed_is_cut_only_if_it_shows_that() {
+    let is_cut = |message: &str| {
+        let line = format!("2019-11-03T18:28:32.450+0000 I NETWORK  [conn7] {message}");
+        let (mut log, mut all) = (LogReader::new(LogSettings::default()), All::default());
+        let mut entry = ParsedEntry::default();
+        let parsed = log.reader().read(line.as_bytes(), &mut entry);
+        log.add_last(line.as_bytes(), &parsed, &entry, &mut all);
+        assert_eq!(log.reading().imbalances(), Vec::<String>::new());
+        log.reading().lines_unfinished == 1
+    };
+    for whole in [
+        "end connection 10.0.0.1:4000 (3 connections now open)",
+        "connection accepted from 10.0.0.1:4000 #8 (4 connections now open)",
+        "received client metadata from 10.0.0.1:4000 conn7: { driver: { name: \"a (b\", version: \"1\" } }",
+        "MongoDB starting : pid=1 port=27017 dbpath=/data 64-bit host=db1",
+        "waiting for connections on port 27017",
+        "command not found",
+    ] {
+        assert!(!is_cut(whole), "{whole}");
+    }
+    for cut in [
+        "",
+        "end connection 10.0.0.1:4000 (3 conn",
+        "received client metadata from 10.0.0.1:4000 conn7: { driver: { name: \"a\" }",
+        "command shop.orders command: find { find: \"orders\", filter: { a: 1 } } planSummary: COLL",
+        "command shop.orders",
+        "getmore shop.orders query: { a: 1 } cursorid:1",
+    ] {
+        assert!(is_cut(cut), "{cut}");
+    }
+}
+
+#[test]
+fn syslog_s_lines_of_old_servers_have_its_date() {
+    let message = TEXT.split_once("[conn7]").unwrap().1;
+    let at = |line: &str, reference_ms: i64| {
+        let mut log = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
+        let mut all = All::default();
+        log.line(line.as_bytes(), &mut all);
+        assert_eq!((all.0.len(), log.reading().lines_unwrapped), (1, 1), "{line}");
+        assert_eq!(all.0[0].id, one(TEXT).id, "{line}");
+        log.last_time().unwrap().to_string()
+    };
+    // 2020-02-01: November was last year's.
+    let reference = 1_580_515_200_000;
+    let date = "2019-11-03T18:28:32.000000000Z";
+    for head in [
+        "Nov  3 18:28:32 db1 mongod.27017[1234]:",
+        "<14>Nov  3 18:28:32 db1 mongod[1234]:",
+        "2019-11-03T18:28:32+00:00 db1 mongos.27017:",
+        "<14>1 2019-11-03T18:28:32.000Z db1 mongod.27017 1234 - -",
+        "<14>1 2019-11-03T18:28:32.000Z db1 mongod.27017 1234 ID47 [x@1 a=\"b\\]\"][y@1]",
+    ] {
+        assert_eq!(at(&format!("{head} [conn7]{message}"), reference), date, "{head}");
+    }
+    for other in [
+        "Nov  3 18:28:32 db1 sshd[1]: [conn7]",
+        "Nov 31 18:28:32 db1 mongod[1]: [conn7]",
+        "Nov  3 18:28:32 db1 mongod[1]: x",
+    ] {
+        assert_eq!(read(&[&format!("{other}{message}")]).0, [], "{other}");
+    }
+}
+
+#[test]
+fn lines_are_found_behind_markers_colours_and_quotes() {
+    let quoted = |line: &str| serde_json::Value::from(line).to_string();
+    for line in [FIND, TEXT] {
+        let single = format!("    '{}',", line.replace('\\', "\\\\").replace('\'', "\\'"));
+        for wrapped in [
+            format!("{{1}} {line}"),
+            format!("{{mongod.log}} {line}"),
+            format!("\u{1b}[36mmongo-1  |\u{1b}[0m {line}"),
+            format!("mongo-1  | \u{1b}[32m{line}\u{1b}[0m"),
+            format!("\u{1b}[32mmongo-0\u{1b}[0m \u{1b}[1;32mmongod\u{1b}[0m {line}"),
+            format!("\t\t{},", quoted(line)),
+            quoted(line),
+            single,
+        ] {
+            let (seen, log) = read(&[&wrapped]);
+            assert_eq!(seen, [one(line)], "{wrapped}");
+            assert_eq!(log.reading().lines_unwrapped, 1, "{wrapped}");
+        }
+    }
+}
+
+#[test]
+fn objects_keep_lines_at_any_depth_and_under_several_names() {
+    let object: serde_json::Value = serde_json::from_str(FIND).unwrap();
+    for (line, object) in [(FIND, Some(object)), (TEXT, None)] {
+        let all = [
+            serde_json::json!({"_index": "x", "_source": {"@timestamp": "2026-05-01T10:00:00Z", "message": line, "event": {"original": line}}}),
+            serde_json::json!({"_id": "x", "fields": {"message": [line]}}),
+            serde_json::json!({"insertId": "x", "resource": {"type": "k8s_container"}, "textPayload": line}),
+            serde_json::json!({"insertId": "x", "jsonPayload": {"message": line}}),
+            serde_json::json!({"stream": {"pod": "mongo-0"}, "values": [["1777629600120000000", line]]}),
+        ];
+        let mut all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        all.extend(
+            object.map(|object| serde_json::json!({"insertId": "x", "jsonPayload": object}).to_string()),
+        );
+        for wrapped in all {
+            let (seen, log) = read(&[&wrapped]);
+            assert_eq!(seen, [one(line)], "{wrapped}");
+            assert_eq!((log.reading().lines_operation, log.reading().lines_unwrapped), (1, 1), "{wrapped}");
+        }
+    }
+    let other =
+        serde_json::json!({"jsonPayload": {"message": "GET /index.html 200 12ms, nothing of a database"}})
+            .to_string();
+    assert_eq!(read(&[&other]).1.reading().lines_unknown, 1);
+}
+
+#[test]
+fn lines_of_a_document_are_those_of_all_its_lists() {
+    let lines = |document: &str| {
+        let mut out = Vec::new();
+        let count = sonar_decode::log::lines_of(document.as_bytes(), 1_580_515_200_000, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), count, "{document}");
+        texts(&text.lines().collect::<Vec<_>>())
+    };
+    let expected = [texts(&[FIND]), texts(&[TEXT])].concat();
+    let object: serde_json::Value = serde_json::from_str(FIND).unwrap();
+    let nanos = "1777629600120000000";
+    for document in [
+        serde_json::json!({"totalLinesWritten": 2, "log": [FIND, TEXT], "ok": 1}),
+        serde_json::json!({"status": "success", "data": {"resultType": "streams", "result": [
+            {"stream": {"pod": "a"}, "values": [[nanos, FIND]]}, {"stream": {"pod": "b"}, "values": [[nanos, TEXT]]},
+        ]}}),
+        serde_json::json!({"hits": {"total": 2, "hits": [
+            {"_source": {"message": FIND, "event": {"original": FIND}}}, {"_source": {"message": TEXT}},
+        ]}}),
+        serde_json::json!({"events": [{"timestamp": 1, "message": FIND}, {"timestamp": 2, "message": TEXT}]}),
+        serde_json::json!({"results": [
+            [{"field": "@timestamp", "value": "x"}, {"field": "@message", "value": FIND}],
+            [{"field": "@message", "value": TEXT}],
+        ]}),
+        serde_json::json!({"entries": [{"jsonPayload": object}, {"textPayload": TEXT}]}),
+        serde_json::json!({"log": format!("{FIND}\n{TEXT}\n")}),
+    ] {
+        assert_eq!(lines(&document.to_string()), expected, "{document}");
+        assert_eq!(lines(&serde_json::to_string_pretty(&document).unwrap()), expected);
+    }
+    assert_eq!(lines("{\"a\": [1, \"x\"]}"), Vec::<String>::new());
+}
+
+#[test]
+fn an_operation_of_which_a_value_has_line_feeds_is_one_operation() {
+    let head = "2019-11-03T18:28:32.450+0100 I COMMAND  [conn7] command t.d command: find { find: \"d\", filter: { a: \"one";
+    let tail = "three\" }, $db: \"t\" } planSummary: COLLSCAN keysExamined:0 docsExamined:10 numYields:0 nreturned:1 reslen:100 locks:{} protocol:op_msg 150ms";
+    let (seen, log) = read(&[head, "", "two", tail, TEXT]);
+    assert_eq!(seen, [one(&format!("{head} two {tail}")), one(TEXT)]);
+    let reading = log.reading();
+    assert_eq!(
+        (reading.lines, reading.lines_operation, reading.lines_other, reading.lines_unknown),
+        (5, 2, 3, 0)
+    );
+    // The next line has a head: nothing ends the operation.
+    let (seen, log) = read(&[head, "two", TEXT]);
+    assert_eq!(seen, [one(TEXT)]);
+    let reading = log.reading();
+    assert_eq!((reading.lines_operation, reading.lines_other, reading.lines_unknown), (1, 1, 1));
+    // The log ends.
+    let (seen, log) = read(&[head, "two"]);
+    assert_eq!((seen.len(), log.reading().lines_other, log.reading().lines_unknown), (0, 1, 1));
+    assert_eq!(log.reading().imbalances(), Vec::<String>::new());
+}

@@ -459,3 +459,73 @@ fn no_flipped_or_missing_byte_makes_it_panic() {
         assert_eq!(log.reading().imbalances(), Vec::<String>::new());
     }
 }
+
+/// Who issued an operation, and why.
+#[derive(Default)]
+struct Callers(Vec<String>);
+
+impl entry::EntrySink for Callers {
+    fn operation(&mut self, op: &Operation<'_>, _: Identity, execution: &Execution<'_>, _: u64) {
+        self.0.push(format!("{} {:?} {:?}", op.client.ip(), execution.user, execution.comment));
+    }
+}
+
+#[test]
+fn users_comments_and_slow_replies_are_read() {
+    let line = |id: u32, context: &str, attributes: &str| {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.120+00:00"}},"s":"I","c":"COMMAND","id":{id},"ctx":"{context}","msg":"x","attr":{{{attributes}}}}}"#
+        )
+    };
+    let find = |comment: &str| {
+        format!(
+            r#""type":"command","ns":"t.d","command":{{"find":"d","filter":{{"comment":"no"}}{comment},"$db":"t"}},"remote":"10.0.0.9:51234","durationMillis":7"#
+        )
+    };
+    let lines = [
+        // 4.4 and 7.0.
+        line(
+            20_250,
+            "conn1",
+            r#""mechanism":"SCRAM-SHA-256","principalName":"alice","authenticationDatabase":"admin","remote":"10.0.0.9:51234""#,
+        ),
+        line(
+            5_286_306,
+            "conn2",
+            r#""client":"10.0.0.9:51235","mechanism":"SCRAM-SHA-256","user":"bob","db":"shop","result":0"#,
+        ),
+        line(51_803, "conn1", &find(r#","comment":"nightly""#)),
+        line(51_803, "conn2", &find(r#","comment":17"#)),
+        line(51_803, "conn3", &find(r#","comment":{"a":1}"#)),
+        // The example of the manual.
+        line(
+            6_983_000,
+            "conn1",
+            r#""elapsed":{"totalMillis":109,"activeMillis":30,"receiveWorkMillis":2,"processWorkMillis":10,"sendResponseMillis":22,"yieldMillis":15,"finalizeMillis":30}"#,
+        ),
+        line(6_983_000, "conn1", r#""elapsed":{"sendResponseMillis":200}"#),
+        "2019-11-03T18:28:32.450+0000 I ACCESS   [conn9] Successfully authenticated as principal carol on shop from client 10.0.0.3:4000".to_owned(),
+        r#"2019-11-03T18:28:32.450+0000 I COMMAND  [conn9] command t.d command: find { find: "d", filter: {}, comment: "c", $db: "t" } planSummary: COLLSCAN keysExamined:0 docsExamined:10 numYields:0 nreturned:1 reslen:100 locks:{} protocol:op_msg 150ms"#.to_owned(),
+    ];
+    let (mut log, mut callers) = (LogReader::new(LogSettings::default()), Callers::default());
+    log.show_values();
+    lines.iter().for_each(|line| log.line(line.as_bytes(), &mut callers));
+    log.finish(&mut callers);
+    assert_eq!(
+        callers.0,
+        [
+            r#"10.0.0.9 "alice@admin" "nightly""#,
+            r#"10.0.0.9 "bob@shop" "17""#,
+            r#"10.0.0.9 "" """#,
+            r#":: "carol@shop" "c""#,
+        ]
+    );
+    let slow = log.notices().slow_replies;
+    assert_eq!((slow.seen.count, slow.total_ms, slow.longest_ms), (2, 222, 200));
+    assert_eq!(log.reading().imbalances(), Vec::<String>::new());
+    // Users and comments are values: they stay inside unless they were asked for.
+    let (mut log, mut callers) = (LogReader::new(LogSettings::default()), Callers::default());
+    lines.iter().for_each(|line| log.line(line.as_bytes(), &mut callers));
+    assert_eq!(callers.0.len(), 4);
+    assert!(callers.0.iter().all(|caller| caller.ends_with(r#" "" """#)), "{:?}", callers.0);
+}

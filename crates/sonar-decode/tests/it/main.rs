@@ -3,6 +3,7 @@
 
 mod capture_file;
 mod compress;
+mod current_op;
 mod frame;
 mod ftdc;
 mod golden_ids;

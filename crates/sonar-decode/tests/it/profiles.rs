@@ -192,3 +192,92 @@ fn every_version_is_read() {
     assert_eq!((digest.totals().affected.get(), digest.totals().latency.count()), (Some(20), 10));
     assert_eq!(digest.totals().latency.sum_ns(), 30_000_000);
 }
+
+/// What is kept of an operation of a printed profile.
+#[derive(Default)]
+struct Dated(Vec<(u64, String)>);
+
+impl sonar_decode::entry::EntrySink for Dated {
+    fn operation(
+        &mut self,
+        op: &sonar_core::Operation<'_>,
+        identity: sonar_core::Identity,
+        execution: &sonar_core::Execution<'_>,
+        _: u64,
+    ) {
+        let text = format!(
+            "{} {} {} ms={:?} docs={:?} returned={:?} cpu={:?}",
+            identity.name(),
+            op.command,
+            op.shape.namespace(),
+            op.latency_ns.map(|ns| ns / 1_000_000),
+            execution.docs_examined,
+            op.docs_returned,
+            execution.cpu_ns,
+        );
+        self.0.push((op.end.unix_ns() / 1_000_000, text));
+    }
+}
+
+fn dated(document: &str) -> (u64, String, sonar_core::Reading) {
+    let (mut profile, mut seen) = (Profile::default(), Dated::default());
+    profile.printed(document.as_bytes(), &mut seen);
+    assert_eq!(seen.0.len(), 1, "{document}");
+    let (at, text) = seen.0.remove(0);
+    (at, text, profile.reading())
+}
+
+#[test]
+fn a_profile_without_types_has_times_and_figures_but_no_exact_shape() {
+    // Amazon DocumentDB: milliseconds as a number, figures as texts.
+    let (at, text, reading) = dated(
+        r#"{"op":"query","ts":1721203201221,"ns":"shop.orders","command":{"find":"orders","filter":{"at":{"$gt":"2026"}},"$db":"shop"},"docsExamined":"9000","nreturned":"3","millis":"131","planSummary":"COLLSCAN","execStats":{"stage":"COLLSCAN","nReturned":"3"},"client":"172.31.5.63:58974","user":"master"}"#,
+    );
+    assert_eq!(at, 1_721_203_201_221);
+    assert_eq!(text, "partial find shop.orders ms=Some(131) docs=Some(9000) returned=Some(3) cpu=None");
+    assert_eq!((reading.operations_partial, reading.operations_undated), (1, 0));
+    // JSON.stringify of mongosh: `2^32 + 5` and `-1` as halves.
+    let (at, text, _) = dated(
+        r#"{"op":"query","ns":"shop.orders","command":{"find":"orders","filter":{"st":1},"$db":"shop"},"cursorid":{"low":-1,"high":-1,"unsigned":false},"docsExamined":9000,"nreturned":3,"cpuNanos":{"low":5,"high":1,"unsigned":false},"millis":131,"ts":"2026-05-01T10:00:00.120Z"}"#,
+    );
+    // From `date -d 2026-05-01T10:00:00.120Z +%s%3N`.
+    assert_eq!(at, 1_777_629_600_120);
+    assert_eq!(
+        text,
+        "partial find shop.orders ms=Some(131) docs=Some(9000) returned=Some(3) cpu=Some(4294967301)"
+    );
+    // A `Long` anywhere shows that types are lost, also beside a date that was restored.
+    let (_, text, _) = dated(
+        r#"{"op":"query","ns":"a.b","command":{"find":"b","filter":{"n":{"low":5,"high":0,"unsigned":false}},"$db":"a"},"millis":1,"ts":{"$date":"2026-05-01T10:00:00.120Z"}}"#,
+    );
+    assert!(text.starts_with("partial find a.b"), "{text}");
+    // The shape of an insert is its namespace.
+    let (_, text, _) = dated(
+        r#"{"op":"insert","ns":"a.b","command":{"insert":"b","$db":"a"},"ninserted":1,"millis":1,"ts":1721203201221}"#,
+    );
+    assert!(text.starts_with("exact insert a.b"), "{text}");
+    // Types that are written are known.
+    let (_, text, _) = dated(
+        r#"{"op":"query","ns":"a.b","command":{"find":"b","$db":"a"},"millis":1,"ts":{"$date":{"$numberLong":"1777629600120"}}}"#,
+    );
+    assert!(text.starts_with("exact find a.b"), "{text}");
+}
+
+#[test]
+fn a_time_that_is_missing_or_none_is_unknown_and_not_1970() {
+    for ts in [
+        "",
+        r#","ts":null"#,
+        r#","ts":17"#,
+        r#","ts":"yesterday""#,
+        r#","ts":{"a":1}"#,
+        r#","ts":-5"#,
+        r#","ts":1721203201"#,
+    ] {
+        let (at, _, reading) = dated(&format!(
+            r#"{{"op":"query","ns":"a.b","command":{{"find":"b","$db":"a"}},"millis":7{ts}}}"#
+        ));
+        assert_eq!((at, reading.operations_undated), (0, 1), "{ts}");
+        assert!(reading.losses().any(|(name, _, count)| (name, count) == ("operations_undated", 1)), "{ts}");
+    }
+}

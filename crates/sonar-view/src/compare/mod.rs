@@ -312,11 +312,18 @@ fn heads(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2]) -> [Strin
     let head = |letter: char, side: &ComparedSide, totals: &Figures| {
         let ComparedSide { name, source, zone, .. } = side;
         format!(
-            "{letter}: {} of a {} from {} to {}: {name}",
+            "{letter}: {} of a {}{}: {name}",
             plural(Count(totals.calls as f64), "operation"),
             kind(*source),
-            zone.show_seconds(totals.first_seen),
-            zone.show_seconds(totals.last_seen),
+            match totals.first_seen.is_known() {
+                true => format!(
+                    " from {} to {}",
+                    zone.show_seconds(totals.first_seen),
+                    zone.show_seconds(totals.last_seen)
+                ),
+                false if totals.calls > 0 => ", times unknown".to_owned(),
+                false => String::new(),
+            },
         )
     };
     [head('A', &sides[0], comparison.totals[0]), head('B', &sides[1], comparison.totals[1])]

@@ -7,8 +7,8 @@ use sonar_core::figures::{Figures, PlanUse};
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::timeline::TimeBucket;
 use sonar_core::{
-    Application, Class, Digest, DigestSettings, GroupBy, Histogram, Identity, ObservedParts, Row, ShapeId,
-    ShapeInfo, Subject, Timestamp,
+    Application, Class, Digest, DigestSettings, Endpoint, GroupBy, Histogram, Identity, ObservedParts, Row,
+    ShapeId, ShapeInfo, Subject, Timestamp,
 };
 
 use super::Source;
@@ -130,6 +130,12 @@ fn entry(object: DigestRowJson, by: GroupBy, source: Source) -> Option<Row> {
             Subject::App(Arc::new(Application { name: boxed(object.app), ..Application::default() }))
         }
         (GroupBy::Plan, _) if object.plan.is_some() => Subject::Plan(boxed(object.plan)),
+        (GroupBy::Client, _) if object.client.is_some() => match object.client.as_deref() {
+            Some("") => Subject::Client(Endpoint::default().ip()),
+            client => Subject::Client(client?.parse().ok()?),
+        },
+        (GroupBy::User, _) if object.user.is_some() => Subject::User(boxed(object.user)),
+        (GroupBy::Comment, _) if object.comment.is_some() => Subject::Comment(boxed(object.comment)),
         _ => Subject::Other,
     };
     let mut row = Row::new(subject, class);
@@ -161,8 +167,8 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
             u128::from(latency.sum),
             (latency.min.unwrap_or(0), latency.max.unwrap_or(0)),
         )?,
-        first_seen: Timestamp::from_unix_ns(object.first_seen),
-        last_seen: Timestamp::from_unix_ns(object.last_seen),
+        first_seen: Timestamp::from_unix_ns(object.first_seen.unwrap_or(0)),
+        last_seen: Timestamp::from_unix_ns(object.last_seen.unwrap_or(0)),
         ..Figures::default()
     };
     for (code, count) in &object.errors {
