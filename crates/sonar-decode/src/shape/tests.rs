@@ -226,7 +226,7 @@ fn bulk_write_names_its_namespaces() {
     assert_eq!(ids.statements.len(), 2);
     assert_eq!(
         text,
-        "[{insert: {}}; {update: {filter: {a: ?number}, updateMods: {$set: {b: ?number}}, multi: true}}]"
+        "[x.a {insert: {}}; x.b {update: {filter: {a: ?number}, updateMods: {$set: {b: ?number}}, multi: true}}]"
     );
     differ(&ops(0, 1), &ops(0, 0));
 }

@@ -3,11 +3,13 @@
 use super::Builder;
 use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
+use crate::commands::CommandKind;
 use crate::names;
 use crate::shape::hash::{self, mix};
-use crate::shape::rules::{self, CommandKind, ContainerMode, Field, stage, statement_field};
+use crate::shape::rules::{self, ContainerMode, Field, stage, statement_field};
 use crate::shape::text::{EQUALITY, Text};
 use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
+use sonar_core::operation::WriteType;
 
 impl<T: Text> Builder<T> {
     pub(super) fn field_element(
@@ -143,8 +145,13 @@ impl<T: Text> Builder<T> {
                 self.see_type(top, kind);
                 return ElementStep::Using(Use::Member);
             }
+            // What a router adds for its shards.
+            ContainerMode::Expression if matches!(key.bytes, b"$willBeMerged" | b"$doingMerge") => {}
             ContainerMode::Expression | ContainerMode::WindowFields => {
                 let (node, step, _) = self.expression_leaf(&key, kind, value);
+                if matches!(key.bytes, b"$const" | b"$literal") {
+                    self.frames[top].constant = Some((node.unordered, node.ordered, kind));
+                }
                 self.add_keyed(&key, node);
                 return step;
             }
@@ -181,6 +188,7 @@ impl<T: Text> Builder<T> {
                 return step;
             }
             ContainerMode::Projection => {
+                let key = literal_key(key);
                 let (node, step) = match number(kind, bytes_of(value)) {
                     Some(number) => {
                         (self.kept(if number == 0.0 { b"0" } else { b"1" }, true), truth_of(kind))
@@ -297,15 +305,15 @@ impl<T: Text> Builder<T> {
         value: BsonValue<'_>,
     ) -> ElementStep {
         if self.command == CommandKind::BulkWrite {
-            let action = match key.bytes {
-                b"insert" => "insert",
-                b"update" => "update",
-                b"delete" => "delete",
-                _ => "",
+            let write = match key.bytes {
+                b"insert" => Some(WriteType::Insert),
+                b"update" => Some(WriteType::Update),
+                b"delete" => Some(WriteType::Delete),
+                _ => None,
             };
-            if !action.is_empty() {
+            if let Some(write) = write {
                 let index = number(kind, bytes_of(value)).map_or(-1, |number| number as i64);
-                self.bulk = Some((hash::bytes(action.as_bytes()), index, action));
+                self.bulk = Some((write, index));
                 return ElementStep::Next;
             }
         }
@@ -399,6 +407,7 @@ impl<T: Text> Builder<T> {
                 self.enter(ContainerMode::Literal, hash::path(&key), (0, &normal, &[]))
             }
             ContainerMode::Projection => {
+                let key = literal_key(key);
                 let inner = match key.bytes {
                     b"$elemMatch" => ContainerMode::ElemMatch,
                     b"$meta" => ContainerMode::Literal,
@@ -512,6 +521,11 @@ impl<T: Text> Builder<T> {
         };
         self.enter(mode, edge, label)
     }
+}
+
+/// `$const` is the server's own name of `$literal`.
+fn literal_key(key: Key<'_>) -> Key<'_> {
+    if key.bytes == b"$const" { Key::new(b"$literal") } else { key }
 }
 
 /// Hash of an operator of a condition.
