@@ -421,6 +421,18 @@ fn what_a_router_adds_is_not_part_of_the_query() {
     );
     let project = |constant: &str| vec![doc! {"$project": {"a": {constant: "x"}}}];
     assert_eq!(id(project("$const")), id(project("$literal")));
+    let unwind = |value: bson::Bson| vec![doc! {"$unwind": value}];
+    assert_eq!(id(unwind(bson::bson!({"path": "$tags"}))), id(unwind(bson::bson!("$tags"))));
+    assert_ne!(id(unwind(bson::bson!("$names"))), id(unwind(bson::bson!("$tags"))));
+    // Of a find with a sort, a router asks its shards for the keys.
+    let mut find = doc! {"find": "orders", "filter": {"a": 1}, "sort": {"b": 1}, "$db": "shop"};
+    let sorted = on_the_wire(&find);
+    find.insert("projection", doc! {"$sortKey": {"$meta": "sortKey"}});
+    assert_eq!(on_the_wire(&find), sorted);
+    find.insert("projection", doc! {"c": 1, "$sortKey": {"$meta": "sortKey"}});
+    let with_keys = on_the_wire(&find);
+    find.insert("projection", doc! {"c": 1});
+    assert_eq!(on_the_wire(&find), with_keys);
     let add = |value: bson::Bson| vec![doc! {"$addFields": {"a": {"$concat": ["$b", value]}}}];
     assert_eq!(id(add(bson::bson!({"$const": "x"}))), id(add(bson::bson!("x"))));
 }

@@ -248,7 +248,7 @@ fn pipelines_keep_the_order_of_stages() {
         "{pipeline: [{$match: {a: {$in: ?array<?number>}, b: ?number}}, \
          {$group: {_id: {j: ?number, k: '$k'}, n: {$sum: ?number}}}, {$sort: {n: -1}}, {$limit: ?number}, \
          {$lookup: {as: 'z', foreignField: 'y', from: 'd', localField: 'x', pipeline: [{$match: {q: ?number}}]}}, \
-         {$unwind: '$z'}]}"
+         {$unwind: {path: '$z'}}]}"
     );
     let mut turned = stages.clone();
     turned.swap(2, 3);

@@ -2,7 +2,7 @@
 
 use super::Builder;
 use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
-use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use, Visitor};
 use crate::commands::CommandKind;
 use crate::names;
 use crate::shape::hash::{self, mix};
@@ -165,10 +165,10 @@ impl<T: Text> Builder<T> {
                 self.attach(top, 0, node, T::Label::default());
                 return step;
             }
+            ContainerMode::Stage if key.bytes == b"$unwind" => return self.unwind(&key, kind, value),
             ContainerMode::Stage => {
                 let (node, step) = match key.bytes {
                     b"$unionWith" | b"$out" | b"$unset" | b"$count" => self.name(kind, value, |_| true),
-                    b"$unwind" => self.name(kind, value, |text| text.first() == Some(&b'$')),
                     stage if !names::holds_expressions(stage) => (self.placeholder(kind), TYPE),
                     _ => {
                         let (node, step, _) = self.expression_leaf(&key, kind, value);
@@ -226,6 +226,18 @@ impl<T: Text> Builder<T> {
             | ContainerMode::UpdateValue => {}
         }
         TYPE
+    }
+
+    /// `{$unwind: '$a'}` is `{$unwind: {path: '$a'}}`, which a router makes of it.
+    fn unwind(&mut self, key: &Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
+        if self.enter(ContainerMode::Kept, hash::key(key), (0, key.bytes, &[])) != Opened::Enter {
+            return TYPE;
+        }
+        let path = Key::new(b"path");
+        let (node, step) = self.kept_field(ContainerMode::Kept, &path, kind, value);
+        self.add_keyed(&path, node);
+        self.close();
+        step
     }
 
     /// A scalar in a part that keeps its literals. A string is kept only if it is a name there.
@@ -407,6 +419,10 @@ impl<T: Text> Builder<T> {
                 self.enter(ContainerMode::Literal, hash::path(&key), (0, &normal, &[]))
             }
             ContainerMode::Projection => {
+                // A router asks its shards for the keys of the sort.
+                if key.bytes == b"$sortKey" {
+                    return Opened::Skip;
+                }
                 let key = literal_key(key);
                 let inner = match key.bytes {
                     b"$elemMatch" => ContainerMode::ElemMatch,
