@@ -176,8 +176,8 @@ pub enum Identity {
     /// The shape and both ids are the same as on the wire.
     #[default]
     Exact,
-    /// The source cut the command, or lost the types of its values: the row is identified by namespace, command and
-    /// what can be read.
+    /// The source cut the command, or lost the types of its values: the row is identified by namespace, command and the
+    /// readable beginning. Or no server is known to have the command, so that its namespace and body are not known.
     Partial,
     /// The text of the command is ambiguous: the row is identified by namespace and command.
     Ambiguous,

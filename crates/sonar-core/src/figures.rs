@@ -56,7 +56,7 @@ impl<'a> Record<'a> {
         Self {
             op,
             source: Source::Wire,
-            identity: Identity::Exact,
+            identity: op.shape.identity(),
             execution: None,
             weight: 1,
             entries: 1,

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use crate::figures::Record;
 use crate::row::{Row, RowKeyRef, SubjectRef};
 use crate::time_split::{RowSplit, WireOperation};
-use crate::{Class, Endpoint, Identity, Role, ShapeId};
+use crate::{Class, Endpoint, Role, ShapeId};
 
 /// The maximum number of rows of one table; further ones are counted under `other`.
 pub const MAX_ROWS: usize = 10_000;
@@ -197,7 +197,7 @@ impl Table {
             (Purpose::Window, GroupBy::Order) => op.ordered_id,
             _ => return None,
         };
-        let subject = SubjectRef::Shape(Identity::Exact, &op.shape, order);
+        let subject = SubjectRef::Shape(op.shape.identity(), &op.shape, order);
         let key = RowKeyRef { server: op.server, role: op.role, class: op.class, subject };
         let (at, folded) = self.find_or_add(&key);
         Some((self.rows[at].split.get_or_insert_default(), folded))

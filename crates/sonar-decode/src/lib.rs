@@ -7,6 +7,7 @@
 pub mod bson;
 pub mod capture_file;
 mod class;
+mod commands;
 pub mod compress;
 pub mod current_op;
 pub mod decoder;

@@ -257,8 +257,11 @@ impl OperationAssembler {
             (resolved.shape, resolved.ordered) = (one.resolved.shape.clone(), one.resolved.ordered);
             return;
         }
-        let statements =
-            distinct.iter().map(|(one, count)| Statement { shape: one.resolved.shape.id, count: *count });
+        let statements = distinct.iter().map(|(one, count)| Statement {
+            shape: one.resolved.shape.id,
+            count: *count,
+            write: None,
+        });
         let ordered = distinct.iter().map(|(one, _)| one.resolved.ordered.0);
         let ids = mixed(base, statements.collect(), ordered);
         resolved.ordered = ids.ordered;

@@ -111,6 +111,8 @@ pub struct FieldTable {
     pub matched: Option<u64>,
     pub modified: Option<u64>,
     pub upserted: Option<u64>,
+    /// It is one statement that inserted a document because none matched (`upsert: 1`).
+    pub has_upserted: bool,
     pub response_bytes: Option<u64>,
     pub yields: Option<u64>,
     pub write_conflicts: Option<u64>,
@@ -233,7 +235,8 @@ impl FieldTable {
             b"ndeleted" => self.deleted = count(),
             b"nMatched" => self.matched = count(),
             b"nModified" | b"nupdated" => self.modified = count(),
-            b"upsert" | b"nUpserted" => self.upserted = count(),
+            b"upsert" => (self.upserted, self.has_upserted) = (count(), count() == Some(1)),
+            b"nUpserted" => self.upserted = count(),
             b"responseLength" | b"reslen" => self.response_bytes = count(),
             b"numYield" | b"numYields" => self.yields = count(),
             b"writeConflicts" => self.write_conflicts = count(),

@@ -119,6 +119,7 @@ impl ParsedEntry {
         (self.cursor, self.used_cursor) = (request.cursor, entry.used_cursor);
         self.statement_count = request.builder.statement_count;
         self.is_over_cap = request.builder.over_cap;
+        let is_known = request.is_known;
         self.base = base_of(request);
         self.identity = identity_of(entry);
         self.cut = match entry.completeness {
@@ -128,7 +129,11 @@ impl ParsedEntry {
         let (ids, ()) = ids_of(&mut entry.request);
         self.statements = ids.statements;
         let readable = self.cut.as_ref().map_or(ids.shape, |info| info.id);
-        self.shape = id_in_part(self.identity, self.base, readable, entry.fields.query_hash.bytes());
+        self.shape = match self.identity {
+            // Its id says so already.
+            Identity::Partial if !is_known => readable,
+            identity => id_in_part(identity, self.base, readable, entry.fields.query_hash.bytes()),
+        };
         self.ordered = if self.identity == Identity::Exact { ids.ordered } else { ShapeId(0) };
         std::mem::swap(&mut self.fields, &mut entry.fields);
     }
@@ -152,6 +157,7 @@ impl ParsedEntry {
 fn identity_of(entry: &Entry<()>) -> Identity {
     let kind = entry.request.kind;
     let identity = match entry.completeness {
+        Completeness::Whole if !entry.request.is_known => Identity::Partial,
         Completeness::Whole => Identity::Exact,
         Completeness::Most | Completeness::Cut => Identity::Partial,
         Completeness::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,

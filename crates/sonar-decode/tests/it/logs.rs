@@ -36,7 +36,7 @@ const DIFFER: [Differ; 4] = [
         // 4.0 does not log commands that it does not know, nor the projection of OP_QUERY.
         wire: &[
             ("find shop.people {filter: {city: ?string}, projection: {age: 1}}", 1),
-            ("noSuchCommand shop {}", 4),
+            ("noSuchCommand shop ?", 4),
         ],
         // On the wire a getLastError is reported with its write; a transaction has no message of its own; the server
         // itself issued the rest.

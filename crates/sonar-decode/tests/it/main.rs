@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
 
 mod capture_file;
+mod commands;
 mod compress;
 mod current_op;
 mod frame;
