@@ -19,7 +19,8 @@ clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 log_of() { echo "$logs/$(tr -c 'a-z0-9\n' '-' <<<"$1").log"; }
 # code_of STAGE: the exit code of a stage that has ended.
 code_of() { awk -F '\t' -v name="$1" '$5 == name {print $4}' "$logs/stages" | tail -1; }
-wait_for() { until [ -n "$(code_of "$1")" ]; do sleep 1; done; }
+# wait_for STAGE PID: until a stage of another lane has ended, or the lane.
+wait_for() { until [ -n "$(code_of "$1")" ] || ! kill -0 "$2" 2>/dev/null; do sleep 1; done; }
 # add WHAT COUNT…: passed, failed or skipped.
 add() {
     while [ $# -gt 0 ]; do

@@ -70,7 +70,7 @@ spare_lane() {
         check "licences, bans and sources" sh -c 'echo "cargo-deny could not be installed"; exit 77'
     fi
     # The Go programs of the lab are checked once they are built, from the same cache.
-    wait_for "build the lab"
+    wait_for "build the lab" "$lab"
     check "lint" scripts/lint.sh --lint
     check "static binary with musl" scripts/dist-musl.sh dev
     # The short form runs little more than the seeds, so building fast matters more than running fast.
@@ -92,8 +92,9 @@ workspace_tests() {
     cargo nextest run --binaries-metadata "$logs/binaries.json" --cargo-metadata "$logs/metadata.json" \
         --test-threads $(($(nproc) + 1)) --retries "$repeats" --status-level all
 }
-stage "tests of the workspace" workspace_tests
-count_nextest "$(log_of "tests of the workspace")" $?
+code=0
+stage "tests of the workspace" workspace_tests || code=$?
+count_nextest "$(log_of "tests of the workspace")" "$code"
 
 # run_lab TARGET [VARIABLE=VALUE…]: runs tests of the lab.
 run_lab() {
@@ -104,7 +105,9 @@ lab_tests() {
     local log code=0
     log=$(log_of "lab: $1")
     run_lab "$1" || code=$?
-    if [ $code != 0 ] && failed_tests "$log" >"$logs/again" && [ -s "$logs/again" ] && [ "$repeats" != 0 ]; then
+    failed_tests "$log" >"$logs/again"
+    # Where pytest did not run to its end, the other tests have not run.
+    if [ $code != 0 ] && [ -s "$logs/again" ] && [ "$repeats" != 0 ] && ! grep -qE 'Interrupted:|INTERNALERROR' "$log"; then
         grep -E '^(FAILED|ERROR) ' "$log"
         add passed "$(pytest_count "$log" passed)" skipped "$(pytest_count "$log" skipped)"
         code=0

@@ -291,7 +291,13 @@ fn is_audit(text: &[u8]) -> bool {
 fn is_diagnostic_text(text: &[u8]) -> bool {
     let has = |name: &[u8]| memmem::find(text, name).is_some();
     let begins = text.first() == Some(&b'{') || memmem::find(text, b"getDiagnosticData").is_some();
-    begins && has(b"serverStatus") && has(b"start") && (has(b"data") || has(b"opcounters"))
+    // In a sample it is a section; in a command that asks for it, a number.
+    let is_section = memmem::find_iter(text, b"serverStatus").any(|at| {
+        let rest = &text[at + b"serverStatus".len()..];
+        let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest).trim_ascii_start();
+        rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"{"))
+    });
+    begins && is_section && has(b"start") && (has(b"data") || has(b"opcounters"))
 }
 
 /// Whether it looks like documents of `system.profile` in JSON, or as the shell prints them.

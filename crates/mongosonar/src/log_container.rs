@@ -83,7 +83,9 @@ impl LogContainer {
 /// The number of the column with the lines, by the first line of a table.
 fn column(text: &[u8]) -> Option<usize> {
     let line = text.split(|byte| *byte == b'\n').next()?.trim_ascii_end();
-    let line = std::str::from_utf8(line).ok().filter(|line| line.len() < 4_096)?;
+    // Each line of a server has one of these, and a value in it may be called like a column.
+    let is_heading = |line: &&str| line.len() < 4_096 && !line.contains(['{', '[']);
+    let line = std::str::from_utf8(line).ok().filter(is_heading)?;
     let names: Vec<String> =
         line.split(',').map(|name| name.trim().trim_matches('"').to_ascii_lowercase()).collect();
     COLUMNS.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
@@ -165,6 +167,8 @@ struct TableLines {
     /// The first line has the names of the columns.
     is_heading: bool,
     is_quoted: bool,
+    /// Nothing of the field has been read: a quotation mark in its middle is one of its characters.
+    is_at_start: bool,
     /// The byte before was a quotation mark inside a quoted field: its end, or the first of two.
     is_after_quote: bool,
     field: Vec<u8>,
@@ -181,6 +185,7 @@ impl TableLines {
             column: 0,
             is_heading: true,
             is_quoted: false,
+            is_at_start: true,
             is_after_quote: false,
             field: Vec::new(),
             is_over: false,
@@ -194,17 +199,22 @@ impl TableLines {
                 self.is_after_quote = false;
                 self.keep(byte);
             }
-            b'"' if self.field.is_empty() && !self.is_quoted => self.is_quoted = true,
+            b'"' if self.is_at_start => (self.is_quoted, self.is_at_start) = (true, false),
             b',' if !self.is_quoted || self.is_after_quote => {
                 self.end_field();
                 self.column += 1;
+                self.is_at_start = true;
             }
             b'\n' if !self.is_quoted || self.is_after_quote => {
                 self.end_field();
                 self.column = 0;
                 self.is_heading = false;
+                self.is_at_start = true;
             }
-            _ => self.keep(byte),
+            _ => {
+                self.is_at_start = false;
+                self.keep(byte);
+            }
         }
     }
 

@@ -48,6 +48,10 @@ impl ArchiveHeader {
             0x80 => u64::from_be_bytes(*block[128..136].first_chunk()?),
             _ => octal(124..136)?,
         };
+        // No file has that size, and sums of it would overflow.
+        if size > 1 << 60 {
+            return None;
+        }
         let name = String::from_utf8_lossy(text(0..100)).into_owned();
         Some(Self { name, size, is_file: matches!(block[156], b'0' | 0) })
     }
@@ -102,10 +106,7 @@ impl<R: Read> Read for Concatenated<R> {
             if got == 0 && self.left > 0 {
                 got = self.input.by_ref().take(self.left).read(buffer)?;
                 if got == 0 {
-                    return Err(io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        "the archive ends inside a file",
-                    ));
+                    return Err(ends_inside_a_file());
                 }
                 self.left -= got as u64;
             }
@@ -138,9 +139,14 @@ pub fn files(
             skip(&mut input, padded)?;
             continue;
         }
-        left = left.checked_sub(header.size).ok_or_else(|| io::Error::other("its files are too large"))?;
+        // Empty files take memory, too.
+        let cost = header.size + BLOCK as u64;
+        left = left.checked_sub(cost).ok_or_else(|| io::Error::other("its files are too large"))?;
         let mut content = Vec::new();
         input.by_ref().take(header.size).read_to_end(&mut content)?;
+        if (content.len() as u64) < header.size {
+            return Err(ends_inside_a_file());
+        }
         skip(&mut input, padded - header.size)?;
         files.push((header.name, content));
     }
@@ -159,5 +165,12 @@ fn header(input: &mut impl Read) -> io::Result<Option<ArchiveHeader>> {
 }
 
 fn skip(input: &mut impl Read, count: u64) -> io::Result<()> {
-    io::copy(&mut input.take(count), &mut io::sink()).map(drop)
+    match io::copy(&mut input.take(count), &mut io::sink())? {
+        skipped if skipped < count => Err(ends_inside_a_file()),
+        _ => Ok(()),
+    }
+}
+
+fn ends_inside_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends inside a file")
 }

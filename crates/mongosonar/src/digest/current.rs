@@ -10,7 +10,7 @@ use sonar_core::CurrentOperations;
 use sonar_decode::current_op::CurrentOpReader;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::current::{self, CurrentView};
-use sonar_view::kit::{Fitting, Zone};
+use sonar_view::kit::{Fitting, Zone, escape};
 use sonar_view::queries::{ClassSet, Form};
 
 use super::args::DigestArgs;
@@ -102,7 +102,7 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
             continue;
         }
         if files.len() > 1 {
-            writeln!(out, "{}{}:", if at > 0 { "\n" } else { "" }, file.name)?;
+            writeln!(out, "{}{}:", if at > 0 { "\n" } else { "" }, escape(&file.name))?;
         }
         current::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }

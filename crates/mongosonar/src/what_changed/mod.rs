@@ -37,6 +37,10 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
         None => Asked::Span(history.last_hour_or((args.from, args.to), &zone)?),
     };
     let report = report(&history, &asked, args.against, &zone)?;
+    // Nobody looked: that is not the same as no change.
+    if let Some(doubt) = report.doubt() {
+        bail!("{doubt}");
+    }
     let mut out = BufWriter::new(io::stdout());
     if args.json {
         report.json(&mut out)?;
@@ -74,14 +78,14 @@ pub fn report(
         (Asked::Span(span), Some(against)) => {
             let against = against.of(*span, zone)?;
             let (moment, seen) = compare(history, *span, against, None)?;
-            Explained { span: *span, against: Some(against), moments: vec![moment], seen }
+            Explained { span: *span, against: Some(against), moments: vec![moment], seen, doubt: None }
         }
         (Asked::Span(span), None) => scan(history, *span, zone)?,
     };
-    let Explained { span, against, moments, seen } = explained;
+    let Explained { span, against, moments, seen, doubt } = explained;
     let gaps = history.gaps(span)?.iter().map(Into::into).collect();
     let spans = ComparedSpans { span, against, source: history.name.clone(), zone: zone.clone() };
-    Ok(ChangesReport::new(&spans, &moments, gaps).with_seen(&seen))
+    Ok(ChangesReport::new(&spans, &moments, gaps).with_seen(&seen, doubt))
 }
 
 /// The moments of change of a span, and what was seen of it.
@@ -90,6 +94,8 @@ struct Explained {
     against: Option<Span>,
     moments: Vec<ScanMoment>,
     seen: SeenSpan,
+    /// Why nothing can be said about the span.
+    doubt: Option<String>,
 }
 
 /// What began at a moment: the windows from it on against those before it.
@@ -110,7 +116,7 @@ fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zo
             None => baseline(history, span.from, width),
         };
         let (moment, seen) = compare(history, span, before, Some((focus, resolution)))?;
-        return Ok(Explained { span, against: Some(before), moments: vec![moment], seen });
+        return Ok(Explained { span, against: Some(before), moments: vec![moment], seen, doubt: None });
     }
     bail!("nothing is stored of {}", zone.show_seconds(focus.from))
 }
@@ -185,23 +191,27 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     let show = |at| zone.show_seconds(at);
     let (extent, from, to) = (history.extent, show(span.from), show(span.to));
     let covers = || format!("the history covers {} to {}", show(extent.from), show(extent.to));
-    // Nobody looked: that is not the same as no change.
-    if seen.windows() == 0 {
-        bail!("nothing was observed between {from} and {to}, so nothing can be said about it; {}", covers());
-    }
-    if !scan.has_compared() {
-        bail!("too little was observed up to {to} to say what is usual and what changed; {}", covers());
-    }
+    let doubt = if seen.windows() == 0 {
+        let covers = covers();
+        Some(format!(
+            "nothing was observed between {from} and {to}, so nothing can be said about it; {covers}"
+        ))
+    } else if !scan.has_compared() {
+        let covers = covers();
+        Some(format!("too little was observed up to {to} to say what is usual and what changed; {covers}"))
+    } else {
+        None
+    };
     let moments = scan.finish();
     if moments.len() > MAX_REFINED {
-        return Ok(Explained { span, against: None, moments, seen });
+        return Ok(Explained { span, against: None, moments, seen, doubt });
     }
     let mut refined = Vec::new();
     for moment in moments {
         refined.extend(refine(history, moment, resolution)?);
     }
     refined.sort_by_key(|moment| moment.span.from);
-    Ok(Explained { span, against: None, moments: without_repetitions(refined), seen })
+    Ok(Explained { span, against: None, moments: without_repetitions(refined), seen, doubt })
 }
 
 /// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those

@@ -429,6 +429,58 @@ fn what_is_not_read_is_named_with_the_way_to_read_it() {
     assert_eq!(of(&archive), of(&fixture("ftdc/day/metrics.2026-11-21T21-22-47Z-00000")));
 }
 
+#[test]
+fn what_looks_like_something_else_is_read_as_what_it_is() {
+    let folder = Folder::new("looks-like");
+    let calls = |name: &str, content: &str, command: &str| {
+        let file = folder.file(name, content.as_bytes());
+        let output = program(command.split(' ')).args(["report", "--json"]).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["totals"]["calls"].clone()
+    };
+    let [json, plain] = LINES;
+    // A list of log lines as objects, as `jq -s` writes it.
+    assert_eq!(calls("objects", &format!("[{json},\n{json}]"), "logs"), 2);
+    // Values called like the fields of other programs' objects, and like a column.
+    let document = r#"{"op":"query","ns":"shop.log","command":{"find":"log","filter":{"message":"x","msg":"y"},"$db":"shop"},"millis":131,"ts":{"$date":"2026-05-01T10:00:00.120Z"},"client":"10.0.0.1"}"#;
+    assert_eq!(calls("profile", &format!("[{document},{document}]"), "profiler"), 2);
+    let asks = r#"{"op":"command","ns":"shop.c","command":{"find":"c","filter":{"serverStatus":1,"start":"x","data":1},"$db":"shop"},"millis":131,"ts":{"$date":"2026-05-01T10:00:00.120Z"}}"#;
+    assert_eq!(calls("asks", asks, "profiler"), 1);
+    let column = json.replace(r#""st":1"#, r#""st":{"$in":["a","message","b"]}"#);
+    assert_eq!(calls("column", &format!("{column}\n{json}\n"), "logs"), 2);
+    let syslog =
+        plain.replace("2026-05-01T10:00:01.450+0000 I  COMMAND  ", "May  1 10:00:01 db1 mongod.27017[7]: ");
+    let named = syslog.replace("carts", "log").replace("a: 1", "message: 1");
+    assert_eq!(calls("syslog", &format!("{syslog}\n{named}\n"), "logs"), 2);
+    // A value with a line that ends as an operation does.
+    let long = plain.replace("a: 1", "a: \"two\nitems\nin it\"");
+    assert_eq!(calls("items", &format!("{long}\n{plain}\n"), "logs"), 2);
+    // A quotation mark in the middle of a field is one of its characters.
+    let table = format!("tag,message\n5\" disk,\"{0}\"\nb,\"{0}\"\n", json.replace('"', "\"\""));
+    assert_eq!(calls("table.csv", &table, "logs"), 2);
+}
+
+#[test]
+fn an_archive_that_is_cut_or_hostile_is_named() {
+    let folder = Folder::new("archives");
+    let log = archived("mongod.log", LINES[0].as_bytes());
+    let mut other = archived("README", &[b'x'; 2_000]);
+    other.truncate(1_000);
+    let cut = [log.clone(), other].concat();
+    // A size of 2^64 - 1 in GNU's form, with the sum of the head made right.
+    let mut huge = archived("mongod.log", b"");
+    huge[124..136].copy_from_slice(&[0x80, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+    huge[148..156].fill(b' ');
+    let sum: u32 = huge[..512].iter().map(|byte| u32::from(*byte)).sum();
+    huge[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    for (content, words) in [(cut, "ends inside a file"), ([log, huge].concat(), "damaged")] {
+        let file = folder.file("some.tar", &content);
+        let output = program(["logs", "report"]).arg(&file).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{output:?}");
+        assert!(text(&output.stderr).contains(words), "{words}: {output:?}");
+    }
+}
+
 fn inflated_file(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }

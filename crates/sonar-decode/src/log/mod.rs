@@ -262,7 +262,12 @@ impl LogReader {
     /// Adds a line without a head after the beginning of an operation.
     fn join_torn(&mut self, line: &[u8], sink: &mut impl EntrySink) -> LineKind {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let (is_last, before) = (line.ends_with(b"ms"), self.torn.lines());
+        // A value may end in "items".
+        let is_last = line.strip_suffix(b"ms").is_some_and(|rest| {
+            let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            digits > 0 && rest[..rest.len() - digits].ends_with(b" ")
+        });
+        let before = self.torn.lines();
         match self.torn.add(is_last, &[b"\n", line].concat()) {
             JoinedLine::Line(text) => {
                 let mut entry = ParsedEntry::default();

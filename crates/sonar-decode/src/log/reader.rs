@@ -123,6 +123,15 @@ impl<T: Text> LineReader<T> {
 
     /// A line without the head of a log line. It may contain a log line.
     fn line_without_head(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
+        // First: a value in its message may look like the object of another program.
+        let sent = line.strip_prefix(unwrap::MARK).unwrap_or(line);
+        if let Some((head, message)) = syslog::head(sent, self.settings.reference_ms) {
+            parsed.is_unwrapped = true;
+            return match self.is_wanted(&head, parsed) {
+                true => text::message(&head, message, &mut self.entry, parsed),
+                false => LineKind::Outside,
+            };
+        }
         if depth < envelope::MAX_DEPTH {
             if let Some(part) = RuntimeLine::of_cri(line) {
                 return self.part(&part, depth, parsed);
@@ -134,14 +143,6 @@ impl<T: Text> LineReader<T> {
         }
         if envelope::is_journal_field(line) {
             return LineKind::Other;
-        }
-        let sent = line.strip_prefix(unwrap::MARK).unwrap_or(line);
-        if let Some((head, message)) = syslog::head(sent, self.settings.reference_ms) {
-            parsed.is_unwrapped = true;
-            return match self.is_wanted(&head, parsed) {
-                true => text::message(&head, message, &mut self.entry, parsed),
-                false => LineKind::Outside,
-            };
         }
         if envelope::looks_like_text(line) { LineKind::Malformed } else { LineKind::Unknown }
     }

@@ -63,7 +63,8 @@ fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Whether a name is that of a server: `mongod.27017[1234]`.
 fn is_server(program: &[u8]) -> bool {
-    program.starts_with(b"mongod") || program.starts_with(b"mongos")
+    let name = program.split(|byte| matches!(byte, b'.' | b'[')).next().unwrap_or_default();
+    matches!(name, b"mongod" | b"mongos")
 }
 
 /// What follows the structured data: `-`, or elements in brackets.

@@ -30,7 +30,8 @@ pub fn lines_of(document: &[u8], reference_ms: i64, out: &mut Vec<u8>) -> usize 
         }
     };
     // What comes before the damage counts.
-    let _ = Search { bytes: &converted, reference_ms }.value(0, 0, &mut take);
+    // The document itself may be a log line: an element of an array of them.
+    let _ = Search { bytes: &converted, reference_ms }.value(0, 1, &mut take);
     found
 }
 
@@ -42,11 +43,22 @@ pub fn holds_lines(head: &[u8], reference_ms: i64) -> bool {
     let places = memchr::memchr3_iter(b'"', b'\'', b'{', head).take(MAX_PLACES);
     let search = Search { bytes: head, reference_ms };
     places.into_iter().any(|at| {
-        let rest = if head[at] == b'{' { &head[at..] } else { &head[at + 1..] };
+        let rest = if head[at] == b'{' { &head[at..] } else { until(&head[at + 1..], head[at]) };
         let rest = &rest[..rest.len().min(4_096)];
         let is_object = rest.starts_with(b"{\"t\":") || rest.starts_with(b"{\\\"t\\\":");
         if head[at] == b'{' || is_object { is_object } else { rest.len() >= MIN_LINE && search.is_line(rest) }
     })
+}
+
+/// The text up to the quote that ends it, as far as it is searched.
+fn until(text: &[u8], quote: u8) -> &[u8] {
+    let mut is_escaped = false;
+    let end = text.iter().take(4_096).position(|byte| {
+        let is_end = *byte == quote && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        is_end
+    });
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// The log line inside an object of another program, as JSON; `None` if it holds none, or several.

@@ -698,6 +698,7 @@ fn syslog_s_lines_of_old_servers_have_its_date() {
     }
     for other in [
         "Nov  3 18:28:32 db1 sshd[1]: [conn7]",
+        "Nov  3 18:28:32 db1 mongodump[1]: [conn7]",
         "Nov 31 18:28:32 db1 mongod[1]: [conn7]",
         "Nov  3 18:28:32 db1 mongod[1]: x",
     ] {

@@ -38,6 +38,9 @@ pub struct ChangesReport {
     pub lost: BTreeMap<&'static str, u64>,
     /// What a reader must know before the changes: what was lost, and what was not observed at all.
     pub notes: Vec<String>,
+    /// Why nothing can be said about the span; it is one of the notes.
+    #[serde(skip)]
+    doubt: Option<String>,
 }
 
 /// A span of time in nanoseconds since 1970.
@@ -174,14 +177,22 @@ impl ChangesReport {
             gaps,
             lost: BTreeMap::new(),
             notes: Vec::new(),
+            doubt: None,
         }
     }
 
-    /// With what was seen of the span, and what was lost.
-    pub fn with_seen(mut self, seen: &SeenSpan) -> Self {
+    /// With what was seen of the span, what was lost, and why nothing can be said about it, if that is so.
+    pub fn with_seen(mut self, seen: &SeenSpan, doubt: Option<String>) -> Self {
         self.lost = seen.lost().into_iter().collect();
         self.notes = seen.notes();
+        self.notes.extend(doubt.iter().map(|doubt| format!("No change can be seen: {doubt}.")));
+        self.doubt = doubt;
         self
+    }
+
+    /// Why nothing can be said about the span, if that is so.
+    pub fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
     }
 
     /// Whether anything changed.

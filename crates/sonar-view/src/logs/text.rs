@@ -18,7 +18,7 @@ use crate::kit::{
 /// Those of `out`.
 pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     for note in &view.notes {
-        writeln!(out, "NOTE: {note}")?;
+        writeln!(out, "NOTE: {}", escape(note))?;
     }
     sources(view, out)?;
     summary(view, out)?;
