@@ -135,7 +135,7 @@ impl Table {
         if self.purpose == Purpose::Window {
             key.role = record.op.role;
             if is_shape {
-                key.server = record.op.server;
+                key.server = record.op.server.as_server();
             }
         }
         let slot = key.quick_hash() as usize % RECENT;
@@ -176,7 +176,7 @@ impl Table {
             _ => return None,
         };
         let subject = SubjectRef::Shape(Identity::Exact, &op.shape, order);
-        let key = RowKeyRef { server: op.server, role: op.role, class: op.class, subject };
+        let key = RowKeyRef { server: op.server.as_server(), role: op.role, class: op.class, subject };
         let (at, folded) = self.find_or_add(&key);
         Some((self.rows[at].split.get_or_insert_default(), folded))
     }

@@ -36,6 +36,8 @@ impl StreamHandler for Sum {
         assert_eq!(gap.lost, Lost::Unknown);
     }
 
+    fn fin(&mut self, _: &Flow, _: &mut u64, _: (Side, Timestamp)) {}
+
     fn close(&mut self, _: &Flow, _: u64, _: Timestamp, _: Close) {}
 }
 

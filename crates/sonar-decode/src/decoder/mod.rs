@@ -15,11 +15,14 @@ mod emission;
 mod exchange;
 mod framing;
 mod identify;
+#[cfg(test)]
+mod incomplete;
 mod intake;
 mod long;
 #[cfg(test)]
 mod loss;
 mod pairing;
+mod proxy;
 mod reading;
 mod request;
 mod sessions;
@@ -131,13 +134,19 @@ impl Decoder {
         handler.stages.tick(connections, now, &mut handler.out);
     }
 
-    /// Ends the capture: all that has not ended yet is emitted as in flight.
-    pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
+    /// Ends the capture: all that has not ended yet is emitted as in flight. Returns that by shape, as
+    /// [`in_flight`](Self::in_flight) does.
+    pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) -> Vec<InFlightOperations> {
         for (waited, ends) in self.sessions.finish() {
             self.waited(&waited, ends, sink);
         }
+        let out = Emission { emitter: &mut self.emitter, sink: &mut *sink };
+        // What is lost by now has been answered, as far as can be known: that is not in flight.
+        self.flows.close_gaps(now, &mut self.intake.coverage, &mut Handler { stages: &mut self.stages, out });
+        let in_flight = self.in_flight(now);
         let out = Emission { emitter: &mut self.emitter, sink };
         self.flows.finish(now, &mut self.intake.coverage, &mut Handler { stages: &mut self.stages, out });
+        in_flight
     }
 
     /// Follows these ports from now on, and no longer any connection between other ports.
@@ -233,6 +242,28 @@ mod tests {
             found.iter().map(|of| (of.shape.collection.to_string(), of.count, of.oldest_ns)).collect();
         let expected: Vec<_> = (0..5_u64).map(|n| (format!("c{n}"), 6, 97_000 - 1_000 * n)).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_server_over_both_loopback_addresses_has_one_row() {
+        let ends = [
+            ("127.0.0.1:40000", "127.0.0.1:27017"),
+            ("[::1]:40001", "[::1]:27017"),
+            ("[::1]:40002", "[::1]:27018"),
+        ];
+        let mut packets = Vec::new();
+        for (n, (client, server)) in (0..).zip(ends) {
+            let mut talk = Conversation::new(client, server).with_seq(77_777 * n, 99_999 * n);
+            talk.handshake();
+            talk.send(ConversationEnd::Client, &message(1, 0, &doc! {"find": "orders", "$db": "shop"}));
+            talk.send(ConversationEnd::Server, &message(2, 1, &doc! {"ok": 1.0}));
+            packets.append(&mut talk.packets);
+        }
+        let seen = super::collected::collect(&packets);
+        let rows = seen.window.shapes.iter().map(|row| (row.server.to_string(), row.figures().calls));
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort();
+        assert_eq!(rows, [("127.0.0.1:27017".into(), 2), ("127.0.0.1:27018".into(), 1)]);
     }
 
     #[test]

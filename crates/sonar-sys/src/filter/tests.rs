@@ -223,6 +223,74 @@ fn other_packets_are_dropped() {
     }
 }
 
+/// A frame inside another one, behind these bytes.
+fn wrapped(outer: &FrameSpec, inner: &FilterPacket, head: &[u8]) -> FilterPacket {
+    let mut seen = outer.ethernet();
+    // Instead of the TCP header that the frame has.
+    seen.bytes.truncate(seen.network + if outer.source.0.is_ipv4() { 20 } else { 40 });
+    seen.bytes.extend(head);
+    seen.bytes.extend(&inner.bytes);
+    seen
+}
+
+/// UDP to this port, then this header.
+fn udp(port: u16, header: &[u8]) -> Vec<u8> {
+    [&50_000_u16.to_be_bytes()[..], &port.to_be_bytes(), &[0; 4], header].concat()
+}
+
+#[test]
+fn packets_inside_tunnels_are_kept_if_they_are_asked_for() {
+    let tunnels = PacketFilter { tunnels: true, ..port(27017, 27019) };
+    let (with, without) = (program(&tunnels), program(&port(27017, 27019)));
+    let all = program(&PacketFilter { tunnels: true, ..PacketFilter::default() });
+    let outer = |protocol, v6: bool| {
+        let ends = if v6 { (C6, S6) } else { (C4, S4) };
+        FrameSpec { protocol, ..frame((ends.0, 1), (ends.1, 1)) }
+    };
+    let vxlan = [8, 0, 0, 0, 0, 0, 7, 0];
+    let geneve = [2, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 2, 3, 1, 9, 9, 9, 9];
+    let gre = [0, 0, 0x65, 0x58];
+    for v6 in [false, true] {
+        for (protocol, head, looks_inside) in [
+            (17, udp(4789, &vxlan), true),
+            (17, udp(8472, &vxlan), true),
+            (17, udp(6081, &geneve), true),
+            (17, udp(4790, &vxlan), false),
+            (47, gre.to_vec(), false),
+            (4, Vec::new(), false),
+            (41, Vec::new(), false),
+        ] {
+            for (client, server) in [(C4, S4), (C6, S6)] {
+                let inner = frame((client, 40000), (server, 27018));
+                let tagged = FrameSpec { tags: vec![(0x8100, 7)], ..inner.clone() };
+                for inner in [inner.clone(), inner.reversed(), tagged] {
+                    let seen = wrapped(&outer(protocol, v6), &inner.ethernet(), &head);
+                    assert_eq!(run(&with, &seen), WHOLE, "{protocol} {v6} {head:?}");
+                    assert_eq!(run(&all, &seen), WHOLE);
+                    assert_eq!(run(&without, &seen), 0);
+                }
+                for other in [frame((client, 40000), (server, 27020)), FrameSpec { protocol: 17, ..inner }] {
+                    let seen = wrapped(&outer(protocol, v6), &other.ethernet(), &head);
+                    assert_eq!(run(&with, &seen), if looks_inside { 0 } else { WHOLE });
+                }
+            }
+        }
+        let dns = wrapped(&outer(17, v6), &frame((C4, 40000), (S4, 27018)).ethernet(), &udp(53, &vxlan));
+        assert_eq!(run(&with, &dns), 0);
+    }
+    let inner = frame((C4, 40000), (S4, 27018)).ethernet();
+    let inner = wrapped(&outer(17, false), &inner, &udp(4789, &vxlan));
+    let nested = wrapped(&outer(17, false), &inner, &udp(8472, &vxlan));
+    assert_eq!(run(&with, &nested), WHOLE, "one tunnel inside another");
+    for ethertype in [0x8847_u16, 0x8848, 0x8864] {
+        let mut seen = frame((C4, 40000), (S4, 1)).ethernet();
+        seen.bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
+        assert_eq!((run(&with, &seen), run(&without, &seen)), (WHOLE, 0));
+    }
+    assert_eq!(run(&with, &frame((C4, 40000), (S4, 27018)).ethernet()), WHOLE, "and without a tunnel");
+    assert_eq!(run(&with, &frame((C4, 40000), (S4, 27020)).ethernet()), 0);
+}
+
 #[test]
 fn a_first_fragment_is_kept() {
     let more_fragments = FrameSpec { fragment: 0x2000, ..frame((C4, 40000), (S4, 27017)) };

@@ -300,7 +300,7 @@ fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hid
             continue;
         }
         // Its order is not known: by order it has a row of its own, with no order.
-        let key = RowKey { server, role, class, shape: shape.id, order: ShapeId(0) };
+        let key = RowKey { server: server.as_server(), role, class, shape: shape.id, order: ShapeId(0) };
         let row = gathering.shape_row(by, form, key, shape);
         row.waiting.add(waiting);
         row.in_flight.push((class, waiting.count));
