@@ -212,9 +212,9 @@ impl MessageReader {
             return None;
         }
         let facts = RequestFacts::of(request);
-        let client = request.has_client.then(|| self.identifier.client(request));
         let shape = self.identifier.partial_shape(request);
-        Some(ReadRequest { facts, shape, cursor: request.cursor, client, values: None })
+        // What a hello says of its sender may be cut, too.
+        Some(ReadRequest { facts, shape, cursor: request.cursor, client: None, values: None })
     }
 
     /// The request of an exhaust chain that began before the capture, as far as one of its replies shows it.
