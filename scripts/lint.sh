@@ -47,8 +47,9 @@ case ${1:-} in
     check shellcheck -x -P SCRIPTDIR "${shell[@]}"
     check ruff check --quiet .
     check scripts/structure.py
+    # With the flag of the build, so that both share their results.
     for module in "${modules[@]}"; do
-        (cd "$module" && check go vet ./... && exit $failed) || failed=1
+        (cd "$module" && check go vet -trimpath ./... && exit $failed) || failed=1
     done
     ;;
 *)

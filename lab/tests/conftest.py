@@ -33,7 +33,20 @@ def pytest_configure(config):
 
 
 # What takes longest, so it begins first. The tests of one group run one after another.
-LONGEST = ["test_disk_vm", "servers", "test_io", "test_reorder", "test_agent_status", "test_agent_faults"]
+LONGEST = [
+    "servers",
+    "test_agent_storing",
+    "test_io",
+    "test_reorder",
+    "test_tls",
+    "test_disk_vm",
+    "test_why",
+    "test_ending",
+    "test_tls_vm",
+    "test_agent_status",
+    "test_disk",
+    "test_why_tls",
+]
 
 
 def group_of(item):

@@ -1,7 +1,6 @@
 """Shared code of the tests of `mongosonar disk`: running it, and file systems and devices to run it on."""
 
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -63,22 +62,6 @@ def loop_file_system(kind, options="", mebibytes=400, in_memory=False):
         if device:
             subprocess.run(["losetup", "--detach", device], capture_output=True)
         shutil.rmtree(work)
-
-
-def with_patience(test):
-    """Tries three times: the two runs that are compared happen one after the other or over different spans, and a machine
-    that stalls for a second in one of them makes the comparison worthless."""
-
-    @functools.wraps(test)
-    def patient(*arguments, **options):
-        for attempt in range(3):
-            try:
-                return test(*arguments, **options)
-            except AssertionError:
-                if attempt == 2:
-                    raise
-
-    return patient
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from test_agent import agent, free_port
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.servers]
 
 WINDOW_S = 10
 

@@ -160,7 +160,6 @@ def test_impact_finds_a_real_cost_and_cleans_up(tmp_path):
         assert mock.profile("mongosonar_impact")["was"] == 0
 
 
-@pytest.mark.alone
 def test_impact_with_percona_measures_the_rate_limit_too():
     with mongod("percona") as mock:
         mock.client.admin.command("profile", 0, ratelimit=7)
@@ -178,7 +177,6 @@ def test_impact_refuses_a_database_that_exists():
         assert "exists" in result and mock.changes() == [] and "shop" in mock.client.list_database_names()
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "lost"])
 def test_impact_cleans_up_however_it_ends(end, tmp_path):
     with mongod("6.0") as mock:

@@ -24,8 +24,6 @@ from labkit import ask_threaded as ask
 PORT = 28019
 RESTARTED_PORT = 28020
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
@@ -192,6 +190,7 @@ def classes_of_lock_waits(lines):
     return {wait["class"] for row in rows for wait in row["split"]["waits"] if wait["part"] == "futex"}
 
 
+@pytest.mark.servers
 def test_waits_of_a_server_that_was_restarted_have_the_same_classes(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("tracing takes root")

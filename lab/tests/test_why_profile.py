@@ -23,8 +23,6 @@ OTHER_PORT = 28074
 SLOW = 20
 ROUNDS = 12
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
@@ -120,7 +118,8 @@ def test_operations_of_one_shape_at_the_same_time_are_described_by_shape(served)
 
     with level(2):
         report = run(served, at_the_same_time, "--port", PORT, "--json", *URI)
-    assert report["server"]["profile"]["joined"] == 4 * ROUNDS
+    counts = report["server"]["profile"]
+    assert counts["joined"] == 4 * ROUNDS, counts
     slept = row(report, "sleep")
     assert (slept["operations"], slept["server"]["operations"]) == (4 * ROUNDS, 4 * ROUNDS)
 

@@ -50,8 +50,9 @@ export interface Tally {
   replanned: number;
   plans: { summary: string; calls: number; memory_sorts: number }[];
   plans_other: number;
-  first_seen: number;
-  last_seen: number;
+  /** Null if the source has no times. */
+  first_seen: Unknown;
+  last_seen: Unknown;
   timeline: Timeline;
 }
 
@@ -69,6 +70,9 @@ export interface DigestRow extends Tally {
   app: string | null;
   namespace: string | null;
   plan: string | null;
+  client?: string;
+  user?: string;
+  comment?: string;
   query_hash: string | null;
   index_hint: string | null;
   time_share: number;
@@ -92,6 +96,7 @@ export interface Notices {
     last: number;
   }[];
   messages_other: number;
+  slow_replies?: { count: number; total_ms: number; longest_ms: number; first: Unknown; last: Unknown };
 }
 
 export interface Digest {
@@ -135,6 +140,9 @@ type Pair = [number, number];
 
 export interface ComparisonRow {
   verdict: string;
+  not_judged: string | null;
+  least_latency_factor: number | null;
+  least_rate_factor: number | null;
   in_a: boolean;
   in_b: boolean;
   shape_id: string | null;
@@ -144,7 +152,7 @@ export interface ComparisonRow {
   namespace: string;
   text: string;
   calls: Pair;
-  calls_per_s: Pair;
+  calls_per_s: [Unknown, Unknown];
   rate_p: number;
   effect: Unknown;
   latency_p: Unknown;
@@ -170,7 +178,8 @@ export interface Comparison {
   }[];
   changed: number;
   unchanged: number;
-  unchanged_in_one: number;
+  not_judged: number;
+  not_judged_in_one: number;
   not_compared: number;
   by: string;
   latencies_compared: boolean;
@@ -518,6 +527,7 @@ export interface Changes {
   zone: Zone;
   moments: { start_ns: number; end_ns: number; changes: Change[]; context: Change[]; left_out: number }[];
   gaps: Gap[];
+  notes: string[];
 }
 
 /** A figure over time: a value for each part of the axis. */

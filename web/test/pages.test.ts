@@ -28,10 +28,10 @@ describe("a table of rows", () => {
 
 describe("a comparison", () => {
   it("states how many rows could not be compared", () => {
-    const report = { changed: 1, unchanged: 4, unchanged_in_one: 2, not_compared: 3 } as Comparison;
+    const report = { changed: 1, unchanged: 4, not_judged: 5, not_judged_in_one: 2, not_compared: 3 } as Comparison;
     expect(outcome(report)).toBe(
-      "1 changed; 4 unchanged within noise, 2 of them too rare to judge as new or gone; 3 not compared, as the other side does not have all of its rows",
+      "1 changed; 4 unchanged; 5 not judged (3 with too few calls, 2 in one side only and too rare to be new or gone); 3 not compared, as the other side does not have all of its rows",
     );
-    expect(outcome({ ...report, unchanged_in_one: 0, not_compared: 0 })).toBe("1 changed; 4 unchanged within noise");
+    expect(outcome({ ...report, not_judged: 0, not_judged_in_one: 0, not_compared: 0 })).toBe("1 changed; 4 unchanged");
   });
 });

@@ -6,7 +6,11 @@ use std::io::{self, Read};
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
+use sonar_decode::current_op;
 use sonar_decode::log::{LogReader, LogSettings};
+
+use crate::log_container::LogContainer;
+use crate::tar;
 
 /// The most bytes to look at.
 pub const HEAD: usize = 64 << 10;
@@ -32,10 +36,22 @@ pub enum FileContent {
     ProfileBson,
     /// Profile documents as JSON, or as the shell prints them.
     ProfileText,
+    /// Operations in flight: the output of `currentOp`.
+    CurrentOp,
     /// A log of mongod or mongos.
     Log,
     /// A file of `diagnostic.data`.
     Diagnostic,
+    /// An archive of tar, which may hold logs or `diagnostic.data`.
+    Tar,
+    /// A sample of `diagnostic.data` as text: the output of `getDiagnosticData`.
+    DiagnosticText,
+    /// A binary journal of systemd.
+    Journal,
+    /// An audit log of a server.
+    Audit,
+    /// zip, xz, bzip2, 7z.
+    Packed,
     /// `mongodump --archive`.
     Archive,
     /// A data file of WiredTiger.
@@ -66,8 +82,14 @@ impl FileContent {
         if let Some(kind) = own_kind(text) {
             return kind;
         }
-        if is_log(text) {
+        if is_audit(text) {
+            Self::Audit
+        } else if LogContainer::of(text, 0).is_some() || is_log(text) {
             Self::Log
+        } else if is_diagnostic_text(text) {
+            Self::DiagnosticText
+        } else if current_op::is_current(text) {
+            Self::CurrentOp
         } else if is_profile(text) {
             Self::ProfileText
         } else if head.contains(&0) {
@@ -85,8 +107,9 @@ impl FileContent {
             Self::Digest => Some("mongosonar compare FILE OTHER"),
             Self::DiskBench => Some("mongosonar disk bench --compare FILE OTHER"),
             Self::ProfileBson | Self::ProfileText => Some("mongosonar profiler report FILE"),
+            Self::CurrentOp => Some("mongosonar report FILE"),
             Self::Log => Some("mongosonar logs report FILE"),
-            Self::Diagnostic => Some("mongosonar ftdc report FILE"),
+            Self::Diagnostic | Self::DiagnosticText => Some("mongosonar ftdc report FILE"),
             _ => None,
         }
     }
@@ -112,8 +135,16 @@ impl fmt::Display for FileContent {
             Self::OwnJson => "JSON that another mongosonar command wrote",
             Self::ProfileBson => "a dump of BSON documents",
             Self::ProfileText => "profile documents as text",
+            Self::CurrentOp => "operations in flight (currentOp)",
             Self::Log => "a MongoDB log",
             Self::Diagnostic => "a file of MongoDB's diagnostic.data",
+            Self::Tar => "an archive (tar); `mongosonar logs report` reads the logs in it, `mongosonar ftdc report` the files of diagnostic.data",
+            Self::DiagnosticText => "the output of getDiagnosticData",
+            Self::Journal => {
+                "a journal of systemd (write its messages with `journalctl --file FILE -u mongod -o cat > mongod.log`)"
+            }
+            Self::Audit => "an audit log, which has no times of operations (the server's log has: `mongod.log`)",
+            Self::Packed => "a packed file (unpack it first; gzip and zstd are read as they are)",
             Self::Archive => {
                 "a mongodump archive (dump with --out instead of --archive to get a file of each collection)"
             }
@@ -192,12 +223,18 @@ impl Read for Failed {
     }
 }
 
+/// How files of zip, xz, 7z and bzip2 begin.
+const PACKED: [&[u8]; 4] = [b"PK\x03\x04", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"BZh9"];
+
 fn by_magic(head: &[u8]) -> Option<FileContent> {
     const WIRED_TIGER: &[u8] = &[0x41, 0xd8, 0x01, 0x00];
     let magic = u32::from_le_bytes(*head.first_chunk::<4>()?);
     Some(match magic {
         0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | 0x0a0d_0d0a => FileContent::Capture,
         0x8199_e26d => FileContent::Archive,
+        _ if tar::is_tar(head) => FileContent::Tar,
+        _ if head.starts_with(b"LPKSHHRH") => FileContent::Journal,
+        _ if PACKED.iter().any(|magic| head.starts_with(magic)) => FileContent::Packed,
         _ if head.starts_with(sonar_decode::io_file::MAGIC) => FileContent::Accesses,
         _ if head.starts_with(WIRED_TIGER) => FileContent::WiredTiger,
         _ if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => {
@@ -243,6 +280,20 @@ fn is_log(text: &[u8]) -> bool {
     log.last_time().is_some() && reading.lines_operation + reading.lines_event + reading.lines_other > 0
 }
 
+/// Whether it begins with an event of an audit log.
+fn is_audit(text: &[u8]) -> bool {
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let has = |name: &[u8]| memmem::find(line, name).is_some();
+    line.starts_with(b"{") && (has(b"\"atype\"") || has(b"\"atype\" :")) && has(b"\"param\"")
+}
+
+/// Whether it looks like the output of `getDiagnosticData`: a document with a sample.
+fn is_diagnostic_text(text: &[u8]) -> bool {
+    let has = |name: &[u8]| memmem::find(text, name).is_some();
+    let begins = text.first() == Some(&b'{') || memmem::find(text, b"getDiagnosticData").is_some();
+    begins && has(b"serverStatus") && has(b"start") && (has(b"data") || has(b"opcounters"))
+}
+
 /// Whether it looks like documents of `system.profile` in JSON, or as the shell prints them.
 fn is_profile(text: &[u8]) -> bool {
     // A shell's prompt may stand before them.
@@ -271,7 +322,7 @@ mod tests {
     fn each_kind_of_file_is_known_by_its_first_bytes() {
         let bson = |body: &[u8]| [&(body.len() as u32 + 5).to_le_bytes(), body, b"\0"].concat();
         let diagnostic = [b"\x09_id\0".as_slice(), &[0; 8], b"\x10type\0", &[1, 0, 0, 0]].concat();
-        let cases: [(&[u8], FileContent); 21] = [
+        let cases: [(&[u8], FileContent); 25] = [
             (b"", FileContent::Empty),
             (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], FileContent::Capture),
             (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0], FileContent::Capture),
@@ -286,6 +337,10 @@ mod tests {
             (b"{\"schema\":1,\"kind\":\"disk_stat\"", FileContent::OwnJson),
             (b"{\"op\":\"query\",\"ns\":\"a.b\",\"millis\":3}\n", FileContent::ProfileText),
             (b"[\n  {\n    op: 'query',\n    ns: 'a.b',\n", FileContent::ProfileText),
+            (b"{ inprog: [ { type: 'op', opid: 5, active: true, op: 'query', ns: 'a.b'", FileContent::CurrentOp),
+            (b"{\n\t\"inprog\" : [\n\t\t{\n\t\t\t\"opid\" : 5,", FileContent::CurrentOp),
+            (b"[{\"type\":\"op\",\"active\":true,\"opid\":5,\"op\":\"query\",\"ns\":\"a.b\"}]", FileContent::CurrentOp),
+            (b"{\"op\":\"query\",\"ns\":\"a.b\",\"command\":{\"opid\":5},\"millis\":3}\n", FileContent::ProfileText),
             (b"shop> db.system.profile.find()\n[ { op: 'query', ns: 'a.b'", FileContent::ProfileText),
             (
                 b"{\"t\":{\"$date\":\"2026-05-01T10:00:00.120+00:00\"},\"s\":\"I\",\"c\":\"NETWORK\",\"id\":22943,\"ctx\":\"listener\",\"msg\":\"Connection accepted\",\"attr\":{}}\n",

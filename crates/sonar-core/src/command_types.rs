@@ -1,5 +1,6 @@
 //! Operations by the six types of command that `mongostat` and the server's `opcounters` use.
 
+use crate::operation::WriteType;
 use crate::{Class, Operation, Outcome, Role};
 
 /// The type of a command.
@@ -15,7 +16,7 @@ pub enum CommandType {
     Delete,
     /// `getMore`: batches after the first.
     GetMore,
-    /// Every other command, including `aggregate`, `count`, `findAndModify` and `bulkWrite`.
+    /// Every other command, including `aggregate`, `count` and `findAndModify`.
     Command,
 }
 
@@ -60,13 +61,17 @@ pub struct CommandTypes {
 
 impl CommandTypes {
     /// Adds one operation; ignores one in flight. As in the server's `opcounters`, an insert counts its documents, an
-    /// update or delete its statements, and every other command counts once.
+    /// update or delete its statements, a `bulkWrite` its statements by what they do, and every other command counts
+    /// once.
     #[inline]
     pub(crate) fn record(&mut self, op: &Operation<'_>) {
         if op.outcome == Outcome::InFlight {
             return;
         }
         let kind = CommandType::of(op.command);
+        if kind == CommandType::Command && !op.statements.is_empty() {
+            return self.record_statements(op);
+        }
         let statements = u64::from(op.statement_count);
         let operations = match kind {
             CommandType::Insert => op.docs_matched.or(op.docs_affected).unwrap_or(0).max(statements),
@@ -75,6 +80,20 @@ impl CommandTypes {
         };
         let count = &mut self.counts[op.role as usize][op.class as usize][kind as usize];
         *count = count.saturating_add(operations);
+    }
+
+    /// Adds the statements of a `bulkWrite`.
+    fn record_statements(&mut self, op: &Operation<'_>) {
+        for statement in op.statements {
+            let kind = match statement.write {
+                Some(WriteType::Insert) => CommandType::Insert,
+                Some(WriteType::Update) => CommandType::Update,
+                Some(WriteType::Delete) => CommandType::Delete,
+                None => continue,
+            };
+            let count = &mut self.counts[op.role as usize][op.class as usize][kind as usize];
+            *count = count.saturating_add(u64::from(statement.count));
+        }
     }
 
     /// The counts of one role and class.

@@ -9,8 +9,9 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::histogram::SUB_BUCKETS;
 use crate::timeline::TimeBucket;
-use crate::{Figures, Histogram, Timeline};
+use crate::{Figures, Histogram, ObservedParts, Timeline};
 
 /// Probability of a false alarm, over all shapes together.
 pub const ALPHA: f64 = 0.05;
@@ -49,9 +50,90 @@ pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
     Some(Shift { effect, p, quantiles: [quantile(0.5), quantile(0.95), quantile(0.99)] })
 }
 
+/// The smallest factor by which the latencies of `a` would have had to grow in `b` for a change to be reported in nine of
+/// ten cases, at significance level `alpha`; `None` if none would have been, or if a side has fewer than [`MIN_CALLS`]
+/// operations.
+pub fn least_slower(a: &Histogram, b: &Histogram, test: Sensitivity) -> Option<f64> {
+    let deviation = rank_test(a, b)?.deviation * test.dispersion.max(1.0).sqrt();
+    let least = (test.z() * deviation).max(MIN_EFFECT);
+    let buckets: Vec<(i32, f64)> =
+        a.buckets().map(|(index, count)| (index, count as f64 / a.count() as f64)).collect();
+    // All latencies grow by the width of so many buckets.
+    let effect = |shift: i32| {
+        let (mut below, mut next, mut wins) = (0.0, 0, 0.0);
+        for &(index, share) in &buckets {
+            while buckets.get(next).is_some_and(|(other, _)| *other < index + shift) {
+                below += buckets[next].1;
+                next += 1;
+            }
+            let tied =
+                buckets.get(next).filter(|(other, _)| *other == index + shift).map_or(0.0, |one| one.1);
+            wins += share * (below + tied / 2.0);
+        }
+        2.0 * wins - buckets.iter().map(|one| one.1).sum::<f64>().powi(2)
+    };
+    /// A factor of 4,096.
+    const MOST: i32 = 12 * SUB_BUCKETS;
+    if effect(MOST) < least {
+        return None;
+    }
+    let (mut too_small, mut enough) = (0, MOST);
+    while enough - too_small > 1 {
+        let middle = i32::midpoint(too_small, enough);
+        if effect(middle) < least { too_small = middle } else { enough = middle }
+    }
+    Some((f64::from(enough) / f64::from(SUB_BUCKETS)).exp2())
+}
+
+/// The smallest factor by which a rate would have had to grow for a change to be reported in nine of ten cases; `None` if
+/// there are too few calls, or if it is not known how long was observed.
+pub fn least_more(a: Rate, b: Rate, alpha: f64) -> Option<f64> {
+    if a.calls + b.calls < MIN_CALLS as f64 || a.calls <= 0.0 || a.seconds <= 0.0 || b.seconds <= 0.0 {
+        return None;
+    }
+    let root = a.per_second.sqrt();
+    let deviation = (a.dispersion / (4.0 * a.seconds) + b.dispersion / (4.0 * b.seconds)).sqrt();
+    let z = Sensitivity { alpha, dispersion: 1.0 }.z();
+    Some(((root + z * deviation) / root).powi(2).max(MIN_FACTOR))
+}
+
+/// How small a change a test can see.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Sensitivity {
+    /// Its significance level.
+    pub alpha: f64,
+    /// The factor by which the variance exceeds that of independent operations, 1 or more.
+    pub dispersion: f64,
+}
+
+impl Sensitivity {
+    /// How many standard deviations a change must have, so that nine of ten are significant.
+    fn z(self) -> f64 {
+        /// The 90 % quantile of a standard normal value.
+        const NINE_OF_TEN: f64 = 1.2816;
+        let (mut low, mut high) = (0.0, 40.0);
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if two_sided(middle) > self.alpha { low = middle } else { high = middle }
+        }
+        high + NINE_OF_TEN
+    }
+}
+
+/// Cliff's delta of two histograms, and its standard deviation if both are the same and operations are independent.
+struct RankTest {
+    effect: f64,
+    deviation: f64,
+}
+
 /// Cliff's delta of two histograms, and the statistic of the Mann-Whitney test, which is a standard normal value if
 /// both are the same and operations are independent; `None` if a side has fewer than [`MIN_CALLS`] operations.
 pub(crate) fn ranks(a: &Histogram, b: &Histogram) -> Option<(f64, f64)> {
+    let RankTest { effect, deviation } = rank_test(a, b)?;
+    Some((effect, if deviation > 0.0 { effect / deviation } else { 0.0 }))
+}
+
+fn rank_test(a: &Histogram, b: &Histogram) -> Option<RankTest> {
     if a.count() < MIN_CALLS || b.count() < MIN_CALLS {
         return None;
     }
@@ -85,8 +167,8 @@ pub(crate) fn ranks(a: &Histogram, b: &Histogram) -> Option<(f64, f64)> {
     let all = n + m;
     let variance = n * m / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
     let effect = 2.0 * wins / (n * m) - 1.0;
-    let z = if variance > 0.0 { (wins - n * m / 2.0) / variance.sqrt() } else { 0.0 };
-    Some((effect, z))
+    let deviation = if variance > 0.0 { 2.0 * variance.sqrt() / (n * m) } else { 0.0 };
+    Some(RankTest { effect, deviation })
 }
 
 /// Probability of a standard normal value beyond ±`z`. Abramowitz and Stegun, 7.1.26; error below 2e-7.
@@ -131,30 +213,34 @@ pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
     (chi / (parts.len() as f64 - 1.0)).max(1.0)
 }
 
-/// Calls per second of a row over the time span of `span`, with the dispersion of the calls per part.
-pub fn rate(figures: &Figures, span: &Timeline) -> Rate {
-    let Some((from, to)) = span.span() else { return Rate::default() };
-    let seconds = to.since(from) as f64 / 1e9;
-    let count = span.iter().count().clamp(1, 64);
-    let parts = figures.timeline().resampled(from, to, count);
-    let mean = figures.calls as f64 / count as f64;
-    let variance = parts.iter().map(|part| (part.calls as f64 - mean).powi(2)).sum::<f64>()
-        / (count as f64 - 1.0).max(1.0);
-    let dispersion = if mean > 0.0 && count > 2 { (variance / mean).max(1.0) } else { 1.0 };
-    Rate {
-        per_second: figures.calls as f64 / seconds.max(1e-9),
-        seconds,
-        calls: figures.calls as f64,
-        dispersion,
+/// Calls per second of a row over the time that was observed, with the dispersion of the calls per part of that time.
+pub fn rate(figures: &Figures, observed: &ObservedParts) -> Rate {
+    let seconds = observed.seconds();
+    let calls = figures.calls as f64;
+    if seconds <= 0.0 {
+        return Rate { calls, ..Rate::default() };
     }
+    let per_second = calls / seconds;
+    let parts = observed.calls(figures.timeline());
+    // For independent calls, the variance in a part is the number that is expected in it.
+    let square = |&(calls, seconds): &(u64, f64)| {
+        let expected = per_second * seconds;
+        (calls as f64 - expected).powi(2) / expected
+    };
+    let dispersion = if calls > 0.0 && parts.len() > 2 {
+        (parts.iter().map(square).sum::<f64>() / (parts.len() as f64 - 1.0)).max(1.0)
+    } else {
+        1.0
+    };
+    Rate { per_second, seconds, calls, dispersion }
 }
 
 /// How often something happens.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Rate {
-    /// Calls per second.
+    /// Calls per second; 0 if nothing was observed.
     pub per_second: f64,
-    /// Length of the time span in seconds.
+    /// Seconds that were observed; 0 if that is not known.
     pub seconds: f64,
     /// Calls.
     pub calls: f64,
@@ -163,6 +249,11 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// Calls per second; `None` if it is not known how long was observed.
+    pub fn known(self) -> Option<f64> {
+        (self.seconds > 0.0).then_some(self.per_second)
+    }
+
     /// Probability of rates that differ at least this much if both were the same; 1 if there are too few calls to
     /// decide.
     pub fn p(self, other: Self) -> f64 {
@@ -301,6 +392,36 @@ mod tests {
         assert!((p - 0.544).abs() < 0.01, "{p}");
         assert!(super::examined(&line(&|_| 100, 5)).is_none(), "too few parts");
         assert!(super::examined(&line(&|_| 0, 20)).is_none(), "nothing examined");
+    }
+
+    #[test]
+    fn the_smallest_change_that_is_seen_depends_on_the_number_of_operations() {
+        // Spread over two octaves, so that a shift by s of them has the effect 1 - (1 - s / 2)², as far as the buckets
+        // allow.
+        let spread =
+            |count: u64| histogram((0..count).map(|n| (1e6 * (2.0 * n as f64 / count as f64).exp2()) as u64));
+        let least = |count, alpha, dispersion| {
+            least_slower(&spread(count), &spread(count), Sensitivity { alpha, dispersion })
+        };
+        // Many: the smallest effect that counts, which is a shift by 2 × (1 - √(1 - 0.147)) octaves.
+        let many = least(100_000, 0.05, 1.0).unwrap();
+        assert!((many - 0.153_f64.exp2()).abs() < 0.03, "{many}");
+        // Forty: (1.96 + 1.2816) × 2 × √(40² × 81 / 12) / 40² = 0.421, a shift by 0.478 octaves.
+        let few = least(40, 0.05, 1.0).unwrap();
+        assert!((few - 0.478_f64.exp2()).abs() < 0.06, "{few}");
+        assert!(least(40, 0.05, 2.0).unwrap() > few && least(40, 0.001, 1.0).unwrap() > few);
+        assert_eq!(least(40, 0.05, 100.0), None);
+        assert_eq!(least(19, 0.05, 1.0), None);
+    }
+
+    #[test]
+    fn the_smallest_change_of_a_rate_follows_from_its_calls() {
+        let rate = |calls: f64| Rate { per_second: calls / 100.0, seconds: 100.0, calls, dispersion: 1.0 };
+        // Python: ((10 + 3.2416 * math.sqrt(1 / 2)) / 10) ** 2 for 100 calls, in roots of counts.
+        let least = least_more(rate(100.0), rate(100.0), 0.05).unwrap();
+        assert!((least - 1.511).abs() < 0.002, "{least}");
+        assert_eq!(least_more(rate(1e6), rate(1e6), 0.05), Some(MIN_FACTOR));
+        assert_eq!(least_more(rate(9.0), rate(9.0), 0.05), None);
     }
 
     #[test]

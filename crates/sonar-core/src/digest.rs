@@ -3,10 +3,12 @@
 //! Its figures are *weighted*: an entry that represents N operations (a rate limit, a sample) counts N times.
 //! The number of entries that were read is kept separately.
 
+use std::borrow::Cow;
+
 use crate::figures::{Figures, Record};
 use crate::row::{Row, Subject, UnfinishedOperations};
 use crate::table::{GroupBy, Table};
-use crate::{Class, Identity, InFlightOperations, ShapeId, Source, Timestamp};
+use crate::{Class, Identity, InFlightOperations, ObservedParts, ShapeId, Source, Timestamp};
 
 /// The maximum number of operations kept for a scatter plot.
 pub const MAX_POINTS: usize = 100_000;
@@ -45,6 +47,9 @@ pub struct Digest {
     pub points: Vec<ScatterPoint>,
     /// The number of operations that the sample was drawn from.
     pub points_seen: u64,
+    /// When each source was observed, in the order of [`Source::ALL`]; nothing where that is not known, see
+    /// [`Digest::observed_by`].
+    pub observed: [ObservedParts; Source::ALL.len()],
     random: u64,
 }
 
@@ -64,6 +69,7 @@ impl Digest {
             folded: 0,
             points: Vec::new(),
             points_seen: 0,
+            observed: Source::ALL.map(|_| ObservedParts::default()),
             random: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -75,6 +81,7 @@ impl Digest {
         let (at, folded) = self.table.record(record);
         self.folded += u64::from(folded);
         if self.settings.points
+            && record.op.end.is_known()
             && let Some(latency_ns) = record.op.latency_ns
         {
             self.keep(ScatterPoint { end: record.op.end, latency_ns, row: at as u32 });
@@ -105,6 +112,11 @@ impl Digest {
     /// only if it has none.
     pub fn merge(&mut self, other: &Self) {
         self.total.merge(&other.total);
+        for (mine, theirs) in self.observed.iter_mut().zip(&other.observed) {
+            if mine.total_ns() == 0 {
+                mine.clone_from(theirs);
+            }
+        }
         let rows: Vec<u32> = other.rows().iter().map(|row| self.add(row)).collect();
         self.folded += other.folded;
         if self.points.is_empty() {
@@ -167,6 +179,19 @@ impl Digest {
     /// Counts and latencies of all operations, from the source with the most precise latencies.
     pub fn totals(&self) -> &Figures {
         self.total.figures()
+    }
+
+    /// When a source was observed. Where that is not known, from the end of its first operation to that of the last;
+    /// nothing if these are the same.
+    pub fn observed_by(&self, source: Source) -> Cow<'_, ObservedParts> {
+        let known = &self.observed[source as usize];
+        if known.total_ns() > 0 {
+            return Cow::Borrowed(known);
+        }
+        let figures = self.total.observed_by(source).map(|observed| &observed.figures);
+        Cow::Owned(figures.map_or_else(ObservedParts::default, |figures| {
+            ObservedParts::between(figures.first_seen, figures.last_seen)
+        }))
     }
 
     /// Figures of all operations that `source` saw.

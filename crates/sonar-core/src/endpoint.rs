@@ -41,13 +41,6 @@ impl Endpoint {
         self.addr[0] == 0 && self.addr[1] & !0xffff_ffff == V4_MAPPED
     }
 
-    /// The end that stands for a server in rows: `[::1]` counts as `127.0.0.1`. Both are this host, and a server that
-    /// listens on one of them at this port most often listens on the other one too. All other addresses stay apart,
-    /// because whether two of them are one host cannot be seen in packets.
-    pub const fn as_server(self) -> Self {
-        if self.addr[0] == 0 && self.addr[1] == 1 { Self::v4([127, 0, 0, 1], self.port) } else { self }
-    }
-
     /// The address without the port, as two words: the key of figures by client.
     pub const fn addr_bits(&self) -> [u64; 2] {
         self.addr
@@ -89,15 +82,5 @@ mod tests {
         let v6: SocketAddr = "[2001:db8::1]:27018".parse().unwrap();
         assert_eq!(Endpoint::from(v6).to_string(), "[2001:db8::1]:27018");
         assert!(!Endpoint::from(v6).is_v4());
-    }
-
-    #[test]
-    fn only_the_loopback_of_ipv6_stands_for_that_of_ipv4() {
-        let server = |text: &str| Endpoint::from(text.parse::<SocketAddr>().unwrap()).as_server().to_string();
-        assert_eq!(server("[::1]:27017"), "127.0.0.1:27017");
-        for other in ["127.0.0.1:27017", "127.0.0.2:27017", "[::2]:27017", "[fe80::1]:27017", "0.0.0.1:27017"]
-        {
-            assert_eq!(server(other), other);
-        }
     }
 }

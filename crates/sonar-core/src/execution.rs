@@ -35,6 +35,10 @@ macro_rules! execution {
             pub query_hash: &'a str,
             /// `queryShapeHash` (8.0); empty if the source has none.
             pub query_shape_hash: &'a str,
+            /// The user that the server authenticated, like `alice@admin`; empty if the source has none.
+            pub user: &'a str,
+            /// The comment that the client gave its command; empty if the source has none.
+            pub comment: &'a str,
             /// The number of operations that this one represents, if the source keeps only a sample of them
             /// (Percona's `rateLimit`, `sampleRate`). 0 counts as 1.
             pub weight: u32,
@@ -122,6 +126,38 @@ execution! {
     spilled_bytes,
 }
 
+/// A reason for which operations waited.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ServerWait {
+    /// The stable name of its sum.
+    pub name: &'static str,
+    /// What was waited for, in words.
+    pub words: &'static str,
+    /// How long all operations waited, in nanoseconds.
+    pub total_ns: u64,
+}
+
+impl ServerSums {
+    /// What operations waited for, the longest first; reasons that are unknown or 0 are left out.
+    pub fn waits(&self) -> Vec<ServerWait> {
+        let wait = |name, words, sum: Sum| {
+            let total_ns = sum.get().unwrap_or(0).saturating_mul(1_000);
+            ServerWait { name, words, total_ns }
+        };
+        let mut waits = vec![
+            wait("write_concern_us", "write concern", self.write_concern_us),
+            wait("remote_wait_us", "shards", self.remote_wait_us),
+            wait("queued_us", "queues", self.queued_us),
+            wait("lock_wait_us", "locks", self.lock_wait_us),
+            wait("storage_wait_us", "storage engine", self.storage_wait_us),
+            wait("flow_control_us", "flow control", self.flow_control_us),
+        ];
+        waits.retain(|wait| wait.total_ns > 0);
+        waits.sort_by_key(|wait| std::cmp::Reverse(wait.total_ns));
+        waits
+    }
+}
+
 impl Execution<'_> {
     /// The number of operations that this one represents, 1 or more.
     pub const fn weight(&self) -> u64 {
@@ -140,7 +176,8 @@ pub enum Identity {
     /// The shape and both ids are the same as on the wire.
     #[default]
     Exact,
-    /// The source cut the command: the row is identified by namespace, command and the readable beginning.
+    /// The source cut the command, or lost the types of its values: the row is identified by namespace, command and the
+    /// readable beginning. Or no server is known to have the command, so that its namespace and body are not known.
     Partial,
     /// The text of the command is ambiguous: the row is identified by namespace and command.
     Ambiguous,

@@ -56,7 +56,7 @@ impl<'a> Record<'a> {
         Self {
             op,
             source: Source::Wire,
-            identity: Identity::Exact,
+            identity: op.shape.identity(),
             execution: None,
             weight: 1,
             entries: 1,
@@ -85,6 +85,16 @@ impl<'a> Record<'a> {
     /// The plan summary, cut to [`MAX_PLAN`] bytes; empty if there is none.
     pub(crate) fn plan(&self) -> &'a str {
         cut(self.execution.map_or("", |execution| execution.plan), MAX_PLAN)
+    }
+
+    /// The user that the server authenticated, cut to [`MAX_PLAN`] bytes; empty if there is none.
+    pub(crate) fn user(&self) -> &'a str {
+        cut(self.execution.map_or("", |execution| execution.user), MAX_PLAN)
+    }
+
+    /// The comment of its command, cut to [`MAX_PLAN`] bytes; empty if there is none.
+    pub(crate) fn comment(&self) -> &'a str {
+        cut(self.execution.map_or("", |execution| execution.comment), MAX_PLAN)
     }
 
     /// Its latency times its weight, in nanoseconds.
@@ -353,9 +363,9 @@ pub struct Figures {
     /// Operations on encrypted connections by version and cipher suite, where these are known. The history does not keep
     /// them.
     pub suites: Suites,
-    /// End of the first operation.
+    /// End of the first operation whose time is known.
     pub first_seen: Timestamp,
-    /// End of the last operation.
+    /// End of the last one.
     pub last_seen: Timestamp,
     /// How the server executed them; `None` if the source does not know.
     pub server: Option<Box<ServerFigures>>,
@@ -405,11 +415,14 @@ impl Figures {
     /// Adds one operation to the timeline.
     #[inline]
     pub(crate) fn record_time(&mut self, record: &Record<'_>) {
-        self.timeline_mut().add(record.op.end, record.time_bucket());
+        if record.op.end.is_known() {
+            self.timeline_mut().add(record.op.end, record.time_bucket());
+        }
     }
 
     fn see(&mut self, first: Timestamp, last: Timestamp) {
-        if self.calls == 0 || first < self.first_seen {
+        // An unknown time, which is 0, is never the first one: it counts as the latest here.
+        if first.unix_ns().wrapping_sub(1) < self.first_seen.unix_ns().wrapping_sub(1) {
             self.first_seen = first;
         }
         self.last_seen = self.last_seen.max(last);

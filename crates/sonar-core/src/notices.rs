@@ -70,6 +70,17 @@ impl Occurrences {
     }
 }
 
+/// Replies that a server sent slowly: the client or the network took them slowly.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SlowReplies {
+    /// Number of replies, and the times of the first and the last one.
+    pub seen: Occurrences,
+    /// Milliseconds that sending took, over all of them.
+    pub total_ms: u64,
+    /// Milliseconds of the longest one.
+    pub longest_ms: u64,
+}
+
 /// One kind of message. Messages that are equal here are counted together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Message {
@@ -121,6 +132,8 @@ pub struct Notices {
     pub running_versions: Vec<Box<str>>,
     /// UTC offsets of the log's times.
     pub offsets: UtcOffsets,
+    /// Replies that took longer to send than the server's threshold for slow operations (6.3 and later).
+    pub slow_replies: SlowReplies,
     /// Errors and warnings by kind.
     pub messages: BTreeMap<Message, Occurrences>,
     /// Errors and warnings beyond [`MAX_KINDS`].
@@ -175,6 +188,14 @@ impl Notices {
         if !version.is_empty() && !is_known && self.running_versions.len() < MAX_VERSIONS {
             self.running_versions.push(version.into());
         }
+    }
+
+    /// Counts a reply that was sent slowly, and how long that took.
+    pub fn slow_reply(&mut self, at: Timestamp, ms: u64) {
+        let slow = &mut self.slow_replies;
+        slow.seen.add(at);
+        slow.total_ms = slow.total_ms.saturating_add(ms);
+        slow.longest_ms = slow.longest_ms.max(ms);
     }
 
     /// Counts an error or warning.

@@ -241,6 +241,26 @@ pub struct ErrorCodes<'a> {
     pub codes: &'a [(i32, u32)],
 }
 
+/// What a statement of a write does.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum WriteType {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl WriteType {
+    /// The server's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 /// The statements of one shape in a command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
@@ -248,6 +268,8 @@ pub struct Statement {
     pub shape: ShapeId,
     /// Number of statements, 1 or more.
     pub count: u32,
+    /// What they do; `None` if the name of the command says it.
+    pub write: Option<WriteType>,
 }
 
 /// One command as a client sent it, and its outcome. It borrows from the decoder for one call; a sink
@@ -277,7 +299,7 @@ pub struct Operation<'a> {
     pub shape: &'a Arc<ShapeInfo>,
     /// The id that also depends on the order of keys as sent.
     pub ordered_id: ShapeId,
-    /// Its statements by shape if they have several shapes; empty otherwise.
+    /// Its statements by shape if they have several shapes, or are those of a `bulkWrite`; empty otherwise.
     pub statements: &'a [Statement],
     /// Number of statements: 1 for a plain command, the sum for a bulk write.
     pub statement_count: u32,

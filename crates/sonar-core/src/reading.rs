@@ -54,7 +54,7 @@ counters! {
         statements_unsaid: loss,
         /// Operations whose shape is known exactly.
         operations_exact,
-        /// Operations whose command the source cut.
+        /// Operations whose command the source cut, or whose types it lost.
         operations_partial: loss,
         /// Operations whose text is ambiguous.
         operations_ambiguous: loss,
@@ -62,6 +62,8 @@ counters! {
         operations_unsaid: loss,
         /// Operations without a duration.
         operations_untimed,
+        /// Operations without a time: they are in the rows, but in no chart and in no range of time.
+        operations_undated: loss,
         /// Operations logged while running.
         operations_in_progress,
         /// Shapes whose text was cut at the budget.

@@ -38,6 +38,10 @@ pub enum Subject {
     Client(IpAddr),
     /// A plan summary; empty if there is none.
     Plan(Box<str>),
+    /// A user; empty if there is none.
+    User(Box<str>),
+    /// A comment; empty if there is none.
+    Comment(Box<str>),
     /// All operations that did not fit into the table.
     Other,
 }
@@ -50,6 +54,8 @@ pub(crate) enum SubjectRef<'a> {
     App(&'a Arc<Application>),
     Client(IpAddr),
     Plan(&'a str),
+    User(&'a str),
+    Comment(&'a str),
     Other,
 }
 
@@ -61,6 +67,8 @@ impl Subject {
             Self::App(app) => SubjectRef::App(app),
             Self::Client(ip) => SubjectRef::Client(*ip),
             Self::Plan(plan) => SubjectRef::Plan(plan),
+            Self::User(user) => SubjectRef::User(user),
+            Self::Comment(comment) => SubjectRef::Comment(comment),
             Self::Other => SubjectRef::Other,
         }
     }
@@ -81,6 +89,8 @@ impl SubjectRef<'_> {
             (Self::App(app), Subject::App(known)) => app == known,
             (Self::Client(ip), Subject::Client(known)) => ip == *known,
             (Self::Plan(plan), Subject::Plan(known)) => *plan == **known,
+            (Self::User(user), Subject::User(known)) => *user == **known,
+            (Self::Comment(comment), Subject::Comment(known)) => *comment == **known,
             (Self::Other, Subject::Other) => true,
             _ => false,
         }
@@ -97,7 +107,7 @@ impl SubjectRef<'_> {
             Self::App(app) => (Arc::as_ptr(app) as u64 >> 4) ^ (Arc::as_ptr(app) as u64 >> 10),
             Self::Client(IpAddr::V4(ip)) => u64::from(ip.to_bits()),
             Self::Client(IpAddr::V6(ip)) => ip.to_bits() as u64,
-            Self::Plan(plan) => plan.len() as u64,
+            Self::Plan(text) | Self::User(text) | Self::Comment(text) => text.len() as u64,
             Self::Other => 0,
         }
     }
@@ -109,6 +119,8 @@ impl SubjectRef<'_> {
             Self::App(app) => Subject::App(app.clone()),
             Self::Client(ip) => Subject::Client(ip),
             Self::Plan(plan) => Subject::Plan(plan.into()),
+            Self::User(user) => Subject::User(user.into()),
+            Self::Comment(comment) => Subject::Comment(comment.into()),
             Self::Other => Subject::Other,
         }
     }
@@ -155,7 +167,9 @@ impl RowKeyRef<'_> {
             SubjectRef::Namespace(database, collection) => hasher.hash_one((place, database, collection)),
             SubjectRef::App(app) => hasher.hash_one((place, app)),
             SubjectRef::Client(ip) => hasher.hash_one((place, ip)),
-            SubjectRef::Plan(plan) => hasher.hash_one((place, plan)),
+            SubjectRef::Plan(text) | SubjectRef::User(text) | SubjectRef::Comment(text) => {
+                hasher.hash_one((place, text))
+            }
             SubjectRef::Other => hasher.hash_one(place),
         }
     }
@@ -517,6 +531,8 @@ mod tests {
             keys_examined: seen.docs,
             plan: &plan,
             query_hash: if seen.plan < 15 { "0A1B" } else { "" },
+            user: &plan,
+            comment: &plan,
             weight: seen.weight,
             ..Execution::default()
         };

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use crate::Identity;
+
 /// Version of the shape rules. It seeds every id, so ids of different versions are never equal.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 3;
 
 /// Id of a query shape: 64 bits, written as 16 hex digits. The same query has the same id on every platform
 /// and from every source, independent of how segments split its message.
@@ -21,6 +23,9 @@ impl fmt::Debug for ShapeId {
         fmt::Display::fmt(self, f)
     }
 }
+
+/// The text of the shape of a command that no server is known to have: neither its namespace nor its body is known.
+pub const UNKNOWN: &str = "?";
 
 /// The data of a shape, built when the shape is first seen and shared from then on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,6 +52,13 @@ impl ShapeInfo {
     /// The shape `other`, which represents all shapes that did not fit into a table.
     pub fn other() -> Self {
         Self { typed: "other".into(), plain: "other".into(), ..Self::default() }
+    }
+
+    /// How exactly the shape of a command that was read to its end is known: [`Identity::Partial`] if no server is known
+    /// to have the command, so that calls with different queries may share the shape.
+    #[inline]
+    pub fn identity(&self) -> Identity {
+        if &*self.typed == UNKNOWN { Identity::Partial } else { Identity::Exact }
     }
 
     /// `db.collection`, or the database alone.

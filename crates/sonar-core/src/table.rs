@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use crate::figures::Record;
 use crate::row::{Row, RowKeyRef, SubjectRef};
 use crate::time_split::{RowSplit, WireOperation};
-use crate::{Class, Endpoint, Identity, Role, ShapeId};
+use crate::{Class, Endpoint, Role, ShapeId};
 
 /// The maximum number of rows of one table; further ones are counted under `other`.
 pub const MAX_ROWS: usize = 10_000;
@@ -31,11 +31,24 @@ pub enum GroupBy {
     Client,
     /// Plan summary.
     Plan,
+    /// The user that the server authenticated.
+    User,
+    /// The comment that the client gave its command.
+    Comment,
 }
 
 impl GroupBy {
     /// The groupings of a digest, in display order.
-    pub const DIGEST: [Self; 5] = [Self::Shape, Self::Order, Self::Namespace, Self::App, Self::Plan];
+    pub const DIGEST: [Self; 8] = [
+        Self::Shape,
+        Self::Order,
+        Self::Namespace,
+        Self::App,
+        Self::Plan,
+        Self::Client,
+        Self::User,
+        Self::Comment,
+    ];
 
     /// The stable name in arguments and output.
     pub const fn name(self) -> &'static str {
@@ -46,7 +59,14 @@ impl GroupBy {
             Self::App => "app",
             Self::Client => "client",
             Self::Plan => "plan",
+            Self::User => "user",
+            Self::Comment => "comment",
         }
+    }
+
+    /// Whether the names of its rows are values that clients chose, which are shown only if asked for.
+    pub const fn shows_values(self) -> bool {
+        matches!(self, Self::User | Self::Comment)
     }
 
     /// The grouping with this stable name.
@@ -117,6 +137,8 @@ impl Table {
             GroupBy::App => self.record_under(record, SubjectRef::App(op.app)),
             GroupBy::Client => self.record_under(record, SubjectRef::Client(op.client.ip())),
             GroupBy::Plan => self.record_under(record, SubjectRef::Plan(record.plan())),
+            GroupBy::User => self.record_under(record, SubjectRef::User(record.user())),
+            GroupBy::Comment => self.record_under(record, SubjectRef::Comment(record.comment())),
         }
     }
 
@@ -135,7 +157,7 @@ impl Table {
         if self.purpose == Purpose::Window {
             key.role = record.op.role;
             if is_shape {
-                key.server = record.op.server.as_server();
+                key.server = record.op.server;
             }
         }
         let slot = key.quick_hash() as usize % RECENT;
@@ -175,8 +197,8 @@ impl Table {
             (Purpose::Window, GroupBy::Order) => op.ordered_id,
             _ => return None,
         };
-        let subject = SubjectRef::Shape(Identity::Exact, &op.shape, order);
-        let key = RowKeyRef { server: op.server.as_server(), role: op.role, class: op.class, subject };
+        let subject = SubjectRef::Shape(op.shape.identity(), &op.shape, order);
+        let key = RowKeyRef { server: op.server, role: op.role, class: op.class, subject };
         let (at, folded) = self.find_or_add(&key);
         Some((self.rows[at].split.get_or_insert_default(), folded))
     }

@@ -26,6 +26,11 @@ impl Timestamp {
         self.0
     }
 
+    /// Whether it is a time. The epoch itself stands for an unknown one: no server or capture is that old.
+    pub const fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
     /// Nanoseconds from `earlier` to this time; 0 if `earlier` is later (clocks step back).
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -48,6 +48,13 @@ impl Default for Timeline {
 }
 
 impl Timeline {
+    /// An empty timeline whose buckets are at least `width_ns` wide (0 counts as 1), for figures that are known by
+    /// windows of this width only. Timelines whose first widths are no multiples of each other are merged
+    /// approximately.
+    pub fn of_width(width_ns: u64) -> Self {
+        Self { width_ns: width_ns.max(1), ..Self::default() }
+    }
+
     /// Adds the figures of operations that ended at `at`.
     #[inline]
     pub fn add(&mut self, at: Timestamp, what: TimeBucket) {

@@ -2,7 +2,7 @@
 
 use crate::figures::{Figures, Record};
 use crate::table::{GroupBy, Table};
-use crate::{Class, CommandTypes, Coverage, InFlightOperations, Operation, Outcome, Timestamp};
+use crate::{Class, CommandTypes, Coverage, InFlightOperations, Operation, Outcome, Source, Timestamp};
 
 /// All figures of one span of time.
 #[derive(Clone, Debug)]
@@ -25,6 +25,9 @@ pub struct Window {
     pub coverage: Coverage,
     /// Operations in flight when the window was closed.
     pub in_flight: Vec<InFlightOperations>,
+    /// How long each source was observed, in nanoseconds, in the order of [`Source::ALL`]; `None` if all of them were
+    /// observed all the time. See [`Window::observed_ns`].
+    pub observed: Option<[u64; Source::ALL.len()]>,
 }
 
 impl Window {
@@ -40,6 +43,7 @@ impl Window {
             types: CommandTypes::default(),
             coverage: Coverage::default(),
             in_flight: Vec::new(),
+            observed: None,
         }
     }
 
@@ -72,7 +76,18 @@ impl Window {
         if other.end > self.end {
             self.in_flight.clone_from(&other.in_flight);
         }
+        self.observed = self.observed_with(other, u64::saturating_add);
         self.add(other);
+    }
+
+    /// How long each source was observed in both; `None` if all of them were all the time.
+    fn observed_with(&self, other: &Self, join: fn(u64, u64) -> u64) -> Option<[u64; Source::ALL.len()]> {
+        (self.observed.is_some() || other.observed.is_some()).then(|| {
+            // A window to which nothing was added yet has no length.
+            let length = |one: &Self| one.observed.unwrap_or([one.end.since(one.start); Source::ALL.len()]);
+            let (mine, theirs) = (length(self), length(other));
+            std::array::from_fn(|at| join(mine[at], theirs[at]))
+        })
     }
 
     /// Adds a window of the same span from another thread.
@@ -87,6 +102,7 @@ impl Window {
                 None => self.in_flight.push(theirs.clone()),
             }
         }
+        self.observed = self.observed_with(other, u64::max);
         self.add(other);
     }
 
@@ -103,6 +119,11 @@ impl Window {
     /// Length of the span in nanoseconds, at least 1.
     pub fn length_ns(&self) -> u64 {
         self.end.since(self.start).max(1)
+    }
+
+    /// How long a source was observed, in nanoseconds: what its rates are divided by. 0 if it was not observed.
+    pub fn observed_ns(&self, source: Source) -> u64 {
+        self.observed.map_or_else(|| self.length_ns(), |observed| observed[source as usize])
     }
 
     /// The figures of all rows of the given classes together.

@@ -2,6 +2,7 @@
 
 use sonar_core::Class;
 
+use crate::commands::{self, CommandRule};
 use crate::shape::CommandKind;
 
 /// What decides the class of a command.
@@ -30,7 +31,9 @@ impl CommandClass {
     /// The classes of a command.
     pub fn of(facts: &ClassFacts<'_>) -> Self {
         let class = class_by_name(facts);
-        let own_database = matches!(facts.database, b"config" | b"local" | b"admin");
+        // Commands that name another database are sent to `admin`.
+        let is_sent_to_admin = || facts.kind == CommandKind::Other && names_a_database(facts.command);
+        let own_database = matches!(facts.database, b"config" | b"local" | b"admin") || is_sent_to_admin();
         let by_server = if class == Class::User && own_database { Class::Internal } else { class };
         Self { by_application: class, by_server }
     }
@@ -45,6 +48,10 @@ impl CommandClass {
             (class, _) => class,
         }
     }
+}
+
+fn names_a_database(command: &[u8]) -> bool {
+    commands::rule(command).is_some_and(CommandRule::names_a_database)
 }
 
 /// The class of a command that an application sends, and that does not wait.

@@ -7,7 +7,9 @@
 pub mod bson;
 pub mod capture_file;
 mod class;
+mod commands;
 pub mod compress;
+pub mod current_op;
 pub mod decoder;
 pub mod entry;
 pub mod frame;

@@ -7,69 +7,6 @@
 /// Stands for a text that is not provably a name.
 pub const UNPROVEN: &[u8] = b"?";
 
-/// Commands whose first value, if it is a string, is a collection of their database. Sorted.
-const ON_A_COLLECTION: [&[u8]; 54] = [
-    b"aggregate",
-    b"analyze",
-    b"autoSplitVector",
-    b"captrunc",
-    b"cleanupStructuredEncryptionData",
-    b"cloneCollectionAsCapped",
-    b"clusterAggregate",
-    b"clusterCount",
-    b"clusterDelete",
-    b"clusterFind",
-    b"clusterInsert",
-    b"clusterUpdate",
-    b"collMod",
-    b"collStats",
-    b"collstats",
-    b"compact",
-    b"compactStructuredEncryptionData",
-    b"convertToCapped",
-    b"count",
-    b"create",
-    b"createIndexes",
-    b"createSearchIndexes",
-    b"delete",
-    b"deleteIndexes",
-    b"distinct",
-    b"drop",
-    b"dropIndexes",
-    b"dropSearchIndex",
-    b"emptycapped",
-    b"find",
-    b"findAndModify",
-    b"findandmodify",
-    b"geoNear",
-    b"geoSearch",
-    b"insert",
-    b"killCursors",
-    b"listIndexes",
-    b"listSearchIndexes",
-    b"mapReduce",
-    b"mapreduce",
-    b"parallelCollectionScan",
-    b"planCacheClear",
-    b"planCacheClearFilters",
-    b"planCacheListFilters",
-    b"planCacheListPlans",
-    b"planCacheListQueryShapes",
-    b"planCacheSetFilter",
-    b"reIndex",
-    b"repairCursor",
-    b"setIndexCommitQuorum",
-    b"touch",
-    b"update",
-    b"updateSearchIndex",
-    b"validate",
-];
-
-/// Whether the first value of `command`, if it is a string, is a collection.
-pub fn names_a_collection(command: &[u8]) -> bool {
-    ON_A_COLLECTION.binary_search(&command).is_ok()
-}
-
 /// Whether a key can be the name of a command. Commands of servers are plain words, `$eval` apart.
 pub fn is_command_like(key: &[u8]) -> bool {
     let first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
@@ -402,12 +339,7 @@ mod tests {
 
     #[test]
     fn the_tables_can_be_searched() {
-        assert!(ON_A_COLLECTION.is_sorted());
         assert!(STAGES.is_sorted());
-        assert!(names_a_collection(b"drop") && !names_a_collection(b"dropUser"));
-        for other in ["$eval", "group", "moveChunk", "_configsvrAddShard", "createUser", "fooBar", "getLog"] {
-            assert!(!names_a_collection(other.as_bytes()), "{other}");
-        }
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Profile {
         profile
     }
 
+    /// From now on, passes on the users and comments of operations, which clients chose.
+    pub fn show_values(&mut self) {
+        self.assembler.shows_values = true;
+    }
+
     /// What was read.
     pub fn reading(&self) -> Reading {
         Reading {
@@ -81,10 +86,10 @@ impl Profile {
     /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); counts what is wrong with it.
     pub fn printed(&mut self, document: &[u8], sink: &mut impl EntrySink) {
         self.text.clear();
-        let Ok(left_out) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
+        let Ok(lost) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
         self.entry.reset();
         let is_read = read_document(&self.text, &mut self.entry).is_ok();
-        self.entry.doubt = left_out.then_some(Identity::Partial);
+        self.entry.doubt = (lost.left_out || lost.types).then_some(Identity::Partial);
         if !self.is_operation(is_read) {
             return;
         }

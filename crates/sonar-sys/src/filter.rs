@@ -6,13 +6,8 @@
 //! packet with more extension headers is passed on whole, and the decoder decides. Only the first fragment of a packet
 //! has the ports; it is passed on, so that fragments are counted.
 //!
-//! Packets inside tunnels are passed on if they are asked for. Of VXLAN and GENEVE with Ethernet inside, which overlay
-//! networks use for all their traffic, the program looks at the ports inside; of all others the decoder does.
-//!
 //! Loads use offsets from the beginning of the frame if those are known: kernels before 6.16 refuse loads by network
 //! offset (`SKF_NET_OFF`) that reach into a packet's page fragments, and drop the packet.
-
-mod tunnel;
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -20,7 +15,6 @@ use std::ops::RangeInclusive;
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::{Endpoint, sample};
 
-use self::tunnel::{ETHERTYPES_TUNNEL, PROTOCOL_UDP, PROTOCOLS_TUNNEL};
 use crate::classic_bpf::{
     Arithmetic, AssembleError, BpfAssembler, Condition, Instruction, JumpLabel, Operand, Width,
 };
@@ -44,9 +38,6 @@ pub struct PacketFilter {
     pub snap_replies: Option<u32>,
     /// Keep at most this many bytes of any packet, from its link-layer header on.
     pub snap_len: u32,
-    /// Keep packets inside tunnels too: whole ones, of all samples and clients, because only the decoder knows what is
-    /// inside.
-    pub tunnels: bool,
 }
 
 impl Default for PacketFilter {
@@ -58,7 +49,6 @@ impl Default for PacketFilter {
             clients: ConnectionSample::default(),
             snap_replies: None,
             snap_len: WHOLE,
-            tunnels: false,
         }
     }
 }
@@ -108,19 +98,13 @@ impl PacketFilter {
             return Err(FilterError::SnapWithoutPorts);
         }
         let mut asm = BpfAssembler::default();
-        let labels = Labels {
-            tcp: asm.label(),
-            udp: asm.label(),
-            extension: asm.label(),
-            accept: asm.label(),
-            drop: asm.label(),
-        };
+        let labels =
+            Labels { tcp: asm.label(), extension: asm.label(), accept: asm.label(), drop: asm.label() };
         let mut writer = FilterWriter { asm, labels, sampled: self.sample.is_some(), filter: self };
         writer.scope(scope);
         writer.link_layer();
         writer.extensions();
         writer.tcp(&ports);
-        writer.tunnel(&ports);
         writer.ends();
         writer.asm.finish().map_err(|error| match error {
             AssembleError::TooLong(instructions) => FilterError::TooLong { instructions },
@@ -219,8 +203,6 @@ const EXTENSIONS: usize = 2;
 struct Labels {
     /// X is the offset of a TCP header.
     tcp: JumpLabel,
-    /// X is the offset of a UDP header; only with [`PacketFilter::tunnels`].
-    udp: JumpLabel,
     /// A is the protocol of the IPv6 header at X.
     extension: JumpLabel,
     accept: JumpLabel,
@@ -291,26 +273,20 @@ impl FilterWriter<'_> {
                 self.asm.when(Condition::Equal, ethertype, tag);
             }
         }
-        if self.filter.tunnels {
-            self.accept(&ETHERTYPES_TUNNEL);
-        }
         self.asm.jump(self.labels.drop);
 
         self.asm.place(v4);
         self.asm.load(Width::Byte, base + 9);
-        if self.filter.tunnels {
-            let tcp = self.asm.label();
-            self.asm.when(Condition::Equal, PROTOCOL_TCP, tcp);
-            self.accept(&PROTOCOLS_TUNNEL);
-            self.asm.unless(Condition::Equal, PROTOCOL_UDP, self.labels.drop);
-            self.transport_of_ipv4(base);
-            self.asm.jump(self.labels.udp);
-            self.asm.place(tcp);
-        } else {
-            self.asm.unless(Condition::Equal, PROTOCOL_TCP, self.labels.drop);
-        }
+        self.asm.unless(Condition::Equal, PROTOCOL_TCP, self.labels.drop);
+        self.asm.load(Width::Half, base + 6);
+        self.asm.when(Condition::AnyBit, 0x1fff, self.labels.drop);
         self.remember(network, 12, 4);
-        self.transport_of_ipv4(base);
+        self.asm.load_x_ipv4_length(base);
+        if base != 0 {
+            self.asm.x_to_a();
+            self.asm.arithmetic(Arithmetic::Add, Operand::Constant(base));
+            self.asm.a_to_x();
+        }
         self.asm.jump(self.labels.tcp);
 
         self.asm.place(v6);
@@ -318,28 +294,8 @@ impl FilterWriter<'_> {
         self.asm.load_x_constant(base + 40);
         self.asm.load(Width::Byte, base + 6);
         self.asm.when(Condition::Equal, PROTOCOL_TCP, self.labels.tcp);
-        self.tunnel_of_ipv6();
         self.asm.jump(self.labels.extension);
         self.asm.place(tag);
-    }
-
-    /// Accepts if A is one of these.
-    fn accept(&mut self, values: &[u32]) {
-        for value in values {
-            self.asm.when(Condition::Equal, *value, self.labels.accept);
-        }
-    }
-
-    /// Makes X the offset of what follows the IPv4 header at `base`; drops all fragments but the first.
-    fn transport_of_ipv4(&mut self, base: u32) {
-        self.asm.load(Width::Half, base + 6);
-        self.asm.when(Condition::AnyBit, 0x1fff, self.labels.drop);
-        self.asm.load_x_ipv4_length(base);
-        if base != 0 {
-            self.asm.x_to_a();
-            self.asm.arithmetic(Arithmetic::Add, Operand::Constant(base));
-            self.asm.a_to_x();
-        }
     }
 
     /// Stores what only the network header states and the end of the program needs.
@@ -393,7 +349,6 @@ impl FilterWriter<'_> {
             self.asm.load_at_x(Width::Byte, 0);
             self.asm.load_x_memory(slot::SCRATCH);
             self.asm.when(Condition::Equal, PROTOCOL_TCP, self.labels.tcp);
-            self.tunnel_of_ipv6();
         }
         for kind in PROTOCOLS_OPTIONS.into_iter().chain([PROTOCOL_FRAGMENT, PROTOCOL_AUTHENTICATION]) {
             self.asm.when(Condition::Equal, kind, self.labels.accept);

@@ -24,6 +24,7 @@
 pub mod agent;
 pub mod changes;
 pub mod compare;
+pub mod current;
 pub mod disk;
 pub mod files;
 pub mod ftdc;

@@ -6,6 +6,7 @@ mod synthetic;
 
 use std::sync::Arc;
 
+use peak_alloc::PeakAlloc;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::window::WindowSettings;
@@ -13,7 +14,7 @@ use sonar_core::{Operation, Timestamp, Window};
 use sonar_view::queries::live::{App, LiveSettings};
 
 #[global_allocator]
-static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 #[test]
 fn two_thousand_shapes_stay_below_25_mib() {
@@ -24,7 +25,8 @@ fn two_thousand_shapes_stay_below_25_mib() {
             synthetic::shape(id, "find", &format!("shop.collection_{}", id % 300), &typed, &typed)
         })
         .collect();
-    let profiler = dhat::Profiler::builder().testing().build();
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
     let mut app = App::new(LiveSettings::default());
     let mut terminal = Terminal::new(TestBackend::new(200, 50)).unwrap();
     for second in 0..13u64 {
@@ -44,11 +46,10 @@ fn two_thousand_shapes_stay_below_25_mib() {
             terminal.draw(|frame| app.draw(frame)).unwrap();
         }
     }
-    let stats = dhat::HeapStats::get();
-    drop(profiler);
-    eprintln!("held {} KiB, at most {} KiB", stats.curr_bytes / 1_024, stats.max_bytes / 1_024);
-    assert!(stats.max_bytes < 25 << 20, "held {}, at most {}", stats.curr_bytes, stats.max_bytes);
-    assert!(stats.curr_bytes > 1 << 20, "the view holds its rows: {}", stats.curr_bytes);
+    let (held, most) = (ALLOCATOR.current_usage() - before, ALLOCATOR.peak_usage() - before);
+    eprintln!("held {} KiB, at most {} KiB", held / 1_024, most / 1_024);
+    assert!(most < 25 << 20, "held {held}, at most {most}");
+    assert!(held > 1 << 20, "the view holds its rows: {held}");
 }
 
 fn operation<'a>(

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -160,7 +161,11 @@ func run() error {
 			}
 			return nil
 		}),
-		with("go-silent", 1, unacknowledged),
+		with("go-silent", 1, func(ctx context.Context, db *mongo.Database) error {
+			return with("go-witness", 1, func(ctx context.Context, witness *mongo.Database) error {
+				return unacknowledged(ctx, db, witness)
+			})
+		}),
 		with("go-pool", 4, pool),
 	)
 }
@@ -309,14 +314,26 @@ func cursors(ctx context.Context, db *mongo.Database) error {
 }
 
 // unacknowledged writes without asking for an answer. FerretDB answers nevertheless, so nothing may be read on
-// this connection afterwards.
-func unacknowledged(ctx context.Context, db *mongo.Database) error {
+// this connection afterwards. A client that closes with unread answers resets the connection, so another one sees first
+// that all of them have arrived.
+func unacknowledged(ctx context.Context, db, witness *mongo.Database) error {
 	silent := db.Collection("silent", options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
 	if _, err := silent.InsertOne(ctx, one("_id", 1)); err != nil {
 		return err
 	}
-	_, err := silent.DeleteOne(ctx, one("_id", 1))
-	return err
+	if _, err := silent.DeleteOne(ctx, one("_id", 1)); err != nil {
+		return err
+	}
+	if _, err := silent.InsertOne(ctx, one("_id", "last")); err != nil {
+		return err
+	}
+	for {
+		err := witness.Collection("silent").FindOne(ctx, one("_id", "last")).Err()
+		if !errors.Is(err, mongo.ErrNoDocuments) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func pool(ctx context.Context, db *mongo.Database) error {

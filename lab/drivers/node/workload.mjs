@@ -1,6 +1,7 @@
 // The lab's workload through the official Node.js driver. Usage: workload.mjs URI OUTPUT [SUFFIX]; see ../README.md.
 import { createWriteStream } from 'node:fs';
 import { finished } from 'node:stream/promises';
+import { setTimeout } from 'node:timers/promises';
 import { MongoClient } from 'mongodb';
 
 const [uri, path, suffix = ''] = process.argv.slice(2);
@@ -126,12 +127,15 @@ async function cursors(db) {
   await cursor.close();
 }
 
-// FerretDB answers these though asked not to, so nothing may be read on this connection afterwards.
-async function unacknowledged(db) {
+// FerretDB answers these though asked not to, so nothing may be read on this connection afterwards. A client that closes
+// with unread answers resets the connection, so another one sees first that all of them have arrived.
+async function unacknowledged(db, witness) {
   const silent = db.collection('silent', { writeConcern: { w: 0 } });
   await silent.insertOne({ _id: 1 });
   await silent.updateOne({ _id: 1 }, { $set: { a: 1 } });
   await silent.deleteOne({ _id: 1 });
+  await silent.insertOne({ _id: 'last' });
+  while (!(await witness.collection('silent').findOne({ _id: 'last' }))) await setTimeout(10);
 }
 
 async function worker(db, number) {
@@ -147,7 +151,9 @@ await withClient('node-main', {}, async (db) => {
   await db.dropDatabase();
   for (const part of [basics, writes, errors, cursors]) await part(db);
 });
-await withClient('node-silent', { maxPoolSize: 1 }, unacknowledged);
+await withClient('node-silent', { maxPoolSize: 1 }, (db) =>
+  withClient('node-witness', {}, (witness) => unacknowledged(db, witness)),
+);
 await withClient('node-pool', { maxPoolSize: 4 }, (db) => Promise.all(range(6, (number) => worker(db, number))));
 output.end();
 await finished(output);

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+import time
 
 import bson
 import pymongo
@@ -161,12 +162,16 @@ def cursors(db):
     list(db.items.find({"_id": {"$lt": 120}}, batch_size=25, cursor_type=CursorType.EXHAUST))
 
 
-def unacknowledged(db):
-    # FerretDB answers these although it should not, so nothing may be read on this connection afterwards.
+def unacknowledged(db, witness):
+    # FerretDB answers these although it should not, so nothing may be read on this connection afterwards. A client that
+    # closes with unread answers resets the connection, so another one sees first that all of them have arrived.
     silent = db.silent.with_options(write_concern=WriteConcern(w=0))
     silent.insert_one({"_id": 1})
     silent.update_one({"_id": 1}, {"$set": {"a": 1}})
     silent.delete_one({"_id": 1})
+    silent.insert_one({"_id": "last"})
+    while witness.silent.find_one({"_id": "last"}) is None:
+        time.sleep(0.01)
 
 
 def worker(db, number):
@@ -190,8 +195,8 @@ def main():
             main_client.drop_database(name)
             for part in basics, writes, errors, cursors:
                 part(main_client[name])
-        with client("py-silent", maxPoolSize=1) as silent_client:
-            unacknowledged(silent_client[name])
+        with client("py-silent", maxPoolSize=1) as silent_client, client("py-witness") as witness:
+            unacknowledged(silent_client[name], witness[name])
         with client("py-pool", maxPoolSize=4) as pool_client:
             threads = [threading.Thread(target=worker, args=(pool_client[name], number)) for number in range(6)]
             for thread in threads:

@@ -24,7 +24,8 @@ const ABOUT: Record<string, string> = {
   "fewer calls": "fewer calls per second",
   faster: "faster than in A",
   gone: "not in B",
-  same: "unchanged within noise",
+  same: "unchanged",
+  "not judged": "too little is known to say whether it changed",
 };
 
 type Two = readonly [number | null, number | null] | null;
@@ -32,16 +33,33 @@ type Two = readonly [number | null, number | null] | null;
 /** What a source is called in a sentence. */
 const KINDS: Record<string, string> = { wire: "capture" };
 
-/** What stands above the rows: how many changed, and how many did not or could not be compared. */
+/** What stands above the rows: how many changed, how many did not, and how many could not be judged or compared. */
 export function outcome(report: Comparison): string {
-  const few =
-    report.unchanged_in_one > 0 ? `, ${report.unchanged_in_one} of them too rare to judge as new or gone` : "";
-  const unknown =
+  const few = report.not_judged - report.not_judged_in_one;
+  const reasons = [
+    few > 0 ? `${few} with too few calls` : "",
+    report.not_judged_in_one > 0 ? `${report.not_judged_in_one} in one side only and too rare to be new or gone` : "",
+  ].filter(Boolean);
+  const parts = [
+    `${report.changed} changed`,
+    `${report.unchanged} unchanged`,
+    reasons.length > 0 ? `${report.not_judged} not judged (${reasons.join(", ")})` : "",
     report.not_compared > 0
-      ? `; ${report.not_compared} not compared, as the other side does not have all of its rows`
-      : "";
-  return `${report.changed} changed; ${report.unchanged} unchanged within noise${few}${unknown}`;
+      ? `${report.not_compared} not compared, as the other side does not have all of its rows`
+      : "",
+  ];
+  return parts.filter(Boolean).join("; ");
 }
+
+/** Why a row has its verdict. */
+function why(row: ComparisonRow): string {
+  if (row.not_judged === "few calls") return "fewer than 20 calls on a side";
+  if (row.not_judged === "only in one") return "in one side only, and too rare to be new or gone";
+  return ABOUT[row.verdict] ?? "";
+}
+
+/** The smallest change that would have been seen. */
+const least = (factor: number | null): string | null => (factor == null ? null : `${fixed(factor, 2)} times as high`);
 
 /** `1.00ms → 2.00ms`. */
 export const pair = (two: Two, show: (value: number | null) => string): string =>
@@ -108,11 +126,16 @@ function columnsOf(report: Comparison): Column<ComparisonRow>[] {
 export function ComparisonPage({ report }: { report: Comparison }) {
   const [all, setAll] = useState(report.changed === 0);
   const columns = useMemo(() => columnsOf(report), []);
-  const rows = useMemo(() => report.rows.filter((row) => all || row.verdict !== "same"), [all]);
+  const rows = useMemo(() => report.rows.filter((row) => all || (row.verdict !== "same" && row.verdict !== "not judged")), [all]);
   const facts = report.sides.map((side, at): Fact => {
     const clock = new Clock(side.zone, seconds(side.first_seen), seconds(side.last_seen));
     const host = side.host ? `${visible(side.host)}: ` : "";
-    const span = side.calls > 0 ? spanText(side.first_seen, side.last_seen, clock) : "no operations";
+    const span =
+      side.first_seen > 0
+        ? spanText(side.first_seen, side.last_seen, clock)
+        : side.calls > 0
+          ? "times unknown"
+          : "no operations";
     return [
       "AB"[at] ?? "",
       <>
@@ -168,7 +191,9 @@ export function ComparisonPage({ report }: { report: Comparison }) {
 function Detail({ row }: { row: ComparisonRow }) {
   const chance = (p: number | null) => (p == null ? null : p.toExponential(2));
   const facts: Fact[] = [
-    ["verdict", `${row.verdict}: ${ABOUT[row.verdict] ?? ""}`],
+    ["verdict", `${row.verdict}: ${why(row)}`],
+    ["smallest change of the latency that would have been seen", least(row.least_latency_factor)],
+    ["smallest change of calls/s that would have been seen", least(row.least_rate_factor)],
     ["shape id", row.shape_id],
     ["class", row.class],
     ["calls in A and B", pair(row.calls, exact)],

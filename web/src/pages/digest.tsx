@@ -37,6 +37,9 @@ export function label(row: DigestRow): string {
     return visible(row.identity === "exact" || row.identity === "partial" ? doubt + row.shape : doubt || row.shape);
   }
   if (row.plan != null) return visible(row.plan) || "(no plan)";
+  if (row.client != null) return visible(row.client) || "(client unknown)";
+  if (row.user != null) return visible(row.user) || "(no user)";
+  if (row.comment != null) return visible(row.comment) || "(no comment)";
   return caller(row.namespace ?? row.app ?? "other");
 }
 
@@ -59,6 +62,27 @@ const mean = (tally: Tally, name: string) => {
   const found = tally.sums[name];
   return found && found[1] > 0 ? found[0] / found[1] : null;
 };
+
+/** What operations can wait for: the sum in microseconds, and words. */
+const WAITS: [string, string][] = [
+  ["write_concern_us", "write concern"],
+  ["remote_wait_us", "shards"],
+  ["queued_us", "queues"],
+  ["lock_wait_us", "locks"],
+  ["storage_wait_us", "storage engine"],
+  ["flow_control_us", "flow control"],
+];
+
+/** What operations waited for, the longest first: words, nanoseconds, and the share of all their time. */
+export function waitsOf(tally: Tally): { words: string; ns: number; share: number }[] {
+  const time = tally.latency_ns.sum;
+  return WAITS.map(([name, words]) => {
+    const ns = (sum(tally, name) ?? 0) * 1e3;
+    return { words, ns, share: time > 0 ? Math.min(1, ns / time) : 0 };
+  })
+    .filter((wait) => wait.share >= 0.01)
+    .sort((a, b) => b.ns - a.ns);
+}
 
 /** A figure of `sums` by its unit. */
 function sumText(name: string, value: number | null): string {
@@ -134,7 +158,22 @@ export function columnsOf(report: Digest): Column<DigestRow>[] {
     },
     all("yields", "times that operations yielded", 12, "yields"),
     all("conflicts", "write conflicts, which were retried", 12, "write_conflicts"),
+    {
+      name: "waits",
+      about: "what operations waited for longest, as a share of their time",
+      value: (row) => waitsOf(row)[0]?.share ?? null,
+      show: (row) => {
+        const [wait] = waitsOf(row);
+        return wait ? `${wait.words} ${percent(wait.share, 1)}` : "-";
+      },
+      rank: 4,
+      tone: (row) => ((waitsOf(row)[0]?.share ?? 0) >= 0.5 ? "bad" : ""),
+    },
     all("lock wait", "time spent waiting for locks", 10, "lock_wait_us"),
+    all("queued", "time spent in the server's queues", 11, "queued_us"),
+    all("concern", "time spent waiting for the write concern", 11, "write_concern_us"),
+    all("shards", "time spent waiting for shards", 11, "remote_wait_us"),
+    all("spilled", "bytes that stages spilled to disk", 11, "spilled_bytes"),
     all("read", "bytes read into the storage engine's cache", 9, "storage_read_bytes"),
     all("reply", "bytes of replies", 11, "response_bytes"),
     {
@@ -168,10 +207,8 @@ export function columnsOf(report: Digest): Column<DigestRow>[] {
 
 export function DigestPage({ report }: { report: Digest }) {
   const { totals, rows } = report;
-  const [first, last] = [
-    seconds(totals.first_seen),
-    Math.max(seconds(totals.last_seen), seconds(totals.first_seen) + 1e-3),
-  ];
+  const begin = seconds(totals.first_seen ?? 0);
+  const [first, last] = [begin, Math.max(seconds(totals.last_seen ?? 0), begin + 1e-3)];
   const clock = useMemo(() => new Clock(report.zone, first, last), []);
   const [range, setRange] = useState<Range | null>(null);
   const [chosen, choose] = useState<DigestRow | null>(null);
@@ -212,6 +249,13 @@ export function DigestPage({ report }: { report: Digest }) {
         {totals.collection_scans > 0 && <Tile name="collection scans" value={count(totals.collection_scans)} />}
         {totals.memory_sorts > 0 && <Tile name="sorts in memory" value={count(totals.memory_sorts)} />}
         <Tile name="failed" value={count(totals.failed)} tone={totals.failed ? "bad" : ""} />
+        {waitsOf(totals).map((wait) => (
+          <Tile
+            key={wait.words}
+            name={`waited for ${wait.words}`}
+            value={`${duration(wait.ns)} (${percent(wait.share, 1)})`}
+          />
+        ))}
       </div>
       {report.precision_ns > 1 && (
         <p class="dim">
@@ -327,7 +371,7 @@ function EachOperation({ report, clock, extent, range, onRange, chosen, points }
   const isRounded = report.precision_ns > 1;
   // What is shorter than the source can say lies on a line of its own.
   const floor = isRounded ? report.precision_ns * 0.3 : 1e3;
-  const dots = useMemo(() => unpack(points, report.totals.first_seen, floor), []);
+  const dots = useMemo(() => unpack(points, report.totals.first_seen ?? 0, floor), []);
   const low = isRounded ? floor : dots.y.reduce((least, y) => Math.min(least, y), 1e6);
   const high = Math.max(report.totals.latency_ns.max ?? low, low * 10);
   const layer = useMemo(
@@ -424,7 +468,12 @@ function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock:
     ["query hash", row.query_hash],
     ["class", row.class],
     ["index that may help", row.index_hint],
-    ["first and last seen", `${clock.full(seconds(row.first_seen), 3)} and ${clock.full(seconds(row.last_seen), 3)}`],
+    [
+      "first and last seen",
+      row.first_seen === null || row.last_seen === null
+        ? null
+        : `${clock.full(seconds(row.first_seen), 3)} and ${clock.full(seconds(row.last_seen), 3)}`,
+    ],
     ["statements", row.statements === row.calls ? null : exact(row.statements)],
     [
       "errors",
@@ -549,6 +598,13 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
         {notices.versions.map(visible).join(", ") || "not known"}.
         {notices.starts.length > 0 && ` ${plural(notices.starts.length, "start")}.`}
       </p>
+      {notices.slow_replies && notices.slow_replies.count > 0 && (
+        <p>
+          {plural(notices.slow_replies.count, "reply", "replies")} took {duration(notices.slow_replies.total_ms * 1e6)}{" "}
+          to send, the longest {duration(notices.slow_replies.longest_ms * 1e6)}: clients or the network took them
+          slowly, not the server.
+        </p>
+      )}
       <div class="charts">
         {notices.starts.length > 0 && (
           <Table

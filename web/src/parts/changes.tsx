@@ -41,7 +41,7 @@ export function ChangesView({ report, clock }: { report: Changes; clock: Clock }
   const isWhole = (moment: Changes["moments"][number]) => moment.start_ns === start_ns && moment.end_ns === end_ns;
   return (
     <>
-      <Words tone="bad" lines={gapWords(report.gaps, clock)} />
+      <Words tone="bad" lines={[...gapWords(report.gaps, clock), ...report.notes.map(visible)]} />
       {report.moments.length === 0 && <Words tone="verdict" lines={["Nothing changed beyond chance."]} />}
       {report.moments.map((moment) => (
         <section key={moment.start_ns}>

@@ -18,7 +18,10 @@ pub struct Assembler<S> {
     open: BTreeMap<Timestamp, WindowPart>,
     /// From the first to the last window stored.
     span: Option<Span>,
-    /// The end of the last window that was counted. Late data of earlier windows does not count another one.
+    /// The end of the last window that was stored.
+    stored_until: Option<Timestamp>,
+    /// The end of the last window that was counted, as stored or as lost. Late data of earlier windows does not count
+    /// another one.
     counted_until: Option<Timestamp>,
     /// Events of windows that could not be stored. They are stored with the next window, at their own times.
     unstored: Vec<Event>,
@@ -29,12 +32,20 @@ impl<S: HistoryStore> Assembler<S> {
     /// Stores into `store`, whose folder is `folder`.
     pub fn new(store: S, folder: &Path) -> Self {
         let summary = AgentSummary::new(folder.display().to_string());
-        Self { store, open: BTreeMap::new(), span: None, counted_until: None, unstored: Vec::new(), summary }
+        Self {
+            store,
+            open: BTreeMap::new(),
+            span: None,
+            stored_until: None,
+            counted_until: None,
+            unstored: Vec::new(),
+            summary,
+        }
     }
 
     /// The end of the last stored window, by the clock of that time.
     pub const fn stored_until(&self) -> Option<Timestamp> {
-        self.counted_until
+        self.stored_until
     }
 
     /// What has been stored.
@@ -108,8 +119,10 @@ impl<S: HistoryStore> Assembler<S> {
             self.append(part)?;
         }
         // Times that come again count again.
-        if self.counted_until.as_ref().is_some_and(is_ahead) {
-            self.counted_until = Some(now.floor_to(WIDTH_NS));
+        for until in [&mut self.stored_until, &mut self.counted_until] {
+            if until.as_ref().is_some_and(is_ahead) {
+                *until = Some(now.floor_to(WIDTH_NS));
+            }
         }
         Ok(())
     }
@@ -118,16 +131,17 @@ impl<S: HistoryStore> Assembler<S> {
         let WindowPart { window, mut events, events_left_out } = part;
         self.summary.events_left_out += events_left_out;
         events.splice(0..0, self.unstored.drain(..));
+        let is_late = self.counted_until.is_some_and(|until| window.window.start < until);
+        self.counted_until = self.counted_until.max(Some(window.window.end));
         if let Err(error) = self.store.append(&window, &events) {
-            self.summary.windows_lost += 1;
+            self.summary.windows_lost += u64::from(!is_late);
             self.summary.events_left_out += events.len().saturating_sub(MAX_EVENTS) as u64;
             events.truncate(MAX_EVENTS);
             self.unstored = events;
             return Err(error);
         }
-        let is_late = self.counted_until.is_some_and(|until| window.window.start < until);
         self.summary.windows += u64::from(!is_late);
-        self.counted_until = self.counted_until.max(Some(window.window.end));
+        self.stored_until = self.stored_until.max(Some(window.window.end));
         self.summary.events += events.len() as u64;
         self.summary.add(&window);
         let (from, to) = (window.window.start, window.window.end);
@@ -251,6 +265,10 @@ pub mod tests {
             assembler.complete(at(window * 10 + 10)).unwrap_err();
         }
         assert_eq!((assembler.summary().windows, assembler.summary().windows_lost), (0, 3));
+        assembler.add(part(25, 1)).unwrap();
+        assembler.complete(at(30)).unwrap_err();
+        assert_eq!(assembler.summary().windows_lost, 3, "what comes late of a lost window is no other one");
+        assert_eq!(assembler.stored_until(), None);
         assembler.store_mut().is_full = false;
         for second in [30, 40] {
             assembler.add(part(second, 1)).unwrap();

@@ -55,9 +55,12 @@ pub struct DigestArgs {
     /// Files to read, plain, gzip or zstd; - is standard input
     #[arg(required_unless_present_any = ["uri", "host", "port", "from", "to"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// One row for each [default: shape]
-    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"], help_heading = "What to show")]
+    /// One row for each [default: shape]; user and comment only with --show-values
+    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan", "client", "user", "comment"], help_heading = "What to show")]
     pub by: Option<String>,
+    /// Show what clients chose: with --by, the names of users and the comments of commands
+    #[arg(long, requires = "by", help_heading = "What to show")]
+    pub show_values: bool,
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
     pub class: Vec<ClassArg>,
@@ -115,7 +118,7 @@ pub struct CompareArgs {
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// One row for each [default: shape]
-    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"])]
+    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan", "client"])]
     pub by: Option<String>,
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use sonar_core::{
-    Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, Operation, Reading,
-    Record, Role, Source, Timestamp,
+    Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, ObservedParts,
+    Operation, Reading, Record, Role, Source, Timestamp,
 };
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::Bound;
@@ -30,20 +30,23 @@ pub struct OperationCollector {
     outside: u64,
     /// Operations of other classes.
     pub hidden: Hidden,
+    /// Users and comments were asked for.
+    pub shows_values: bool,
 }
 
 impl OperationCollector {
     /// A collector of operations of these classes from `source`.
     pub fn new(source: Source, settings: DigestSettings, classes: ClassSet) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
-        Self { digest, source, classes, from: None, to: None, outside: 0, hidden }
+        Self { digest, source, classes, from: None, to: None, outside: 0, hidden, shows_values: false }
     }
 
     /// A collector of the operations of `source` that the arguments select.
     pub fn of(args: &DigestArgs, source: Source) -> Self {
         let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
         let settings = DigestSettings { by, points: args.html.is_some() };
-        Self::new(source, settings, ClassArg::classes(&args.class))
+        let collector = Self::new(source, settings, ClassArg::classes(&args.class));
+        Self { shows_values: args.show_values, ..collector }
     }
 
     /// Only operations that end within `span`, in which times without an offset are of the clock of `zone`.
@@ -69,10 +72,12 @@ impl OperationCollector {
         }
     }
 
-    /// Whether the operation ended within the time range.
+    /// Whether the operation ended within the time range. Where its time is unknown, it is within no range that has
+    /// an end.
     #[inline]
     fn is_within(&self, op: &Operation<'_>) -> bool {
-        self.from.is_none_or(|from| op.end >= from) && self.to.is_none_or(|to| op.end < to)
+        self.from.is_none_or(|from| op.end >= from)
+            && self.to.is_none_or(|to| op.end < to && op.end.is_known())
     }
 
     /// Counts an operation that a server sent to another server, which is not shown.
@@ -135,6 +140,13 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
+    /// The part of a log with these ends that was asked for.
+    pub fn observed(&self, first: Timestamp, last: Timestamp, zone: &Zone) -> ObservedParts {
+        let from = self.from.map_or(first, |from| first.max(bound_in_zone(from, zone)));
+        let to = self.to.map_or(last, |to| last.min(bound_in_zone(to, zone)));
+        ObservedParts::between(from, to)
+    }
+
     /// What the arguments ask for.
     ///
     /// # Errors
@@ -143,6 +155,11 @@ impl TimeRange {
         let zone = args.zone.asked();
         let from = args.from.map(|from| from.bound(zone.as_ref()));
         let to = args.to.map(|to| to.bound_after(args.from, zone.as_ref()));
+        if args.by.as_deref().and_then(GroupBy::from_name).is_some_and(GroupBy::shows_values)
+            && !args.show_values
+        {
+            return Err(usage!("users and comments are shown only with --show-values"));
+        }
         let is_empty = match (from, to) {
             (Some(Bound::At(from)), Some(Bound::At(to))) => to <= from,
             (Some(Bound::Clock(from)), Some(Bound::Clock(to))) => to <= from,

@@ -1,14 +1,14 @@
 //! Reads logs: blocks of lines, on all cores; what each line says, in the order of the lines; a digest of their
 //! operations.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use sonar_core::{Notices, Reading, Timestamp};
+use sonar_core::{Notices, Reading, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::Zone;
@@ -18,6 +18,7 @@ use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
 use crate::content::{self, FileContent, Peeked};
 use crate::input;
+use crate::log_container::LogContainer;
 
 /// Takes what logs say, in the order of their lines.
 pub trait LogSink: EntrySink {
@@ -31,7 +32,13 @@ pub trait LogSink: EntrySink {
     fn end(&mut self, _log: &mut LogReader) {}
 }
 
-impl LogSink for OperationCollector {}
+impl LogSink for OperationCollector {
+    fn begin(&mut self, log: &mut LogReader) {
+        if self.shows_values {
+            log.show_values();
+        }
+    }
+}
 
 /// Logs that have been read.
 pub struct LogsRead<S> {
@@ -135,8 +142,11 @@ pub fn read(
 }
 
 fn digest(read: LogsRead<OperationCollector>, span: &TimeRange) -> SourceDigest {
-    let LogsRead { sink, reading, notices, damaged, stopped, covers } = read;
+    let LogsRead { mut sink, reading, notices, damaged, stopped, covers } = read;
     let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&notices.offsets));
+    if let Some((first, last)) = covers {
+        sink.digest.observed[Source::Log as usize] = span.observed(first, last, &zone);
+    }
     SourceDigest { notices: Some(notices), damaged, stopped, covers, ..sink.gathered(reading, zone) }
 }
 
@@ -198,8 +208,9 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         let name = input::name(path);
         let (reader, progress) = input::open(path, &name, self.stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
-        content::refuse_foreign(&name, content, &[FileContent::Log])?;
+        content::refuse_foreign(&name, content, &[FileContent::Log, FileContent::Tar])?;
         let stopped = self.log.reading().files_stopped;
+        let reader = lines_in(reader, self.log.settings().reference_ms)?;
         self.damaged |= self.lines(reader, &name);
         if self.log.reading().files_stopped > stopped {
             self.stopped.push(format!("{name}: {}", input::stopped(&progress)));
@@ -250,6 +261,25 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
     }
 }
 
+/// The lines of a file, also of one that holds them in the format of another program.
+///
+/// # Errors
+/// It cannot be read.
+fn lines_in(mut reader: Box<dyn Read>, reference_ms: i64) -> Result<Box<dyn Read>> {
+    let mut head = Vec::new();
+    // An error further on does not matter yet: it comes again.
+    let read = reader.by_ref().take(content::HEAD as u64).read_to_end(&mut head);
+    let container = LogContainer::of(&head, reference_ms);
+    read?;
+    let whole: Box<dyn Read> = Box::new(io::Cursor::new(head).chain(reader));
+    Ok(match container {
+        Some(container) => {
+            container.lines(whole, reference_ms, |head| FileContent::of(head) == FileContent::Log)
+        }
+        None => whole,
+    })
+}
+
 /// What `found` finds in one of the first lines of a file, which has been added to the log.
 ///
 /// # Errors
@@ -263,6 +293,7 @@ pub fn find<T>(
     const LOOK: usize = 1_000;
     let (input, _) = input::open(path, &input::name(path), stop)?;
     let mut log = LogReader::new(LogSettings { reference_ms: reference(path), ..LogSettings::default() });
+    let input = lines_in(input, reference(path))?;
     let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
     while left > 0 && blocks.next(&mut block) {
         for line in lines(&block.bytes).take(left) {
@@ -286,7 +317,7 @@ fn reference(path: &Path) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::{DigestSettings, GroupBy, Source};
+    use sonar_core::{DigestSettings, GroupBy};
     use sonar_view::logs::{DigestView, ViewOptions, json};
     use sonar_view::queries::ClassSet;
 

@@ -4,6 +4,7 @@ pub mod args;
 mod captures;
 mod collect;
 mod compare;
+mod current;
 pub mod in_order;
 mod lines;
 pub mod log_files;
@@ -67,6 +68,9 @@ pub fn profiles_of(
     let mut collect = OperationCollector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
     let ignores_rate_limit = server.info().ignores_rate_limit();
     let mut profile = if ignores_rate_limit { Profile::without_rate_limit() } else { Profile::default() };
+    if collect.shows_values {
+        profile.show_values();
+    }
     feed(&mut profile, &mut collect)?;
     let mut read = collect.gathered(profile.reading(), zone);
     show::show(args, &mut read, ShownDigest { server: Some(server), ..ShownDigest::only(Source::Profile) })

@@ -35,6 +35,9 @@ pub fn read(
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceDigest> {
     let mut profile = Profile::default();
+    if collect.shows_values {
+        profile.show_values();
+    }
     let (mut bytes, mut damaged, mut stopped) = (0, 0, Vec::new());
     for path in files {
         let name = input::name(path);

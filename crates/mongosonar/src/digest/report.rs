@@ -13,7 +13,7 @@ use super::args::DigestArgs;
 use super::captures::Captured;
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::show::{ShownDigest, show};
-use super::{captures, log_files, profiles};
+use super::{captures, current, log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::usage;
 use crate::{input, stop};
@@ -27,6 +27,8 @@ struct Inputs {
     captures: Vec<PathBuf>,
     profiles: Vec<PathBuf>,
     logs: Vec<PathBuf>,
+    /// Operations in flight.
+    current: Vec<PathBuf>,
 }
 
 impl Inputs {
@@ -43,8 +45,12 @@ impl Inputs {
             match content {
                 FileContent::Capture => inputs.captures.push(path.clone()),
                 FileContent::ProfileBson | FileContent::ProfileText => inputs.profiles.push(path.clone()),
-                FileContent::Log => inputs.logs.push(path.clone()),
-                _ => bail!("{name}: {}; report reads captures, logs and profiles", content::advice(content)),
+                FileContent::Log | FileContent::Tar => inputs.logs.push(path.clone()),
+                FileContent::CurrentOp => inputs.current.push(path.clone()),
+                _ => bail!(
+                    "{name}: {}; report reads captures, logs, profiles and the output of currentOp",
+                    content::advice(content)
+                ),
             }
         }
         Ok(inputs)
@@ -88,6 +94,11 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let stop = stop::flag()?;
     let inputs = Inputs::of(&args.files, &stop)?;
     let span = TimeRange::of(args)?;
+    let in_flight =
+        inputs.current.iter().map(|path| current::read(path, &stop)).collect::<Result<Vec<_>>>()?;
+    if inputs.current.len() == args.files.len() {
+        return current::show(args, &in_flight);
+    }
     let mut joined = JoinedSources::default();
     let mut zone = span.zone.clone();
     // All times are shown in the zone of the log, so it is read first.
@@ -120,7 +131,8 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     if let Some(read) = read_logs {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
-    let notes = apart(&joined.digest, &zone).into_iter().collect();
+    let in_flight = in_flight.iter().map(|file| current::note(file, &zone));
+    let notes = apart(&joined.digest, &zone).into_iter().chain(in_flight).collect();
     let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
     let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);

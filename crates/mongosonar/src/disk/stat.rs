@@ -70,6 +70,9 @@ pub fn run(args: &StatArgs) -> Result<u8> {
             interval.text(&mut Fitting::new(&mut out, screen::width()))?;
         }
         out.flush()?;
+        // Intervals that passed while nothing ran are part of this one, not followed by empty ones.
+        let passed = at.saturating_duration_since(next).as_nanos() / args.interval.as_nanos().max(1);
+        next += args.interval.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX));
         before = now;
         shown += 1;
     }

@@ -1,12 +1,13 @@
 //! `ftdc export`: any metric of every sample.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, describe, without_role};
+use sonar_core::internals::{Metric, SampleKey};
+use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, describe, number_rule, without_role};
 
 use super::args::{ExportFormat, FtdcExportArgs};
 use super::input::{self, ChunkSink, Repetitions, SampleRange};
@@ -80,26 +81,32 @@ struct Selected {
     columns: Vec<Option<usize>>,
     kinds: Vec<MetricKind>,
     /// Places of time and process among the wanted.
-    start: Option<usize>,
+    time: Option<usize>,
     pid: Option<usize>,
+    /// Which of the wanted are among those of the figures, which tell samples apart.
+    telling: Vec<bool>,
 }
 
 impl Selected {
     fn new(schema: &Arc<Schema>, patterns: &Patterns, names: &mut MetricNames) -> Result<Self> {
         let mut selected = Self { schema: schema.clone(), ..Self::default() };
         let mut times: HashMap<String, u32> = HashMap::new();
-        for metric in &schema.metrics {
+        let figures: HashSet<&str> = Metric::ALL.iter().flat_map(|metric| metric.paths()).copied().collect();
+        let time = schema.time_place();
+        for (at, metric) in schema.metrics.iter().enumerate() {
             let path = without_role(&metric.path);
-            let is_start = path == "start" && selected.start.is_none();
+            let is_time = time == Some(at);
             let is_pid = path == "serverStatus.pid" && selected.pid.is_none();
+            let is_telling = is_time || figures.contains(path);
             let is_wanted = patterns.contain(&metric.path);
-            selected.wanted.push(is_wanted || is_start || is_pid);
-            if !(is_wanted || is_start || is_pid) {
+            selected.wanted.push(is_wanted || is_telling);
+            if !(is_wanted || is_telling) {
                 continue;
             }
             let place = selected.columns.len();
-            selected.start = selected.start.or(is_start.then_some(place));
+            selected.time = selected.time.or(is_time.then_some(place));
             selected.pid = selected.pid.or(is_pid.then_some(place));
+            selected.telling.push(is_telling);
             selected.kinds.push(metric.kind);
             selected.columns.push(match is_wanted {
                 true => Some(names.column(&unique(metric.kind, &metric.path, &mut times))?),
@@ -122,7 +129,8 @@ fn unique(kind: MetricKind, path: &str, times: &mut HashMap<String, u32>) -> Str
 
 /// A sample: the metrics that are wanted, by column.
 struct ExportRow<'a> {
-    time_ms: i64,
+    /// In milliseconds since 1970; `None` if the sample has no time.
+    time_ms: Option<i64>,
     cells: &'a [(usize, Option<i64>)],
 }
 
@@ -146,6 +154,7 @@ struct Walk<'a, F> {
 impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_, F> {
     fn metadata(&mut self, _: &Path, metadata: &[u8]) -> Result<()> {
         let server = describe(metadata);
+        self.chunk.set_rule(number_rule(metadata));
         let host = server.host.unwrap_or_default();
         *self.instance = match server.port {
             Some(port) if !host.contains(':') => format!("{host}:{port}"),
@@ -169,17 +178,22 @@ impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_
             Ok(columns) => columns.iter().collect(),
             Err(error) => return Ok(Err(error)),
         };
-        let value = |place: Option<usize>, row: usize| {
-            place.and_then(|place| columns.get(place)?.get(row)).copied().unwrap_or(0)
-        };
+        let value =
+            |place: Option<usize>, row: usize| place.and_then(|place| columns.get(place)?.get(row)).copied();
         let mut cells = Vec::new();
         for row in 0..samples {
-            let time_ms = value(selected.start, row);
-            if !self.range.contains(time_ms) {
+            let time_ms = value(selected.time, row);
+            if !time_ms.map_or(self.range.is_all(), |time_ms| self.range.contains(time_ms)) {
                 self.outside += 1;
                 continue;
             }
-            if !self.repetitions.is_new(value(selected.pid, row), time_ms) {
+            let telling = columns.iter().zip(&selected.telling).filter(|(_, is_telling)| **is_telling);
+            let telling = telling.filter_map(|(values, _)| values.get(row).copied());
+            let pid = value(selected.pid, row).unwrap_or(0);
+            // Samples without a time cannot be recognised.
+            if let Some(time_ms) = time_ms
+                && !self.repetitions.is_new(SampleKey::new(pid, time_ms, telling))
+            {
                 continue;
             }
             self.rows += 1;
@@ -263,8 +277,11 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
                         "more than {MAX_VALUES} values: choose metrics with --metric, or a time with --from and --to"
                     ),
                 };
+                let Some(time_ms) = row.time_ms else {
+                    bail!("its samples have no time, which OpenMetrics needs: use --json or --csv");
+                };
                 for (column, value) in row.cells {
-                    series.entry(*column).or_default().extend(value.map(|value| (row.time_ms, value)));
+                    series.entry(*column).or_default().extend(value.map(|value| (time_ms, value)));
                 }
                 Ok(())
             })?;
@@ -277,7 +294,10 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
 }
 
 fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::Result<()> {
-    write!(out, "{{\"time_ms\":{},\"metrics\":{{", row.time_ms)?;
+    match row.time_ms {
+        Some(time_ms) => write!(out, "{{\"time_ms\":{time_ms},\"metrics\":{{")?,
+        None => out.write_all(b"{\"time_ms\":null,\"metrics\":{")?,
+    }
     for (at, (column, value)) in row.cells.iter().enumerate() {
         if at > 0 {
             out.write_all(b",")?;
@@ -310,7 +330,9 @@ fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()
             *cell = *value;
         }
     }
-    write!(out, "{}", row.time_ms)?;
+    if let Some(time_ms) = row.time_ms {
+        write!(out, "{time_ms}")?;
+    }
     for cell in cells {
         match cell {
             Some(value) => write!(out, ",{value}")?,

@@ -1,7 +1,7 @@
 //! Finds the files of `diagnostic.data` and reads their documents.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use sonar_core::Timestamp;
-use sonar_core::internals::{Assessment, Metric, ServerDescription, ServerSample};
-use sonar_decode::ftdc::{ChunkError, DocumentContent, SampleReader, describe, document_length, parse};
+use sonar_core::internals::{Assessment, Metric, SampleKey, ServerDescription, ServerSample};
+use sonar_decode::ftdc::{
+    ChunkError, DocumentContent, SampleReader, StatusReader, describe, document_length, parse,
+};
 use sonar_view::ftdc::{FtdcReading, FtdcReport};
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Zone, plural};
 
 use super::args::SampleRangeArgs;
+use super::saved;
 use crate::content::{self, FileContent};
 use crate::exit::{self, OK, TRUNCATED, usage};
 use crate::when;
-use crate::{input, stop};
+use crate::{input, stop, tar};
 
 /// The folder that a server writes its files into.
 const FOLDER: &str = "diagnostic.data";
@@ -77,6 +80,14 @@ pub trait ChunkSink {
     /// # Errors
     /// The outer one stops the reading; the inner one says that the chunk is damaged.
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>>;
+
+    /// A sample that was saved by itself, as `getDiagnosticData` returns it: a BSON document.
+    ///
+    /// # Errors
+    /// As of [`chunk`](Self::chunk).
+    fn sample(&mut self, _: &[u8]) -> Result<Result<(), ChunkError>> {
+        bail!("this is the output of getDiagnosticData, which `mongosonar ftdc report` reads")
+    }
 }
 
 /// Reads all files. Damage costs no more than its own document, or what follows it in the file.
@@ -87,6 +98,14 @@ pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink
     let mut reading = FtdcReading::default();
     for path in files {
         match open(path, stop) {
+            Ok((documents, progress)) if saved::is_saved(&documents) => {
+                let broken = saved::read(documents, |sample| sink.sample(sample))?;
+                if broken > 0 {
+                    let what = plural(broken, "document");
+                    reading.damage.push(format!("{}: {what} could not be read", input::name(path)));
+                }
+                progress.finish_and_clear();
+            }
             Ok((documents, progress)) => {
                 let mut reader = FileReader { path, documents, offset: 0, reading: &mut reading };
                 let end = reader.read(stop, sink)?;
@@ -132,11 +151,45 @@ fn open(path: &Path, stop: &Arc<AtomicBool>) -> Result<(BufReader<Box<dyn Read>>
     let (reader, progress) = input::open(path, &name, stop)?;
     let peeked = content::peek(reader, &name)?;
     let is_empty = peeked.content == FileContent::Empty;
+    if peeked.content == FileContent::DiagnosticText {
+        let mut documents = BufReader::with_capacity(1 << 20, peeked.reader);
+        // Its first bytes say that it is a text.
+        documents.fill_buf().with_context(|| format!("cannot read {name}"))?;
+        return Ok((documents, progress));
+    }
+    if peeked.content == FileContent::Tar {
+        return Ok((archived(peeked.reader, &name)?, progress));
+    }
     if !is_empty && peeked.content != FileContent::Diagnostic {
         content::refuse_foreign(&name, peeked.content, &[FileContent::Diagnostic])?;
         bail!("{name}: not a file of diagnostic.data");
     }
     Ok((BufReader::with_capacity(1 << 20, peeked.reader), progress))
+}
+
+/// The most bytes of the files of one archive, which are kept in memory: `diagnostic.data` has 200 MB unless a server was
+/// told otherwise.
+const MAX_ARCHIVED: u64 = 2 << 30;
+
+/// The files of `diagnostic.data` in an archive, in the order of their time.
+fn archived(archive: Box<dyn Read>, name: &str) -> Result<BufReader<Box<dyn Read>>> {
+    let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_wanted = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("metrics."));
+    let mut files =
+        tar::files(archive, is_wanted, MAX_ARCHIVED).with_context(|| format!("cannot read {name}"))?;
+    if files.is_empty() {
+        bail!("{name}: no file of diagnostic.data (metrics.*) is in this archive");
+    }
+    let folders: HashSet<String> = files
+        .iter()
+        .map(|(path, _)| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned())
+        .collect();
+    if folders.len() > 1 {
+        bail!("{name}: it holds the files of {} folders; unpack it and name one of them", folders.len());
+    }
+    files.sort_by_key(|(path, _)| file_name(path));
+    let all: Vec<u8> = files.into_iter().flat_map(|(_, content)| content).collect();
+    Ok(BufReader::with_capacity(1 << 20, Box::new(std::io::Cursor::new(all))))
 }
 
 /// Reads one file.
@@ -261,6 +314,11 @@ impl SampleRange {
         Ok(Self(from, to))
     }
 
+    /// Whether it has neither a beginning nor an end.
+    pub fn is_all(&self) -> bool {
+        self.0.is_none() && self.1.is_none()
+    }
+
     /// Whether a sample of that time belongs to it.
     pub fn contains(&self, time_ms: i64) -> bool {
         self.0.is_none_or(|from| time_ms >= from) && self.1.is_none_or(|to| time_ms < to)
@@ -269,8 +327,8 @@ impl SampleRange {
 
 /// Which samples are new: the same ones can stand in an interim file and in an archive.
 pub struct Repetitions {
-    seen: HashSet<(i64, i64)>,
-    order: VecDeque<(i64, i64)>,
+    seen: HashSet<SampleKey>,
+    order: VecDeque<SampleKey>,
     most: usize,
 }
 
@@ -286,9 +344,8 @@ impl Repetitions {
         Self { seen: HashSet::new(), order: VecDeque::new(), most }
     }
 
-    /// Whether the sample of that process and time is new.
-    pub fn is_new(&mut self, pid: i64, time_ms: i64) -> bool {
-        let key = (pid, time_ms);
+    /// Whether the sample with that key is new.
+    pub fn is_new(&mut self, key: SampleKey) -> bool {
         if !self.seen.insert(key) {
             return false;
         }
@@ -305,6 +362,8 @@ impl Repetitions {
 /// Collects the figures of samples.
 struct FigureCollector {
     samples: SampleReader,
+    /// Reads samples that were saved one by one.
+    saved: StatusReader,
     range: SampleRange,
     repetitions: Repetitions,
     assessment: Assessment,
@@ -313,11 +372,13 @@ struct FigureCollector {
     stop: Arc<AtomicBool>,
     repeated: u64,
     outside: u64,
+    /// Samples without a time.
+    undated: u64,
 }
 
 impl ChunkSink for FigureCollector {
     fn metadata(&mut self, file: &Path, metadata: &[u8]) -> Result<()> {
-        let server = describe(metadata);
+        let server = self.samples.metadata(metadata);
         let folder = file.parent().unwrap_or(file).to_path_buf();
         if let Some((other, known)) = &self.server
             && *other != folder
@@ -329,19 +390,18 @@ impl ChunkSink for FigureCollector {
                 folder.display()
             ));
         }
-        self.samples.set_data_folder(server.dbpath.clone());
         self.server = Some((folder, server));
         Ok(())
     }
 
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
-        let Self { samples, range, repetitions, assessment, stop, repeated, outside, .. } = self;
+        let Self { samples, range, repetitions, assessment, stop, repeated, outside, undated, .. } = self;
         let read = samples.read(data, |sample: &ServerSample| {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            let pid = sample.get(Metric::Pid).unwrap_or(0);
-            match (range.contains(sample.time_ms()), repetitions.is_new(pid, sample.time_ms())) {
+            match (range.contains(sample.time_ms()), repetitions.is_new(sample.key())) {
+                _ if sample.get(Metric::Start).is_none() => *undated += 1,
                 (false, _) => *outside += 1,
                 (_, false) => *repeated += 1,
                 _ => assessment.add(sample),
@@ -351,6 +411,21 @@ impl ChunkSink for FigureCollector {
             assessment.lose();
         }
         Ok(read)
+    }
+
+    fn sample(&mut self, document: &[u8]) -> Result<Result<(), ChunkError>> {
+        let Self { saved, range, repetitions, assessment, repeated, outside, undated, .. } = self;
+        let sample = match saved.read(document) {
+            Ok(sample) => sample,
+            Err(error) => return Ok(Err(error)),
+        };
+        match (range.contains(sample.time_ms()), repetitions.is_new(sample.key())) {
+            _ if sample.get(Metric::Start).is_none() => *undated += 1,
+            (false, _) => *outside += 1,
+            (_, false) => *repeated += 1,
+            _ => assessment.add(sample),
+        }
+        Ok(Ok(()))
     }
 }
 
@@ -386,6 +461,7 @@ pub fn report(
     let files = files(paths)?;
     let mut collector = FigureCollector {
         samples: SampleReader::default(),
+        saved: StatusReader::default(),
         range,
         repetitions: Repetitions::default(),
         assessment: Assessment::default(),
@@ -393,9 +469,16 @@ pub fn report(
         stop: stop.clone(),
         repeated: 0,
         outside: 0,
+        undated: 0,
     };
     let mut reading = read(&files, stop, &mut collector)?;
     (reading.samples_repeated, reading.samples_outside) = (collector.repeated, collector.outside);
+    if collector.undated > 0 {
+        let count = plural(collector.undated as usize, "sample");
+        reading
+            .damage
+            .push(format!("{count} without a time cannot be placed; `ftdc export` shows their values"));
+    }
     if collector.assessment.samples() == 0 {
         return Err(no_sample(paths, &reading));
     }

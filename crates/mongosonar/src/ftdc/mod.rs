@@ -6,6 +6,7 @@ mod export;
 pub mod follow;
 pub mod input;
 mod report;
+mod saved;
 
 use anyhow::Result;
 

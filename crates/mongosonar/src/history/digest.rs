@@ -1,9 +1,8 @@
 //! A span of the history as a digest, as if it were read from a file.
 
 use anyhow::{Result, bail};
-use sonar_core::history::{HistoryWindow, Span};
-use sonar_core::timeline::TimeBucket;
-use sonar_core::{Class, Digest, DigestSettings, Endpoint, GroupBy, Role, Row, Source, Subject, Timestamp};
+use sonar_core::history::Span;
+use sonar_core::{Digest, DigestSettings, GroupBy, HistoryDigester, Source};
 use sonar_view::kit::Zone;
 use sonar_view::queries::ClassSet;
 
@@ -32,12 +31,13 @@ impl StoredHistory {
                 by.name()
             ));
         }
-        let mut digest = Digest::new(DigestSettings { by, points: false });
+        let resolution = resolution(span);
+        let mut digester = HistoryDigester::new(DigestSettings { by, points: false }, resolution.width_ns());
         let (mut folded, mut count) = (0, 0);
-        self.operations(span, resolution(span), &mut |window| {
+        self.operations(span, resolution, &mut |window| {
             count += 1;
             folded += window.window.coverage.shapes_folded;
-            add(&window, classes, &mut digest);
+            digester.add(&window, |class| classes.contains(class));
         })?;
         if count == 0 {
             let (utc, extent) = (Zone::utc(), self.extent);
@@ -51,42 +51,7 @@ impl StoredHistory {
                 show(extent.to)
             );
         }
-        let source = digest.total.sources().next().unwrap_or(Source::Wire);
+        let (digest, source) = digester.finish();
         Ok(HistoryDigest { digest, source, is_whole: folded == 0 })
-    }
-}
-
-/// Adds the rows of a window.
-fn add(window: &HistoryWindow, classes: ClassSet, digest: &mut Digest) {
-    let by = digest.settings.by;
-    let table = if by == GroupBy::App { &window.window.apps } else { &window.window.shapes };
-    let at = window.window.start;
-    for row in table.iter().filter(|row| row.role == Role::Served && classes.contains(row.class)) {
-        let mut row: Row = row.clone();
-        (row.server, row.role) = (Endpoint::default(), Role::default());
-        if by != GroupBy::Shape {
-            row.class = Class::default();
-        }
-        if let (GroupBy::Namespace, Subject::Shape { shape, .. }) = (by, &row.subject) {
-            row.subject = Subject::Namespace(shape.database.clone(), shape.collection.clone());
-        }
-        add_timeline(&mut row, at);
-        digest.restore(&row);
-    }
-}
-
-/// Puts the figures of a row into its timeline, at the start of their window.
-fn add_timeline(row: &mut Row, at: Timestamp) {
-    let sources: Vec<Source> = row.sources().collect();
-    for source in sources {
-        let figures = &mut row.observed_by_mut(source).figures;
-        let sums = &figures.server().sums;
-        let bucket = TimeBucket {
-            calls: figures.calls,
-            latency_ns: u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX),
-            examined: sums.docs_examined.get().max(sums.keys_examined.get()).unwrap_or(0),
-            returned: figures.returned.get().max(figures.affected.get()).unwrap_or(0),
-        };
-        figures.timeline_mut().add(at, bucket);
     }
 }

@@ -118,7 +118,9 @@ impl StoredHistory {
     /// # Errors
     /// The history cannot be read.
     pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>> {
-        self.store.read(span).with_context(|| self.cannot_read())
+        let mut window = self.store.read(span).with_context(|| self.cannot_read())?;
+        window.iter_mut().for_each(HistoryWindow::state_observed);
+        Ok(window)
     }
 
     /// The events within a span, by time.
@@ -149,10 +151,11 @@ impl StoredHistory {
     }
 }
 
-/// Passes on the windows that a collector observed.
+/// Passes on the windows that a collector observed, with how long that was.
 fn observed(visit: &mut dyn FnMut(HistoryWindow)) -> impl FnMut(HistoryWindow) {
-    |window| {
+    |mut window| {
         if window.is_observed() {
+            window.state_observed();
             visit(window);
         }
     }

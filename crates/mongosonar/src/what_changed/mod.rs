@@ -12,7 +12,7 @@ use sonar_core::changes::{
     without_repetitions,
 };
 use sonar_core::history::{HistoryWindow, Resolution, Span};
-use sonar_view::changes::{ChangesReport, ComparedSpans};
+use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
 use sonar_view::kit::{Fitting, Zone};
 
 pub use self::args::WhatChangedArgs;
@@ -69,21 +69,28 @@ pub fn report(
     against: Option<Against>,
     zone: &Zone,
 ) -> Result<ChangesReport> {
-    let (span, against, moments) = match (asked, against) {
+    let explained = match (asked, against) {
         (Asked::Moment(at), against) => moment(history, *at, against, zone)?,
         (Asked::Span(span), Some(against)) => {
             let against = against.of(*span, zone)?;
-            let (span, moment) = compare(history, *span, against, None)?;
-            (span, Some(against), vec![moment])
+            let (moment, seen) = compare(history, *span, against, None)?;
+            Explained { span: *span, against: Some(against), moments: vec![moment], seen }
         }
-        (Asked::Span(span), None) => (*span, None, scan(history, *span)?),
+        (Asked::Span(span), None) => scan(history, *span, zone)?,
     };
+    let Explained { span, against, moments, seen } = explained;
     let gaps = history.gaps(span)?.iter().map(Into::into).collect();
     let spans = ComparedSpans { span, against, source: history.name.clone(), zone: zone.clone() };
-    Ok(ChangesReport::new(&spans, &moments, gaps))
+    Ok(ChangesReport::new(&spans, &moments, gaps).with_seen(&seen))
 }
 
-type Explained = (Span, Option<Span>, Vec<ScanMoment>);
+/// The moments of change of a span, and what was seen of it.
+struct Explained {
+    span: Span,
+    against: Option<Span>,
+    moments: Vec<ScanMoment>,
+    seen: SeenSpan,
+}
 
 /// What began at a moment: the windows from it on against those before it.
 fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zone) -> Result<Explained> {
@@ -102,8 +109,8 @@ fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zo
             Some(against) => against.of(span, zone)?,
             None => baseline(history, span.from, width),
         };
-        let (span, moment) = compare(history, span, before, Some((focus, resolution)))?;
-        return Ok((span, Some(before), vec![moment]));
+        let (moment, seen) = compare(history, span, before, Some((focus, resolution)))?;
+        return Ok(Explained { span, against: Some(before), moments: vec![moment], seen });
     }
     bail!("nothing is stored of {}", zone.show_seconds(focus.from))
 }
@@ -121,7 +128,7 @@ fn compare(
     span: Span,
     against: Span,
     moment: Option<(Span, Resolution)>,
-) -> Result<(Span, ScanMoment)> {
+) -> Result<(ScanMoment, SeenSpan)> {
     let resolution = moment.map_or_else(|| history::resolution(span), |(_, resolution)| resolution);
     let (before, after) = (history.windows(against, resolution)?, history.windows(span, resolution)?);
     let utc = Zone::utc();
@@ -149,11 +156,13 @@ fn compare(
     };
     let input = ChangeInput { before: &before, after: &after, later: &later, events: &events, alpha: ALPHA };
     let changes = find(&input, moment.map(|(focus, _)| focus));
-    Ok((span, ScanMoment { span, changes }))
+    let mut seen = SeenSpan::default();
+    after.iter().for_each(|window| seen.add(window));
+    Ok((ScanMoment { span, changes }, seen))
 }
 
 /// The moments of change within a span.
-fn scan(history: &StoredHistory, span: Span) -> Result<Vec<ScanMoment>> {
+fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_SCANNED;
     let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour);
     let span = whole_windows(span, resolution);
@@ -166,21 +175,33 @@ fn scan(history: &StoredHistory, span: Span) -> Result<Vec<ScanMoment>> {
             scan.push_before(window);
         }
     })?;
+    let mut seen = SeenSpan::default();
     history.visit(span, resolution, &mut |window| {
         if window.window.start >= span.from {
+            seen.add(&window);
             scan.push(window);
         }
     })?;
+    let show = |at| zone.show_seconds(at);
+    let (extent, from, to) = (history.extent, show(span.from), show(span.to));
+    let covers = || format!("the history covers {} to {}", show(extent.from), show(extent.to));
+    // Nobody looked: that is not the same as no change.
+    if seen.windows() == 0 {
+        bail!("nothing was observed between {from} and {to}, so nothing can be said about it; {}", covers());
+    }
+    if !scan.has_compared() {
+        bail!("too little was observed up to {to} to say what is usual and what changed; {}", covers());
+    }
     let moments = scan.finish();
     if moments.len() > MAX_REFINED {
-        return Ok(moments);
+        return Ok(Explained { span, against: None, moments, seen });
     }
     let mut refined = Vec::new();
     for moment in moments {
         refined.extend(refine(history, moment, resolution)?);
     }
     refined.sort_by_key(|moment| moment.span.from);
-    Ok(without_repetitions(refined))
+    Ok(Explained { span, against: None, moments: without_repetitions(refined), seen })
 }
 
 /// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those
@@ -193,7 +214,7 @@ fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -
     for from in starts.into_iter().filter(|from| *from > moment.span.from) {
         let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
         let window = Span { from, to: from.plus_ns(width) };
-        let (_, mut again) =
+        let (mut again, _) =
             compare(history, span, baseline(history, from, width), Some((window, resolution)))?;
         again.changes.changes.retain(|change| window.contains(change.since));
         refined.push(again);

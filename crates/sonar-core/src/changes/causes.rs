@@ -9,8 +9,10 @@ use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};
 
-/// The most windows between an event and what it explains.
+/// The most windows between an event and what it explains, and the most time, in nanoseconds: what happened within the
+/// same hour is not near.
 const REACH_WINDOWS: u64 = 3;
+const MAX_REACH_NS: u64 = 60 * NS_PER_S;
 /// How exactly people and programs know the time of an event, in nanoseconds.
 const SLACK_NS: u64 = 3 * NS_PER_S;
 /// Connections of a storm stay for some time, in nanoseconds.
@@ -43,6 +45,8 @@ const fn scope(kind: EventKind) -> Option<EventScope> {
         Kind::WritesLock => EventScope::Writes,
         Kind::ServerStart
         | Kind::ServerStop
+        | Kind::ServerCrash
+        | Kind::ServerUpgrade
         | Kind::StateChange
         | Kind::Election
         | Kind::Reconfiguration
@@ -61,8 +65,13 @@ const fn scope(kind: EventKind) -> Option<EventScope> {
 
 /// Whether operations fail because of it.
 const fn causes_errors(kind: EventKind) -> bool {
-    use EventKind::{Election, OutOfMemory, ServerStart, ServerStop, StateChange};
-    matches!(kind, Election | OutOfMemory | ServerStart | ServerStop | StateChange)
+    use EventKind::{
+        Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUpgrade, StateChange,
+    };
+    matches!(
+        kind,
+        Election | OutOfMemory | ServerCrash | ServerStart | ServerStop | ServerUpgrade | StateChange
+    )
 }
 
 /// Whether it happens again and again, so that it counts only where it happens more often than before.
@@ -75,7 +84,7 @@ const fn is_recurring(kind: EventKind) -> bool {
 const fn family(kind: EventKind) -> EventKind {
     match kind {
         EventKind::IndexBuildEnd => EventKind::IndexBuildBegin,
-        EventKind::ServerStop => EventKind::ServerStart,
+        EventKind::ServerStop | EventKind::ServerCrash | EventKind::ServerUpgrade => EventKind::ServerStart,
         other => other,
     }
 }
@@ -196,52 +205,102 @@ fn events(sides: &Sides<'_>) -> Vec<HistoryChange> {
 /// How well a cause explains a change, more is better; `None` if it does not.
 fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) -> Option<u64> {
     let is_same_server = cause.server == change.server || cause.server.port == 0;
-    let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
-    let last = match &cause.what {
-        ChangeKind::Event(events) => events.last()?.at,
-        _ => cause.since,
-    };
-    // The time of a change is known to a window.
-    let is_in_time =
-        change.since.plus_ns(sides.width_ns) >= cause.since && change.since <= last.plus_ns(reach);
-    if !is_same_server || !is_in_time {
+    if !is_same_server {
         return None;
     }
+    let is_in_time = is_near(cause.since, change, sides);
     match (&cause.what, &change.what) {
         (ChangeKind::Application(app), ChangeKind::Shape(shape)) => {
             let is_its = shape.applications.first() == Some(&app.name);
-            (is_its && shape.ways.contains(&ShapeWay::New)).then_some(4)
+            (is_in_time && is_its && shape.ways.contains(&ShapeWay::New)).then_some(4)
         }
         (ChangeKind::Application(app), ChangeKind::Errors(errors)) => {
-            (errors.applications.first() == Some(&app.name)).then_some(4)
+            (is_in_time && errors.applications.first() == Some(&app.name)).then_some(4)
         }
         (ChangeKind::Growth(growth), ChangeKind::Shape(shape)) => {
             let is_worse = shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Heavier));
             let is_its = shape.shape.namespace() == namespace_of(&growth.grown.key);
-            (is_its && is_worse && change.cost_ns > 0.0).then_some(2)
+            (is_in_time && is_its && is_worse && change.cost_ns > 0.0).then_some(2)
         }
         (ChangeKind::Event(events), ChangeKind::Shape(shape)) => {
-            let is_worse = change.cost_ns > 0.0;
-            events.iter().filter_map(|event| explains(event, shape, is_worse)).max()
+            let near = events.iter().filter(|event| is_near(event.at, change, sides));
+            near.filter_map(|event| explains(event, shape)).max()
         }
-        (ChangeKind::Event(events), ChangeKind::Errors(_)) => {
-            events.iter().any(|event| causes_errors(event.kind)).then_some(1)
+        (ChangeKind::Event(events), ChangeKind::Errors(errors)) => {
+            let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
+            (!errors.has_ended && near.any(|event| causes_errors(event.kind))).then_some(1)
         }
         _ => None,
     }
 }
 
-fn explains(event: &Event, shape: &ShapeChange, is_worse: bool) -> Option<u64> {
-    let is_new = shape.ways.first() == Some(&ShapeWay::New);
+/// Whether what happened at `at` happened before a change, as far as its time is known, and not long before.
+fn is_near(at: Timestamp, change: &HistoryChange, sides: &Sides<'_>) -> bool {
+    let width = sides.width_ns;
+    let reach = width.saturating_mul(REACH_WINDOWS).min(MAX_REACH_NS);
+    let (slack, reach) = match &change.what {
+        ChangeKind::Shape(shape) => match shape.ways.first() {
+            Some(ShapeWay::New) => (width.min(MAX_REACH_NS), reach),
+            // Its time is that of its last operation: the next one may have been due only after the event.
+            Some(ShapeWay::Stopped) => (width.min(MAX_REACH_NS), reach),
+            // Operations count when they end, but what they waited for was there when they began.
+            Some(ShapeWay::Stalled) => {
+                (width, reach.saturating_add(shape.after.latency.map_or(0, |ns| ns[2])))
+            }
+            _ => (width, reach),
+        },
+        _ => (width, reach),
+    };
+    at <= change.since.plus_ns(slack) && change.since <= at.plus_ns(reach)
+}
+
+/// How well an event explains what a shape does, more is better; `None` if it cannot be the cause.
+fn explains(event: &Event, shape: &ShapeChange) -> Option<u64> {
+    if !shape.ways.iter().any(|way| can_cause(event, *way)) {
+        return None;
+    }
     match scope(event.kind)? {
-        EventScope::Namespace => (!is_new && shape.shape.namespace() == namespace(event)).then_some(3),
-        EventScope::Writes => (!is_new && is_write(&shape.shape.command)).then_some(2),
-        EventScope::Server => (!is_new).then_some(1),
-        EventScope::Load => {
-            let is_better = matches!(shape.ways.first(), Some(ShapeWay::Faster | ShapeWay::Lighter));
-            (!is_new && is_worse && !is_better).then_some(1)
-        }
+        EventScope::Namespace => (shape.shape.namespace() == namespace(event)).then_some(3),
+        EventScope::Writes => is_write(&shape.shape.command).then_some(2),
+        EventScope::Server | EventScope::Load => Some(1),
         EventScope::Nothing => None,
+    }
+}
+
+/// Whether an event can have this effect on operations that it concerns.
+fn can_cause(event: &Event, way: ShapeWay) -> bool {
+    use EventKind as Kind;
+    use ShapeWay as Way;
+    let is_hindered = matches!(way, Way::Slower | Way::Stalled);
+    match event.kind {
+        // Nothing that happens to a server makes applications ask something new.
+        _ if way == Way::New => false,
+        Kind::IndexBuildBegin => is_hindered || matches!(way, Way::Plan | Way::Heavier | Way::LessOften),
+        // Writes have one index less to keep.
+        Kind::IndexDrop => way != Way::Stopped && way != Way::MoreOften,
+        Kind::IndexBuildEnd => way != Way::Stopped,
+        Kind::CollectionDrop | Kind::StateChange | Kind::Election | Kind::Reconfiguration => true,
+        Kind::WritesLock => !matches!(way, Way::Plan | Way::Heavier | Way::Lighter),
+        // A server that starts has a cold cache, and plans anew.
+        Kind::ServerStart | Kind::ServerUpgrade => !matches!(way, Way::Stopped | Way::LessOften),
+        Kind::ServerStop | Kind::ServerCrash => matches!(way, Way::Stopped | Way::Stalled | Way::LessOften),
+        Kind::SettingChange => !matches!(way, Way::Stopped | Way::MoreOften),
+        Kind::ProfilerChange => is_hindered && records_more(event),
+        Kind::LongCheckpoint | Kind::Stall | Kind::FileSystemFull | Kind::Gap => is_hindered,
+        Kind::OutOfMemory => is_hindered || matches!(way, Way::Stopped | Way::LessOften),
+        Kind::ConnectionStorm => is_hindered || way == Way::MoreOften,
+        _ => false,
+    }
+}
+
+/// Whether the profiler records more than before, as far as its event tells: only that costs time.
+fn records_more(event: &Event) -> bool {
+    let Some(levels) = event.text.strip_prefix("level ") else { return true };
+    let levels = levels.split(';').next().unwrap_or_default().split_once(", was ");
+    let level = |text: &str| text.trim().parse::<i64>().ok();
+    match levels.map(|(to, from)| (level(to), level(from))) {
+        Some((Some(to), Some(from))) => to > from,
+        _ => true,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides};
 use crate::history::{Event, EventKind, HistoryWindow};
-use crate::{Endpoint, Role, Source, Timestamp};
+use crate::{Endpoint, Role, ShapeInfo, Source, Timestamp};
 
 /// Commands that change a server, and what they do, in lower case.
 const COMMANDS: [(&str, EventKind); 18] = [
@@ -28,6 +28,33 @@ const COMMANDS: [(&str, EventKind); 18] = [
 
 /// The number of earlier windows with a command from which on it is usual.
 const MIN_USUAL: usize = 3;
+
+/// Commands that change something only with one of these fields, and those that change nothing with them. `profile`
+/// without any may only ask for its level (`{profile: -1}`): its value is not known here, but the log has each change of
+/// it. Without `lock`, `fsync` only writes to disk.
+const ONLY_WITH: [(&str, &[&str]); 2] =
+    [("fsync", &["lock"]), ("profile", &["filter", "sampleRate", "slowms"])];
+const NOT_WITH: [(&str, &[&str]); 2] = [("collmod", &["dryRun"]), ("compact", &["dryRun"])];
+
+/// Whether a command is known to change something, by the names of its fields.
+fn is_change(shape: &ShapeInfo) -> bool {
+    let lower = shape.command.to_ascii_lowercase();
+    let fields = |table: &[(&str, &'static [&'static str])]| {
+        table.iter().find(|(name, _)| *name == lower).map(|(_, fields)| *fields)
+    };
+    let has = |fields: &[&str]| fields.iter().any(|field| has_field(&shape.typed, field));
+    fields(&ONLY_WITH).is_none_or(has) && !fields(&NOT_WITH).is_some_and(has)
+}
+
+/// Whether the text of a shape has a field of this name.
+fn has_field(text: &str, field: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
+    text.match_indices(field).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + field.len()..].trim_start_matches(['\'', '"']);
+        !before.is_some_and(is_part) && after.starts_with(':')
+    })
+}
 
 /// What a command changes; `None` for one that is no administrator's.
 pub(super) fn kind(command: &str) -> Option<EventKind> {
@@ -82,6 +109,10 @@ fn rows(window: &HistoryWindow) -> impl Iterator<Item = (CommandKey, Timestamp)>
     rows.filter_map(|row| {
         let shape = row.shape();
         let figures = &row.observed_by(Source::Wire)?.figures;
+        // One that failed has changed nothing.
+        if figures.failed >= figures.calls || !is_change(shape) {
+            return None;
+        }
         Some(((row.server, shape.command.clone(), shape.namespace()), figures.first_seen))
     })
 }

@@ -39,6 +39,8 @@ pub struct Scan<'a> {
     /// What changed in the last blocks: it goes on, and is not reported again.
     known: HashSet<ChangeId>,
     moments: Vec<ScanMoment>,
+    /// Whether any block had enough before it to be compared with.
+    has_compared: bool,
 }
 
 /// What makes two changes the same.
@@ -58,7 +60,13 @@ impl<'a> Scan<'a> {
             step,
             known: HashSet::new(),
             moments: Vec::new(),
+            has_compared: false,
         }
+    }
+
+    /// Whether anything can be compared: the last block, which [`Self::finish`] compares, included.
+    pub fn has_compared(&self) -> bool {
+        self.has_compared || (self.block >= MIN_WINDOWS && self.windows.len() > self.block + self.step)
     }
 
     /// Adds a window of the time before the span, which is only compared with.
@@ -95,6 +103,7 @@ impl<'a> Scan<'a> {
     fn compare(&mut self) {
         let (before, after) = self.windows.split_at(self.block);
         if before.len() >= MIN_WINDOWS {
+            self.has_compared = true;
             let input = ChangeInput { before, after, later: &[], events: self.events, alpha: self.alpha };
             let mut changes = find(&input, None);
             let found: HashSet<_> = changes.changes.iter().flat_map(ids).collect();

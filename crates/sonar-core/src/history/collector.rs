@@ -1,5 +1,7 @@
 //! Where an agent's data comes from.
 
+use crate::Source;
+
 /// A source of an agent. Collectors are independent: one that fails does not stop the others.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Collector {
@@ -23,6 +25,15 @@ impl Collector {
     /// All collectors, in display order.
     pub const ALL: [Self; 7] =
         [Self::Queries, Self::Log, Self::Internals, Self::Status, Self::Machine, Self::Files, Self::Split];
+
+    /// The collector of operations of this source; `None` if the history has none of it.
+    pub const fn of(source: Source) -> Option<Self> {
+        match source {
+            Source::Wire => Some(Self::Queries),
+            Source::Log => Some(Self::Log),
+            Source::Profile => None,
+        }
+    }
 
     /// The stable name in configuration and output.
     pub const fn name(self) -> &'static str {

@@ -31,6 +31,10 @@ event_kinds! {
     ServerStart = "server_start",
     /// A server stopped.
     ServerStop = "server_stop",
+    /// A server ended without shutting down: it was killed, or crashed.
+    ServerCrash = "server_crash",
+    /// A server of another version runs.
+    ServerUpgrade = "server_upgrade",
     /// The state of a server in its replica set changed.
     StateChange = "state_change",
     /// A server stood for election as primary.

@@ -75,7 +75,7 @@ pub enum StoreNotice {
     Damaged(String),
     /// The disk is full: nothing is written until there is room again.
     Full(String),
-    /// There is room again; this many windows were not written.
+    /// There is room again; this many calls of `append` failed.
     Recovered(u64),
     /// Windows of this resolution of this day (`2026-11-21`) were deleted to stay below the size cap.
     Shrunk(Resolution, String),

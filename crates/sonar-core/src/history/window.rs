@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Collector, Resolution, SeriesKey, SeriesValue};
 use crate::window::WindowSettings;
-use crate::{Reading, Timestamp, Window};
+use crate::{Reading, Source, Timestamp, Window};
 
 /// One window of the history. Without any collector it is an unobserved span, not a quiet one.
 #[derive(Clone, Debug)]
@@ -53,6 +53,14 @@ impl HistoryWindow {
     /// How long a collector observed, in nanoseconds.
     pub fn observed_ns(&self, collector: Collector) -> u64 {
         self.observed_ns[collector as usize]
+    }
+
+    /// Makes the operations say how long their sources were observed, for views that have only them.
+    pub fn state_observed(&mut self) {
+        self.window.observed =
+            Some(Source::ALL.map(|source| {
+                Collector::of(source).map_or(0, |collector| self.observed_ns[collector as usize])
+            }));
     }
 
     /// Whether any collector observed anything.

@@ -366,6 +366,23 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_set_back_is_no_restart() {
+        let mut assessment = Assessment::default();
+        let with_uptime = |second, uptime_ms| sample(second, &[(Metric::Uptime, uptime_ms)]);
+        for (second, uptime_ms) in [(100, 90_010), (101, 91_004), (41, 31_020), (42, 32_003)] {
+            assessment.add(&with_uptime(second, uptime_ms));
+        }
+        assert_eq!(
+            assessment.incidents(),
+            [Incident { time_ms: 41_000, kind: IncidentKind::ClockBack(60_000) }]
+        );
+        // A server in a container has the same pid again.
+        assessment.add(&with_uptime(50, 3_000));
+        let last = assessment.incidents().last().copied();
+        assert_eq!(last, Some(Incident { time_ms: 50_000, kind: IncidentKind::Restart(8_000) }));
+    }
+
+    #[test]
     fn too_short_an_oplog_is_worth_a_look() {
         let mut assessment = Assessment::default();
         for second in 0..20 {

@@ -50,6 +50,26 @@ impl Member {
     pub const SECONDARY: i64 = 2;
 }
 
+/// What tells one sample of a server from another: after the clock was set back, two samples of a process can have the
+/// same time, but not the same values.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SampleKey {
+    pid: i64,
+    time_ms: i64,
+    values: u64,
+}
+
+impl SampleKey {
+    /// Of a sample of the process `pid`, taken at `time_ms` (milliseconds since 1970), with these values.
+    pub fn new(pid: i64, time_ms: i64, values: impl IntoIterator<Item = i64>) -> Self {
+        // FNV-1a, by words.
+        let hash =
+            |hash: u64, value: i64| (hash ^ value as u64).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+        let values = values.into_iter().fold(0xcbf2_9ce4_8422_2325, hash);
+        Self { pid, time_ms, values }
+    }
+}
+
 /// The metrics of one moment. What the server does not report is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSample {
@@ -77,6 +97,12 @@ impl ServerSample {
     /// Sets a metric.
     pub fn set(&mut self, metric: Metric, value: Option<i64>) {
         self.values[metric as usize] = value;
+    }
+
+    /// What tells it from other samples of its server.
+    pub fn key(&self) -> SampleKey {
+        let pid = self.get(Metric::Pid).unwrap_or(0);
+        SampleKey::new(pid, self.time_ms(), self.values.iter().map(|value| value.unwrap_or(i64::MIN)))
     }
 
     /// When it was taken, in milliseconds since 1970.

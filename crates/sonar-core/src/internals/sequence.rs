@@ -5,6 +5,8 @@ use super::{Metric, SampleStep, ServerSample};
 /// A gap is longer than this many periods and longer than [`MIN_GAP_MS`].
 const GAP_PERIODS: i64 = 3;
 const MIN_GAP_MS: i64 = 3_000;
+/// The uptime of a sample is a little older or newer than its time: collectors take their time.
+const UPTIME_TOLERANCE_MS: u64 = 2_000;
 /// Steps of about the same length after which that is the new period.
 const NEW_PERIOD_STEPS: u32 = 3;
 /// 9999-12-31, in milliseconds since 1970: later times are damage.
@@ -116,9 +118,14 @@ impl SampleSequence {
 /// Whether both samples are of one process; it notes a restart and a change of state.
 fn is_same_process(before: &ServerSample, now: &ServerSample, note: &mut impl FnMut(Incident)) -> bool {
     let changed = |metric| before.get(metric).zip(now.get(metric));
-    let restarted = changed(Metric::Pid).is_some_and(|(before, now)| before != now)
-        || changed(Metric::Uptime).is_some_and(|(before, now)| now < before);
     let (from_ms, time_ms) = (before.time_ms(), now.time_ms());
+    // A server counts its uptime by the clock: both go back together if the clock is set back.
+    let is_fresh = |(before, now): (i64, i64)| {
+        let (lost, back) = (before.saturating_sub(now), from_ms.saturating_sub(time_ms));
+        lost > 0 && lost.abs_diff(back) > UPTIME_TOLERANCE_MS
+    };
+    let restarted = changed(Metric::Pid).is_some_and(|(before, now)| before != now)
+        || changed(Metric::Uptime).is_some_and(is_fresh);
     if restarted {
         note(Incident { time_ms, kind: IncidentKind::Restart((time_ms - from_ms).max(0)) });
     } else if let (Some(from), Some(to)) = (before.state(), now.state())

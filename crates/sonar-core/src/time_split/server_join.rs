@@ -372,26 +372,39 @@ impl SideJoining {
         }
     }
 
-    /// Joins each that fits several operations of threads with one of them, if it does not matter with which.
+    /// Joins each with one of the operations of threads that it fits, if it does not matter with which: with the only
+    /// one, if nothing else fits only that and whatever else fits it could be another one of the same row.
     fn join_same(
         &mut self,
         partners: &mut [Option<ServerOperation>],
         is_same: impl Fn(usize, usize) -> bool,
     ) {
         let mut is_used = vec![false; partners.len()];
-        // The one that ends first fits the fewest of the others.
-        self.found.sort_by_key(|(_, operation)| (operation.end, operation.duration_ns));
+        let are_same = |fitting: &[usize]| fitting.iter().all(|other| is_same(fitting[0], *other));
+        // Operations of threads that are all that something fits, and those that something fits as well as one of
+        // another row.
+        let (mut only, mut unlike) = (vec![0_u32; partners.len()], vec![false; partners.len()]);
+        for (fitting, _) in &self.found {
+            only[fitting[0]] += u32::from(fitting.len() == 1);
+            if fitting.len() > 1 && !are_same(fitting) {
+                fitting.iter().for_each(|number| unlike[*number] = true);
+            }
+        }
+        // What fits one only cannot give way. The one that ends first fits the fewest of the others.
+        self.found
+            .sort_by_key(|(fitting, operation)| (fitting.len() > 1, operation.end, operation.duration_ns));
         for (fitting, operation) in self.found.drain(..) {
-            let first = fitting[0];
+            let does_not_matter = match fitting.as_slice() {
+                [one] => only[*one] == 1 && !unlike[*one],
+                several => are_same(several),
+            };
             let free = || fitting.iter().copied().filter(|number| !is_used[*number]);
             // What the log already says, it says of the same one.
             let described = free().find(|number| {
                 partners[*number].as_ref().is_some_and(|partner| partner.is_also_in(&operation))
             });
             match described.or_else(|| free().next()) {
-                Some(number)
-                    if fitting.len() > 1 && fitting[1..].iter().all(|other| is_same(first, *other)) =>
-                {
+                Some(number) if does_not_matter => {
                     is_used[number] = true;
                     self.counts.joined += 1;
                     partners[number].get_or_insert(operation);
@@ -554,6 +567,15 @@ mod tests {
         assert_eq!((result.profile, result.alone.len()), (counts(2, 0, 1), 0));
         let result = joined([of_row(1, 3), of_row(2, 4)], vec![from_address(149, 49)]);
         assert_eq!((result.profile, result.alone.len()), (counts(0, 0, 1), 2));
+        // The second is too long for the first thread, so it is of the other one.
+        let other = (traced(4, 90_000, 155_000), (1, 4));
+        let both = || vec![from_address(148, 48), from_address(154, 62)];
+        let result = joined([of_row(1, 3), other], both());
+        assert_eq!((result.profile, result.alone.len()), (counts(2, 0, 0), 0));
+        // The first may be of another row; then the second may be of something that was not traced.
+        let other = (traced(4, 90_000, 155_000), (2, 4));
+        let result = joined([of_row(1, 3), other], both());
+        assert_eq!((result.profile, result.alone.len()), (counts(0, 0, 2), 2));
         // What the log says of one of them, the profile repeats: the other one has no description.
         let result = joined(same(), vec![logged(4, 149, 49), from_address(149, 49)]);
         assert_eq!((result.log, result.profile), (counts(1, 0, 0), counts(1, 0, 0)));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use sonar_core::operation::ErrorCodes;
 use sonar_core::operation::WaitingOperation;
 use sonar_core::{
-    Application, Class, Coverage, Endpoint, Identity, InFlightOperations, Operation, Outcome, Plaintext,
-    Role, ShapeInfo, Timestamp, TlsSuite,
+    Application, Class, Coverage, Endpoint, InFlightOperations, Operation, Outcome, Plaintext, Role,
+    ShapeInfo, Timestamp, TlsSuite,
 };
 
 use super::connection::Connection;
@@ -210,7 +210,7 @@ impl Emitter {
         let origin = CursorOrigin {
             shape: request.shape.clone(),
             ordered_id: request.ordered_id,
-            identity: Identity::Exact,
+            identity: request.shape.identity(),
             waits: request.opens_waiting,
         };
         self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);

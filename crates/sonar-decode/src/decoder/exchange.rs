@@ -50,7 +50,20 @@ pub struct Pending {
     pub values: Option<Box<str>>,
 }
 
+/// The collection in the namespace of the cursor with the results of a bulkWrite.
+const RESULTS: &str = "$cmd.bulkWrite";
+
 impl Pending {
+    /// Whether the documents in its reply are results of the statements of a bulkWrite, not documents of a collection.
+    #[inline]
+    pub fn returns_results(&self) -> bool {
+        match self.kind {
+            CommandKind::BulkWrite => true,
+            CommandKind::GetMore => &*self.shape.collection == RESULTS,
+            _ => false,
+        }
+    }
+
     /// Memory that it takes, in bytes, with the write that it answers.
     pub fn bytes_held(&self) -> usize {
         size_of::<Self>()
@@ -282,7 +295,12 @@ impl ReplyFacts {
         if reply.ok.is_none() {
             facts.outcome = Outcome::Unknown;
         }
+        if reply.errors > 0 && facts.codes.is_empty() {
+            // Their results come with later batches, or were not asked for.
+            facts.codes.push((0, u32::try_from(reply.errors).unwrap_or(u32::MAX)));
+        }
         facts.returned = match request.kind {
+            _ if request.returns_results() => None,
             CommandKind::FindAndModify => reply.value.map(u64::from),
             _ => reply.documents,
         };

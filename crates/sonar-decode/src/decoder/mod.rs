@@ -245,28 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_over_both_loopback_addresses_has_one_row() {
-        let ends = [
-            ("127.0.0.1:40000", "127.0.0.1:27017"),
-            ("[::1]:40001", "[::1]:27017"),
-            ("[::1]:40002", "[::1]:27018"),
-        ];
-        let mut packets = Vec::new();
-        for (n, (client, server)) in (0..).zip(ends) {
-            let mut talk = Conversation::new(client, server).with_seq(77_777 * n, 99_999 * n);
-            talk.handshake();
-            talk.send(ConversationEnd::Client, &message(1, 0, &doc! {"find": "orders", "$db": "shop"}));
-            talk.send(ConversationEnd::Server, &message(2, 1, &doc! {"ok": 1.0}));
-            packets.append(&mut talk.packets);
-        }
-        let seen = super::collected::collect(&packets);
-        let rows = seen.window.shapes.iter().map(|row| (row.server.to_string(), row.figures().calls));
-        let mut rows: Vec<_> = rows.collect();
-        rows.sort();
-        assert_eq!(rows, [("127.0.0.1:27017".into(), 2), ("127.0.0.1:27018".into(), 1)]);
-    }
-
-    #[test]
     fn ports_that_are_named_later_are_followed_from_then_on() {
         let settings = Settings { ports: Ports::Ranges(vec![(27_017, 27_017)]), ..Settings::default() };
         let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));

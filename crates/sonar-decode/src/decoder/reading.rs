@@ -151,14 +151,16 @@ impl MessageReader {
         document.map(|document| to_text(document, VALUES_BUDGET).into())
     }
 
-    /// Reads a reply, and says whether all of it could be read. `request` is the ordered id of the shape of the
-    /// request that it most likely answers.
+    /// Reads a reply, and says whether all of it could be read. `request` is the one that it most likely
+    /// answers.
     #[inline]
-    pub fn reply(&mut self, plain: &Plain<'_>, request: u64) -> (&Reply, bool) {
+    pub fn reply(&mut self, plain: &Plain<'_>, request: Option<&Pending>) -> (&Reply, bool) {
+        let holds_results = request.is_some_and(Pending::returns_results);
+        let request = request.map_or(0, |request| request.ordered_id.0);
         let Self { replies, reply, body, .. } = self;
         self.coverage.replies += 1;
         let found = match plain.opcode {
-            Opcode::Msg => replies.find_beside(request, plain.body),
+            Opcode::Msg if !holds_results => replies.find_beside(request, plain.body),
             _ => TemplateMatch::Unknown,
         };
         let place = match found {
@@ -171,6 +173,7 @@ impl MessageReader {
             TemplateMatch::Unknown => None,
         };
         reply.reset();
+        reply.holds_results = holds_results;
         body.begin(plain.opcode, plain.body.len() as u64);
         let read = body.feed::<()>(plain.body, &mut MessageSource::Reply(reply));
         let is_whole = read.is_ok() && body.left() == 0;
@@ -257,6 +260,7 @@ fn identified<T: Text + MaybeRendered>(
     request: &mut Request<T>,
     body: Option<&[u8]>,
 ) -> ReadRequest {
+    request.settle_namespace();
     let facts = RequestFacts::of(request);
     let client = request.has_client.then(|| identifier.client(request));
     let shape = identifier.shape(request, body);

@@ -168,7 +168,7 @@ impl Stages {
                 match conn.is_server(at.side) {
                     None => {}
                     Some(true) => {
-                        let oldest = conn.exchange.pending.front().map_or(0, |request| request.ordered_id.0);
+                        let oldest = conn.exchange.pending.front();
                         let (reply, whole) = self.reader.reply(&plain, oldest);
                         let arrival = Arrival { compressor, whole, ..unread_arrival(conn, at) };
                         let answer = Answer { header: at.header, reply, arrival };

@@ -38,6 +38,8 @@ pub struct OperationAssembler {
     /// Each entry counts once whatever its `rateLimit`: Percona Server 4.4 before 4.4.8-9 writes it but profiles
     /// every operation (<https://perconadev.atlassian.net/browse/PSMDB-876>).
     pub ignores_rate_limit: bool,
+    /// Users and comments are passed on, which clients chose.
+    pub shows_values: bool,
     shapes: ShapeTable,
     apps: Applications,
     other_shape: Arc<ShapeInfo>,
@@ -52,6 +54,7 @@ impl Default for OperationAssembler {
         Self {
             reading: Reading::default(),
             ignores_rate_limit: false,
+            shows_values: false,
             shapes: ShapeTable::default(),
             apps: Applications::default(),
             other_shape: Arc::new(other_shape()),
@@ -79,6 +82,7 @@ impl OperationAssembler {
             weight: self.weight_of(&entry.fields, context),
             entries: 1,
             cursor: entry.cursor,
+            user: context.user.cloned(),
         };
         if let Some(thread) = context.thread {
             if entry.is_statement {
@@ -253,8 +257,11 @@ impl OperationAssembler {
             (resolved.shape, resolved.ordered) = (one.resolved.shape.clone(), one.resolved.ordered);
             return;
         }
-        let statements =
-            distinct.iter().map(|(one, count)| Statement { shape: one.resolved.shape.id, count: *count });
+        let statements = distinct.iter().map(|(one, count)| Statement {
+            shape: one.resolved.shape.id,
+            count: *count,
+            write: None,
+        });
         let ordered = distinct.iter().map(|(one, _)| one.resolved.ordered.0);
         let ids = mixed(base, statements.collect(), ordered);
         resolved.ordered = ids.ordered;
@@ -334,7 +341,7 @@ impl OperationAssembler {
         circumstances: &Circumstances,
         sink: &mut impl EntrySink,
     ) {
-        let Circumstances { app, end, weight, entries, cursor } = circumstances;
+        let Circumstances { app, end, weight, entries, cursor, .. } = circumstances;
         match resolved.identity {
             Identity::Exact => self.reading.operations_exact += 1,
             Identity::Partial => self.reading.operations_partial += 1,
@@ -349,6 +356,7 @@ impl OperationAssembler {
                 None
             }
         };
+        self.reading.operations_undated += u64::from(!end.is_known());
         let start = Timestamp::from_unix_ns(end.unix_ns().saturating_sub(latency_ns.unwrap_or(0)));
         let code = [(fields.error_code.unwrap_or(0), 1)];
         let affected = match (fields.inserted, fields.deleted, fields.modified) {
@@ -397,6 +405,8 @@ impl OperationAssembler {
             outcome: if fields.failed { Outcome::Failed(ErrorCodes { codes: &code }) } else { Outcome::Ok },
             values: None,
         };
+        let shows_values = self.shows_values;
+        let shown = |text| if shows_values { text } else { "" };
         let other_plans: Vec<&str> = fields.other_plans.iter().map(TextField::text).collect();
         let execution = Execution {
             keys_examined: fields.keys_examined,
@@ -424,6 +434,8 @@ impl OperationAssembler {
             other_plans: &other_plans,
             query_hash: fields.query_hash.text(),
             query_shape_hash: fields.query_shape_hash.text(),
+            user: shown(circumstances.user.as_deref().unwrap_or(fields.user.text())),
+            comment: shown(fields.comment.text()),
             weight: *weight,
         };
         sink.operation(&op, resolved.identity, &execution, *entries);

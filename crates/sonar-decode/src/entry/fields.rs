@@ -7,6 +7,7 @@ use sonar_core::PlanFlags;
 
 use crate::bson::{BsonValue, ElementKind};
 use crate::names;
+use crate::syntax::time;
 
 /// The most bytes of a text field that are kept.
 pub const MAX_TEXT: usize = 1_024;
@@ -110,6 +111,8 @@ pub struct FieldTable {
     pub matched: Option<u64>,
     pub modified: Option<u64>,
     pub upserted: Option<u64>,
+    /// It is one statement that inserted a document because none matched (`upsert: 1`).
+    pub has_upserted: bool,
     pub response_bytes: Option<u64>,
     pub yields: Option<u64>,
     pub write_conflicts: Option<u64>,
@@ -146,6 +149,10 @@ pub struct FieldTable {
     pub app: TextField,
     pub client: TextField,
     pub protocol: TextField,
+    /// The user that the server authenticated.
+    pub user: TextField,
+    /// The comment of the command, if it is a text or a number.
+    pub comment: TextField,
     pub error_code: Option<i32>,
     pub failed: bool,
     pub rate_limit: Option<u64>,
@@ -154,6 +161,8 @@ pub struct FieldTable {
     pub is_old: bool,
     /// How a transaction ended.
     pub is_committed: Option<bool>,
+    /// What wrote the document lost the types of values: dates are texts or numbers, numbers are texts.
+    pub types_lost: bool,
 }
 
 impl FieldTable {
@@ -167,14 +176,26 @@ impl FieldTable {
             &mut self.app,
             &mut self.client,
             &mut self.protocol,
+            &mut self.user,
+            &mut self.comment,
         ];
         let kept = texts.map(|text| {
             text.clear();
             std::mem::take(text)
         });
-        let [namespace, plan, query_hash, query_shape_hash, app, client, protocol] = kept;
-        *self =
-            Self { namespace, plan, query_hash, query_shape_hash, app, client, protocol, ..Self::default() };
+        let [namespace, plan, query_hash, query_shape_hash, app, client, protocol, user, comment] = kept;
+        *self = Self {
+            namespace,
+            plan,
+            query_hash,
+            query_shape_hash,
+            app,
+            client,
+            protocol,
+            user,
+            comment,
+            ..Self::default()
+        };
     }
 
     /// Takes a scalar at the top of an entry. Returns whether its name is known.
@@ -185,18 +206,24 @@ impl FieldTable {
             BsonValue::Long => &[],
         };
         let number = || crate::shape::number(kind, bytes);
-        let integer = || crate::shape::integer(kind, bytes);
+        let integer = || integer_of(kind, bytes);
         let count = || integer().and_then(|number| u64::try_from(number).ok());
         match name {
             // An unknown kind is not known to be a client's request.
             b"op" | b"type" => self.op = Op::of(bytes).unwrap_or(Op::Internal),
             b"ns" => self.set_namespace(bytes),
             b"ts" => {
-                if kind == ElementKind::DateTime {
-                    self.end_ms = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
-                }
+                self.end_ms = match kind {
+                    ElementKind::DateTime => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
+                    ElementKind::String => time::iso(bytes).or_else(|| plausible_ms(integer()?)),
+                    _ => integer().and_then(plausible_ms),
+                };
+                self.types_lost |= kind != ElementKind::DateTime;
             }
-            b"millis" | b"durationMillis" => self.millis = count(),
+            b"millis" | b"durationMillis" => {
+                self.millis = count();
+                self.types_lost |= kind == ElementKind::String;
+            }
             b"micros" | b"durationMicros" => self.micros = count(),
             b"keysExamined" | b"totalKeysExamined" => self.keys_examined = count(),
             b"docsExamined" | b"totalDocsExamined" => self.docs_examined = count(),
@@ -208,7 +235,8 @@ impl FieldTable {
             b"ndeleted" => self.deleted = count(),
             b"nMatched" => self.matched = count(),
             b"nModified" | b"nupdated" => self.modified = count(),
-            b"upsert" | b"nUpserted" => self.upserted = count(),
+            b"upsert" => (self.upserted, self.has_upserted) = (count(), count() == Some(1)),
+            b"nUpserted" => self.upserted = count(),
             b"responseLength" | b"reslen" => self.response_bytes = count(),
             b"numYield" | b"numYields" => self.yields = count(),
             b"writeConflicts" => self.write_conflicts = count(),
@@ -235,6 +263,7 @@ impl FieldTable {
             }
             b"remote" => self.client.set(bytes),
             b"protocol" => self.protocol.set(bytes),
+            b"user" if kind == ElementKind::String => self.user.set(bytes),
             b"errCode" | b"exceptionCode" | b"code" => {
                 self.failed = true;
                 self.error_code = integer().map(|number| number as i32);
@@ -257,6 +286,16 @@ impl FieldTable {
             _ => return false,
         }
         true
+    }
+
+    /// Takes the comment of a command.
+    pub fn set_comment(&mut self, kind: ElementKind, value: BsonValue<'_>) {
+        let BsonValue::Bytes(bytes) = value else { return };
+        match (kind, crate::shape::number(kind, bytes)) {
+            (ElementKind::String, _) => self.comment.set(bytes),
+            (_, Some(number)) => self.comment.set(number.to_string().as_bytes()),
+            _ => {}
+        }
     }
 
     /// Takes the namespace that the server wrote beside the command. A text that cannot be a namespace is not shown.
@@ -324,7 +363,21 @@ impl FieldTable {
 
 /// A count.
 fn unsigned(kind: ElementKind, bytes: &[u8]) -> Option<u64> {
-    crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok())
+    integer_of(kind, bytes).and_then(|number| u64::try_from(number).ok())
+}
+
+/// An integer, also one that was written as a text.
+fn integer_of(kind: ElementKind, bytes: &[u8]) -> Option<i64> {
+    match kind {
+        ElementKind::String => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        _ => crate::shape::integer(kind, bytes),
+    }
+}
+
+/// A number that stands for a date if it can be one in milliseconds since the Unix epoch: of 1973 or later, and of
+/// four digits in the year. Smaller ones count something else.
+fn plausible_ms(ms: i64) -> Option<i64> {
+    (100_000_000_000..253_402_300_800_000).contains(&ms).then_some(ms)
 }
 
 fn add(sum: &mut Option<u64>, more: Option<u64>) {

@@ -19,6 +19,7 @@ use sonar_core::Identity;
 use sonar_core::operation::Opcode;
 
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
+use crate::commands;
 use crate::message::Request;
 use crate::names;
 use crate::shape::{CommandKind, ContainerMode, Field, Text};
@@ -195,6 +196,11 @@ impl<T: Text> Entry<T> {
         self.by_server |= is_find && fields.to_return.is_some() && fields.protocol.bytes() == b"op_msg";
         if !request.has_database {
             request.set_database(fields.split_namespace().0);
+        }
+        request.settle_namespace();
+        if fields.has_upserted {
+            // Servers before 4.0 count the new document as matched and modified too.
+            (fields.matched, fields.modified) = (fields.matched.map(|_| 0), fields.modified.map(|_| 0));
         }
     }
 
@@ -462,5 +468,5 @@ fn is_cursor_command(key: &[u8], no_text: bool, names_it: bool) -> bool {
 
 /// Whether a first key names a command, which means that the keys are in the server's order.
 fn is_known_first(key: &[u8]) -> bool {
-    CommandKind::of(key) != CommandKind::Other || names::names_a_collection(key)
+    commands::rule(key).is_some_and(|rule| rule.kind != CommandKind::Other || rule.names_a_collection())
 }

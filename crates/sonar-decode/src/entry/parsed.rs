@@ -16,6 +16,8 @@ use crate::syntax::shell;
 pub struct EntryContext<'a> {
     /// The client, if it is known from its connection.
     pub app: Option<&'a Arc<Application>>,
+    /// The user, if it is known from its connection.
+    pub user: Option<&'a Arc<str>>,
     /// The client is a server.
     pub from_server: bool,
     /// It came from no client's connection.
@@ -117,6 +119,7 @@ impl ParsedEntry {
         (self.cursor, self.used_cursor) = (request.cursor, entry.used_cursor);
         self.statement_count = request.builder.statement_count;
         self.is_over_cap = request.builder.over_cap;
+        let is_known = request.is_known;
         self.base = base_of(request);
         self.identity = identity_of(entry);
         self.cut = match entry.completeness {
@@ -126,7 +129,11 @@ impl ParsedEntry {
         let (ids, ()) = ids_of(&mut entry.request);
         self.statements = ids.statements;
         let readable = self.cut.as_ref().map_or(ids.shape, |info| info.id);
-        self.shape = id_in_part(self.identity, self.base, readable, entry.fields.query_hash.bytes());
+        self.shape = match self.identity {
+            // Its id says so already.
+            Identity::Partial if !is_known => readable,
+            identity => id_in_part(identity, self.base, readable, entry.fields.query_hash.bytes()),
+        };
         self.ordered = if self.identity == Identity::Exact { ids.ordered } else { ShapeId(0) };
         std::mem::swap(&mut self.fields, &mut entry.fields);
     }
@@ -150,12 +157,14 @@ impl ParsedEntry {
 fn identity_of(entry: &Entry<()>) -> Identity {
     let kind = entry.request.kind;
     let identity = match entry.completeness {
+        Completeness::Whole if !entry.request.is_known => Identity::Partial,
         Completeness::Whole => Identity::Exact,
         Completeness::Most | Completeness::Cut => Identity::Partial,
         Completeness::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,
         Completeness::Nothing => Identity::Unsaid,
     };
-    let Some(worse) = entry.doubt else { return identity };
+    let types = entry.fields.types_lost.then_some(Identity::Partial);
+    let Some(worse) = entry.doubt.max(types) else { return identity };
     // The body of these does not affect the shape, so it may be ambiguous.
     let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
     let is_unsaid = entry.fields.op == Op::Applied && entry.fields.namespace.is_empty();

@@ -35,6 +35,7 @@ impl<T: Text> Visitor for Entry<T> {
                         b"ntoreturn" | b"ntoskip" => {
                             self.fields.scalar(key.bytes, kind, value);
                         }
+                        b"comment" => self.fields.set_comment(kind, value),
                         b"singleBatch" => {
                             let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
                             self.single_batch = crate::shape::number(kind, bytes) == Some(1.0);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use super::elements::NumberRule;
 use super::error::ChunkError;
 use super::schema::{ReferenceScan, Schema};
 
@@ -61,6 +62,11 @@ impl MetricColumns {
 }
 
 impl MetricChunk {
+    /// How the server that wrote the next chunks made integers of floating-point numbers.
+    pub fn set_rule(&mut self, rule: NumberRule) {
+        self.scan.rule = rule;
+    }
+
     /// Unpacks the data of a chunk and reads its first sample.
     ///
     /// # Errors

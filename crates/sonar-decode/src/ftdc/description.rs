@@ -2,7 +2,7 @@
 
 use sonar_core::internals::ServerDescription;
 
-use super::elements::{Element, Elements};
+use super::elements::{Element, Elements, NumberRule};
 
 /// Reads the document of [`DocumentContent::Metadata`](super::DocumentContent::Metadata).
 pub fn describe(metadata: &[u8]) -> ServerDescription {
@@ -25,6 +25,17 @@ pub fn describe(metadata: &[u8]) -> ServerDescription {
         system: text(&["hostInfo", "os", "name"])
             .map(|name| name.trim_start_matches("PRETTY_NAME=").trim_matches('"').to_owned()),
     }
+}
+
+/// How the server that wrote this metadata made integers of floating-point numbers, by its version and architecture.
+pub fn number_rule(metadata: &[u8]) -> NumberRule {
+    let text = |path: &[&str]| find(metadata, path).and_then(|found| found.string());
+    let version = text(&["buildInfo", "version"]).unwrap_or_default();
+    let major = version.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let architecture = text(&["hostInfo", "system", "cpuArch"])
+        .or_else(|| text(&["buildInfo", "buildEnvironment", "target_arch"]));
+    let is_x86 = matches!(architecture, Some(b"x86_64" | b"amd64"));
+    if is_x86 && matches!(major, b"3" | b"4") { NumberRule::Cast } else { NumberRule::Clamped }
 }
 
 /// The value at a path of names, which on a sharded server of 8.0 and later lies one level deeper.

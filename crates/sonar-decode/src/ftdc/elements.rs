@@ -15,15 +15,79 @@ pub struct Element<'a> {
     pub value: &'a [u8],
 }
 
+/// How a server made 64-bit integers of floating-point numbers. The first sample of a chunk has the number itself, and
+/// the differences after it are to the integer that the server made of it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub enum NumberRule {
+    /// Numbers beyond 64 bits are the nearest integer, and what is no number is 0.
+    #[default]
+    Clamped,
+    /// Both are -2^63: what a conversion in C gives on x86-64. Servers before 5.0 convert in this way, and only later
+    /// ones check the range: `extractMetricsFromDocument` in
+    /// <https://github.com/mongodb/mongo/blob/v4.4/src/mongo/db/ftdc/util.cpp> calls `numberLong`.
+    Cast,
+}
+
+impl NumberRule {
+    fn of_double(self, number: f64) -> i64 {
+        /// 2^63, which is beyond 64 bits.
+        const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+        match self {
+            Self::Cast if !(-BEYOND..BEYOND).contains(&number) => i64::MIN,
+            _ => number as i64,
+        }
+    }
+
+    /// Of a decimal128: rounded to the nearest integer, to the even one of two. Whatever has no integer of 64 bits, and
+    /// what is no number, is -2^63 by [`Self::Cast`].
+    fn of_decimal(self, bytes: &[u8]) -> Option<i64> {
+        let bits = u128::from_le_bytes(bytes.try_into().ok()?);
+        let is_negative = bits >> 127 == 1;
+        let clamped = match (self, is_negative) {
+            (Self::Cast, _) | (Self::Clamped, true) => i64::MIN,
+            (Self::Clamped, false) => i64::MAX,
+        };
+        // IEEE 754-2008, 3.5.2, with the coefficient as a binary integer.
+        match bits >> 122 & 0x1f {
+            0x1e => return Some(clamped),
+            0x1f => return Some(if self == Self::Cast { i64::MIN } else { 0 }),
+            // Coefficients that no server writes; they count as 0.
+            0x18..=0x1d => return Some(0),
+            _ => {}
+        }
+        let exponent = (bits >> 113 & 0x3fff) as i32 - 6_176;
+        let coefficient = bits & ((1 << 113) - 1);
+        let magnitude = match u32::try_from(exponent) {
+            _ if coefficient == 0 => Some(0),
+            Ok(exponent) => 10u128.checked_pow(exponent).and_then(|power| coefficient.checked_mul(power)),
+            // Coefficients have 34 digits at most.
+            Err(_) => Some(10u128.checked_pow(exponent.unsigned_abs()).map_or(0, |power| {
+                let (whole, rest) = (coefficient / power, coefficient % power);
+                let is_up = rest > power / 2 || rest == power / 2 && whole % 2 == 1;
+                whole + u128::from(is_up)
+            })),
+        };
+        let magnitude = magnitude.and_then(|magnitude| i128::try_from(magnitude).ok());
+        let signed = magnitude.map(|magnitude| if is_negative { -magnitude } else { magnitude });
+        Some(signed.and_then(|signed| i64::try_from(signed).ok()).unwrap_or(clamped))
+    }
+}
+
 impl<'a> Element<'a> {
     /// Of an int32, int64, boolean or date (milliseconds since 1970), and of a double cut to an integer.
     pub fn integer(&self) -> Option<i64> {
+        self.integer_by(NumberRule::default())
+    }
+
+    /// The same, where floating-point numbers become integers by `rule`.
+    pub fn integer_by(&self, rule: NumberRule) -> Option<i64> {
         match self.kind {
             ElementKind::Int32 => Some(i64::from(i32::from_le_bytes(self.value.try_into().ok()?))),
             ElementKind::Int64 | ElementKind::DateTime => {
                 Some(i64::from_le_bytes(self.value.try_into().ok()?))
             }
-            ElementKind::Double => Some(f64::from_le_bytes(self.value.try_into().ok()?) as i64),
+            ElementKind::Double => Some(rule.of_double(f64::from_le_bytes(self.value.try_into().ok()?))),
+            ElementKind::Decimal128 => rule.of_decimal(self.value),
             ElementKind::Boolean => Some(i64::from(*self.value.first()? != 0)),
             _ => None,
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use sonar_core::internals::{DiskSample, Member, Metric, MountSample, ServerSample};
+use sonar_core::internals::{DiskSample, Member, Metric, MountSample, ServerDescription, ServerSample};
 
 use super::chunk::{MAX_RECENT, MetricChunk};
+use super::description::{describe, number_rule};
 use super::error::ChunkError;
 use super::schema::{MetricKind, Schema};
 
@@ -50,14 +51,19 @@ impl SampleLayout {
             .flat_map(|metric| metric.paths().iter().map(|path| (*path, *metric)))
             .collect();
         let mut layout = Self { wanted: vec![false; schema.metrics.len()], ..Self::default() };
-        let mut column = 0;
+        let (mut column, time) = (0, schema.time_place());
         for (place, metric) in schema.metrics.iter().enumerate() {
             let path = without_role(&metric.path);
-            let is_used = if let Some(found) = known.get(path) {
+            let found = match known.get(path) {
+                _ if time == Some(place) => Some(&Metric::Start),
+                Some(Metric::Start) => None,
+                found => found,
+            };
+            let is_used = if let Some(found) = found {
                 // Of a timestamp the seconds; of names that come twice the first.
                 let is_first = layout.metrics.iter().all(|(other, ..)| other != found);
                 // Below a role stand the times of its collectors, not those of the sample.
-                let is_own = path == metric.path || !matches!(found, Metric::Start | Metric::End);
+                let is_own = path == metric.path || *found != Metric::End;
                 let is_used = metric.kind != MetricKind::TimestampIncrement && is_first && is_own;
                 if is_used {
                     layout.metrics.push((*found, column, metric.kind));
@@ -155,8 +161,16 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
+    /// Takes the metadata of the server that wrote the next chunks, and returns what they say.
+    pub fn metadata(&mut self, metadata: &[u8]) -> ServerDescription {
+        let server = describe(metadata);
+        self.chunk.set_rule(number_rule(metadata));
+        self.set_data_folder(server.dbpath.clone());
+        server
+    }
+
     /// Where the server has its data: of the mounts, samples keep the one that this folder is on.
-    pub fn set_data_folder(&mut self, folder: Option<String>) {
+    pub(super) fn set_data_folder(&mut self, folder: Option<String>) {
         self.data_folder = folder;
     }
 

@@ -16,9 +16,9 @@ mod status;
 mod tests;
 
 pub use chunk::{MAX_UNPACKED, MAX_VALUES, MetricChunk, MetricColumns};
-pub use description::describe;
+pub use description::{describe, number_rule};
 pub use documents::{DocumentContent, DocumentError, FtdcDocument, MAX_DOCUMENT, document_length, parse};
-pub use elements::{Element, Elements};
+pub use elements::{Element, Elements, NumberRule};
 pub use error::ChunkError;
 pub use layout::{SampleReader, without_role};
 pub use schema::{MetricKind, Schema, SchemaMetric};

@@ -1,6 +1,6 @@
 //! Which numbers a sample holds, and their names.
 
-use super::elements::{Element, Elements};
+use super::elements::{Element, Elements, NumberRule};
 use super::error::ChunkError;
 use crate::bson::ElementKind;
 
@@ -63,6 +63,18 @@ impl Schema {
         Ok(schema)
     }
 
+    /// The place of the metric that says when a sample was taken: `start`, or where a file has none, the time at which
+    /// the first of its collectors began, or the server's own clock. `None` if its samples have no time.
+    pub fn time_place(&self) -> Option<usize> {
+        let last = |path: &str, name: &str| path.rsplit('.').next() == Some(name);
+        let dated = |name: &str| {
+            let is_it = |metric: &SchemaMetric| metric.kind == MetricKind::Date && last(&metric.path, name);
+            self.metrics.iter().position(is_it)
+        };
+        let own = self.metrics.iter().position(|metric| metric.path == "start");
+        own.or_else(|| dated("start")).or_else(|| dated("localTime"))
+    }
+
     /// Whether a reference document of that signature has this schema.
     pub(super) fn has(&self, signature: &[u8]) -> bool {
         self.signature == signature
@@ -103,6 +115,8 @@ pub(super) struct ReferenceScan {
     pub first: Vec<i64>,
     /// Kinds and names, without names that have no numbers.
     pub signature: Vec<u8>,
+    /// How the server made integers of floating-point numbers.
+    pub rule: NumberRule,
 }
 
 impl ReferenceScan {
@@ -147,7 +161,7 @@ impl ReferenceScan {
                 };
                 self.first.extend([i64::from(half(4)), i64::from(half(0))]);
             }
-            _ => self.first.push(element.integer().unwrap_or(0)),
+            _ => self.first.push(element.integer_by(self.rule).unwrap_or(0)),
         }
     }
 }

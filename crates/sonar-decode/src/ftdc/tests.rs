@@ -306,6 +306,102 @@ fn what_the_server_did_not_know_is_absent() {
     assert_eq!(sample.get(Metric::Uptime), Some(2));
 }
 
+/// Metadata of a server.
+fn metadata(version: &str, architecture: &str) -> Vec<u8> {
+    bson::doc! {"buildInfo": {"version": version}, "hostInfo": {"system": {"cpuArch": architecture}}}
+        .to_vec()
+        .unwrap()
+}
+
+/// The first value of a chunk that begins with `first`, and the one that is larger by `delta`.
+fn pair(metadata: &[u8], first: bson::Bson, delta: u64) -> (i64, i64) {
+    let mut chunk = MetricChunk::default();
+    chunk.set_rule(number_rule(metadata));
+    let plan = Plan { reference: bson::doc! {"a": first}, columns: vec![vec![delta]] };
+    chunk.read(&plan.data()).unwrap();
+    let columns = chunk.columns(&[true]).unwrap();
+    let values = columns.iter().next().unwrap();
+    (values[0], values[1])
+}
+
+#[test]
+fn a_number_beyond_64_bits_at_the_head_of_a_chunk_leaves_later_values_right() {
+    let ten = |first: i64| 10u64.wrapping_sub(first as u64);
+    // What cvttsd2si gives on x86-64 for all of these (Intel's manual, volume 2: the indefinite integer value).
+    for first in [9.223372036854775808e18, 1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+        for version in ["3.6.8", "4.0.28", "4.4.2"] {
+            let found = pair(&metadata(version, "x86_64"), first.into(), ten(i64::MIN));
+            assert_eq!(found, (i64::MIN, 10), "{first} {version}");
+        }
+        // Arm clamps by itself, and later servers check the range; both make 0 of what is no number.
+        let clamped = if first.is_nan() {
+            0
+        } else if first > 0.0 {
+            i64::MAX
+        } else {
+            i64::MIN
+        };
+        for (version, architecture) in [("4.4.2", "aarch64"), ("7.0.12", "x86_64"), ("8.0.4", "aarch64")] {
+            let found = pair(&metadata(version, architecture), first.into(), ten(clamped));
+            assert_eq!(found, (clamped, 10), "{first} {version} {architecture}");
+        }
+    }
+    for (first, whole) in [(1.9, 1), (-1.9, -1), (-9.223372036854775808e18, i64::MIN)] {
+        for architecture in ["x86_64", "aarch64"] {
+            assert_eq!(pair(&metadata("4.2.0", architecture), first.into(), 0).0, whole, "{first}");
+        }
+    }
+}
+
+#[test]
+fn a_decimal128_is_rounded_to_an_integer() {
+    let of = |text: &str, version: &str| {
+        let decimal: bson::Decimal128 = text.parse().unwrap();
+        pair(&metadata(version, "x86_64"), decimal.into(), 0).0
+    };
+    for (text, whole) in [
+        ("0", 0),
+        ("7", 7),
+        ("-7", -7),
+        ("12E+3", 12_000),
+        ("2.5", 2),
+        ("3.5", 4),
+        ("-2.5", -2),
+        ("2.51", 3),
+        ("0.0000000000000000000000000000001", 0),
+        ("1E-6000", 0),
+        ("0E+6000", 0),
+        ("9223372036854775807", i64::MAX),
+        ("-9223372036854775808", i64::MIN),
+        ("9999999999999999.00000000000000", 9_999_999_999_999_999),
+    ] {
+        assert_eq!((of(text, "4.4.2"), of(text, "8.0.4")), (whole, whole), "{text}");
+    }
+    for (text, clamped) in [
+        ("9223372036854775808", i64::MAX),
+        ("1E+6000", i64::MAX),
+        ("Infinity", i64::MAX),
+        ("-1E+20", i64::MIN),
+        ("-Infinity", i64::MIN),
+        ("NaN", 0),
+    ] {
+        assert_eq!((of(text, "4.4.2"), of(text, "8.0.4")), (i64::MIN, clamped), "{text}");
+    }
+}
+
+#[test]
+fn samples_without_a_start_take_the_time_of_a_collector() {
+    let date = bson::DateTime::from_millis;
+    let time = |reference: bson::Document, metrics: usize| samples(reference, metrics)[0].get(Metric::Start);
+    assert_eq!(
+        time(bson::doc! {"serverStatus": {"start": date(7), "pid": 1_i64, "localTime": date(8)}}, 3),
+        Some(7)
+    );
+    assert_eq!(time(bson::doc! {"serverStatus": {"pid": 1_i64, "localTime": date(8)}}, 2), Some(8));
+    assert_eq!(time(bson::doc! {"serverStatus": {"pid": 1_i64, "start": 9_i64}}, 2), None, "no date");
+    assert_eq!(time(bson::doc! {"common": {"start": date(5)}, "start": date(6)}, 2), Some(6));
+}
+
 #[test]
 fn a_server_is_described_by_its_metadata() {
     let metadata = |role: Option<&str>| {

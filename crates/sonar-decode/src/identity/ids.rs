@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use sonar_core::shape::UNKNOWN;
 use sonar_core::{Identity, ShapeId, ShapeInfo, Statement};
 
 use crate::message::Request;
-use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
+use crate::shape::{Builder, CommandKind, Rendered, StatementBody, Text, hash};
 
 /// The most statements of a mixed bulk whose text is shown.
 const MAX_STATEMENT_TEXTS: usize = 16;
@@ -47,21 +48,34 @@ pub(crate) struct Ids {
 
 /// What every id of a request begins with: its command and namespace.
 pub(crate) fn base_of<T: Text>(request: &Request<T>) -> u64 {
+    let command = command_of(request);
+    with_namespace(command, request.database.bytes(), request.collection.bytes())
+}
+
+fn command_of<T: Text>(request: &Request<T>) -> u64 {
     let command = match request.kind {
         CommandKind::FindAndModify => b"findAndModify",
         CommandKind::MapReduce => b"mapReduce".as_slice(),
         _ => request.command.bytes(),
     };
-    let command =
-        hash::mix(hash::bytes(command), if request.explain { request.kind as u64 } else { u64::MAX });
-    let namespace = hash::mix(hash::bytes(request.database.bytes()), hash::bytes(request.collection.bytes()));
+    hash::mix(hash::bytes(command), if request.explain { request.kind as u64 } else { u64::MAX })
+}
+
+fn with_namespace(command: u64, database: &[u8], collection: &[u8]) -> u64 {
+    let namespace = hash::mix(hash::bytes(database), hash::bytes(collection));
     hash::mix(hash::mix(hash::SEED, command), namespace)
 }
 
 /// The ids of a request, and the text of its body unless that is made of statements. Call it once for a request: it
 /// takes the body out of the builder.
 pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
+    request.settle_namespace();
     let base = base_of(request);
+    if !request.is_known {
+        let body = request.builder.finish();
+        let shape = ShapeId(hash::mix(PARTIAL, hash::mix(base, body.unordered)));
+        return (Ids { shape, ordered: ShapeId(0), statements: Arc::default() }, body.text);
+    }
     if !request.kind.has_statements() || request.builder.statements().is_empty() {
         let body = request.builder.finish();
         let ids = Ids {
@@ -71,27 +85,35 @@ pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
         };
         return (ids, body.text);
     }
+    let command = command_of(request);
+    let is_bulk = request.kind == CommandKind::BulkWrite;
     let namespaces = std::mem::take(&mut request.namespaces);
     let statements = request.builder.statements();
-    let id = |hash_of: u64, namespace: Option<i64>| {
-        let namespace = namespace.map(|index| {
-            usize::try_from(index)
-                .ok()
-                .and_then(|index| namespaces.get(index))
-                .map_or(0, |name| hash::bytes(name.bytes()))
-        });
-        hash::mix(base, namespace.map_or(hash_of, |namespace| hash::mix(namespace, hash_of)))
+    // A statement of a bulkWrite has one id, whatever other namespaces are beside its own.
+    let id = |hash_of: u64, namespace: Option<i64>| match namespace {
+        None => hash::mix(base, hash_of),
+        Some(index) => match usize::try_from(index).ok().and_then(|index| namespaces.get(index)) {
+            Some(name) => {
+                let (database, collection) = split(name.bytes());
+                hash::mix(with_namespace(command, database, collection), hash_of)
+            }
+            None => hash::mix(base, hash::mix(0, hash_of)),
+        },
+    };
+    let statement = |one: &StatementBody<T>| Statement {
+        shape: ShapeId(id(one.unordered, one.namespace)),
+        count: one.count,
+        write: one.write,
     };
     let ids = if let [one] = statements.as_slice() {
         Ids {
             shape: ShapeId(id(one.unordered, one.namespace)),
             ordered: ShapeId(id(one.ordered, one.namespace)),
-            statements: Arc::default(),
+            // The name of the command does not tell what its statements do.
+            statements: if is_bulk { [statement(one)].into() } else { Arc::default() },
         }
     } else {
-        let shapes = statements
-            .iter()
-            .map(|one| Statement { shape: ShapeId(id(one.unordered, one.namespace)), count: one.count });
+        let shapes = statements.iter().map(statement);
         mixed(base, shapes.collect(), statements.iter().map(|one| id(one.ordered, one.namespace)))
     };
     request.namespaces = namespaces;
@@ -132,12 +154,22 @@ pub(crate) fn info_of<T: Text + MaybeRendered>(request: &mut Request<T>) -> Shap
 /// Like [`info_of`], with ids and text that [`ids_of`] returned.
 pub(crate) fn info_with<T: Text + MaybeRendered>(request: &mut Request<T>, ids: &Ids, body: T) -> ShapeInfo {
     let mut parts: Vec<Rendered> = if request.kind.has_statements() {
-        let statements = request.builder.statements();
-        statements.iter_mut().map(|one| std::mem::take(&mut one.text).into_rendered()).collect()
+        let Request { builder, namespaces, collection, .. } = request;
+        let taken = |one: &mut StatementBody<T>| {
+            let text = std::mem::take(&mut one.text).into_rendered();
+            let index = one.namespace.filter(|_| collection.bytes().is_empty());
+            match index.and_then(|index| usize::try_from(index).ok()).and_then(|index| namespaces.get(index))
+            {
+                Some(namespace) => text.of_namespace(&namespace.text()),
+                None => text,
+            }
+        };
+        builder.statements().iter_mut().map(taken).collect()
     } else {
         Vec::new()
     };
     let text = match parts.len() {
+        _ if !request.is_known => Rendered { typed: UNKNOWN.into(), plain: UNKNOWN.into(), cut: false },
         0 => body.into_rendered(),
         1 => parts.remove(0),
         _ => join_texts(parts),
@@ -150,8 +182,17 @@ pub(crate) fn info_with<T: Text + MaybeRendered>(request: &mut Request<T>, ids: 
         typed: text.typed.into(),
         plain: text.plain.into(),
         cut: text.cut,
-        statements: ids.statements.iter().map(|one| one.shape).collect(),
+        statements: match &*ids.statements {
+            [_] => Box::default(),
+            all => all.iter().map(|one| one.shape).collect(),
+        },
     }
+}
+
+/// Database and collection.
+fn split(namespace: &[u8]) -> (&[u8], &[u8]) {
+    let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
+    (&namespace[..dot], namespace.get(dot + 1..).unwrap_or_default())
 }
 
 /// The text of a command of several statements, from theirs.

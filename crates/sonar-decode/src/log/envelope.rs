@@ -5,6 +5,8 @@
 pub(super) const MAX_DEPTH: u8 = 3;
 /// Some programs begin a file with this.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Begins a sequence that sets a colour.
+const ESCAPE: u8 = 0x1b;
 /// The longest prefix.
 const MAX_PREFIX: usize = 1_024;
 /// The most places in a line that are tried as the beginning of a log line.
@@ -42,6 +44,59 @@ pub(super) fn behind_prefix(line: &[u8], is_head: impl Fn(&[u8]) -> bool) -> Opt
         }
     }
     None
+}
+
+/// Whether a line may have colours: it begins or ends with a sequence that sets one.
+pub(super) fn may_be_coloured(line: &[u8]) -> bool {
+    line.first() == Some(&ESCAPE) || line.last() == Some(&b'm') && memchr::memchr(ESCAPE, line).is_some()
+}
+
+/// A line without the sequences that set colours.
+pub(super) fn without_colours(line: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let Some(at) = memchr::memchr(ESCAPE, rest) {
+        plain.extend_from_slice(&rest[..at]);
+        let sequence = rest.get(at + 1..).and_then(|after| after.strip_prefix(b"["));
+        let length = sequence.and_then(|codes| {
+            let end = codes.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';'))?;
+            Some(2 + end + 1)
+        });
+        rest = &rest[(at + length.unwrap_or(1)).min(rest.len())..];
+    }
+    plain.extend_from_slice(rest);
+    plain
+}
+
+/// A text in quotes, perhaps with a comma behind it, as a shell prints an element of a list of lines.
+pub(super) fn quoted(line: &[u8]) -> Option<Vec<u8>> {
+    let (quote, rest) = line.split_first().filter(|(quote, _)| matches!(quote, b'"' | b'\''))?;
+    let rest = rest.strip_suffix(b",").unwrap_or(rest);
+    let inside = rest.strip_suffix(std::slice::from_ref(quote))?;
+    let mut text = Vec::with_capacity(inside.len());
+    let mut bytes = inside.iter();
+    while let Some(byte) = bytes.next() {
+        match (byte, byte == &b'\\') {
+            (_, true) => match bytes.next()? {
+                b'n' => text.push(b'\n'),
+                b't' => text.push(b'\t'),
+                // Rare in a line; what stands there is no key.
+                b'u' | b'x' => text.push(b'?'),
+                other => text.push(*other),
+            },
+            (byte, false) if byte == quote => return None,
+            (byte, false) => text.push(*byte),
+        }
+    }
+    Some(text)
+}
+
+/// The line behind a marker in braces, as mlogfilter writes one for each of several files: `{1} …`.
+pub(super) fn behind_marker(line: &[u8]) -> Option<&[u8]> {
+    const MAX_MARKER: usize = 64;
+    let inside = line.strip_prefix(b"{")?;
+    let close = memchr::memchr(b'}', &inside[..inside.len().min(MAX_MARKER)])?;
+    let is_marker = !inside[..close].iter().any(|byte| matches!(byte, b'"' | b':' | b','));
+    inside[close + 1..].strip_prefix(b" ").filter(|rest| is_marker && !rest.is_empty())
 }
 
 /// Whether JSON, complete or not, looks like a line of 4.4 or later, or like an envelope of one.

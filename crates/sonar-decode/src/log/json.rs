@@ -21,6 +21,10 @@ const ACCEPTED: u32 = 22_943;
 const ENDED: u32 = 22_944;
 const STARTING: u32 = 4_615_611;
 const BUILD_INFO: u32 = 23_403;
+/// 4.4 and 5.0, then later versions.
+const AUTHENTICATED: [u32; 2] = [20_250, 5_286_306];
+/// 6.3 and later, if sending took longer than `slowms`.
+const SLOW_REPLY: u32 = 6_983_000;
 
 /// Finds what must be known before an object is read, unless it begins with `first`, as servers write it.
 fn foresee<T: Text>(line: &[u8], at: usize, first: &[u8], entry: &mut Entry<T>) -> Result<(), JsonError> {
@@ -155,6 +159,14 @@ impl<'a> Top<'a> {
             }
             (ACCEPTED, _) => LogEvent::Accepted(Attributes::of(line, self).open),
             (ENDED, _) => LogEvent::Ended,
+            (SLOW_REPLY, _) => match Attributes::of(line, self).send_ms {
+                Some(ms) => LogEvent::SlowReply(ms),
+                None => return LineKind::Other,
+            },
+            (id, _) if AUTHENTICATED.contains(&id) => match Attributes::of(line, self).account() {
+                Some(user) => LogEvent::Authenticated(user),
+                None => return LineKind::Other,
+            },
             (STARTING, _) => {
                 let Attributes { pid, port, host, .. } = Attributes::of(line, self);
                 LogEvent::Started {
@@ -181,9 +193,22 @@ struct Attributes {
     port: Option<u64>,
     host: String,
     version: String,
+    send_ms: Option<u64>,
+    user: String,
+    /// The database of the user.
+    database: String,
 }
 
 impl Attributes {
+    /// `user@database`; `None` if the line names no user, as for the server's own one.
+    fn account(&self) -> Option<Box<str>> {
+        let (user, database) = (&self.user, &self.database);
+        (!user.is_empty()).then(|| match database.is_empty() {
+            true => user.as_str().into(),
+            false => format!("{user}@{database}").into(),
+        })
+    }
+
     fn of(line: &[u8], top: &Top<'_>) -> Self {
         let mut attributes = Self::default();
         if let Some(at) = top.attributes {
@@ -205,13 +230,17 @@ impl Visitor for Attributes {
             (b"port", _) => self.port = number(),
             (b"host", ElementKind::String) => self.host = text(),
             (b"version", ElementKind::String) => self.version = text(),
+            (b"sendResponseMillis", _) => self.send_ms = number(),
+            (b"principalName" | b"user", ElementKind::String) => self.user = text(),
+            (b"authenticationDatabase" | b"db", ElementKind::String) => self.database = text(),
             _ => {}
         }
         ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
-        if !array && key.bytes == b"buildInfo" { Opened::Enter } else { Opened::Skip }
+        let is_wanted = matches!(key.bytes, b"buildInfo" | b"elapsed");
+        if !array && is_wanted { Opened::Enter } else { Opened::Skip }
     }
 
     fn close(&mut self) {}

@@ -35,7 +35,7 @@ pub struct LogSettings {
     pub from: Option<Bound>,
     /// Lines at this time or later are skipped.
     pub to: Option<Bound>,
-    /// Milliseconds since the Unix epoch: dates without a year are at most a day later than this.
+    /// Milliseconds since the Unix epoch: dates without a year are at most a day later than this. 0: not known.
     pub reference_ms: i64,
 }
 
@@ -72,6 +72,10 @@ pub enum LogEvent {
     Ended,
     /// The client of this line's connection identified itself.
     Client(Application),
+    /// A user was authenticated on this line's connection.
+    Authenticated(Box<str>),
+    /// Sending a reply took this many milliseconds.
+    SlowReply(u64),
     /// A server started.
     Started {
         /// Its process id.
@@ -109,6 +113,8 @@ pub struct ParsedLine {
     pub(super) connection: Option<u64>,
     /// It was inside a line of another program.
     pub(super) is_unwrapped: bool,
+    /// It is the beginning of an operation in a text log that goes on in the next line.
+    pub(super) begins_operation: bool,
     /// The event that it describes.
     pub(super) event: Option<Box<LogEvent>>,
     /// What it says has happened.

@@ -13,7 +13,9 @@ mod line;
 mod parts;
 mod reader;
 mod remotes;
+mod syslog;
 mod text;
+mod unwrap;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,14 +31,21 @@ pub use self::line::{Bound, LineKind, LogEvent, LogSettings, ParsedLine};
 use self::parts::{JoinedLine, UnfinishedLine};
 pub use self::reader::LineReader;
 pub use self::remotes::{MAX_CONNECTIONS, Remotes};
+pub use self::unwrap::{holds_lines, lines_of};
 use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};
 use crate::identity::{Applications, is_server};
 
+/// The most lines of one operation.
+const MAX_TORN: u64 = 10_000;
+
 /// The client of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct LogConnection {
-    app: Arc<Application>,
+    /// Its application; `None` before it said that.
+    app: Option<Arc<Application>>,
     is_server: bool,
+    /// The user, after it was authenticated.
+    user: Option<Arc<str>>,
 }
 
 /// A log: takes its lines in order.
@@ -54,6 +63,8 @@ pub struct LogReader {
     spread: UnfinishedLine,
     /// The parts so far of lines that a container runtime cut, of standard output and standard error.
     parts: [UnfinishedLine; 2],
+    /// The lines so far of an operation in a text log, of which a value has line feeds.
+    torn: UnfinishedLine,
     /// The time of the first line that had one.
     first: Option<Timestamp>,
     /// The time of the last line that had one.
@@ -94,6 +105,11 @@ impl LogReader {
     /// The events since the last call, nearly in order, and how many were left out because they were too many.
     pub fn take_events(&mut self) -> (Vec<Event>, u64) {
         self.events.as_mut().map(EventLog::take).unwrap_or_default()
+    }
+
+    /// From now on, passes on the users and comments of operations, which clients chose.
+    pub fn show_values(&mut self) {
+        self.assembler.shows_values = true;
     }
 
     /// The most statements that wait for their command, for tests of the cap.
@@ -160,8 +176,8 @@ impl LogReader {
         let is_cut = match kind {
             LineKind::Unknown | LineKind::Malformed => true,
             LineKind::Operation | LineKind::Outside | LineKind::Empty => false,
-            // JSON that could be parsed is complete. A text shows its end only if it describes an operation.
-            _ => text::begins_line(line, self.settings.reference_ms),
+            // JSON that could be parsed is complete.
+            _ => text::is_cut(line, self.settings.reference_ms),
         };
         *(if is_cut { &mut self.reading.lines_unfinished } else { self.counter(kind) }) += 1;
     }
@@ -201,6 +217,16 @@ impl LogReader {
                 return kind;
             }
         }
+        if !self.torn.is_empty() {
+            if parsed.at.is_none() && parsed.part.is_none() && self.torn.lines() < MAX_TORN {
+                return self.join_torn(line, sink);
+            }
+            self.abandon_torn();
+        }
+        if parsed.begins_operation && parsed.part.is_none() && !parsed.is_unwrapped {
+            self.torn.add(false, line);
+            return self.apply_whole(line, parsed, entry, sink);
+        }
         match &parsed.part {
             Some(part) if !self.is_whole(part) => {
                 let joined = self.parts[part.stream as usize].add(part.is_last, &part.text);
@@ -231,6 +257,34 @@ impl LogReader {
             self.recount(lines, envelope::looks_like_json(text));
         }
         kind
+    }
+
+    /// Adds a line without a head after the beginning of an operation.
+    fn join_torn(&mut self, line: &[u8], sink: &mut impl EntrySink) -> LineKind {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (is_last, before) = (line.ends_with(b"ms"), self.torn.lines());
+        match self.torn.add(is_last, &[b"\n", line].concat()) {
+            JoinedLine::Line(text) => {
+                let mut entry = ParsedEntry::default();
+                let parsed = self.reader().read(&text, &mut entry);
+                if parsed.kind == LineKind::Operation {
+                    return self.apply_whole(&text, &parsed, &entry, sink);
+                }
+                self.recount(before - 1, false);
+                LineKind::Unknown
+            }
+            JoinedLine::TooLong(_) => {
+                self.recount(before - 1, false);
+                LineKind::Unknown
+            }
+            JoinedLine::Pending => LineKind::Other,
+        }
+    }
+
+    /// The lines after the beginning of an operation do not end it.
+    fn abandon_torn(&mut self) {
+        let (lines, _) = self.torn.abandon();
+        self.recount(lines.saturating_sub(1), false);
     }
 
     /// Whether the part of a line is the whole line.
@@ -291,6 +345,7 @@ impl LogReader {
     /// Nothing follows what began on the lines before.
     fn abandon_unfinished(&mut self) {
         self.abandon_spread();
+        self.abandon_torn();
         for at in 0..self.parts.len() {
             let (lines, _) = self.parts[at].abandon();
             self.recount(lines, true);
@@ -325,7 +380,8 @@ impl LogReader {
         if parsed.kind == LineKind::Operation {
             let connection = parsed.connection.and_then(|number| self.connections.get(&number));
             let context = EntryContext {
-                app: connection.map(|connection| &connection.app),
+                app: connection.and_then(|connection| connection.app.as_ref()),
+                user: connection.and_then(|connection| connection.user.as_ref()),
                 from_server: connection.is_some_and(|connection| connection.is_server),
                 internal: parsed.connection.is_none(),
                 end: parsed.at,
@@ -372,6 +428,12 @@ impl LogReader {
                 }
             }
             LogEvent::InProgress => self.reading.operations_in_progress += 1,
+            LogEvent::Authenticated(user) => {
+                if let Some(connection) = self.connection(connection) {
+                    connection.user = Some(user.as_ref().into());
+                }
+            }
+            LogEvent::SlowReply(ms) => self.notices.slow_reply(at, *ms),
             LogEvent::Message(message) => self.notices.message(at, message.clone()),
             LogEvent::Ended => {
                 self.notices.ended += 1;
@@ -390,12 +452,19 @@ impl LogReader {
             self.apps.other.clone()
         });
         self.notices.client(&app);
-        let Some(number) = connection else { return };
+        if let Some(connection) = self.connection(connection) {
+            (connection.app, connection.is_server) = (Some(app), is_server);
+        }
+    }
+
+    /// What is known of a connection; `None` if too many are.
+    fn connection(&mut self, number: Option<u64>) -> Option<&mut LogConnection> {
+        let number = number?;
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&number) {
             self.reading.connections_forgotten += 1;
-            return;
+            return None;
         }
-        self.connections.insert(number, LogConnection { app, is_server });
+        Some(self.connections.entry(number).or_default())
     }
 
     /// Emits what waits: the source has ended.

@@ -5,7 +5,7 @@ use sonar_core::ShapeInfo;
 
 use super::line::{LineHead, LineKind, LinePart, LogSettings, ParsedLine, decimal};
 use super::parts::RuntimeLine;
-use super::{envelope, json, text};
+use super::{envelope, json, syslog, text, unwrap};
 use crate::entry::{Entry, ParsedEntry};
 use crate::shape::{Rendered, Text};
 
@@ -44,22 +44,40 @@ impl<T: Text> LineReader<T> {
     fn parse(&mut self, line: &[u8]) -> ParsedLine {
         let mut parsed = ParsedLine::default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        parsed.kind = match line.first() {
-            Some(b'{') if line.len() == 1 => LineKind::ObjectBegin,
-            Some(b'{') => self.json_line(line, 0, &mut parsed),
-            Some(b'0'..=b'9' | b'A'..=b'Z') => self.text_line(line, 0, &mut parsed),
-            _ => match line.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(line).trim_ascii() {
-                [] => LineKind::Empty,
-                line => self.inner_line(line, 0, &mut parsed),
-            },
+        parsed.kind = match envelope::may_be_coloured(line) {
+            true => {
+                let kind = self.outer_line(&envelope::without_colours(line), &mut parsed);
+                parsed.is_unwrapped |= !matches!(kind, LineKind::Unknown | LineKind::Empty);
+                kind
+            }
+            false => self.outer_line(line, &mut parsed),
         };
         parsed
+    }
+
+    fn outer_line(&mut self, line: &[u8], parsed: &mut ParsedLine) -> LineKind {
+        match line.first() {
+            Some(b'{') if line.len() == 1 => LineKind::ObjectBegin,
+            Some(b'{') => match (self.json_line(line, 0, parsed), envelope::behind_marker(line)) {
+                (LineKind::Unknown | LineKind::Malformed, Some(marked)) => self.unwrapped(marked, 0, parsed),
+                (kind, _) => kind,
+            },
+            Some(b'0'..=b'9' | b'A'..=b'Z') => self.text_line(line, 0, parsed),
+            _ => match line.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(line).trim_ascii() {
+                [] => LineKind::Empty,
+                line => self.inner_line(line, 0, parsed),
+            },
+        }
     }
 
     /// A line, or the content of another program's line.
     fn inner_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
         match line.first() {
             Some(b'{') => self.json_line(line, depth, parsed),
+            Some(b'"' | b'\'') if depth < envelope::MAX_DEPTH => match envelope::quoted(line) {
+                Some(text) => self.unwrapped(&text, depth, parsed),
+                None => self.text_line(line, depth, parsed),
+            },
             _ => self.text_line(line, depth, parsed),
         }
     }
@@ -78,12 +96,19 @@ impl<T: Text> LineReader<T> {
             return unknown;
         }
         let mut unescaped = Vec::new();
-        let Some(inner) = top.inner(line, &mut unescaped) else { return unknown };
-        let kind = match top.stream {
-            Some(stream) => self.part(&RuntimeLine::of_docker(inner, stream), depth, parsed),
-            None => self.unwrapped(inner, depth, parsed),
+        let kind = match (top.inner(line, &mut unescaped), top.stream) {
+            (Some(inner), Some(stream)) => self.part(&RuntimeLine::of_docker(inner, stream), depth, parsed),
+            (Some(inner), None) => self.unwrapped(inner, depth, parsed),
+            (None, _) => LineKind::Unknown,
         };
-        if kind == LineKind::Unknown { unknown } else { kind }
+        if kind != LineKind::Unknown {
+            return kind;
+        }
+        // It may stand deeper, or under another name.
+        match unwrap::line_in(line, self.settings.reference_ms) {
+            Some(inner) => self.unwrapped(&inner, depth, parsed),
+            None => unknown,
+        }
     }
 
     fn text_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
@@ -109,6 +134,14 @@ impl<T: Text> LineReader<T> {
         }
         if envelope::is_journal_field(line) {
             return LineKind::Other;
+        }
+        let sent = line.strip_prefix(unwrap::MARK).unwrap_or(line);
+        if let Some((head, message)) = syslog::head(sent, self.settings.reference_ms) {
+            parsed.is_unwrapped = true;
+            return match self.is_wanted(&head, parsed) {
+                true => text::message(&head, message, &mut self.entry, parsed),
+                false => LineKind::Outside,
+            };
         }
         if envelope::looks_like_text(line) { LineKind::Malformed } else { LineKind::Unknown }
     }

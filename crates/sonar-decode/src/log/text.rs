@@ -38,7 +38,10 @@ pub(super) fn message<T: Text>(
             operation.read(entry);
             LineKind::Operation
         }
-        None => event(head, message, parsed),
+        None => {
+            parsed.begins_operation = cut.is_none() && begins_operation(message);
+            event(head, message, parsed)
+        }
     }
 }
 
@@ -52,6 +55,18 @@ fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKi
         LogEvent::Accepted(open.and_then(|open| decimal(open.split(|byte| *byte == b' ').next()?)))
     } else if message.starts_with(b"end connection ") {
         LogEvent::Ended
+    } else if let Some(rest) = after(&[b"Successfully authenticated as principal "]) {
+        // `alice on admin`, later with `from client …` behind it.
+        let mut words = rest.split(|byte| *byte == b' ');
+        let (user, on, database) = (words.next(), words.next(), words.next());
+        match (user.unwrap_or_default(), on, database) {
+            (user @ [_, ..], Some(b"on"), Some(database)) => {
+                let text =
+                    |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(255)]).into_owned();
+                LogEvent::Authenticated(format!("{}@{}", text(user), text(database)).into())
+            }
+            _ => return LineKind::Other,
+        }
     } else if message.starts_with(b"received client metadata from ") {
         let Some(at) = memchr::memchr(b'{', message) else { return LineKind::Malformed };
         let mut reader = ClientDocument::default();
@@ -86,6 +101,58 @@ fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKi
 /// Whether a text begins as a log line does.
 pub(super) fn begins_line(text: &[u8], reference_ms: i64) -> bool {
     head(text, reference_ms).is_some()
+}
+
+/// Whether a line that describes no operation is visibly the beginning of one, or of a message: only an operation
+/// has a known end, and brackets come in pairs.
+pub(super) fn is_cut(line: &[u8], reference_ms: i64) -> bool {
+    let Some((_, message)) = head(line, reference_ms) else { return false };
+    let message = message.trim_ascii_end();
+    let open = |open: u8, close: u8| {
+        let (mut depth, mut quoted) = (0i64, false);
+        for byte in message {
+            match *byte {
+                b'"' => quoted = !quoted,
+                byte if byte == open && !quoted => depth += 1,
+                byte if byte == close && !quoted => depth -= 1,
+                _ => {}
+            }
+        }
+        depth > 0
+    };
+    message.is_empty()
+        || message.starts_with(CUT_WARNING)
+        || begins_operation(message)
+        || [(b'(', b')'), (b'{', b'}'), (b'[', b']')].iter().any(|(a, b)| open(*a, *b))
+}
+
+/// Whether a message begins as that of an operation does.
+fn begins_operation(message: &[u8]) -> bool {
+    let verb = &message[..memchr::memchr(b' ', &message[..message.len().min(16)]).unwrap_or(0)];
+    verb_of(verb).is_some() && message.get(verb.len() + 1..).is_some_and(is_subject)
+}
+
+/// Whether a text begins as what follows the verb of an operation does: with a namespace or a key.
+fn is_subject(text: &[u8]) -> bool {
+    let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+    word.iter().any(|byte| matches!(byte, b'.' | b':'))
+}
+
+/// What a line describes that begins with this verb; `None` for a word that begins another message.
+fn verb_of(word: &[u8]) -> Option<Op> {
+    Some(match word {
+        b"command" => Op::Command,
+        b"query" => Op::Query,
+        b"getmore" => Op::GetMore,
+        b"insert" => Op::Insert,
+        b"update" => Op::Update,
+        b"remove" => Op::Remove,
+        b"killcursors" => Op::KillCursors,
+        b"none" => Op::Internal,
+        b"applied" => Op::Applied,
+        b"transaction" => Op::Transaction,
+        _ => return None,
+    })
 }
 
 /// The head of a line, and its message.
@@ -142,19 +209,12 @@ impl<'a> TextEntry<'a> {
         let digits = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let millis = decimal(&before[before.len() - digits..])?;
         let space = memchr::memchr(b' ', &message[..message.len().min(16)])?;
-        let op = match &message[..space] {
-            b"command" => Op::Command,
-            b"query" => Op::Query,
-            b"getmore" => Op::GetMore,
-            b"insert" => Op::Insert,
-            b"update" => Op::Update,
-            b"remove" => Op::Remove,
-            b"killcursors" => Op::KillCursors,
-            b"none" => Op::Internal,
-            b"applied" if message[space..].starts_with(b" op: ") => Op::Applied,
-            b"transaction" if message[space..].starts_with(b" parameters:{") => Op::Transaction,
-            _ => return None,
-        };
+        let op = verb_of(&message[..space])?;
+        match op {
+            Op::Applied if !message[space..].starts_with(b" op: ") => return None,
+            Op::Transaction if !message[space..].starts_with(b" parameters:{") => return None,
+            _ => {}
+        }
         let rest = message.get(space + 1..before.len() - digits)?;
         Some(Self { op, rest, millis, was_cut })
     }

@@ -24,6 +24,7 @@ enum ReplyPart {
     WriteError,
     WriteConcernError,
     LastErrorObject,
+    Result,
 }
 
 /// What a reply says, read element by element; its buffers are reused.
@@ -59,6 +60,12 @@ pub struct Reply {
     pub cursor_not_found: bool,
     /// OP_REPLY: the query failed.
     pub query_failure: bool,
+    /// Its batch holds the results of a bulkWrite's statements; set by the caller, before it is read.
+    pub holds_results: bool,
+    /// `nErrors` of a bulkWrite: how many of its statements failed.
+    pub errors: u64,
+    /// `ok` and `code` of the result that is being read.
+    result: (bool, i32),
     /// More replies follow without a request.
     pub more_to_come: bool,
     /// `cursor.ns`, if more replies follow: it shows the request, if that was not seen.
@@ -160,6 +167,11 @@ impl Visitor for Reply {
                     self.bulk = self.bulk.zip(count()).map(|(a, b)| a.saturating_add(b));
                     ElementStep::Next
                 }
+                // All of it decides whether the command failed.
+                b"nErrors" => {
+                    self.errors = count().unwrap_or(0);
+                    ElementStep::Next
+                }
                 b"value" => {
                     self.value = Some(false);
                     TYPE
@@ -192,6 +204,14 @@ impl Visitor for Reply {
             ReplyPart::WriteError | ReplyPart::WriteConcernError if key.bytes == b"code" => {
                 if let Some(code) = number() {
                     self.add_code(code as i32);
+                }
+                ElementStep::Next
+            }
+            ReplyPart::Result if matches!(key.bytes, b"ok" | b"code") => {
+                match number() {
+                    Some(ok) if key.bytes == b"ok" => self.result.0 = ok != 0.0,
+                    Some(code) => self.result.1 = code as i32,
+                    None => {}
                 }
                 ElementStep::Next
             }
@@ -229,6 +249,10 @@ impl Visitor for Reply {
                 ReplyPart::Batch
             }
             (ReplyPart::WriteErrors, _, false) => ReplyPart::WriteError,
+            (ReplyPart::Batch, _, false) if self.holds_results => {
+                self.result = (true, 0);
+                ReplyPart::Result
+            }
             (ReplyPart::Batch | ReplyPart::Values, ..) => {
                 self.documents = self.documents.map(|n| n + 1);
                 return if array { Opened::Skip } else { Opened::Count };
@@ -245,6 +269,12 @@ impl Visitor for Reply {
     fn close(&mut self) {
         self.inside = match self.inside {
             ReplyPart::Batch => ReplyPart::Cursor,
+            ReplyPart::Result => {
+                if let (false, code) = self.result {
+                    self.add_code(code);
+                }
+                ReplyPart::Batch
+            }
             ReplyPart::WriteError => ReplyPart::WriteErrors,
             _ => ReplyPart::Top,
         };

@@ -5,6 +5,7 @@ use sonar_core::operation::Opcode;
 use super::client::ClientDocument;
 use super::name::Name;
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, NumberSlot, Opened, Use, Visitor};
+use crate::commands::{self, CommandRule, NamespacePlace};
 use crate::names;
 use crate::shape::{Builder, CommandKind, ContainerMode, Field, Text};
 
@@ -21,6 +22,8 @@ enum RequestPart {
     Namespaces,
     Namespace,
     Client,
+    /// In the document that is the value of `group`.
+    Group,
 }
 
 /// What a request says, read element by element; its buffers are reused.
@@ -64,6 +67,13 @@ pub struct Request<T: Text> {
     pub internal_client: bool,
     /// Namespaces of bulkWrite, by index.
     pub namespaces: Vec<Name>,
+    /// Whether servers are known to have the command, so that its namespace and its shape are known too.
+    pub is_known: bool,
+    /// Where the command names its namespace.
+    place: NamespacePlace,
+    /// The command named a database, which is not the one that it is sent to.
+    names_database: bool,
+    in_group: bool,
     inside: RequestPart,
     explain_open: bool,
     first_key_seen: bool,
@@ -96,6 +106,10 @@ impl<T: Text> Default for Request<T> {
             has_client: false,
             internal_client: false,
             namespaces: Vec::new(),
+            is_known: true,
+            place: NamespacePlace::Database,
+            names_database: false,
+            in_group: false,
             inside: RequestPart::Top,
             explain_open: false,
             first_key_seen: false,
@@ -129,6 +143,10 @@ impl<T: Text> Request<T> {
         self.has_client = false;
         self.internal_client = false;
         self.namespaces.clear();
+        self.is_known = true;
+        self.place = NamespacePlace::Database;
+        self.names_database = false;
+        self.in_group = false;
         self.inside = RequestPart::Top;
         self.explain_open = false;
         self.first_key_seen = false;
@@ -140,8 +158,19 @@ impl<T: Text> Request<T> {
     /// Sets the command's name if the layout of the message implies it.
     pub fn set_command(&mut self, name: &[u8]) {
         self.command.set(name);
-        self.kind = CommandKind::of(name);
+        self.learn(name);
+        // The message itself says what it is.
+        self.is_known = true;
+    }
+
+    /// Looks the command up that decides shape and namespace.
+    fn learn(&mut self, name: &[u8]) -> CommandRule {
+        let rule = commands::rule(name);
+        self.is_known = rule.is_some();
+        let rule = rule.unwrap_or_default();
+        (self.kind, self.place) = (rule.kind, rule.namespace);
         self.builder.set_command(self.kind);
+        rule
     }
 
     /// Splits a legacy namespace. Returns whether it is that of a command (`db.$cmd`).
@@ -160,8 +189,9 @@ impl<T: Text> Request<T> {
     /// Takes the command from a key that is not the first one, in a document whose keys are in another order.
     pub fn name_command(&mut self, name: &[u8], collection: Option<&[u8]>) {
         self.first_key_seen = true;
-        self.set_command(name);
-        if let Some(collection) = collection.filter(|_| names::names_a_collection(name)) {
+        self.command.set(name);
+        let rule = self.learn(name);
+        if let Some(collection) = collection.filter(|_| rule.names_a_collection()) {
             self.collection.set(collection);
         }
     }
@@ -173,8 +203,57 @@ impl<T: Text> Request<T> {
 
     /// The database alone, as OP_COMMAND gives it.
     pub fn set_database(&mut self, database: &[u8]) {
-        self.database.set(database);
+        if !self.names_database {
+            self.database.set(database);
+        }
         self.has_database = true;
+    }
+
+    /// Takes the first value of a command, a string, if it is a namespace or a part of one. Returns whether it is.
+    fn take_namespace(&mut self, value: &[u8]) -> bool {
+        match self.place {
+            NamespacePlace::Value => self.collection.set(value),
+            NamespacePlace::Whole if !value.contains(&b'.') => {}
+            NamespacePlace::Whole | NamespacePlace::DatabaseValue if names::is_namespace(value) => {
+                let had_database = self.has_database;
+                self.set_namespace(value);
+                (self.has_database, self.names_database) = (had_database, true);
+            }
+            NamespacePlace::Whole | NamespacePlace::DatabaseValue => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes the namespace of a bulkWrite, which has been read to its end, from those of its statements: of several
+    /// the database, if that is one.
+    pub fn settle_namespace(&mut self) {
+        if self.kind != CommandKind::BulkWrite || self.names_database {
+            return;
+        }
+        let used: Vec<_> = self.builder.statements().iter().map(|one| one.namespace.unwrap_or(0)).collect();
+        let all = |used: Vec<i64>| -> Option<Vec<&Name>> {
+            let name = |index: i64| usize::try_from(index).ok().and_then(|index| self.namespaces.get(index));
+            used.into_iter().map(name).collect()
+        };
+        // A source that leaves the statements out has the list.
+        let names =
+            if used.is_empty() { self.namespaces.iter().collect() } else { all(used).unwrap_or_default() };
+        let database = |name: &Name| {
+            let bytes = name.bytes();
+            bytes[..memchr::memchr(b'.', bytes).unwrap_or(bytes.len())].to_vec()
+        };
+        let Some((first, others)) = names.split_first() else { return };
+        if others.iter().all(|name| name == first) {
+            let namespace = first.bytes().to_vec();
+            self.set_namespace(&namespace);
+        } else if others.iter().all(|name| database(name) == database(first)) {
+            let database = database(first);
+            self.database.set(&database);
+        } else {
+            return;
+        }
+        self.names_database = true;
     }
 
     /// Begins the query document of a legacy find.
@@ -230,8 +309,10 @@ impl<T: Text> Request<T> {
             if !inner {
                 self.command.set(if names::is_command_like(key.bytes) { key.bytes } else { names::UNPROVEN });
             }
-            self.kind = CommandKind::of(key.bytes);
-            self.builder.set_command(self.kind);
+            self.learn(key.bytes);
+            if self.place == NamespacePlace::Root {
+                self.collection.set(b"fs.chunks");
+            }
         }
     }
 
@@ -251,10 +332,7 @@ impl<T: Text> Request<T> {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
                     ElementStep::Using(Use::Number(NumberSlot::Cursor))
                 }
-                (_, ElementKind::String) if names::names_a_collection(key.bytes) => {
-                    self.collection.set(bytes);
-                    ElementStep::Next
-                }
+                (_, ElementKind::String) if self.take_namespace(bytes) => ElementStep::Next,
                 _ => ElementStep::Using(Use::Type),
             };
         }
@@ -264,6 +342,10 @@ impl<T: Text> Request<T> {
                 return ElementStep::Next;
             }
             b"maxTimeMS" => self.max_time = true,
+            b"root" if self.place == NamespacePlace::Root && kind == ElementKind::String => {
+                self.collection.set(&[bytes, b".chunks"].concat());
+                return ElementStep::Next;
+            }
             b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
             b"internalClient" => {
                 self.internal_client = true;
@@ -293,11 +375,20 @@ impl<T: Text> Request<T> {
 
     fn top_open(&mut self, key: Key<'_>, array: bool) -> Opened {
         if !self.first_key_seen {
+            // With a read preference, drivers of the old protocol wrap commands as they do queries.
+            if self.opcode == Opcode::Query && !array && matches!(key.bytes, b"$query" | b"query") {
+                return Opened::Enter;
+            }
             self.first_key(&key);
             if key.bytes == b"explain" && !array && !self.explain_open {
                 self.explain = true;
                 self.explain_open = true;
                 self.first_key_seen = false;
+                return Opened::Enter;
+            }
+            if self.place == NamespacePlace::Inside && !array {
+                self.in_group = true;
+                self.inside = RequestPart::Group;
                 return Opened::Enter;
             }
             return Opened::Skip;
@@ -386,6 +477,12 @@ impl<T: Text> Visitor for Request<T> {
                 return ElementStep::Using(Use::Type);
             }
             RequestPart::Namespaces => {}
+            RequestPart::Group if key.bytes == b"ns" => {
+                if let (ElementKind::String, BsonValue::Bytes(bytes)) = (kind, value) {
+                    self.collection.set(bytes);
+                }
+            }
+            RequestPart::Group => return self.builder.command_element(key, kind, value),
             RequestPart::Client => return self.client.element(key, kind, value),
             RequestPart::Namespace => {
                 if let (b"ns", BsonValue::Bytes(bytes), Some(name)) =
@@ -410,6 +507,13 @@ impl<T: Text> Visitor for Request<T> {
                 Opened::Enter
             }
             RequestPart::Client => self.client.open(key, array),
+            RequestPart::Group => {
+                let opened = self.builder.command_open(key, array);
+                if opened == Opened::Enter {
+                    self.inside = RequestPart::Shape;
+                }
+                opened
+            }
             _ => Opened::Skip,
         }
     }
@@ -418,7 +522,15 @@ impl<T: Text> Visitor for Request<T> {
         self.inside = match self.inside {
             RequestPart::Shape => {
                 self.builder.close();
-                if self.builder.is_open() { RequestPart::Shape } else { RequestPart::Top }
+                match self.builder.is_open() {
+                    true => RequestPart::Shape,
+                    false if self.in_group => RequestPart::Group,
+                    false => RequestPart::Top,
+                }
+            }
+            RequestPart::Group => {
+                self.in_group = false;
+                RequestPart::Top
             }
             RequestPart::Namespace => RequestPart::Namespaces,
             RequestPart::Client if self.client.is_in_part() => {

@@ -13,8 +13,9 @@ mod rules;
 mod text;
 mod value;
 
+pub use crate::commands::CommandKind;
 pub use builder::{Builder, CommandBody, StatementBody};
-pub use rules::{CommandKind, ContainerMode, Field, field};
+pub use rules::{ContainerMode, Field, field};
 pub use text::{Rendered, Text};
 pub(crate) use value::{count, integer, number, placeholder};
 

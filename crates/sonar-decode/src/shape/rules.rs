@@ -1,58 +1,7 @@
 //! What each part of a command means for its shape.
 
 use crate::bson::Key;
-
-/// The commands whose bodies have a shape of their own. The shape of every other command is its name and namespace.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-#[allow(missing_docs)]
-pub enum CommandKind {
-    #[default]
-    Other,
-    Find,
-    Aggregate,
-    Count,
-    Distinct,
-    Insert,
-    Update,
-    Delete,
-    FindAndModify,
-    BulkWrite,
-    GetMore,
-    KillCursors,
-    Explain,
-    MapReduce,
-    CreateIndexes,
-    Hello,
-}
-
-impl CommandKind {
-    /// From the first key of the command.
-    pub fn of(name: &[u8]) -> Self {
-        match name {
-            b"find" => Self::Find,
-            b"aggregate" => Self::Aggregate,
-            b"count" => Self::Count,
-            b"distinct" => Self::Distinct,
-            b"insert" => Self::Insert,
-            b"update" => Self::Update,
-            b"delete" => Self::Delete,
-            b"findAndModify" | b"findandmodify" => Self::FindAndModify,
-            b"bulkWrite" => Self::BulkWrite,
-            b"getMore" => Self::GetMore,
-            b"killCursors" => Self::KillCursors,
-            b"explain" => Self::Explain,
-            b"mapReduce" | b"mapreduce" => Self::MapReduce,
-            b"createIndexes" => Self::CreateIndexes,
-            b"hello" | b"isMaster" | b"ismaster" => Self::Hello,
-            _ => Self::Other,
-        }
-    }
-
-    /// Whether its shape is made of statements.
-    pub const fn has_statements(self) -> bool {
-        matches!(self, Self::Update | Self::Delete | Self::BulkWrite)
-    }
-}
+use crate::commands::CommandKind;
 
 /// How a document or array is read. Each open container has a mode.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -149,6 +98,18 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
         (C::Find, b"filter") | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => {
             (1, Part(ContainerMode::Filter))
         }
+        (C::Group, b"key") => (0, Part(ContainerMode::Sort)),
+        (C::Group, b"cond" | b"condition" | b"query" | b"q") => (1, Part(ContainerMode::Filter)),
+        // `$reduce` is in each of them, and sources write it in different types.
+        (C::Group, b"$keyf" | b"finalize") => (6, Masked),
+        (C::GeoNear, b"query" | b"search") | (C::PlanCache, b"query") => (1, Part(ContainerMode::Filter)),
+        (C::GeoNear, b"limit" | b"num" | b"maxDistance" | b"minDistance") => (5, Presence),
+        (C::GeoNear, b"spherical" | b"uniqueDocs" | b"includeLocs") => (9, Flag),
+        (C::PlanCache, b"projection") => (2, Part(ContainerMode::Projection)),
+        (C::PlanCache, b"sort") => (3, Part(ContainerMode::Sort)),
+        (C::Listing, b"filter") => (1, Part(ContainerMode::Filter)),
+        (C::Listing, b"nameOnly" | b"authorizedCollections" | b"authorizedDatabases") => (9, Flag),
+        (C::Group | C::GeoNear | C::PlanCache, b"collation") => (8, Literal),
         (C::Distinct, b"key") => (0, Literal),
         (C::Find, b"projection") | (C::FindAndModify, b"fields") => (2, Part(ContainerMode::Projection)),
         (C::Find | C::FindAndModify | C::MapReduce, b"sort") => (3, Part(ContainerMode::Sort)),

@@ -226,7 +226,7 @@ fn bulk_write_names_its_namespaces() {
     assert_eq!(ids.statements.len(), 2);
     assert_eq!(
         text,
-        "[{insert: {}}; {update: {filter: {a: ?number}, updateMods: {$set: {b: ?number}}, multi: true}}]"
+        "[x.a {insert: {}}; x.b {update: {filter: {a: ?number}, updateMods: {$set: {b: ?number}}, multi: true}}]"
     );
     differ(&ops(0, 1), &ops(0, 0));
 }
@@ -248,7 +248,7 @@ fn pipelines_keep_the_order_of_stages() {
         "{pipeline: [{$match: {a: {$in: ?array<?number>}, b: ?number}}, \
          {$group: {_id: {j: ?number, k: '$k'}, n: {$sum: ?number}}}, {$sort: {n: -1}}, {$limit: ?number}, \
          {$lookup: {as: 'z', foreignField: 'y', from: 'd', localField: 'x', pipeline: [{$match: {q: ?number}}]}}, \
-         {$unwind: '$z'}]}"
+         {$unwind: {path: '$z'}}]}"
     );
     let mut turned = stages.clone();
     turned.swap(2, 3);

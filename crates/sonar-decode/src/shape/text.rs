@@ -165,6 +165,14 @@ impl Text for Rendered {
     }
 }
 
+impl Rendered {
+    /// The text of a statement with its namespace, for commands on several.
+    pub(crate) fn of_namespace(self, namespace: &str) -> Self {
+        let with = |text: &str| format!("{namespace} {text}");
+        Self { typed: with(&self.typed), plain: with(&self.plain), cut: self.cut }
+    }
+}
+
 /// Writes the children between brackets, as many as fit. Returns whether some were cut.
 fn join<'a>(
     keyed: bool,

@@ -19,19 +19,29 @@ const COMMANDS: [&[u8]; 4] = [b"command", b"originatingCommand", b"query", b"upd
 #[error("byte {0} cannot be read")]
 pub struct PrintedError(pub usize);
 
-/// Appends `document` to `out` as extended JSON. Returns whether the shell left out a part of a command.
+/// What a document lost when it was printed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct PrintedLosses {
+    /// The shell left out a part of a command.
+    pub left_out: bool,
+    /// The types of values: `JSON.stringify` writes a `Long` as `{low, high, unsigned}`, and a date as a text.
+    pub types: bool,
+}
+
+/// Appends `document` to `out` as extended JSON. Returns what it had lost before.
 ///
 /// # Errors
 /// It is not a document of a known form.
-pub fn to_json(document: &[u8], out: &mut Vec<u8>) -> Result<bool, PrintedError> {
-    let mut converter = Converter { bytes: document, at: 0, out, in_command: false, left_out: false };
+pub fn to_json(document: &[u8], out: &mut Vec<u8>) -> Result<PrintedLosses, PrintedError> {
+    let lost = PrintedLosses::default();
+    let mut converter = Converter { bytes: document, at: 0, out, in_command: false, lost };
     converter.space();
     if converter.peek() != Some(b'{') {
         return Err(converter.wrong());
     }
     converter.object(1)?;
     converter.space();
-    if converter.at < document.len() { Err(converter.wrong()) } else { Ok(converter.left_out) }
+    if converter.at < document.len() { Err(converter.wrong()) } else { Ok(converter.lost) }
 }
 
 struct Converter<'a, 'o> {
@@ -40,7 +50,18 @@ struct Converter<'a, 'o> {
     out: &'o mut Vec<u8>,
     /// In a field that holds a command.
     in_command: bool,
-    left_out: bool,
+    lost: PrintedLosses,
+}
+
+/// The 64-bit integer that `{"low":…,"high":…,"unsigned":…}` stands for, as `JSON.stringify` writes a `Long`: its two
+/// halves, both as signed numbers.
+fn long_of_halves(object: &[u8]) -> Option<i64> {
+    let rest = object.strip_prefix(b"{\"low\":")?;
+    let text = std::str::from_utf8(rest.strip_suffix(b"}")?).ok()?;
+    let (low, rest) = text.split_once(",\"high\":")?;
+    let (high, unsigned) = rest.split_once(",\"unsigned\":")?;
+    let (low, high): (i32, i32) = (low.parse().ok()?, high.parse().ok()?);
+    matches!(unsigned, "true" | "false").then_some(i64::from(high) << 32 | i64::from(low as u32))
 }
 
 impl<'a> Converter<'a, '_> {
@@ -76,11 +97,17 @@ impl<'a> Converter<'a, '_> {
 
     fn object(&mut self, depth: usize) -> Result<(), PrintedError> {
         self.expect(b'{')?;
+        let begin = self.out.len();
         self.out.push(b'{');
         let mut first = true;
         loop {
             if self.take(b'}') {
                 self.out.push(b'}');
+                if let Some(long) = self.out.get(begin..).and_then(long_of_halves) {
+                    self.out.truncate(begin);
+                    self.out.extend_from_slice(format!("{{\"$numberLong\":\"{long}\"}}").as_bytes());
+                    self.lost.types = true;
+                }
                 return Ok(());
             }
             if self.take(b',') {
@@ -155,7 +182,7 @@ impl<'a> Converter<'a, '_> {
                 // `... 20 more items`.
                 let end = memchr::memchr2(b']', b',', self.rest()).ok_or(self.wrong())?;
                 self.at += end;
-                self.left_out |= self.in_command;
+                self.lost.left_out |= self.in_command;
                 continue;
             }
             if !std::mem::replace(&mut first, false) {
@@ -167,7 +194,7 @@ impl<'a> Converter<'a, '_> {
 
     fn omit(&mut self) {
         self.out.extend_from_slice(LEFT_OUT);
-        self.left_out |= self.in_command;
+        self.lost.left_out |= self.in_command;
     }
 
     fn value(&mut self, depth: usize) -> Result<(), PrintedError> {
@@ -205,7 +232,7 @@ impl<'a> Converter<'a, '_> {
                 let more =
                     self.rest().iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b' ');
                 self.at += more.count();
-                self.left_out |= self.in_command;
+                self.lost.left_out |= self.in_command;
             } else {
                 self.at = after;
             }
@@ -483,7 +510,7 @@ mod tests {
 
     fn converted(text: &str) -> Option<(Value, bool)> {
         let mut out = Vec::new();
-        let left_out = to_json(text.as_bytes(), &mut out).ok()?;
+        let left_out = to_json(text.as_bytes(), &mut out).ok()?.left_out;
         let value = serde_json::from_slice(&out);
         // Half a surrogate pair stays as it is; all else must be JSON.
         let is_half = value.as_ref().is_err_and(|error| error.to_string().contains("surrogate"));

@@ -70,12 +70,25 @@ const MONTHS: [&[u8]; 12] =
 const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 const DAY_MS: i64 = 86_400_000;
 
+/// The latest time that a date without a year can stand for: a day after `reference_ms`, or where that is not known (0),
+/// the end of the century.
+fn latest(reference_ms: i64) -> i64 {
+    match reference_ms {
+        0 => days(2100, 1, 1) * DAY_MS - 1,
+        known => known.saturating_add(DAY_MS),
+    }
+}
+
+/// Every date has each weekday within this many years, also 29 February, and across a year such as 2100 without one.
+const YEARS_OF_WEEKDAYS: i64 = 40;
+
 /// Milliseconds since the Unix epoch of `Mon Aug  5 20:21:43.100`, as 2.4 and earlier write it, and its length. It
-/// has neither year nor time zone: it counts as UTC, in the last year that puts it at most a day after
-/// `reference_ms`.
+/// has neither year nor time zone: it counts as UTC, in the last year in which the date has this weekday and is at
+/// most a day after `reference_ms`. `None` if there is no such year.
 pub fn ctime(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
     let head = text.get(..19)?;
-    if !DAYS.contains(&&head[..3]) || head[3] != b' ' || head[7] != b' ' || head[10] != b' ' {
+    let weekday = DAYS.iter().position(|name| *name == &head[..3])? as i64;
+    if head[3] != b' ' || head[7] != b' ' || head[10] != b' ' {
         return None;
     }
     let month = MONTHS.iter().position(|name| *name == &head[4..7])? as i64 + 1;
@@ -92,15 +105,42 @@ pub fn ctime(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
         return None;
     }
     let of_day = ((hour * 60 + minute) * 60 + second) * 1_000 + millis;
-    let latest = reference_ms.saturating_add(DAY_MS);
-    let mut year = 1970 + latest.div_euclid(DAY_MS) / 365;
-    loop {
-        let at = days(year, month, day) * DAY_MS + of_day;
-        if at <= latest || year <= 1970 {
-            return Some((at, length));
-        }
-        year -= 1;
+    let latest = latest(reference_ms);
+    // Not before the real year.
+    let newest = 1970 + latest.div_euclid(DAY_MS) / 365;
+    let oldest = (newest - YEARS_OF_WEEKDAYS).max(1970);
+    (oldest..=newest).rev().find_map(|year| {
+        let date = days(year, month, day);
+        let is_in_month = date < days(year + month / 12, month % 12 + 1, 1);
+        let at = date * DAY_MS + of_day;
+        // The first day of 1970 was a Thursday.
+        let fits = is_in_month && (date + 3).rem_euclid(7) == weekday && at <= latest;
+        fits.then_some((at, length))
+    })
+}
+
+/// Milliseconds since the Unix epoch of `Nov  3 18:28:32`, as syslog writes it, and its length. It has neither year nor
+/// time zone: it counts as UTC, in the last year in which it is at most a day after `reference_ms`.
+pub fn syslog(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
+    const LENGTH: usize = 15;
+    let head = text.get(..LENGTH)?;
+    let month = MONTHS.iter().position(|name| *name == &head[..3])? as i64 + 1;
+    let day = if head[4] == b' ' { digits(&head[5..6])? } else { digits(&head[4..6])? };
+    let marks = [(3, b' '), (6, b' '), (9, b':'), (12, b':')];
+    let (hour, minute, second) = (digits(&head[7..9])?, digits(&head[10..12])?, digits(&head[13..15])?);
+    let valid = (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    if marks.iter().any(|(at, mark)| head[*at] != *mark) || !valid {
+        return None;
     }
+    let of_day = ((hour * 60 + minute) * 60 + second) * 1_000;
+    let latest = latest(reference_ms);
+    let newest = 1970 + latest.div_euclid(DAY_MS) / 365;
+    (newest - 8..=newest).rev().find_map(|year| {
+        let date = days(year, month, day);
+        let is_in_month = date < days(year + month / 12, month % 12 + 1, 1);
+        let at = date * DAY_MS + of_day;
+        (is_in_month && at <= latest).then_some((at, LENGTH))
+    })
 }
 
 #[cfg(test)]
@@ -117,6 +157,27 @@ mod tests {
         let december = iso(b"2013-12-31T23:59:59Z").unwrap();
         assert_eq!(ctime(b"Tue Dec 31 23:59:59", january), Some((december, 19)));
         assert_eq!(ctime(b"Mon Foo  5 20:21:43.100", january), None);
+        // From `date -d`: the weekday tells which year it was, however late the file was copied.
+        let copied = iso(b"2026-11-25T06:00:00Z").unwrap();
+        for (text, year) in [
+            ("Mon Aug  5 20:21:43", "2024-08-05T20:21:43Z"),
+            ("Tue Aug  5 20:21:43", "2025-08-05T20:21:43Z"),
+            ("Wed Aug  5 20:21:43", "2026-08-05T20:21:43Z"),
+            ("Sun Aug  5 20:21:43", "2018-08-05T20:21:43Z"),
+            ("Thu Nov 26 05:59:59", "2026-11-26T05:59:59Z"),
+            ("Thu Nov 26 06:00:01", "2020-11-26T06:00:01Z"),
+            ("Thu Dec 31 23:59:59", "2020-12-31T23:59:59Z"),
+            ("Wed Feb 29 12:00:00", "2012-02-29T12:00:00Z"),
+            ("Sun Feb 29 12:00:00", "2004-02-29T12:00:00Z"),
+        ] {
+            let expected = iso(year.as_bytes()).map(|at| (at, 19));
+            assert_eq!(ctime(text.as_bytes(), copied), expected, "{text}");
+        }
+        // Where the reference is not known, it is still a date.
+        assert!(ctime(b"Mon Aug  5 20:21:43.100 [conn4]", 0).is_some());
+        for text in ["Mon Feb 30 12:00:00", "Tue Apr 31 12:00:00", "Xyz Aug  5 20:21:43"] {
+            assert_eq!(ctime(text.as_bytes(), copied), None, "{text}");
+        }
         assert_eq!(ctime(b"Mon Aug  5 20:21", january), None);
     }
 

@@ -3,6 +3,7 @@
 //! A [`ChangesReport`] is the JSON document in memory; text and the web page are made from it.
 
 mod report;
+mod seen;
 mod sentence;
 mod split;
 mod text;
@@ -13,3 +14,4 @@ pub(crate) mod words {
 }
 
 pub use report::{ChangesReport, ComparedSpans, GapJson};
+pub use seen::SeenSpan;

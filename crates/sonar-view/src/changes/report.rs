@@ -1,5 +1,6 @@
 //! The JSON document.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -8,6 +9,7 @@ use sonar_core::Timestamp;
 use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, ShapeChange, ShapeFigures};
 use sonar_core::history::{Collector, HistoryGap, Span};
 
+use super::seen::SeenSpan;
 use super::{sentence, split};
 use crate::kit::json::{line, name};
 use crate::kit::{About, Nanos, Percent, Zone, ZoneObject};
@@ -32,6 +34,10 @@ pub struct ChangesReport {
     pub moments: Vec<MomentJson>,
     /// Times within the span that were not observed.
     pub gaps: Vec<GapJson>,
+    /// What was lost in the span, by the name of its counter.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// What a reader must know before the changes: what was lost, and what was not observed at all.
+    pub notes: Vec<String>,
 }
 
 /// A span of time in nanoseconds since 1970.
@@ -145,9 +151,15 @@ impl ChangesReport {
             let all = |changes: &[HistoryChange]| {
                 changes.iter().map(|change| change_json(change, moment.span, &spans.zone)).collect()
             };
+            let mut changes: Vec<ChangeJson> = all(&moment.changes.changes);
+            for (change, shown) in moment.changes.changes.iter().zip(&mut changes) {
+                if sentence::lacks_cause(change) {
+                    shown.evidence.push(sentence::NO_CAUSE.to_owned());
+                }
+            }
             MomentJson {
                 span: moment.span.into(),
-                changes: all(&moment.changes.changes),
+                changes,
                 context: all(&moment.changes.context),
                 left_out: moment.changes.left_out,
             }
@@ -160,7 +172,16 @@ impl ChangesReport {
             compared_with: spans.against.map(SpanJson::from),
             moments: moments.collect(),
             gaps,
+            lost: BTreeMap::new(),
+            notes: Vec::new(),
         }
+    }
+
+    /// With what was seen of the span, and what was lost.
+    pub fn with_seen(mut self, seen: &SeenSpan) -> Self {
+        self.lost = seen.lost().into_iter().collect();
+        self.notes = seen.notes();
+        self
     }
 
     /// Whether anything changed.

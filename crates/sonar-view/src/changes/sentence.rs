@@ -27,6 +27,22 @@ pub(super) fn sentence(change: &HistoryChange) -> String {
     }
 }
 
+/// Stands below a change that nothing explains.
+pub(super) const NO_CAUSE: &str = "no cause seen";
+
+/// Whether a change that is no effect of another one needs a cause: what is new, or runs more often, was asked for by
+/// applications.
+pub(super) fn lacks_cause(change: &HistoryChange) -> bool {
+    match &change.what {
+        ChangeKind::Shape(shape) => {
+            let is_load = matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::MoreOften));
+            !is_load && change.effects.is_empty()
+        }
+        ChangeKind::Errors(errors) => !errors.has_ended,
+        _ => false,
+    }
+}
+
 /// The figures before and after, a line each.
 pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
     match &change.what {
@@ -89,6 +105,8 @@ pub(crate) fn event(event: &Event) -> String {
     let what = match event.kind {
         EventKind::ServerStart => with("the server started", text),
         EventKind::ServerStop => with("the server stopped", text),
+        EventKind::ServerCrash => with("the server ended without shutting down", text),
+        EventKind::ServerUpgrade => with("the server was upgraded or downgraded", text),
         EventKind::StateChange => with("the replica set", text),
         EventKind::Election => with("an election", text),
         EventKind::Reconfiguration => with("the replica set was reconfigured", text),
@@ -187,6 +205,10 @@ fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
     } else {
         lines.push(format!("before {}; after {}", side(before), side(after)));
     }
+    if shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Faster)) {
+        let mean = |figures: &ShapeFigures| Nanos(figures.mean_ns() as u64);
+        lines.push(format!("mean latency {} before, {} after", mean(before), mean(after)));
+    }
     // Operations that waited for something are none that were planned badly.
     let is_planned = shape.ways.iter().any(|way| *way != ShapeWay::Stalled);
     if is_planned {
@@ -195,12 +217,20 @@ fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
     }
     lines.extend(shape.split.as_deref().map(split::evidence));
     if !shape.applications.is_empty() {
-        let names: Vec<&str> = shape.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
+        let names: Vec<&str> = shape.applications.iter().take(MAX_NAMES).map(|name| caller(name)).collect();
         let more = shape.applications.len() - names.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(format!("of {}{more}", names.join(", ")));
+        lines.push(format!("by {}{more}", names.join(", ")));
     }
     lines
+}
+
+/// An application in a sentence.
+fn caller(name: &str) -> &str {
+    match name {
+        "joined late" => "an unknown application (connected before the capture)",
+        name => name,
+    }
 }
 
 fn examined(before: &ShapeFigures, after: &ShapeFigures) -> Option<String> {
@@ -281,11 +311,11 @@ fn errors_evidence(errors: &ErrorChange) -> Vec<String> {
     let count = |(count, seconds): (u64, f64)| format!("{} in {seconds:.0} s", Grouped(count));
     let [before, after] = errors.counts;
     let mut lines = vec![format!("before {}; after {}", count(before), count(after))];
-    let names: Vec<&str> = errors.applications.iter().take(MAX_NAMES).map(|name| &**name).collect();
+    let names: Vec<&str> = errors.applications.iter().take(MAX_NAMES).map(|name| caller(name)).collect();
     let commands = errors.commands.join(", ");
     lines.push(match names.is_empty() {
         true => format!("commands: {commands}"),
-        false => format!("{commands} of {}", names.join(", ")),
+        false => format!("{commands} by {}", names.join(", ")),
     });
     lines
 }
@@ -367,5 +397,41 @@ pub(crate) fn clock(zone: &Zone, at: Timestamp, span: Span) -> String {
     match day(span.from) == day(span.to) && day(at) == day(span.from) {
         true => shown.get(11..19).unwrap_or(&shown).to_owned(),
         false => shown,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sonar_core::{Endpoint, ShapeInfo, Source};
+
+    use super::*;
+
+    #[test]
+    fn a_slower_shape_has_its_means_and_its_callers_in_words() {
+        let figures =
+            |ms: f64| ShapeFigures { calls: 100, seconds: 10.0, time_ns: ms * 1e8, ..Default::default() };
+        let shape = ShapeChange {
+            shape: ShapeInfo::other().into(),
+            source: Source::Wire,
+            ways: vec![ShapeWay::Slower],
+            before: figures(1.0),
+            after: figures(118.0),
+            applications: vec!["joined late".into(), "shop".into()],
+            split: None,
+        };
+        let change = HistoryChange {
+            server: Endpoint::default(),
+            since: Timestamp::default(),
+            cost_ns: 1.0,
+            what: ChangeKind::Shape(Box::new(shape)),
+            effects: Vec::new(),
+        };
+        assert!(sentence(&change).contains("118 times slower"));
+        let lines = evidence(&change, &Zone::utc());
+        assert!(lines.contains(&"mean latency 1.00ms before, 118ms after".to_owned()), "{lines:?}");
+        let by = lines.last().unwrap();
+        assert_eq!(by, "by an unknown application (connected before the capture), shop");
+        assert!(lacks_cause(&change));
     }
 }

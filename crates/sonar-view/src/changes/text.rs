@@ -44,6 +44,7 @@ impl ChangesReport {
         for gap in &self.gaps {
             writeln!(out, "{}", gap.words(zone, whole))?;
         }
+        out.sentences(&self.notes)?;
         if self.moments.is_empty() {
             return writeln!(out, "Nothing changed beyond chance.");
         }

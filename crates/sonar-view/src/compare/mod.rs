@@ -5,16 +5,23 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use sonar_core::compare::{
-    MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, examined, growth, holm, rate, shift,
+    ALPHA, MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, Sensitivity, Shift, dispersion, examined, growth, holm,
+    least_more, least_slower, rate, shift,
 };
 use sonar_core::{Digest, Figures, GroupBy, Row, Subject};
 
-use crate::kit::{self, About, Count, Fitting, Nanos, Zone, ZoneObject, escape, plural};
+use crate::kit::{
+    self, About, Count, Fitting, Grouped, Nanos, Zone, ZoneObject, escape, mean_ns, or_unknown, plural,
+};
 use crate::logs::{Source, names};
 use crate::queries::Form;
 
 /// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
+/// The most rows that are not judged, but differ, that text shows.
+const MAX_NOT_JUDGED: usize = 5;
+/// From this factor between means on, a row that is not judged is worth a look.
+const WORTH_A_LOOK: f64 = 2.0;
 
 /// How a row changed from A to B.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,8 +40,38 @@ pub enum Change {
     Faster,
     /// Not in B.
     Gone,
-    /// Unchanged within noise.
+    /// Unchanged: a change from [`RowPair::least`] on would have been seen.
     Same,
+    /// Too little is known to say whether it changed; see [`RowPair::not_judged`].
+    NotJudged,
+}
+
+/// Why a row is not judged.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum NotJudged {
+    /// Only one of both has it, and it is too rare for saying that it is new or gone.
+    OnlyInOne,
+    /// A side has fewer than [`MIN_CALLS`] operations with a latency.
+    FewCalls,
+}
+
+impl NotJudged {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::OnlyInOne => "only in one",
+            Self::FewCalls => "few calls",
+        }
+    }
+}
+
+/// The smallest changes of a row that would have been seen in nine of ten cases, as factors; `None` where none would have
+/// been.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct LeastSeen {
+    /// Of the latency.
+    pub latency: Option<f64>,
+    /// Of calls per second.
+    pub rate: Option<f64>,
 }
 
 impl Change {
@@ -53,6 +90,7 @@ impl Change {
             Self::Faster => "faster",
             Self::Gone => "gone",
             Self::Same => "same",
+            Self::NotJudged => "not judged",
         }
     }
 }
@@ -67,6 +105,10 @@ pub struct RowPair<'a> {
     pub verdict: Change,
     /// Calls per second in both.
     pub rates: (Rate, Rate),
+    /// Why it is not judged, if it is not.
+    pub not_judged: Option<NotJudged>,
+    /// What would have been seen.
+    pub least: LeastSeen,
     /// Chance of these rates.
     pub rate_p: f64,
     /// How the latencies differ; `None` where there are too few.
@@ -80,6 +122,26 @@ pub struct RowPair<'a> {
 }
 
 impl RowPair<'_> {
+    /// How much more latencies vary than those of independent operations, on the side where they do more.
+    fn dispersion(&self) -> f64 {
+        let of = |row: Option<&Row>| {
+            row.map_or(1.0, |row| dispersion(row.figures().timeline(), &row.figures().latency))
+        };
+        of(self.a).max(of(self.b))
+    }
+
+    /// Means of the latency in A and in B, in nanoseconds, if both have any.
+    fn means(&self) -> Option<[f64; 2]> {
+        let mean = |row: &Row| mean_ns(&row.figures().latency);
+        Some([mean(self.a?)?, mean(self.b?)?])
+    }
+
+    /// Whether it is not judged, but its latency or its number of calls differs by far.
+    fn is_worth_a_look(&self) -> bool {
+        let is_far = |[a, b]: [f64; 2]| a.max(b) > 0.0 && a.max(b) >= WORTH_A_LOOK * a.min(b);
+        self.not_judged == Some(NotJudged::FewCalls) && self.means().is_some_and(is_far)
+    }
+
     fn row(&self) -> Option<&Row> {
         self.b.or(self.a)
     }
@@ -143,7 +205,14 @@ impl<'a> DigestComparison<'a> {
             .map(|(left, right)| {
                 let ratio = |row: Option<&Row>| row?.examined_per_returned();
                 let of = |row: Option<&'a Row>| row.map_or(&none, Row::figures);
-                let rates = (rate(of(left), a.totals().timeline()), rate(of(right), b.totals().timeline()));
+                let rated = |row: Option<&'a Row>, digest: &Digest| {
+                    // A row that one source alone has counts by the time that this source was observed.
+                    let sources = [row, left, right].into_iter().flatten().flat_map(Row::sources);
+                    let observed = |source: &Source| digest.observed_by(*source).total_ns() > 0;
+                    let source = sources.chain(digest.total.sources()).find(observed);
+                    rate(of(row), &digest.observed_by(source.unwrap_or(Source::Wire)))
+                };
+                let rates = (rated(left, a), rated(right, b));
                 let shift = left.zip(right).filter(|_| same_clock).and_then(|(left, right)| {
                     let (left, right) = (left.figures(), right.figures());
                     let more = dispersion(left.timeline(), &left.latency)
@@ -154,6 +223,8 @@ impl<'a> DigestComparison<'a> {
                     a: left,
                     b: right,
                     verdict: Change::Same,
+                    not_judged: None,
+                    least: LeastSeen::default(),
                     rate_p: rates.0.p(rates.1),
                     rates,
                     shift,
@@ -165,7 +236,7 @@ impl<'a> DigestComparison<'a> {
                 }
             })
             .collect();
-        judge(&mut pairs);
+        judge(&mut pairs, same_clock);
         let weight = |pair: &RowPair<'_>| pair.row().map_or(0, |row| row.figures().latency.sum_ns());
         pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.row().map(key)));
         Self {
@@ -184,12 +255,14 @@ impl<'a> DigestComparison<'a> {
 }
 
 /// Judges all rows at once, so that the test corrects for their number.
-fn judge(pairs: &mut [RowPair<'_>]) {
+fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
     let p: Vec<f64> = pairs
         .iter()
         .flat_map(|pair| [pair.rate_p, pair.shift.map_or(1.0, |shift| shift.p), pair.ratio_p.unwrap_or(1.0)])
         .collect();
     let stands = holm(&p);
+    // What the smallest p value of all would have had to be.
+    let alpha = ALPHA / p.len().max(1) as f64;
     for (pair, stands) in pairs.iter_mut().zip(stands.as_chunks::<3>().0) {
         let [by_rate, by_latency, by_ratio] = *stands;
         let shift = pair.shift.filter(|shift| by_latency && shift.effect.abs() >= MIN_EFFECT);
@@ -206,8 +279,22 @@ fn judge(pairs: &mut [RowPair<'_>]) {
             (_, _, Some(_)) => Change::Faster,
             (true, true, None) if by_rate && b / a >= MIN_FACTOR => Change::MoreCalls,
             (true, true, None) if by_rate && a / b >= MIN_FACTOR => Change::FewerCalls,
+            (true, false, _) | (false, true, _) => {
+                pair.not_judged = Some(NotJudged::OnlyInOne);
+                Change::NotJudged
+            }
+            _ if same_clock && pair.shift.is_none() => {
+                pair.not_judged = Some(NotJudged::FewCalls);
+                Change::NotJudged
+            }
             _ => Change::Same,
         };
+        pair.least.rate = least_more(pair.rates.0, pair.rates.1, alpha);
+        if let (Some(left), Some(right), Some(_)) = (pair.a, pair.b, pair.shift) {
+            let dispersion = pair.dispersion();
+            let (left, right) = (&left.figures().latency, &right.figures().latency);
+            pair.least.latency = least_slower(left, right, Sensitivity { alpha, dispersion });
+        }
     }
 }
 
@@ -225,35 +312,87 @@ fn heads(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2]) -> [Strin
     let head = |letter: char, side: &ComparedSide, totals: &Figures| {
         let ComparedSide { name, source, zone, .. } = side;
         format!(
-            "{letter}: {} of a {} from {} to {}: {name}",
+            "{letter}: {} of a {}{}: {name}",
             plural(Count(totals.calls as f64), "operation"),
             kind(*source),
-            zone.show_seconds(totals.first_seen),
-            zone.show_seconds(totals.last_seen),
+            match totals.first_seen.is_known() {
+                true => format!(
+                    " from {} to {}",
+                    zone.show_seconds(totals.first_seen),
+                    zone.show_seconds(totals.last_seen)
+                ),
+                false if totals.calls > 0 => ", times unknown".to_owned(),
+                false => String::new(),
+            },
         )
     };
     [head('A', &sides[0], comparison.totals[0]), head('B', &sides[1], comparison.totals[1])]
 }
 
-/// Rows that did not change, and of these the ones that only one of both has.
-fn unchanged(comparison: &DigestComparison<'_>) -> (usize, usize) {
-    let same = comparison.pairs.iter().filter(|pair| pair.verdict == Change::Same);
-    let in_one = same.clone().filter(|pair| pair.a.is_none() || pair.b.is_none()).count();
-    (same.count(), in_one)
+impl DigestComparison<'_> {
+    fn count(&self, wants: impl Fn(&RowPair<'_>) -> bool) -> usize {
+        self.pairs.iter().filter(|pair| wants(pair)).count()
+    }
+
+    fn changed(&self) -> usize {
+        self.count(|pair| !matches!(pair.verdict, Change::Same | Change::NotJudged))
+    }
+
+    fn unchanged(&self) -> usize {
+        self.count(|pair| pair.verdict == Change::Same)
+    }
+
+    fn not_judged(&self, why: NotJudged) -> usize {
+        self.count(|pair| pair.not_judged == Some(why))
+    }
 }
 
-/// How many rows changed, and how many did not.
+/// How many rows changed, how many did not, and how many are not judged.
 fn outcome(comparison: &DigestComparison<'_>) -> String {
-    let (same, few) = unchanged(comparison);
-    let unknown = match comparison.not_compared {
-        0 => String::new(),
-        rows => format!("; {rows} not compared, as the other side does not have all of its rows"),
+    let mut parts =
+        vec![format!("{} changed", comparison.changed()), format!("{} unchanged", comparison.unchanged())];
+    let few = comparison.not_judged(NotJudged::FewCalls);
+    let in_one = comparison.not_judged(NotJudged::OnlyInOne);
+    let mut reasons = Vec::new();
+    if few > 0 {
+        reasons.push(format!("{few} with fewer than {MIN_CALLS} calls on a side"));
+    }
+    if in_one > 0 {
+        reasons.push(format!("{in_one} in one side only and too rare to be new or gone"));
+    }
+    if !reasons.is_empty() {
+        parts.push(format!("{} not judged ({})", few + in_one, reasons.join(", ")));
+    }
+    if comparison.not_compared > 0 {
+        let rows = comparison.not_compared;
+        parts.push(format!("{rows} not compared, as the other side does not have all of its rows"));
+    }
+    parts.join("; ")
+}
+
+/// From where on changes of the unchanged rows would have been seen.
+fn sensitivity(comparison: &DigestComparison<'_>) -> Option<String> {
+    let same = || comparison.pairs.iter().filter(|pair| pair.verdict == Change::Same);
+    let range = |what: &str, of: fn(&LeastSeen) -> Option<f64>| {
+        let known: Vec<f64> = same().filter_map(|pair| of(&pair.least)).collect();
+        let (least, most) =
+            (known.iter().copied().reduce(f64::min)?, known.iter().copied().reduce(f64::max)?);
+        let blind = same().count() - known.len();
+        let blind = if blind > 0 {
+            format!(" (for {} no factor is known)", plural(blind, "row"))
+        } else {
+            String::new()
+        };
+        Some(match format!("{least:.2}") == format!("{most:.2}") {
+            true => format!("{what} {least:.2} times as high{blind}"),
+            false => format!("{what} {least:.2} to {most:.2} times as high, depending on the row{blind}"),
+        })
     };
-    format!(
-        "{} changed; {same} unchanged within noise{}{unknown}",
-        comparison.pairs.len() - same,
-        if few > 0 { format!(", {few} of them too rare to judge as new or gone") } else { String::new() }
-    )
+    let parts = [range("a latency", |least| least.latency), range("calls/s", |least| least.rate)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| {
+        format!("The smallest changes of unchanged rows that would have been seen: {}.", parts.join("; "))
+    })
 }
 
 /// Writes it as text within `width` columns: what changed, and how many did not.
@@ -270,8 +409,10 @@ pub fn text(
     for head in heads(comparison, sides) {
         writeln!(out, "{}", escape(&head))?;
     }
-    let changed: Vec<_> = comparison.pairs.iter().filter(|pair| pair.verdict != Change::Same).collect();
-    for pair in &changed {
+    let is_changed = |pair: &&RowPair<'_>| !matches!(pair.verdict, Change::Same | Change::NotJudged);
+    let changed = comparison.pairs.iter().filter(is_changed);
+    let far = comparison.pairs.iter().filter(|pair| pair.is_worth_a_look());
+    for pair in changed.chain(far.take(MAX_NOT_JUDGED)) {
         let Some(row) = pair.row() else { continue };
         let (command, namespace, text) = names(row, Form::Typed);
         let head = format!("{:<11} {command} {namespace}", pair.verdict.name());
@@ -280,8 +421,8 @@ pub fn text(
         writeln!(
             out,
             "            calls/s {} -> {}",
-            Count(pair.rates.0.per_second),
-            Count(pair.rates.1.per_second)
+            or_unknown(pair.rates.0.known().map(Count)),
+            or_unknown(pair.rates.1.known().map(Count))
         )?;
         if let Some(shift) = pair.shift {
             let [p50, p95, p99] = shift.quantiles.map(|(a, b)| format!("{} -> {}", Nanos(a), Nanos(b)));
@@ -289,6 +430,17 @@ pub fn text(
                 out,
                 "            latency p50 {p50}  p95 {p95}  p99 {p99}  effect {:+.2}  p {:.2e}",
                 shift.effect, shift.p
+            )?;
+        }
+        if let Some([a, b]) = pair.means().filter(|_| pair.not_judged.is_some()) {
+            let calls = |row: Option<&Row>| Grouped(row.map_or(0, |row| row.figures().calls));
+            writeln!(
+                out,
+                "            mean latency {} -> {}, of {} -> {} calls: fewer than {MIN_CALLS} on a side",
+                Nanos(a as u64),
+                Nanos(b as u64),
+                calls(pair.a),
+                calls(pair.b)
             )?;
         }
         if let (Some(a), Some(b)) = pair.ratios {
@@ -303,6 +455,7 @@ pub fn text(
         }
     }
     writeln!(out, "{}", outcome(comparison))?;
+    sensitivity(comparison).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()
 }
 
@@ -311,15 +464,16 @@ pub fn text(
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: impl Write) -> io::Result<()> {
-    let (unchanged, unchanged_in_one) = unchanged(comparison);
+    let not_judged = [NotJudged::FewCalls, NotJudged::OnlyInOne].map(|why| comparison.not_judged(why));
     let document = json!({
         "schema": SCHEMA,
         "kind": "comparison",
         "about": About::new(None, sides.each_ref().map(|side| side.name.clone()).into(), None),
         "sides": [side(&sides[0], comparison.totals[0]), side(&sides[1], comparison.totals[1])],
-        "changed": comparison.pairs.len() - unchanged,
-        "unchanged": unchanged,
-        "unchanged_in_one": unchanged_in_one,
+        "changed": comparison.changed(),
+        "unchanged": comparison.unchanged(),
+        "not_judged": not_judged[0] + not_judged[1],
+        "not_judged_in_one": not_judged[1],
         "not_compared": comparison.not_compared,
         "by": comparison.by.name(),
         "latencies_compared": comparison.same_clock,
@@ -353,6 +507,10 @@ fn row(pair: &RowPair<'_>) -> Option<Value> {
     let quantile = |at: usize| pair.shift.map(|shift| shift.quantiles[at]);
     Some(json!({
         "verdict": pair.verdict.name(),
+        "not_judged": pair.not_judged.map(NotJudged::name),
+        "least_latency_factor": pair.least.latency,
+        "least_rate_factor": pair.least.rate,
+        "mean_ns": pair.means().map(|means| means.map(|ns| ns as u64)),
         "in_a": pair.a.is_some(),
         "in_b": pair.b.is_some(),
         "shape_id": shape.as_ref().map(|(id, _)| id),
@@ -362,7 +520,7 @@ fn row(pair: &RowPair<'_>) -> Option<Value> {
         "namespace": namespace,
         "text": text,
         "calls": [calls(pair.a), calls(pair.b)],
-        "calls_per_s": [pair.rates.0.per_second, pair.rates.1.per_second],
+        "calls_per_s": [pair.rates.0.known(), pair.rates.1.known()],
         "rate_p": pair.rate_p,
         "effect": pair.shift.map(|shift| shift.effect),
         "latency_p": pair.shift.map(|shift| shift.p),

@@ -95,8 +95,9 @@ pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
         line.figure(Some(server.collection_scans));
         line.figure(Some(server.memory_sorts));
         line.text(main_plan(row));
-        line.figure(Some(figures.first_seen.unix_ns()));
-        line.figure(Some(figures.last_seen.unix_ns()));
+        for at in [figures.first_seen, figures.last_seen] {
+            line.figure(at.is_known().then_some(at.unix_ns()));
+        }
         for summary in view.summaries {
             per_source(row.observed_by(summary.source), &mut line);
         }

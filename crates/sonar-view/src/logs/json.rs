@@ -11,7 +11,7 @@ use sonar_core::figures::{Figures, ServerFigures};
 use sonar_core::notices::Start;
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Notices, Reading, Row, Source, Subject};
+use sonar_core::{Digest, Notices, Reading, Row, Source, Subject, Timestamp};
 
 use super::hint::Suggestion;
 use super::{DigestView, SourceSummary, mean_ns};
@@ -39,6 +39,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             by: digest.settings.by.name().to_owned(),
             sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),
             totals: FiguresObject::new(&digest.total),
+            observed: ObservedJson::of(digest, view.source),
             reading: view.reading.map(reading),
             coverage: view.coverage.map(|coverage| coverage.iter().map(|(name, _, n)| (name, n)).collect()),
             notices: view.notices.map(notices),
@@ -91,6 +92,9 @@ pub(super) struct DigestDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceObject>,
     pub totals: FiguresObject,
+    /// When the source was observed; null where no operation tells.
+    #[serde(default)]
+    pub observed: Option<ObservedJson>,
     #[serde(skip_deserializing)]
     pub reading: Option<BTreeMap<&'static str, u64>>,
     /// Counters of the wire.
@@ -149,6 +153,25 @@ fn points(view: &DigestView<'_>) -> Vec<i64> {
         .collect()
 }
 
+/// The time that rates are divided by, in nanoseconds since the Unix epoch.
+#[derive(Serialize, Deserialize, Copy, Clone, Debug)]
+pub(super) struct ObservedJson {
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+impl ObservedJson {
+    fn of(digest: &Digest, source: Source) -> Option<Self> {
+        let (start, end) = digest.observed_by(source).ends()?;
+        Some(Self { start_ns: start.unix_ns(), end_ns: end.unix_ns() })
+    }
+}
+
+/// Nanoseconds since the Unix epoch, if the time is known.
+fn known(at: Timestamp) -> Option<u64> {
+    at.is_known().then_some(at.unix_ns())
+}
+
 /// What was read of one source.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct SourceObject {
@@ -174,8 +197,8 @@ impl SourceObject {
         Self {
             source: summary.source.name().to_owned(),
             files: summary.files.clone(),
-            first_seen: figures.map(|figures| figures.first_seen.unix_ns()),
-            last_seen: figures.map(|figures| figures.last_seen.unix_ns()),
+            first_seen: figures.and_then(|figures| known(figures.first_seen)),
+            last_seen: figures.and_then(|figures| known(figures.last_seen)),
             totals: figures.map(FiguresObject::of),
             counters: counters(&summary.counters),
             losses: counters(&summary.losses),
@@ -303,6 +326,13 @@ fn notices(notices: &Notices) -> Value {
         "versions": notices.versions(),
         "starts": notices.starts.iter().map(start).collect::<Vec<_>>(),
         "clients": clients.collect::<Vec<_>>(),
+        "slow_replies": {
+            "count": notices.slow_replies.seen.count,
+            "total_ms": notices.slow_replies.total_ms,
+            "longest_ms": notices.slow_replies.longest_ms,
+            "first": known(notices.slow_replies.seen.first),
+            "last": known(notices.slow_replies.seen.last),
+        },
         "messages": messages.collect::<Vec<_>>(),
         "messages_other": notices.messages_other,
     })
@@ -323,6 +353,13 @@ pub(super) struct DigestRowJson {
     pub app: Option<String>,
     pub namespace: Option<String>,
     pub plan: Option<String>,
+    /// Empty if the source does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
     pub query_hash: Option<String>,
     /// Only where the report has several sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -380,7 +417,11 @@ impl DigestRowJson {
             }
             Subject::App(app) => object.app = Some(app.label()),
             Subject::Plan(plan) => object.plan = Some(plan.to_string()),
-            Subject::Client(_) | Subject::Other => {}
+            Subject::Client(ip) if ip.is_unspecified() => object.client = Some(String::new()),
+            Subject::Client(ip) => object.client = Some(ip.to_string()),
+            Subject::User(user) => object.user = Some(user.to_string()),
+            Subject::Comment(comment) => object.comment = Some(comment.to_string()),
+            Subject::Other => {}
         }
         object
     }
@@ -404,8 +445,9 @@ pub(super) struct FiguresObject {
     pub replanned: u64,
     pub plans: Vec<PlanObject>,
     pub plans_other: u64,
-    pub first_seen: u64,
-    pub last_seen: u64,
+    /// Nanoseconds since the Unix epoch; null where no time is known.
+    pub first_seen: Option<u64>,
+    pub last_seen: Option<u64>,
     pub timeline: TimelineObject,
 }
 
@@ -499,8 +541,8 @@ impl FiguresObject {
                 })
                 .collect(),
             plans_other: server.plans.other.calls,
-            first_seen: figures.first_seen.unix_ns(),
-            last_seen: figures.last_seen.unix_ns(),
+            first_seen: known(figures.first_seen),
+            last_seen: known(figures.last_seen),
             timeline: TimelineObject {
                 width_ns: timeline.width_ns(),
                 buckets: timeline

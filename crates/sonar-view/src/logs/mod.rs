@@ -16,7 +16,7 @@ pub use json::json;
 pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
-use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject};
+use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject, Timestamp};
 pub use text::text;
 
 use crate::kit::{About, Count, Hidden, Percent, Reason, Zone, plural, sparkline};
@@ -46,10 +46,15 @@ pub enum RowOrder {
     Errors,
     First,
     Last,
+    Waits,
+    Queued,
+    Concern,
+    Shards,
+    Spilled,
 }
 
 /// All orders with their stable names, in the order of [`RowOrder`].
-const ORDERS: [(RowOrder, &str); 19] = [
+const ORDERS: [(RowOrder, &str); 24] = [
     (RowOrder::Time, "time"),
     (RowOrder::Calls, "calls"),
     (RowOrder::Mean, "mean"),
@@ -69,6 +74,11 @@ const ORDERS: [(RowOrder, &str); 19] = [
     (RowOrder::Errors, "errors"),
     (RowOrder::First, "first"),
     (RowOrder::Last, "last"),
+    (RowOrder::Waits, "waits"),
+    (RowOrder::Queued, "queued"),
+    (RowOrder::Concern, "concern"),
+    (RowOrder::Shards, "shards"),
+    (RowOrder::Spilled, "spilled"),
 ];
 
 impl RowOrder {
@@ -103,6 +113,7 @@ impl RowOrder {
         let (figures, server) = (row.figures(), &row.server().sums);
         let quantile = |q| figures.latency.quantile_ns(q).map(|ns| ns as f64);
         let total = |sum: Sum| sum.get().map(|total| total as f64);
+        let known = |at: Timestamp| at.is_known().then_some(at.unix_ns() as f64);
         match self {
             Self::Time => Some(figures.latency.sum_ns() as f64),
             Self::Calls => Some(figures.calls as f64),
@@ -122,8 +133,16 @@ impl RowOrder {
             Self::Bytes => total(figures.response_bytes),
             Self::Errors => Some(figures.error_count().max(figures.failed) as f64),
             // The earliest first.
-            Self::First => Some(-(figures.first_seen.unix_ns() as f64)),
-            Self::Last => Some(figures.last_seen.unix_ns() as f64),
+            Self::First => known(figures.first_seen).map(|at| -at),
+            Self::Last => known(figures.last_seen),
+            Self::Waits => {
+                let waits = server.waits();
+                (!waits.is_empty()).then(|| waits.iter().map(|wait| wait.total_ns as f64).sum())
+            }
+            Self::Queued => total(server.queued_us),
+            Self::Concern => total(server.write_concern_us),
+            Self::Shards => total(server.remote_wait_us),
+            Self::Spilled => total(server.spilled_bytes),
         }
     }
 }
@@ -301,7 +320,8 @@ impl<'a> DigestView<'a> {
     pub fn about(&self) -> About {
         let (host, totals) =
             (self.host.clone().or_else(|| self.notices.and_then(hosts)), self.digest.totals());
-        let span = (totals.calls > 0).then(|| (totals.first_seen.unix_ns(), totals.last_seen.unix_ns()));
+        let span =
+            totals.first_seen.is_known().then(|| (totals.first_seen.unix_ns(), totals.last_seen.unix_ns()));
         About::new(host, self.sources.clone(), span)
     }
 
@@ -406,7 +426,15 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
         Subject::App(app) => (String::new(), String::new(), app.label()),
         Subject::Plan(plan) if plan.is_empty() => (String::new(), String::new(), "(no plan)".to_owned()),
         Subject::Plan(plan) => (String::new(), String::new(), plan.to_string()),
+        Subject::Client(ip) if ip.is_unspecified() => {
+            (String::new(), String::new(), "(client unknown)".to_owned())
+        }
         Subject::Client(ip) => (String::new(), String::new(), ip.to_string()),
+        Subject::User(user) if user.is_empty() => (String::new(), String::new(), "(no user)".to_owned()),
+        Subject::Comment(text) if text.is_empty() => {
+            (String::new(), String::new(), "(no comment)".to_owned())
+        }
+        Subject::User(text) | Subject::Comment(text) => (String::new(), String::new(), text.to_string()),
         Subject::Other => (String::new(), String::new(), "other".to_owned()),
     }
 }
@@ -423,6 +451,19 @@ fn calls_over_time(view: &DigestView<'_>, row: &Row, columns: usize) -> String {
 pub fn main_plan(row: &Row) -> &str {
     let most = row.server().plans.iter().max_by_key(|(_, used)| used.calls);
     most.map_or("", |(summary, _)| summary)
+}
+
+/// What the operations of a row waited for longest, as its share of their time: `write concern 99.6%`. Empty where
+/// that is below one percent.
+pub fn main_wait(row: &Row) -> String {
+    let time_ns = row.executed().map_or(row.figures(), |(_, figures)| figures).latency.sum_ns();
+    match row.server().sums.waits().first() {
+        Some(wait) if time_ns > 0 && u128::from(wait.total_ns) * 100 >= time_ns => {
+            let share = (wait.total_ns as f64 / time_ns as f64).min(1.0);
+            format!("{} {:.1}", wait.words, Percent(share))
+        }
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use sonar_core::figures::{Figures, PlanUse};
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::timeline::TimeBucket;
 use sonar_core::{
-    Application, Class, Digest, DigestSettings, GroupBy, Histogram, Identity, Row, ShapeId, ShapeInfo,
-    Subject, Timestamp,
+    Application, Class, Digest, DigestSettings, Endpoint, GroupBy, Histogram, Identity, ObservedParts, Row,
+    ShapeId, ShapeInfo, Subject, Timestamp,
 };
 
 use super::Source;
-use super::json::{DigestDocument, DigestRowJson, FiguresObject, SCHEMA};
+use super::json::{DigestDocument, DigestRowJson, FiguresObject, ObservedJson, SCHEMA};
 
 /// Why a text is not a saved digest.
 #[derive(Debug)]
@@ -84,6 +84,10 @@ pub fn read(bytes: &[u8]) -> Result<SavedDigest, SavedError> {
             *digest.totals_mut(source) = figures(totals, source).ok_or(SavedError::Row(0))?;
         }
     }
+    if let Some(ObservedJson { start_ns, end_ns }) = saved.observed {
+        let [start, end] = [start_ns, end_ns].map(Timestamp::from_unix_ns);
+        digest.observed[source as usize] = ObservedParts::between(start, end);
+    }
     let has_ids = matches!(by, GroupBy::Shape | GroupBy::Order);
     let host = saved.about.and_then(|about| about.host);
     Ok(SavedDigest { digest, host, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
@@ -126,6 +130,12 @@ fn entry(object: DigestRowJson, by: GroupBy, source: Source) -> Option<Row> {
             Subject::App(Arc::new(Application { name: boxed(object.app), ..Application::default() }))
         }
         (GroupBy::Plan, _) if object.plan.is_some() => Subject::Plan(boxed(object.plan)),
+        (GroupBy::Client, _) if object.client.is_some() => match object.client.as_deref() {
+            Some("") => Subject::Client(Endpoint::default().ip()),
+            client => Subject::Client(client?.parse().ok()?),
+        },
+        (GroupBy::User, _) if object.user.is_some() => Subject::User(boxed(object.user)),
+        (GroupBy::Comment, _) if object.comment.is_some() => Subject::Comment(boxed(object.comment)),
         _ => Subject::Other,
     };
     let mut row = Row::new(subject, class);
@@ -157,8 +167,8 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
             u128::from(latency.sum),
             (latency.min.unwrap_or(0), latency.max.unwrap_or(0)),
         )?,
-        first_seen: Timestamp::from_unix_ns(object.first_seen),
-        last_seen: Timestamp::from_unix_ns(object.last_seen),
+        first_seen: Timestamp::from_unix_ns(object.first_seen.unwrap_or(0)),
+        last_seen: Timestamp::from_unix_ns(object.last_seen.unwrap_or(0)),
         ..Figures::default()
     };
     for (code, count) in &object.errors {

@@ -8,8 +8,8 @@ use sonar_core::{GroupBy, Notices, Row};
 
 use super::{DigestView, Source, calls_over_time, main_plan, mean_ns, names};
 use crate::kit::{
-    Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape, or_unknown,
-    plural,
+    Bytes, Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape,
+    or_unknown, plural,
 };
 use crate::queries::text as queries_text;
 
@@ -57,11 +57,10 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
         let figures = &observed.figures;
         writeln!(
             out,
-            "{:<8} {}, {} to {}, mean {}, p99 {}: {}",
+            "{:<8} {}, {}, mean {}, p99 {}: {}",
             summary.source.name(),
             plural(Count(figures.calls as f64), "operation"),
-            view.zone.show(figures.first_seen),
-            view.zone.show(figures.last_seen),
+            span(view, figures),
             mean(summary.source, figures),
             quantile(summary.source, figures, 0.99),
             escape(&summary.files.join(", "))
@@ -86,6 +85,14 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// From the first operation to the last one, as far as their times are known.
+fn span(view: &DigestView<'_>, figures: &Figures) -> String {
+    match figures.first_seen.is_known() {
+        true => format!("{} to {}", view.zone.show(figures.first_seen), view.zone.show(figures.last_seen)),
+        false => "times unknown".to_owned(),
+    }
 }
 
 /// Indexes that may help, each with the shapes that would use it.
@@ -132,15 +139,13 @@ fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     if totals.calls == 0 {
         return writeln!(out, "No operations.");
     }
-    let span = totals.last_seen.since(totals.first_seen);
-    writeln!(
-        out,
-        "{} in {}: {} to {}",
-        plural(Count(totals.calls as f64), "operation"),
-        Nanos(span),
-        view.zone.show(totals.first_seen),
-        view.zone.show(totals.last_seen)
-    )?;
+    let operations = plural(Count(totals.calls as f64), "operation");
+    if totals.first_seen.is_known() {
+        let length = Nanos(totals.last_seen.since(totals.first_seen));
+        writeln!(out, "{operations} in {length}: {}", span(view, totals))?;
+    } else {
+        writeln!(out, "{operations}, {}", span(view, totals))?;
+    }
     writeln!(
         out,
         "  time {}  mean {}  p50 {}  p95 {}  p99 {}  max {}",
@@ -168,11 +173,37 @@ fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     if !facts.is_empty() {
         writeln!(out, "  {}", facts.join("  "))?;
     }
+    waits(view, out)?;
     if view.source.precision_ns() > 1 {
         writeln!(
             out,
             "  Times are whole milliseconds, rounded down by the server: 0 is less than 1 ms, so means and quantiles are bounds."
         )?;
+    }
+    Ok(())
+}
+
+/// What operations waited for, as shares of the time of all, and what they spilled to disk.
+fn waits(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
+    /// From this share of the time on, a wait is worth a word.
+    const WORTH: f64 = 0.01;
+    let (total, server) = (&view.digest.total, view.digest.total.server());
+    let time_ns = total.executed().map_or(total.figures(), |(_, figures)| figures).latency.sum_ns() as f64;
+    let share = |ns: u64| (ns as f64 / time_ns.max(1.0)).min(1.0);
+    let waits: Vec<_> = server
+        .sums
+        .waits()
+        .iter()
+        .filter(|wait| share(wait.total_ns) >= WORTH)
+        .map(|wait| format!("{} {} ({:.1})", wait.words, Nanos(wait.total_ns), Percent(share(wait.total_ns))))
+        .collect();
+    if !waits.is_empty() {
+        writeln!(out, "  waited for: {}", waits.join(", "))?;
+    }
+    if let Some(spills) = server.sums.spills.get().filter(|spills| *spills > 0) {
+        let bytes =
+            server.sums.spilled_bytes.get().map_or_else(String::new, |n| format!(", {}", Bytes(n as f64)));
+        writeln!(out, "  spilled to disk: {}{bytes}", plural(Count(spills as f64), "time"))?;
     }
     Ok(())
 }
@@ -226,6 +257,18 @@ fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()
     }
     if notices.starts.len() > SHOWN {
         writeln!(out, "… and {}", plural(notices.starts.len() - SHOWN, "more start"))?;
+    }
+    let slow = &notices.slow_replies;
+    if slow.seen.count > 0 {
+        let ms = |ms: u64| Nanos(ms.saturating_mul(1_000_000));
+        writeln!(
+            out,
+            "\nSlow to send: {} in {}, the longest in {} (last {}): clients or the network took them slowly, not the server.",
+            plural(Count(slow.seen.count as f64), "reply"),
+            ms(slow.total_ms),
+            ms(slow.longest_ms),
+            zone.show(slow.seen.last)
+        )?;
     }
     if !notices.messages.is_empty() {
         writeln!(out, "\nErrors and warnings:")?;
@@ -311,6 +354,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
         Heading::figure("locks", 13),
         Heading::figure("profile", 12),
         Heading::figure("log", 12),
+        Heading::text("waits", 3, 10),
         Heading::text("over time", 12, SPARK),
     ];
     let has_plan = by != GroupBy::Plan;
@@ -346,6 +390,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
             or_unknown(server.lock_wait_us.mean().map(|us| Nanos((us * 1_000.0) as u64))),
             calls_in(Source::Profile),
             calls_in(Source::Log),
+            super::main_wait(row),
             calls_over_time(view, row, SPARK),
         ];
         let (command, namespace, text) = names(row, view.form);
@@ -363,6 +408,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
         "keys" => server.sums.keys_examined.known > 0,
         "examined" => server.sums.docs_examined.known > 0,
         "ex/ret" => server.sums.keys_examined.known + server.sums.docs_examined.known > 0,
+        "waits" => view.rows.iter().any(|(_, row)| !super::main_wait(row).is_empty()),
         "server" | "locks" => view.summaries.len() > 1,
         "profile" | "log" => view.summaries.len() > 1 && has_source(title),
         "plan" => by == GroupBy::Plan || !server.plans.is_empty(),
@@ -387,7 +433,7 @@ fn plan(row: &Row) -> String {
     if server.memory_sorts > 0 {
         text.push_str(" SORT");
     }
-    if server.used_disk > 0 {
+    if server.used_disk > 0 || server.sums.spills.get() > Some(0) {
         text.push_str(" DISK");
     }
     if text.is_empty() { UNKNOWN.to_owned() } else { text }

@@ -28,7 +28,10 @@ pub struct Profiled<'a> {
 pub fn text(profiled: &Profiled<'_>, zone: &Zone, mut out: impl Write) -> io::Result<()> {
     let Profiled { op, identity, execution } = *profiled;
     let shape = &**op.shape;
-    write!(out, "{} ", zone.show(op.end))?;
+    match op.end.is_known() {
+        true => write!(out, "{} ", zone.show(op.end))?,
+        false => write!(out, "{UNKNOWN} ")?,
+    }
     write_namespace(shape, &mut out)?;
     write!(out, " {} ", Escaped(op.command))?;
     match op.latency_ns {
@@ -105,7 +108,7 @@ pub fn json(profiled: &Profiled<'_>, form: Form, out: impl Write) -> io::Result<
     let shape = &**op.shape;
     let errors = if let Outcome::Failed(errors) = op.outcome { errors.codes } else { &[] };
     write_object!(out, {
-        "end_ns": op.end.unix_ns(),
+        "end_ns": op.end.is_known().then_some(op.end.unix_ns()),
         "latency_ns": op.latency_ns,
         "client": Shown(op.client),
         "class": op.class.name(),

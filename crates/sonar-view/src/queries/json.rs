@@ -52,6 +52,7 @@ pub fn report(report: &WindowReport<'_>, kind: ObjectKind, out: impl Write) -> i
         "kind": kind.name(),
         "start_ns": report.start.unix_ns(),
         "end_ns": report.end.unix_ns(),
+        "observed_ns": report.elapsed_ns,
         "sample": sample,
         "by": selection.by.name(),
         "classes": selection.classes.iter().map(|class| class.name()).collect::<Vec<_>>(),

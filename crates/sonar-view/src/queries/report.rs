@@ -17,12 +17,12 @@ use sonar_core::operation::{InFlightOperations, MAX_OLDEST, WaitingOperation};
 use sonar_core::row::{Row, RowKey};
 use sonar_core::time_split::RowSplit;
 use sonar_core::{
-    Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Subject,
+    Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Source, Subject,
     Timestamp, Window,
 };
 
 use super::grouping::{Form, Grouping};
-use super::row::{InFlightRow, ReportKey, ReportRow, Stats};
+use super::row::{InFlightRow, Rates, ReportKey, ReportRow, Stats, observed_ns};
 use super::selection::{Selection, holds};
 use super::silence::{PacketOrigin, Silence};
 use crate::kit::{Hidden, Reason};
@@ -123,8 +123,10 @@ pub struct WindowReport<'a> {
     pub start: Timestamp,
     /// End of the span.
     pub end: Timestamp,
-    /// Length of the span in nanoseconds, at least 1.
+    /// How much of the span was observed, in nanoseconds, at least 1.
     pub elapsed_ns: u64,
+    /// Length of the span in nanoseconds, at least 1.
+    pub length_ns: u64,
     /// One connection in this many was captured, and rates are scaled by it.
     pub sample: u32,
     /// What was asked for.
@@ -152,7 +154,9 @@ pub struct WindowReport<'a> {
 impl<'a> WindowReport<'a> {
     /// Derives the figures of `window` that `selection` asks for.
     pub fn new(window: &'a Window, selection: &'a Selection) -> Self {
-        let (elapsed_ns, sample) = (window.length_ns(), window.sample.max(1));
+        let first = Source::ALL.into_iter().find(|source| window.observed_ns(*source) > 0);
+        let elapsed_ns = observed_ns(window, first.unwrap_or(Source::Wire)).max(1);
+        let sample = window.sample.max(1);
         let wanted =
             || window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class));
         let mut totals = Figures::default();
@@ -179,11 +183,8 @@ impl<'a> WindowReport<'a> {
             Grouping::App => gather_groups(window.apps.iter(), selection, &mut hidden),
             Grouping::Client => gather_groups(window.clients.iter(), selection, &mut hidden),
         };
-        let mut rows: Vec<ReportRow<'a>> = gathered
-            .into_iter()
-            .filter(RowDraft::is_shown)
-            .map(|gathered| gathered.finish(elapsed_ns, sample))
-            .collect();
+        let mut rows: Vec<ReportRow<'a>> =
+            gathered.into_iter().filter(RowDraft::is_shown).map(|gathered| gathered.finish(window)).collect();
         if let Some(baseline) = &selection.baseline {
             compare_with(baseline, &mut rows);
         }
@@ -192,13 +193,16 @@ impl<'a> WindowReport<'a> {
         for row in rows.drain(selection.limit.unwrap_or(usize::MAX).min(rows_total)..) {
             row.count_by_class(|class, operations| hidden.add(Reason::Limit, class, operations));
         }
+        let shown = window.shapes.iter().filter(|row| selection.hides(row.role, row.class).is_none());
+        let rates = Rates::of_rows(shown, &totals, window);
         Self {
             start: window.start,
             end: window.end,
             elapsed_ns,
+            length_ns: window.length_ns(),
             sample,
             selection,
-            totals: Stats::new(Cow::Owned(totals), Some(waiting), elapsed_ns, sample),
+            totals: Stats::new(Cow::Owned(totals), Some(waiting), rates),
             types: window.types.totals(|role, class| selection.wants(role, class)),
             longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
             coverage: &window.coverage,
@@ -300,7 +304,7 @@ fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hid
             continue;
         }
         // Its order is not known: by order it has a row of its own, with no order.
-        let key = RowKey { server: server.as_server(), role, class, shape: shape.id, order: ShapeId(0) };
+        let key = RowKey { server, role, class, shape: shape.id, order: ShapeId(0) };
         let row = gathering.shape_row(by, form, key, shape);
         row.waiting.add(waiting);
         row.in_flight.push((class, waiting.count));
@@ -353,7 +357,7 @@ impl<'a> RowDraft<'a> {
         self.waiting.count > 0 || self.members.is_empty() || !self.members.iter().all(has_split_alone)
     }
 
-    fn finish(self, elapsed_ns: u64, sample: u32) -> ReportRow<'a> {
+    fn finish(self, window: &Window) -> ReportRow<'a> {
         let Self { key, identity, members, waiting, in_flight, mut in_progress } = self;
         let mut parts = members.iter().map(|row| row.figures());
         let figures = match (parts.next(), parts.next()) {
@@ -366,7 +370,8 @@ impl<'a> RowDraft<'a> {
             }
         };
         let known = matches!(key, ReportKey::Shape { .. } | ReportKey::Namespace { .. });
-        let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
+        let rates = Rates::of_rows(members.iter().copied(), &figures, window);
+        let stats = Stats::new(figures, known.then_some(waiting), rates);
         let split = split_of(&members);
         in_progress.sort_by_key(|one| Reverse(one.age_ns));
         in_progress.truncate(MAX_OLDEST);

@@ -12,7 +12,7 @@ use sonar_core::operation::{InFlightOperations, WaitingOperation};
 use sonar_core::row::{Row, RowKey};
 use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{RowSplit, TimePart};
-use sonar_core::{Application, Class, Endpoint, ShapeId, ShapeInfo};
+use sonar_core::{Application, Class, Endpoint, ShapeId, ShapeInfo, Source, Window};
 
 /// Rates of one row over one span, scaled up from a sample.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
@@ -48,6 +48,34 @@ impl Rates {
             returned_per_call: figures.returned.mean(),
             affected_per_call: figures.affected.mean(),
         }
+    }
+
+    /// Adds the rates of other operations. Documents per call stay those of the first.
+    fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.load += other.load;
+        self.errors += other.errors;
+        self.request_bytes += other.request_bytes;
+        self.response_bytes += other.response_bytes;
+    }
+
+    /// The rates of rows, each of which counts by the time that its own source was observed.
+    pub(super) fn of_rows<'r>(
+        rows: impl Iterator<Item = &'r Row> + Clone,
+        all: &Figures,
+        window: &Window,
+    ) -> Self {
+        let source = |row: &Row| row.sources().next().unwrap_or(Source::Wire);
+        let first = rows.clone().next().map_or(Source::Wire, source);
+        if rows.clone().all(|row| source(row) == first) {
+            return Self::of(all, observed_ns(window, first), window.sample);
+        }
+        let mut rates = Self { calls: 0.0, load: 0.0, ..Self::of(all, window.length_ns(), window.sample) };
+        (rates.errors, rates.request_bytes, rates.response_bytes) = (0.0, 0.0, 0.0);
+        for row in rows {
+            rates.add(Self::of(row.figures(), observed_ns(window, source(row)), window.sample));
+        }
+        rates
     }
 
     /// Documents per call for a column that has room for one figure: those returned, and where
@@ -98,6 +126,15 @@ impl InFlightRow {
     }
 }
 
+/// How long a source was observed; the length of the window where it has operations that nobody observed, as those that
+/// ended before the capture.
+pub(super) fn observed_ns(window: &Window, source: Source) -> u64 {
+    match window.observed_ns(source) {
+        0 => window.length_ns(),
+        ns => ns,
+    }
+}
+
 /// The figures of a row, or of all rows together.
 #[derive(Clone, Debug)]
 pub struct Stats<'a> {
@@ -113,13 +150,7 @@ pub struct Stats<'a> {
 }
 
 impl<'a> Stats<'a> {
-    pub(super) fn new(
-        figures: Cow<'a, Figures>,
-        in_flight: Option<InFlightRow>,
-        elapsed_ns: u64,
-        sample: u32,
-    ) -> Self {
-        let rates = Rates::of(&figures, elapsed_ns, sample);
+    pub(super) fn new(figures: Cow<'a, Figures>, in_flight: Option<InFlightRow>, rates: Rates) -> Self {
         let quantiles = Quantiles::of(&figures);
         Self { figures, rates, quantiles, in_flight }
     }

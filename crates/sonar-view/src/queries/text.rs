@@ -35,7 +35,11 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         writeln!(out, "Summary: no packets")?;
     } else {
         let (start, end) = (zone.show(report.start), zone.show(report.end));
-        writeln!(out, "Summary of {}: {start} to {end}", Nanos(report.elapsed_ns))?;
+        write!(out, "Summary of {}: {start} to {end}", Nanos(report.length_ns))?;
+        match report.elapsed_ns < report.length_ns {
+            true => writeln!(out, ", of which {} were observed", Nanos(report.elapsed_ns))?,
+            false => writeln!(out)?,
+        }
     }
     report.notes.iter().try_for_each(|note| paragraph(&format!("  {note}"), width, &mut out))?;
     writeln!(out, "  {}", totals(report))?;

@@ -7,7 +7,7 @@ use sonar_core::history::{
     Collector, Event, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
-use sonar_core::{Class, Role, Timestamp};
+use sonar_core::{Class, Role, Source, Timestamp};
 
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::GapJson;
@@ -34,9 +34,10 @@ const MACHINE: [(&str, &str); 5] = [
 /// One part of the axis.
 #[derive(Clone, Default)]
 struct TimelinePart {
-    figures: Figures,
-    /// Seconds in which queries were observed.
-    seconds: f64,
+    /// What each source saw, in the order of [`Source::ALL`].
+    figures: [Figures; Source::ALL.len()],
+    /// Seconds in which each source was observed, in the same order.
+    seconds: [f64; Source::ALL.len()],
     series: BTreeMap<SeriesKey, SeriesValue>,
 }
 
@@ -74,9 +75,14 @@ impl TimelineBuilder {
             let part = &mut self.parts[place];
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
-                part.figures.merge(row.figures());
+                for (source, figures) in Source::ALL.into_iter().zip(&mut part.figures) {
+                    row.observed_by(source).iter().for_each(|observed| figures.merge(&observed.figures));
+                }
             }
-            part.seconds += window.observed_ns(Collector::Queries) as f64 / 1e9;
+            for (source, seconds) in Source::ALL.into_iter().zip(&mut part.seconds) {
+                let collector = Collector::of(source);
+                *seconds += collector.map_or(0.0, |collector| window.observed_ns(collector) as f64 / 1e9);
+            }
             for (key, value) in &window.series {
                 part.series.entry(key.clone()).or_default().merge(value);
             }
@@ -113,11 +119,17 @@ impl TimelineBuilder {
         }
     }
 
+    /// What the wire shows of queries; their slow operations in the log where the wire was not observed at all.
     fn queries(&self) -> Vec<LaneJson> {
-        if self.parts.iter().all(|part| part.seconds <= 0.0) {
-            return Vec::new();
-        }
-        let lane = |id, title: &str, unit, value: &dyn Fn(&TimelinePart) -> Option<f64>| LaneJson {
+        let is_observed =
+            |source: &Source| self.parts.iter().any(|part| part.seconds[*source as usize] > 0.0);
+        let Some(source) = Source::ALL.into_iter().find(is_observed) else { return Vec::new() };
+        let at = source as usize;
+        let (calls, p99) = match source {
+            Source::Wire => ("queries", "p99 latency"),
+            _ => ("slow queries in the log", "their p99 latency"),
+        };
+        let lane = |id, title: &str, unit, value: &dyn Fn(&Figures, f64) -> Option<f64>| LaneJson {
             group: "queries",
             id,
             title: title.to_owned(),
@@ -128,18 +140,23 @@ impl TimelineBuilder {
             values: self
                 .parts
                 .iter()
-                .map(|part| if part.seconds > 0.0 { value(part) } else { None })
+                .map(|part| match part.seconds[at] {
+                    seconds if seconds > 0.0 => value(&part.figures[at], seconds),
+                    _ => None,
+                })
                 .collect(),
         };
-        let rate = |count: u64, part: &TimelinePart| Some(count as f64 / part.seconds);
-        let p99 = |part: &TimelinePart| part.figures.latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
+        let rate = |count: u64, seconds: f64| Some(count as f64 / seconds);
+        let quantile = |figures: &Figures, _| figures.latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
         vec![
-            lane("calls", "queries", "per_second", &|part| rate(part.figures.calls, part)),
-            lane("p99", "p99 latency", "milliseconds", &p99),
-            lane("load", "operations in progress", "ratio", &|part| {
-                Some(part.figures.latency.sum_ns() as f64 / 1e9 / part.seconds)
+            lane("calls", calls, "per_second", &|figures, seconds| rate(figures.calls, seconds)),
+            lane("p99", p99, "milliseconds", &quantile),
+            lane("load", "operations in progress", "ratio", &|figures, seconds| {
+                Some(figures.latency.sum_ns() as f64 / 1e9 / seconds)
             }),
-            lane("errors", "failed operations", "per_second", &|part| rate(part.figures.failed, part)),
+            lane("errors", "failed operations", "per_second", &|figures, seconds| {
+                rate(figures.failed, seconds)
+            }),
         ]
     }
 

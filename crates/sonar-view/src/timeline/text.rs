@@ -8,7 +8,7 @@ use sonar_core::history::Span;
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::words::clock;
 use crate::ftdc::units;
-use crate::kit::{Fitting, Nanos, Zone, escape, fit, plural, push_padded, sparkline};
+use crate::kit::{Fitting, Nanos, Zone, escape, fit, fit_end, plural, push_padded, sparkline};
 
 /// Columns of the titles and of the figures beside the charts.
 const TITLE: usize = 26;
@@ -65,10 +65,9 @@ impl TimelineReport {
         head.push(' ');
         push_padded(&mut head, "highest", FIGURE, true);
         writeln!(out, "{head}")?;
-        for lane in lanes {
+        for (lane, label) in lanes.iter().zip(labels(&lanes)) {
             let mut line = String::new();
-            let server = lane.server.map_or_else(String::new, |port| format!("{port} "));
-            push_padded(&mut line, &fit(&format!("{server}{}", lane.title), TITLE - 1), TITLE, false);
+            push_padded(&mut line, &label, TITLE, false);
             line.push_str(&chart(&lane.values));
             let known = || lane.values.iter().copied().flatten();
             for value in [known().reduce(f64::min), known().reduce(f64::max)] {
@@ -117,9 +116,58 @@ impl TimelineReport {
     }
 }
 
+/// What stands before the charts of lanes. Titles that have the same beginning are cut in their middle, so that they
+/// differ.
+fn labels(lanes: &[&LaneJson]) -> Vec<String> {
+    const WIDTH: usize = TITLE - 1;
+    /// How much of the beginning stays then.
+    const HEAD: usize = 9;
+    let server = |lane: &LaneJson| lane.server.map_or_else(String::new, |port| format!("{port} "));
+    let whole: Vec<String> = lanes.iter().map(|lane| format!("{}{}", server(lane), lane.title)).collect();
+    let cut: Vec<String> = whole.iter().map(|text| fit(text, WIDTH)).collect();
+    let label = |(at, text): (usize, &String)| match cut.iter().filter(|one| **one == cut[at]).count() {
+        0 | 1 => cut[at].clone(),
+        _ => fit(text, HEAD) + fit_end(text, WIDTH - HEAD).trim_start_matches('…'),
+    };
+    whole.iter().enumerate().map(label).collect()
+}
+
 /// A bar for each value, and a dot where there is none.
 fn chart(values: &[Option<f64>]) -> String {
     let most = values.iter().copied().flatten().fold(0.0, f64::max);
     let bars = sparkline(values.iter().map(|value| value.unwrap_or(0.0)), most);
     bars.chars().zip(values).map(|(bar, value)| if value.is_some() { bar } else { NOTHING }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::width;
+
+    #[test]
+    fn labels_differ_where_titles_do() {
+        let lane = |title: &str| LaneJson {
+            group: "machine",
+            id: "x",
+            title: title.to_owned(),
+            unit: "percent",
+            server: None,
+            verdict: None,
+            limit: None,
+            values: Vec::new(),
+        };
+        let lanes = [
+            "time in which some threads waited for a processor",
+            "time in which some threads waited for memory",
+            "time in which some threads waited for a device",
+            "all processors busy",
+        ]
+        .map(lane);
+        let labels = labels(&lanes.each_ref());
+        let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
+        assert_eq!(distinct.len(), 4, "{labels:?}");
+        assert!(labels.iter().all(|label| width(label) < TITLE), "{labels:?}");
+        assert!(labels[1].starts_with("time in") && labels[1].ends_with("for memory"), "{labels:?}");
+        assert_eq!(labels[3], "all processors busy");
+    }
 }

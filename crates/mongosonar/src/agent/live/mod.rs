@@ -11,6 +11,7 @@ mod files;
 mod helper_channel;
 mod inspector;
 mod internals;
+mod lives;
 mod log;
 mod machine;
 mod opener;
@@ -46,6 +47,7 @@ use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId, lost_help
 use self::clock_reading::ClockReading;
 use self::files::{FileSearch, FilesTask};
 use self::inspector::{FoundServer, Inspector};
+use self::lives::ServerLives;
 use self::log::FollowTask;
 use self::machine::MachineTask;
 use self::opener::{NetworkState, RingOpener};
@@ -59,7 +61,7 @@ use super::applications::KnownApplications;
 use super::assembler::Assembler;
 use super::notify::ServiceManager;
 use super::parts::WindowPart;
-use super::servers::{LocalServers, local};
+use super::servers::LocalServers;
 use super::settings::AgentSettings;
 use super::store;
 use crate::privileges;
@@ -75,6 +77,9 @@ const WAITING: usize = 256;
 const NAP: Duration = Duration::from_millis(250);
 /// How often to search for servers.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// How often, and for how long, to search for a server that may have been restarted.
+const RESTART_EVERY: Duration = Duration::from_secs(1);
+const RESTART_WITHIN: Duration = Duration::from_secs(60);
 /// How often to look at interfaces that are named in the configuration: they come and go.
 const INTERFACES_EVERY: Duration = Duration::from_secs(2);
 /// How often the status is written.
@@ -155,6 +160,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let mut agent = LiveAgent {
         assembler: Assembler::new(store, plan.folder),
         servers: LocalServers::default(),
+        lives: ServerLives::default(),
         watched: Arc::new(WatchedServers::default()),
         positions: Arc::new(LogPositions::load(plan.folder)),
         queries: None,
@@ -166,9 +172,11 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         network_seen: None,
         notices: Vec::new(),
         searched: None,
+        last_end: None,
         stated: None,
         store_problem: None,
         last_loss: None,
+        losses_reported: 0,
         status_problem: None,
         begun: ClockReading::now(),
         applications,
@@ -222,6 +230,7 @@ struct LiveAgent<'a> {
     positions: Arc<LogPositions>,
     /// Also those that have ended.
     servers: LocalServers,
+    lives: ServerLives,
     queries: Option<QueriesCollector>,
     threads: BTreeMap<Collector, CollectorThread>,
     /// Threads that have failed, and when they are started again.
@@ -238,11 +247,15 @@ struct LiveAgent<'a> {
     manager: ServiceManager,
     notices: Vec<String>,
     searched: Option<Instant>,
+    /// When the process of a server last ended.
+    last_end: Option<Instant>,
     stated: Option<Instant>,
     /// Why nothing can be stored, as long as that is so.
     store_problem: Option<String>,
     /// Why the last window that was lost for another reason was lost.
     last_loss: Option<String>,
+    /// Lost windows of earlier full disks, which have been reported.
+    losses_reported: u64,
     /// Why the status cannot be written, if it cannot.
     status_problem: Option<String>,
     begun: ClockReading,
@@ -421,9 +434,16 @@ impl LiveAgent<'_> {
         let begun = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.plan.once.is_none_or(|once| begun.elapsed() < once) {
             self.take(NAP);
-            if self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY) {
+            if self.searched.is_none_or(|searched| searched.elapsed() >= self.search_every())
+                || self.has_server_ended()
+            {
                 self.look_for_servers();
             }
+            let ends = self.lives.decided(now());
+            let upgrades = self.watched.take_upgrades();
+            let upgrades =
+                upgrades.iter().map(|(port, versions)| ServerLives::upgraded(*port, versions, now()));
+            ends.into_iter().chain(upgrades).for_each(|event| self.event(event));
             let names_interfaces =
                 self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
             if names_interfaces && self.network_seen.is_none_or(|seen| seen.elapsed() >= INTERFACES_EVERY) {
@@ -587,20 +607,35 @@ impl LiveAgent<'_> {
         self.follow_network();
     }
 
-    /// Reports starts and ends of servers without a log that reports them.
-    fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
-        let is_logged = |server: &FoundServer| self.plan.settings.collectors.log && server.log.is_some();
-        let time = now();
-        let event = |server: &FoundServer, kind| {
-            Event::new(time, kind, local(server.port), ("", &format!("process {}", server.pid)))
+    /// How often to search for servers now.
+    fn search_every(&self) -> Duration {
+        let is_restarting = self.last_end.is_some_and(|ended| ended.elapsed() < RESTART_WITHIN);
+        if is_restarting { RESTART_EVERY } else { SEARCH_EVERY }
+    }
+
+    /// Whether the process of a server has ended since the last search.
+    fn has_server_ended(&self) -> bool {
+        let host = Host::live();
+        let runs = |server: &FoundServer| {
+            // A zombie has ended, but nobody has asked for its exit code.
+            host.stat(server.pid).is_some_and(|stat| stat.started == server.started && stat.state != b'Z')
         };
-        let stops =
-            ended.iter().filter(|server| !is_logged(server)).map(|one| event(one, EventKind::ServerStop));
+        !self.watched.all().iter().all(runs)
+    }
+
+    /// Reports starts and ends of servers.
+    fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
+        let time = now();
+        for server in ended {
+            let is_logged = self.plan.settings.collectors.log && server.log.is_some();
+            self.lives.ended(server, is_logged, time);
+            self.last_end = Some(Instant::now());
+        }
         // Before the first status the agent itself starts.
-        let is_new = |server: &&FoundServer| !is_logged(server) && self.stated.is_some();
-        let starts = started.iter().filter(is_new).map(|one| event(one, EventKind::ServerStart));
-        let events: Vec<Event> = stops.chain(starts).collect();
-        events.into_iter().for_each(|event| self.event(event));
+        if self.stated.is_some() {
+            let starts: Vec<Event> = started.iter().map(|server| self.lives.started(server, time)).collect();
+            starts.into_iter().for_each(|event| self.event(event));
+        }
     }
 
     /// Ends a collector, and takes its last windows.
@@ -640,6 +675,8 @@ impl LiveAgent<'_> {
             }
         }
         self.wait_for(&threads);
+        let ends = self.lives.rest();
+        ends.into_iter().for_each(|event| self.event(event));
         self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ("", "")));
         while let Err(error) = self.assembler.complete(Timestamp::from_unix_ns(u64::MAX)) {
             self.store_failed(&error);

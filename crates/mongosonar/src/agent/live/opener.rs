@@ -37,7 +37,7 @@ impl RingRequest {
     /// Which packets the ring keeps.
     pub fn filter(&self) -> PacketFilter {
         let ports = self.ports.iter().map(|&(low, high)| low..=high).collect();
-        PacketFilter { ports, tunnels: true, ..PacketFilter::default() }
+        PacketFilter { ports, ..PacketFilter::default() }
     }
 
     fn open(&self) -> Result<(Ring, Vec<u32>), RingError> {

@@ -16,6 +16,7 @@ const MAX_NOTICES: usize = 20;
 
 impl LiveAgent<'_> {
     pub(super) fn add(&mut self, part: WindowPart) {
+        part.events.iter().for_each(|event| self.lives.see(event));
         if let Err(error) = self.assembler.add(part) {
             self.store_failed(&error);
         }
@@ -58,9 +59,12 @@ impl LiveAgent<'_> {
                 self.store_problem = Some(text.clone());
                 format!("windows are not stored: {text}")
             }
-            StoreNotice::Recovered(windows) => {
+            // The store counts attempts, and what comes late of a window is one more.
+            StoreNotice::Recovered(_) => {
                 self.store_problem = None;
-                format!("windows are stored again, {} could not be", plural(*windows, "window"))
+                let lost = self.assembler.summary().windows_lost;
+                let windows = lost - std::mem::replace(&mut self.losses_reported, lost);
+                format!("windows are stored again, {} could not be", plural(windows, "window"))
             }
             StoreNotice::Shrunk(resolution, day) => {
                 format!("windows of {} of {day} were deleted to keep the size", resolution.name())

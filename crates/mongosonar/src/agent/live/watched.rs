@@ -15,6 +15,8 @@ pub struct WatchedServers {
     found: Mutex<Arc<Vec<FoundServer>>>,
     /// Their versions by port, where they are known.
     versions: Mutex<BTreeMap<u16, String>>,
+    /// Ports whose server has another version than before, with both.
+    upgrades: Mutex<Vec<(u16, [String; 2])>>,
     /// The time of the last sample of `diagnostic.data` by port.
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
 }
@@ -68,9 +70,17 @@ impl WatchedServers {
     /// Notes the version of a server.
     pub fn set_version(&self, port: u16, version: &str) {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-        if versions.get(&port).map(String::as_str) != Some(version) {
-            versions.insert(port, version.to_owned());
+        if versions.get(&port).map(String::as_str) != Some(version)
+            && let Some(before) = versions.insert(port, version.to_owned())
+        {
+            let mut upgrades = self.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
+            upgrades.push((port, [before, version.to_owned()]));
         }
+    }
+
+    /// Ports whose server has had another version since the last call, with the versions before and after.
+    pub fn take_upgrades(&self) -> Vec<(u16, [String; 2])> {
+        std::mem::take(&mut self.upgrades.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The version of a server, if it is known.
@@ -120,5 +130,10 @@ mod tests {
         assert_eq!(watched.of_file("/a/collection-1.wt"), Some(5));
         assert_eq!(watched.of_file("/a/b/index-1.wt"), Some(6));
         assert_eq!(watched.of_file("/ab/index-1.wt"), None);
+        for version in ["7.0.5", "7.0.5", "8.0.1"] {
+            watched.set_version(5, version);
+        }
+        assert_eq!(watched.take_upgrades(), [(5, ["7.0.5".to_owned(), "8.0.1".to_owned()])]);
+        assert_eq!(watched.take_upgrades(), []);
     }
 }

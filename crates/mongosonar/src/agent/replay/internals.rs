@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use sonar_core::history::Collector;
-use sonar_core::internals::{Metric, SampleSequence, ServerSample};
-use sonar_decode::ftdc::{ChunkError, SampleReader, describe};
+use sonar_core::internals::{SampleSequence, ServerSample};
+use sonar_decode::ftdc::{ChunkError, SampleReader};
 
 use super::source_end::SourceEnd;
 use crate::agent::figures::SampleCutter;
@@ -25,15 +25,14 @@ struct InternalsReading<'a> {
 
 impl ChunkSink for InternalsReading<'_> {
     fn metadata(&mut self, _: &Path, metadata: &[u8]) -> Result<()> {
-        self.samples.set_data_folder(describe(metadata).dbpath);
+        self.samples.metadata(metadata);
         Ok(())
     }
 
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
         let Self { samples, repetitions, sequence, cutter } = self;
         let read = samples.read(data, |sample: &ServerSample| {
-            let pid = sample.get(Metric::Pid).unwrap_or(0);
-            if repetitions.is_new(pid, sample.time_ms()) {
+            if repetitions.is_new(sample.key()) {
                 cutter.add(sequence, sample);
             }
         });

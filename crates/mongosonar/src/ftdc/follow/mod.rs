@@ -12,9 +12,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 use sonar_core::Timestamp;
-use sonar_core::internals::{Metric, ServerDescription, ServerSample};
+use sonar_core::internals::{ServerDescription, ServerSample};
 use sonar_decode::ftdc::{
-    ChunkError, DocumentContent, DocumentError, MAX_DOCUMENT, SampleReader, describe, document_length, parse,
+    ChunkError, DocumentContent, DocumentError, MAX_DOCUMENT, SampleReader, document_length, parse,
 };
 
 pub use self::folder::{DiagnosticFile, DiagnosticFolder, DiagnosticPath};
@@ -218,7 +218,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             }
             match parse(&self.document).map(|found| (found.time_ms, found.content)) {
                 Ok((_, DocumentContent::Metadata(metadata))) => {
-                    note_server(describe(metadata), &mut self.reader, &mut self.server);
+                    self.server = Some(self.reader.metadata(metadata));
                 }
                 Ok((time_ms, DocumentContent::Chunk(_))) if time_ms <= after_ms => begin = offset,
                 Ok((_, DocumentContent::Chunk(_))) => break,
@@ -259,7 +259,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     fn give_document(&mut self, document: &[u8], each: &mut impl FnMut(&ServerSample)) {
         match parse(document).map(|found| found.content) {
             Ok(DocumentContent::Metadata(metadata)) => {
-                note_server(describe(metadata), &mut self.reader, &mut self.server);
+                self.server = Some(self.reader.metadata(metadata));
             }
             Ok(DocumentContent::Chunk(data)) => {
                 // A damaged one was counted.
@@ -279,8 +279,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     ) -> Result<usize, ChunkError> {
         let Self { reader, repetitions, counts, after_ms, .. } = self;
         let read = reader.read_from(data, known, |sample| {
-            let pid = sample.get(Metric::Pid).unwrap_or(0);
-            let is_new = repetitions.is_new(pid, sample.time_ms());
+            let is_new = repetitions.is_new(sample.key());
             if !is_new {
                 counts.repeated += 1;
             } else if after_ms.is_none_or(|after| sample.time_ms() > after) {
@@ -291,11 +290,6 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         counts.damaged += u64::from(read.is_err());
         read
     }
-}
-
-fn note_server(found: ServerDescription, reader: &mut SampleReader, server: &mut Option<ServerDescription>) {
-    reader.set_data_folder(found.dbpath.clone());
-    *server = Some(found);
 }
 
 /// The name of a file that is begun at this time, in milliseconds since 1970.

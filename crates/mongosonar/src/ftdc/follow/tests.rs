@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use sonar_core::internals::Metric;
 use sonar_decode::ftdc::MetricChunk;
 
 use super::*;

@@ -90,7 +90,6 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             ports: listened.ranges(),
             sample: args.sample.and_then(NonZeroU32::new).filter(|n| n.get() > 1),
             snap_replies: args.snap_replies,
-            tunnels: true,
             ..PacketFilter::default()
         },
         size_bytes,

@@ -32,6 +32,8 @@ pub(super) struct Circumstances {
     pub(super) entries: u64,
     /// The cursor that its command named.
     pub(super) cursor: Option<i64>,
+    /// The user of its connection, if the source said it there.
+    pub(super) user: Option<Arc<str>>,
 }
 
 /// A statement that waits for its command, or that command.
@@ -150,6 +152,7 @@ mod tests {
             weight: 1,
             entries: 1,
             cursor: None,
+            user: None,
         };
         let statement = WaitingStatement { resolved, fields: FieldTable::default(), circumstances };
         for thread in 0..10_000 {

@@ -19,10 +19,12 @@ use self::node::{
 };
 pub use self::node::{CommandBody, StatementBody};
 use super::hash::{self, mix};
-use super::rules::{self, CommandKind, ContainerMode, Field};
+use super::rules::{self, ContainerMode, Field};
 use super::text::{MESSAGE_BUDGET, Style, Text, TextElement};
 use super::value::placeholder;
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
+use crate::commands::CommandKind;
+use sonar_core::operation::WriteType;
 
 /// The most distinct children of one set. A set with more has the hash of "too many".
 pub const MAX_CHILDREN: usize = 1_024;
@@ -47,7 +49,7 @@ pub struct Builder<T: Text> {
     command: CommandKind,
     text_left: usize,
     /// Namespace index and action of the bulkWrite statement that is open.
-    bulk: Option<(u64, i64, &'static str)>,
+    bulk: Option<(WriteType, i64)>,
     /// Whether a cap was reached: too deep, or too many distinct children.
     pub over_cap: bool,
     /// Whether a `$changeStream` stage was seen.
@@ -198,6 +200,7 @@ impl<T: Text> Builder<T> {
             opaque,
             rank,
             belongs_to_command: None,
+            constant: None,
         });
         if T::WANTED {
             self.labels.push((name.to_vec(), operator.to_vec()));
@@ -355,6 +358,9 @@ impl<T: Text> Builder<T> {
     fn give(&mut self, edge: u64, node: Node<T>, label: T::Label, literal: Option<ElementKind>) {
         let parent = self.frames.len() - 1;
         match (self.frames[parent].mode, literal) {
+            (ContainerMode::Expression, Some(kind)) if is_constant(edge) => {
+                self.frames[parent].constant = Some((node.unordered, node.ordered, kind));
+            }
             (ContainerMode::Literals | ContainerMode::ExpressionList, Some(kind)) => {
                 self.see_type(parent, kind)
             }
@@ -450,6 +456,22 @@ impl<T: Text> Visitor for Builder<T> {
             self.frames.pop();
             return self.attach_deferred();
         }
+        if let (ContainerMode::Expression, 1, Some((unordered, ordered, kind))) =
+            (mode, frame.count, frame.constant)
+        {
+            // A router writes the constants of an expression so.
+            let start = frame.start as usize;
+            let text = self.elements.get_mut(start).map(|child| std::mem::take(&mut child.text));
+            let text = text.unwrap_or_default();
+            if T::WANTED {
+                self.text_left += text.bytes();
+            }
+            self.drop_elements(start);
+            let label = self.pop_label();
+            self.frames.pop();
+            let node = Node { unordered, ordered, text };
+            return self.give(edge, node, label, Some(kind));
+        }
         let literals =
             matches!(mode, ContainerMode::Literals | ContainerMode::ExpressionList) && !frame.structural;
         if literals {
@@ -508,23 +530,17 @@ impl<T: Text> Builder<T> {
         let node = self.fold(top, Style::Document);
         self.pop_label();
         self.frames.pop();
-        let (mut unordered, mut ordered, namespace, text) = (node.unordered, node.ordered, None, node.text);
-        let mut text = text;
-        if let Some((action, index, name)) = self.bulk.take() {
-            unordered = mix(action, unordered);
-            ordered = mix(action, ordered);
+        let Node { mut unordered, mut ordered, mut text } = node;
+        let bulk = self.bulk.take();
+        let (namespace, write) = (bulk.map(|(_, index)| index), bulk.map(|(write, _)| write));
+        if let Some(write) = write {
+            let action = hash::bytes(write.name().as_bytes());
+            (unordered, ordered) = (mix(action, unordered), mix(action, ordered));
             if T::WANTED {
-                text = text.named(name);
+                text = text.named(write.name());
             }
-            return self.add_statement(StatementBody {
-                unordered,
-                ordered,
-                namespace: Some(index),
-                count: 1,
-                text,
-            });
         }
-        self.add_statement(StatementBody { unordered, ordered, namespace, count: 1, text });
+        self.add_statement(StatementBody { unordered, ordered, namespace, write, count: 1, text });
     }
 
     fn add_statement(&mut self, statement: StatementBody<T>) {
@@ -542,6 +558,11 @@ impl<T: Text> Builder<T> {
             self.over_cap = true;
         }
     }
+}
+
+/// Whether a key of an expression says that its value is a constant.
+pub(super) fn is_constant(edge: u64) -> bool {
+    edge == hash::bytes(b"$const") || edge == hash::bytes(b"$literal")
 }
 
 /// Whether the order of the children has a meaning.

@@ -1,5 +1,8 @@
 //! The parts of a shape: nodes, the open containers, and the words that hashes begin with.
 
+use sonar_core::operation::WriteType;
+
+use crate::bson::ElementKind;
 use crate::shape::hash::tag;
 use crate::shape::rules::ContainerMode;
 
@@ -88,6 +91,8 @@ pub(super) struct Frame {
     pub(super) rank: u8,
     /// The field of the command that this container is, though it is inside another one.
     pub(super) belongs_to_command: Option<&'static str>,
+    /// The constant in `{$const: …}` or `{$literal: …}`, which stands for it: its two hashes, and its type.
+    pub(super) constant: Option<(u64, u64, ElementKind)>,
 }
 
 /// One distinct statement of a command.
@@ -99,6 +104,8 @@ pub struct StatementBody<T> {
     pub ordered: u64,
     /// Index into `nsInfo` for bulkWrite; `None` for the command's own namespace.
     pub namespace: Option<i64>,
+    /// What it does, if the command does not say so.
+    pub write: Option<WriteType>,
     /// Their number.
     pub count: u32,
     /// Its text.

@@ -2,12 +2,14 @@
 
 use super::Builder;
 use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
-use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use, Visitor};
+use crate::commands::CommandKind;
 use crate::names;
 use crate::shape::hash::{self, mix};
-use crate::shape::rules::{self, CommandKind, ContainerMode, Field, stage, statement_field};
+use crate::shape::rules::{self, ContainerMode, Field, stage, statement_field};
 use crate::shape::text::{EQUALITY, Text};
 use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
+use sonar_core::operation::WriteType;
 
 impl<T: Text> Builder<T> {
     pub(super) fn field_element(
@@ -143,8 +145,13 @@ impl<T: Text> Builder<T> {
                 self.see_type(top, kind);
                 return ElementStep::Using(Use::Member);
             }
+            // What a router adds for its shards.
+            ContainerMode::Expression if matches!(key.bytes, b"$willBeMerged" | b"$doingMerge") => {}
             ContainerMode::Expression | ContainerMode::WindowFields => {
                 let (node, step, _) = self.expression_leaf(&key, kind, value);
+                if matches!(key.bytes, b"$const" | b"$literal") {
+                    self.frames[top].constant = Some((node.unordered, node.ordered, kind));
+                }
                 self.add_keyed(&key, node);
                 return step;
             }
@@ -158,10 +165,10 @@ impl<T: Text> Builder<T> {
                 self.attach(top, 0, node, T::Label::default());
                 return step;
             }
+            ContainerMode::Stage if key.bytes == b"$unwind" => return self.unwind(&key, kind, value),
             ContainerMode::Stage => {
                 let (node, step) = match key.bytes {
                     b"$unionWith" | b"$out" | b"$unset" | b"$count" => self.name(kind, value, |_| true),
-                    b"$unwind" => self.name(kind, value, |text| text.first() == Some(&b'$')),
                     stage if !names::holds_expressions(stage) => (self.placeholder(kind), TYPE),
                     _ => {
                         let (node, step, _) = self.expression_leaf(&key, kind, value);
@@ -181,6 +188,7 @@ impl<T: Text> Builder<T> {
                 return step;
             }
             ContainerMode::Projection => {
+                let key = literal_key(key);
                 let (node, step) = match number(kind, bytes_of(value)) {
                     Some(number) => {
                         (self.kept(if number == 0.0 { b"0" } else { b"1" }, true), truth_of(kind))
@@ -218,6 +226,18 @@ impl<T: Text> Builder<T> {
             | ContainerMode::UpdateValue => {}
         }
         TYPE
+    }
+
+    /// `{$unwind: '$a'}` is `{$unwind: {path: '$a'}}`, which a router makes of it.
+    fn unwind(&mut self, key: &Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
+        if self.enter(ContainerMode::Kept, hash::key(key), (0, key.bytes, &[])) != Opened::Enter {
+            return TYPE;
+        }
+        let path = Key::new(b"path");
+        let (node, step) = self.kept_field(ContainerMode::Kept, &path, kind, value);
+        self.add_keyed(&path, node);
+        self.close();
+        step
     }
 
     /// A scalar in a part that keeps its literals. A string is kept only if it is a name there.
@@ -297,15 +317,15 @@ impl<T: Text> Builder<T> {
         value: BsonValue<'_>,
     ) -> ElementStep {
         if self.command == CommandKind::BulkWrite {
-            let action = match key.bytes {
-                b"insert" => "insert",
-                b"update" => "update",
-                b"delete" => "delete",
-                _ => "",
+            let write = match key.bytes {
+                b"insert" => Some(WriteType::Insert),
+                b"update" => Some(WriteType::Update),
+                b"delete" => Some(WriteType::Delete),
+                _ => None,
             };
-            if !action.is_empty() {
+            if let Some(write) = write {
                 let index = number(kind, bytes_of(value)).map_or(-1, |number| number as i64);
-                self.bulk = Some((hash::bytes(action.as_bytes()), index, action));
+                self.bulk = Some((write, index));
                 return ElementStep::Next;
             }
         }
@@ -399,6 +419,11 @@ impl<T: Text> Builder<T> {
                 self.enter(ContainerMode::Literal, hash::path(&key), (0, &normal, &[]))
             }
             ContainerMode::Projection => {
+                // A router asks its shards for the keys of the sort.
+                if key.bytes == b"$sortKey" {
+                    return Opened::Skip;
+                }
+                let key = literal_key(key);
                 let inner = match key.bytes {
                     b"$elemMatch" => ContainerMode::ElemMatch,
                     b"$meta" => ContainerMode::Literal,
@@ -512,6 +537,11 @@ impl<T: Text> Builder<T> {
         };
         self.enter(mode, edge, label)
     }
+}
+
+/// `$const` is the server's own name of `$literal`.
+fn literal_key(key: Key<'_>) -> Key<'_> {
+    if key.bytes == b"$const" { Key::new(b"$literal") } else { key }
 }
 
 /// Hash of an operator of a condition.

@@ -1,0 +1,118 @@
+//! Operations in flight from saved output of `currentOp`: alone, and beside logs, profiles and captures.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use sonar_core::CurrentOperations;
+use sonar_decode::current_op::CurrentOpReader;
+use sonar_decode::syntax::documents::{Documents, FoundDocument};
+use sonar_view::current::{self, CurrentView};
+use sonar_view::kit::{Fitting, Zone};
+use sonar_view::queries::{ClassSet, Form};
+
+use super::args::DigestArgs;
+use super::show::ROWS;
+use crate::exit::{OK, TRUNCATED, usage};
+use crate::input;
+use crate::screen;
+use crate::values::{ClassArg, ShapeArg};
+
+/// The operations of a file, and whether it is whole.
+pub struct CurrentFile {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub current: CurrentOperations,
+    /// It ends inside a document.
+    pub is_cut: bool,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, or no document in it can.
+pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
+    let name = input::name(path);
+    let (mut input, progress) = input::open(path, &name, stop)?;
+    let (mut reader, mut documents) = (CurrentOpReader::default(), Documents::default());
+    let mut buffer = vec![0u8; 1 << 18];
+    loop {
+        let got = match input.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
+        };
+        let mut rest = &buffer[..got];
+        while let Some(found) = documents.next(&mut rest) {
+            match found {
+                FoundDocument::Document(document) => reader.document(document),
+                FoundDocument::Broken => reader.broken(),
+            }
+        }
+    }
+    progress.finish_and_clear();
+    let (current, is_cut) = (reader.finish(), documents.is_cut());
+    if current.operations.is_empty() && current.idle == 0 && (current.malformed > 0 || is_cut) {
+        bail!("{name}: no document of currentOp could be read");
+    }
+    Ok(CurrentFile { name, current, is_cut })
+}
+
+/// What a report of other sources says of it.
+pub fn note(file: &CurrentFile, zone: &Zone) -> String {
+    let cut = if file.is_cut { "; it ends inside a document" } else { "" };
+    format!("{}: {}{cut}.", file.name, current::sentence(&file.current, zone))
+}
+
+/// Shows the operations of these files. Returns the exit code.
+///
+/// # Errors
+/// Arguments that only reports of ended operations have.
+pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
+    if args.csv || args.html.is_some() || args.by.is_some() || args.sort.is_some() {
+        return Err(usage!(
+            "operations in flight are shown as text or --json, with --class, --filter, --limit and --shape"
+        ));
+    }
+    let classes: ClassSet = ClassArg::classes(&args.class);
+    let needle = args.filter.as_deref().unwrap_or_default().to_lowercase();
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
+    for (at, file) in files.iter().enumerate() {
+        let limit = args.limit.unwrap_or(if args.json { usize::MAX } else { ROWS });
+        let mut view = CurrentView::new(&file.current, limit, |operation| {
+            let texts = [
+                operation.command.to_string(),
+                operation.shape.namespace(),
+                operation.shape.typed.to_string(),
+            ];
+            classes.contains(operation.class)
+                && (needle.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&needle)))
+        });
+        view.zone = args.zone.asked().unwrap_or_default();
+        view.form = match args.shape.unwrap_or(ShapeArg::Typed) {
+            ShapeArg::Typed => Form::Typed,
+            ShapeArg::Plain => Form::Plain,
+        };
+        if args.json {
+            current::json(&view, &mut out)?;
+            continue;
+        }
+        if files.len() > 1 {
+            writeln!(out, "{}{}:", if at > 0 { "\n" } else { "" }, file.name)?;
+        }
+        current::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
+    }
+    out.flush()?;
+    let cut: Vec<_> = files.iter().filter(|file| file.is_cut).collect();
+    for file in &cut {
+        eprintln!(
+            "mongosonar: {}: it ends inside a document or array; all before it has been read",
+            file.name
+        );
+    }
+    Ok(if cut.is_empty() { OK } else { TRUNCATED })
+}

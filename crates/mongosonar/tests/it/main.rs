@@ -1,0 +1,23 @@
+//! The integration tests of mongosonar: one program, since each would link the whole crate again.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
+
+mod agent;
+mod by_flow;
+mod docs;
+mod exit_codes;
+mod files;
+mod foreign;
+mod ftdc;
+mod history;
+mod inputs;
+mod io_life;
+mod io_names;
+mod io_record;
+mod io_report;
+mod kills;
+mod loopback;
+mod pages;
+mod report;
+mod reports;
+mod support;
+mod wire;

@@ -1,0 +1,309 @@
+//! `mongosonar report`: captures, logs and profiles of the same minutes, in one table.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::support::*;
+use serde_json::{Map, Value};
+
+/// Capture, log and profiles of one recording.
+struct Recording {
+    wire: PathBuf,
+    log: PathBuf,
+    profiles: Vec<PathBuf>,
+}
+
+fn recordings() -> [Recording; 2] {
+    let mixed = |name: &str| fixture(&format!("mongod-4.0-mixed/{name}"));
+    let minutes = |name: &str| fixture(&format!("mongod-4.4-minutes/{name}"));
+    [
+        Recording {
+            wire: mixed("wire.pcap.gz"),
+            log: mixed("mongod.log.gz"),
+            profiles: vec![mixed("profile/shop.bson.gz"), mixed("profile/stats.bson.gz")],
+        },
+        Recording {
+            wire: minutes("wire.pcap.gz"),
+            log: minutes("mongod.log.gz"),
+            profiles: vec![minutes("profile.bson.gz")],
+        },
+    ]
+}
+
+impl Recording {
+    fn files(&self) -> Vec<PathBuf> {
+        [self.profiles.clone(), vec![self.log.clone(), self.wire.clone()]].concat()
+    }
+}
+
+fn run(words: &str, files: &[PathBuf]) -> Output {
+    let words: Vec<_> = words.split_whitespace().collect();
+    let mut command = program([words[0]]);
+    command.args(&words[1..]).args(files);
+    command.output().unwrap()
+}
+
+fn object(output: &Output) -> Value {
+    assert!(text(&output.stderr).lines().all(|line| line.contains("sent by other servers")), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What makes a row the same in two reports.
+fn identity(row: &Value, by: &str) -> String {
+    match by {
+        "shape" => format!("{} {} {}", row["class"], row["identity"], row["shape_id"]),
+        by => row[by].to_string(),
+    }
+}
+
+/// Fields of the figures, which are the same whoever reports them.
+const FIGURES: [&str; 18] = [
+    "calls",
+    "entries",
+    "statements",
+    "failed",
+    "errors",
+    "errors_other",
+    "latency_ns",
+    "sums",
+    "examined_per_returned",
+    "collection_scans",
+    "memory_sorts",
+    "used_disk",
+    "replanned",
+    "plans",
+    "plans_other",
+    "first_seen",
+    "last_seen",
+    "timeline",
+];
+
+fn figures(row: &Value) -> Map<String, Value> {
+    FIGURES.iter().map(|name| ((*name).to_owned(), row[name].clone())).collect()
+}
+
+#[test]
+fn every_row_has_the_figures_that_each_source_alone_gives() {
+    for recording in recordings() {
+        for by in ["shape", "namespace"] {
+            let words = format!("--json --class all --by {by}");
+            let joined = object(&run(&format!("report {words}"), &recording.files()));
+            let wire = format!("queries --digest {words} --log {} --read", recording.log.display());
+            let alone = [
+                ("wire", object(&run(&wire, std::slice::from_ref(&recording.wire)))),
+                ("log", object(&run(&format!("logs report {words}"), std::slice::from_ref(&recording.log)))),
+                ("profile", object(&run(&format!("profiler report {words}"), &recording.profiles))),
+            ];
+            let rows = joined["rows"].as_array().unwrap();
+            for (source, alone) in &alone {
+                let of_source = |row: &&Value| {
+                    !row["by_source"][source].is_null() && row["by_source"][source]["calls"] != 0
+                };
+                assert_eq!(rows.iter().filter(of_source).count(), alone["rows"].as_array().unwrap().len());
+                for single in alone["rows"].as_array().unwrap() {
+                    let same = |row: &&Value| identity(row, by) == identity(single, by);
+                    let row = rows.iter().find(same).unwrap();
+                    assert_eq!(
+                        figures(&row["by_source"][source]),
+                        figures(single),
+                        "{source} {}",
+                        single["shape"]
+                    );
+                }
+                let mut sources = joined["sources"].as_array().unwrap().iter();
+                let summary = sources.find(|summary| summary["source"] == *source).unwrap();
+                assert_eq!(figures(&summary["totals"]), figures(&alone["totals"]), "{source}");
+                assert_eq!(summary["first_seen"], alone["totals"]["first_seen"]);
+                let read = if *source == "wire" { "coverage" } else { "reading" };
+                for (name, count) in summary["counters"].as_object().unwrap() {
+                    assert_eq!(*count, alone[read][name], "{source} {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_has_the_latency_of_the_wire_and_the_execution_of_the_server() {
+    let [recording, _] = recordings();
+    let joined = object(&run("report --json", &recording.files()));
+    assert_eq!(joined["source"], "wire");
+    let rows = joined["rows"].as_array().unwrap();
+    let (mut both, mut wire_alone) = (0, 0);
+    for row in rows {
+        let of = &row["by_source"];
+        if of["wire"].is_null() {
+            continue;
+        }
+        assert_eq!(row["latency_ns"], of["wire"]["latency_ns"]);
+        assert_eq!(row["calls"], of["wire"]["calls"]);
+        assert_eq!(of["wire"]["plans"], Value::Array(Vec::new()), "the wire cannot know it");
+        let server = [&of["profile"], &of["log"]];
+        match server
+            .iter()
+            .filter(|figures| !figures.is_null())
+            .max_by_key(|figures| figures["calls"].as_u64())
+        {
+            None => {
+                wire_alone += 1;
+                assert_eq!(row["examined_per_returned"], Value::Null);
+                assert_eq!(row["sums"].get("docs_examined"), None);
+            }
+            Some(most) => {
+                both += 1;
+                let with_most: Vec<_> =
+                    server.iter().filter(|figures| figures["calls"] == most["calls"]).collect();
+                assert!(with_most.iter().any(|figures| row["plans"] == figures["plans"]));
+                assert!(with_most.iter().any(|figures| {
+                    row["sums"].get("docs_examined") == figures["sums"].get("docs_examined")
+                }));
+            }
+        }
+    }
+    // Level 2 and slowms 0: the server wrote nearly every operation, and the shapes are the wire's.
+    assert!(both > 10 * wire_alone, "{both} rows of both, {wire_alone} of the wire alone");
+    let as_often = rows.iter().filter(|row| {
+        let of = &row["by_source"];
+        row["command"] == "find" && !of["wire"].is_null() && of["wire"]["calls"] == of["log"]["calls"]
+    });
+    assert!(as_often.count() > 10);
+}
+
+#[test]
+fn text_and_csv_show_what_is_unknown_as_unknown() {
+    let [recording, _] = recordings();
+    let shown = run("report --width 0 --limit 5", &recording.files());
+    let shown = text(&shown.stdout);
+    for words in ["wire     4.", "profile  ", "log      ", "nothing lost", "server", "locks", "examined"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let csv = run("report --csv", &[recording.wire.clone(), recording.log.clone()]);
+    let csv = text(&csv.stdout);
+    let mut lines = csv.lines();
+    let heading: Vec<_> = lines.next().unwrap().split(',').collect();
+    let at = |name: &str| heading.iter().position(|one| *one == name).unwrap();
+    assert!(!heading.contains(&"profile_calls"), "no profile was read");
+    // The last columns hold figures, which need no quotes.
+    let last = |line: &str, name: &str| {
+        let from_end = heading.len() - at(name);
+        line.rsplit(',').nth(from_end - 1).unwrap().to_owned()
+    };
+    let known: BTreeSet<(bool, bool)> = lines
+        .map(|line| (!last(line, "wire_calls").is_empty(), !last(line, "log_calls").is_empty()))
+        .collect();
+    assert!(known.contains(&(true, true)) && !known.contains(&(false, false)), "{known:?}");
+}
+
+#[test]
+fn a_report_is_written_as_a_page_and_compared() {
+    let (folder, [recording, minutes]) = (Folder::new("joined"), recordings());
+    let page = folder.path("report.html");
+    let output = run(&format!("report --json --html {}", page.display()), &recording.files());
+    assert!(std::fs::read_to_string(&page).unwrap().contains("\"by_source\""));
+    let saved = folder.file("saved.json", &output.stdout);
+    // The same capture is the same whatever it was joined with.
+    let same = run("compare --json", &[saved.clone(), recording.wire.clone()]);
+    assert_eq!((same.status.code(), object(&same)["worse"].clone()), (Some(0), Value::Bool(false)));
+    let other = run("compare --json", &[saved, minutes.wire]);
+    assert_eq!(other.status.code(), Some(4), "another application");
+}
+
+#[test]
+fn what_servers_asked_each_other_is_left_out_and_counted() {
+    let capture = fixture("mongod-4.0-sharded/wire.pcap.gz");
+    let joined = object(&run("report --json --class all", std::slice::from_ref(&capture)));
+    let all = object(&run("queries --digest --json --class all --role all --read", &[capture]));
+    let role = |part: &&Value| part["reason"] == "role";
+    let left_out =
+        joined["hidden"].as_array().unwrap().iter().find(role).unwrap()["operations"].as_u64().unwrap();
+    assert!(left_out > 100);
+    let (served, all) = (joined["totals"]["calls"].as_u64(), all["totals"]["calls"].as_u64());
+    assert_eq!(served.unwrap() + left_out, all.unwrap());
+}
+
+#[test]
+fn applications_are_joined_by_name() {
+    let [_, recording] = recordings();
+    let joined = object(&run("report --json --by app", &recording.files()));
+    let rows = joined["rows"].as_array().unwrap();
+    let known = |name: &str, source: &str| {
+        rows.iter().any(|row| row["app"] == name && !row["by_source"][source].is_null())
+    };
+    assert!(known("shop-api", "profile"));
+    let names: BTreeSet<_> = rows.iter().map(|row| row["app"].to_string()).collect();
+    assert_eq!(names.len(), rows.len(), "each once");
+}
+
+#[test]
+fn it_ends_as_every_command_does() {
+    let (folder, [recording, _]) = (Folder::new("joined-codes"), recordings());
+    let code = |words: &str, files: &[PathBuf]| run(words, files).status.code();
+    assert_eq!(code("report", &[]), Some(2));
+    assert_eq!(code("report -", &[]), Some(1), "nothing on standard input");
+    assert_eq!(code("report", &["/nonexistent".into(), recording.log.clone()]), Some(1));
+    let readme = folder.file("README", b"not from a server\n");
+    let refused = run("report", &[recording.log.clone(), readme]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("README") && text(&refused.stderr).contains("report reads captures")
+    );
+    let bytes = inflated("mongod-4.0-mixed/wire.pcap.gz");
+    let cut = folder.file("cut.pcap", &bytes[..bytes.len() / 2 + 1]);
+    let output = run("report --json", &[cut, recording.log]);
+    assert_eq!(output.status.code(), Some(3));
+    let joined: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(joined["sources"][0]["damaged"], true);
+    assert_eq!(joined["sources"][1]["damaged"], false);
+}
+
+/// An operation in flight, as `currentOp` lists it.
+fn in_flight(field: &str, seconds: u32, more: &str) -> String {
+    format!(
+        r#"{{"type":"op","desc":"conn42","client":"10.0.0.9:51234","appName":"shop-api","active":true,"currentOpTime":"2026-05-01T10:00:00.120+00:00","opid":4711,"secs_running":{seconds},"op":"update","ns":"shop.orders","command":{{"q":{{"{field}":1}},"u":{{"$set":{{"a":2}}}},"multi":true,"upsert":false}},"planSummary":"COLLSCAN","numYields":17{more}}}"#
+    )
+}
+
+#[test]
+fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
+    let folder = Folder::new("current");
+    let all = [in_flight("young", 3, ""), in_flight("old", 312, r#","waitingForLock":true"#)].join(",");
+    let list = folder.file("current.json", format!("{{\"inprog\":[{all}],\"ok\":1}}").as_bytes());
+    let array = folder.file("array.json", format!("[{all}]").as_bytes());
+    let expected = "2 operations in flight at 2026-05-01T10:00:00.120Z, the oldest for 5m12s (update shop.orders); 1 waits for a lock\n";
+    for file in [&list, &array] {
+        let alone = run("report", &[file.clone()]);
+        assert_eq!(alone.status.code(), Some(0), "{alone:?}");
+        let shown = text(&alone.stdout);
+        assert!(shown.starts_with(expected), "{shown}");
+        // The oldest first, with what it waits for.
+        let rows: Vec<_> = shown.lines().filter(|line| line.contains("COLLSCAN")).collect();
+        assert!(
+            rows[0].contains("5m12s") && rows[0].contains("a lock") && rows[0].contains("old"),
+            "{shown}"
+        );
+        assert!(rows[1].contains("3.00s") && rows[1].contains("young"), "{shown}");
+        let json: Value = serde_json::from_slice(&run("report --json", &[file.clone()]).stdout).unwrap();
+        assert_eq!(json["kind"], "current_operations");
+        assert_eq!(
+            (&json["in_flight"], &json["oldest_us"], &json["waiting_for_lock"]),
+            (&2.into(), &312_000_000.into(), &1.into())
+        );
+        assert_eq!(json["operations"][0]["waits"][0]["kind"], "lock");
+        // No command takes them for operations that ended, and each names the one that reads them.
+        for command in ["profiler report", "logs report", "queries --read"] {
+            let refused = run(command, &[file.clone()]);
+            assert_eq!(refused.status.code(), Some(1), "{command}: {refused:?}");
+            let why = text(&refused.stderr);
+            assert!(
+                why.contains("operations in flight (currentOp)") && why.contains("mongosonar report FILE"),
+                "{command}: {why}"
+            );
+        }
+    }
+    let log = fixture("mongod-4.0-mixed/mongod.log.gz");
+    let joined = run("report", &[log, list.clone()]);
+    let shown = text(&joined.stdout);
+    assert!(shown.contains(&format!("current.json: {}.", expected.trim_end())), "{shown}");
+    assert_eq!(run("report --csv", &[list]).status.code(), Some(2));
+}

@@ -1,0 +1,95 @@
+//! The whole program on what a capture holds beside plain requests and replies: streams that began before
+//! it, checksums, replies cut short.
+
+use std::io::{BufRead, BufReader};
+
+use crate::support::*;
+use bson::{Document, doc};
+use sonar_decode::testing::{Conversation, ConversationEnd, pcap};
+
+/// An OP_MSG of one document, with this as its checksum.
+fn message(id: u32, response_to: u32, document: &Document, checksum: Option<u32>) -> Vec<u8> {
+    let document = document.to_vec().unwrap();
+    let length = 16 + 5 + document.len() as u32 + if checksum.is_some() { 4 } else { 0 };
+    let words = [length, id, response_to, 2013, u32::from(checksum.is_some())];
+    let mut message = words.map(u32::to_le_bytes).concat();
+    message.push(0);
+    message.extend(document);
+    message.extend(checksum.into_iter().flat_map(u32::to_le_bytes));
+    message
+}
+
+#[test]
+fn wrong_checksums_are_counted_where_that_is_asked_for() {
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    let find = doc! {"find": "orders", "$db": "shop"};
+    talk.handshake().send(ConversationEnd::Client, &message(1, 0, &find, Some(0)));
+    talk.send(ConversationEnd::Server, &message(2, 1, &doc! {"ok": 1.0}, None));
+    let folder = Folder::new("checksums");
+    let file = folder.file("wrong.pcap", &pcap(&talk.packets));
+    for (flags, wrong, answered) in [("--json", 0, 1), ("--json --verify-checksums", 1, 0)] {
+        let output = read(&file, flags);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let coverage = &lines(&output)[0]["coverage"];
+        assert_eq!(coverage["messages_checksum_wrong"], wrong, "{flags}");
+        assert_eq!(coverage["requests_answered"], answered, "{flags}");
+    }
+    let summary = text(&read(&file, "--verify-checksums").stdout).to_owned();
+    assert!(summary.contains("messages_checksum_wrong"), "it is shown: {summary}");
+}
+
+#[test]
+fn a_capture_that_began_after_its_connections_lost_nothing() {
+    let recording = recording("mongod-4.4-oplog");
+    let summary = text(&read(&recording, "").stdout).to_owned();
+    assert!(!summary.contains("LOST"), "{summary}");
+    let output = read(&recording, "--json --class replication --role all");
+    let rows = &lines(&output)[0]["rows"];
+    let fetch = rows.as_array().unwrap().iter().find(|row| row["collection"] == "oplog.rs").unwrap();
+    assert_eq!((&fetch["calls"], &fetch["role"]), (&51.into(), &"issued".into()));
+    assert_eq!(fetch["response_bytes"], 55_136);
+}
+
+#[test]
+fn replies_are_not_cut_shorter_than_what_they_are_recognised_by() {
+    for (bytes, why) in [("0", "at least 26"), ("25", "at least 26"), ("few", "not a number"), ("-1", "")] {
+        let output = run(&format!("queries --port 27017 --snap-replies={bytes}"));
+        assert_eq!(output.status.code(), Some(2), "{bytes}");
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_replay_begins_again_at_the_end_of_its_recording() {
+    let recording = recording("mongod-4.0-mixed");
+    let once = lines(&read(&recording, "--json"))[0]["totals"]["calls"].as_u64().unwrap();
+    let mut child = queries(&recording, "--replay --json --interval 500ms")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut intervals = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut calls = 0;
+    while calls <= once {
+        let interval: serde_json::Value = serde_json::from_str(&intervals.next().unwrap().unwrap()).unwrap();
+        assert_eq!(interval["kind"], "interval");
+        calls += interval["totals"]["calls"].as_u64().unwrap();
+    }
+    signal(&child, "INT");
+    let summary: serde_json::Value = serde_json::from_str(&intervals.last().unwrap().unwrap()).unwrap();
+    assert_eq!(summary["kind"], "summary");
+    assert!(summary["totals"]["calls"].as_u64().unwrap() >= calls);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_capture_without_packets_cannot_be_replayed() {
+    let folder = Folder::new("replay");
+    let file = folder.file("empty.pcap", &pcap(&[]));
+    let output = read(&file, "--replay");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("holds no packets to replay"), "{}", text(&output.stderr));
+    // What can be read once only.
+    let output = fed(program(["queries", "--replay", "--read", "-"]), &pcap(&[]));
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,286 @@
+//! Where does each command say which collection it works on, and what distinguishes two of its calls? One table for
+//! the wire, profiles and logs.
+//!
+//! The names are those that servers 2.4 to 8.x register, with the older spellings that they still accept. Where the
+//! namespace stands is what the server's own parsing does: `jstests/core/commands_namespace_parsing.js` and
+//! `jstests/core/views/views_all_commands.js` in <https://github.com/mongodb/mongo> try it with each command. A command
+//! that is not in the table is unknown: neither its namespace nor its shape is.
+
+/// The commands whose bodies have a shape of their own. The shape of every other command is its name and namespace.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub enum CommandKind {
+    #[default]
+    Other,
+    Find,
+    Aggregate,
+    Count,
+    Distinct,
+    Insert,
+    Update,
+    Delete,
+    FindAndModify,
+    BulkWrite,
+    GetMore,
+    KillCursors,
+    Explain,
+    MapReduce,
+    CreateIndexes,
+    Hello,
+    Group,
+    /// `geoNear` and `geoSearch`.
+    GeoNear,
+    /// `listCollections` and `listDatabases`.
+    Listing,
+    /// Commands on the cached plans of a query.
+    PlanCache,
+}
+
+impl CommandKind {
+    /// From the name of the command; see [`rule`].
+    pub fn of(name: &[u8]) -> Self {
+        rule(name).unwrap_or_default().kind
+    }
+
+    /// Whether its shape is made of statements.
+    pub const fn has_statements(self) -> bool {
+        matches!(self, Self::Update | Self::Delete | Self::BulkWrite)
+    }
+}
+
+/// Where a command names its namespace.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum NamespacePlace {
+    /// It works on a database or on the server; `$db` is its namespace.
+    #[default]
+    Database,
+    /// The value of its first key is a collection of its database; any other value (`aggregate: 1`) stands for the
+    /// database.
+    Value,
+    /// The value of its first key is a database and a collection.
+    Whole,
+    /// The value of its first key is a database.
+    DatabaseValue,
+    /// `ns` in the document that is the value of its first key is a collection of its database.
+    Inside,
+    /// `collection` is a collection of its database.
+    Collection,
+    /// `root` is the prefix of two collections of GridFS; the server reads `chunks`.
+    Root,
+    /// Its statements refer to the list `nsInfo`.
+    Statements,
+    /// It has that of the command inside it.
+    Inner,
+}
+
+/// What is known of a command by its name.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct CommandRule {
+    /// Where its namespace stands.
+    pub namespace: NamespacePlace,
+    /// What its shape is made of; of [`CommandKind::Other`] it is the name and the namespace.
+    pub kind: CommandKind,
+}
+
+impl CommandRule {
+    /// Whether the first value of the command, if it is a string, is a collection of its database.
+    pub fn names_a_collection(self) -> bool {
+        self.namespace == NamespacePlace::Value
+    }
+
+    /// Whether the namespace, if it is not that of the command's `$db`, is in its first value.
+    pub fn names_a_database(self) -> bool {
+        matches!(self.namespace, NamespacePlace::Whole | NamespacePlace::DatabaseValue)
+    }
+}
+
+macro_rules! commands {
+    ($($place:ident $kind:ident $($name:literal)+;)+) => {
+        /// What is known of the command `name`; `None` if no server is known to have it.
+        pub fn rule(name: &[u8]) -> Option<CommandRule> {
+            Some(match name {
+                $($($name)|+ => CommandRule {
+                    namespace: NamespacePlace::$place,
+                    kind: CommandKind::$kind,
+                },)+
+                _ => return None,
+            })
+        }
+
+        /// All names.
+        #[cfg(test)]
+        pub const NAMES: &[&[u8]] = &[$($($name),+),+];
+    };
+}
+
+commands! {
+    // Queries and writes: the shape is made of the fields that `shape::rules` lists.
+    Value Find b"find" b"clusterFind";
+    Value Aggregate b"aggregate" b"clusterAggregate";
+    Value Count b"count" b"clusterCount";
+    Value Distinct b"distinct";
+    Value Insert b"insert" b"clusterInsert";
+    Value Update b"update" b"clusterUpdate";
+    Value Delete b"delete" b"clusterDelete";
+    Value FindAndModify b"findAndModify" b"findandmodify";
+    Value MapReduce b"mapReduce" b"mapreduce";
+    Value CreateIndexes b"createIndexes";
+    Value GeoNear b"geoNear" b"geoSearch";
+    Value PlanCache b"planCacheClear" b"planCacheClearFilters" b"planCacheListFilters" b"planCacheListPlans"
+        b"planCacheListQueryShapes" b"planCacheSetFilter";
+    Inside Group b"group";
+    Statements BulkWrite b"bulkWrite";
+    Inner Explain b"explain";
+    Database Listing b"listCollections" b"listDatabases";
+    Database Hello b"hello" b"isMaster" b"ismaster";
+
+    // Cursors: the shape is that of the command that opened it.
+    Collection GetMore b"getMore";
+    Value KillCursors b"killCursors";
+
+    // All others: the shape is the name and the namespace. On a collection of the command's database:
+    Value Other b"analyze" b"autoSplitVector" b"captrunc" b"checkMetadataConsistency"
+        b"cleanupStructuredEncryptionData" b"cloneCollectionAsCapped" b"collMod" b"collStats" b"collstats" b"compact"
+        b"compactStructuredEncryptionData" b"convertToCapped" b"create" b"createSearchIndexes" b"dbCheck"
+        b"deleteIndexes" b"drop" b"dropIndexes" b"dropSearchIndex" b"emptycapped" b"getQueryableEncryptionCountInfo"
+        b"_shardsvrCollMod" b"_shardsvrCollModParticipant" b"_shardsvrCompactStructuredEncryptionData"
+        b"_shardsvrCleanupStructuredEncryptionData" b"_shardsvrConvertToCapped" b"_shardsvrCreateCollection"
+        b"_shardsvrCreateCollectionParticipant" b"_shardsvrDropCollection" b"_shardsvrDropCollectionParticipant"
+        b"_shardsvrDropCollectionIfUUIDNotMatching" b"_shardsvrDropIndexes" b"_shardsvrRefineCollectionShardKey"
+        b"_shardsvrRenameCollection" b"_shardsvrRenameCollectionParticipant" b"_shardsvrSetAllowMigrations"
+        b"godinsert" b"listIndexes" b"listSearchIndexes" b"parallelCollectionScan" b"reIndex"
+        b"releaseMemory" b"repairCursor" b"setIndexCommitQuorum" b"touch" b"updateSearchIndex" b"validate"
+        b"validateDBMetadata" b"voteAbortIndexBuild" b"voteCommitIndexBuild";
+
+    // On a namespace, mostly of another database than the command's, which is `admin`:
+    Whole Other b"_cloneCollectionOptionsFromPrimaryShard" b"_configsvrBalancerCollectionStatus"
+        b"_configsvrClearJumboFlag" b"_configsvrCommitChunkMerge" b"_configsvrCommitChunkMigration"
+        b"_configsvrCommitChunkSplit" b"_configsvrCommitChunksMerge" b"_configsvrCommitMergeAllChunksOnShard"
+        b"_configsvrCommitReshardCollection" b"_configsvrConfigureCollectionBalancing" b"_configsvrCreateCollection"
+        b"_configsvrDropCollection" b"_configsvrMoveChunk" b"_configsvrMoveRange"
+        b"_configsvrRefineCollectionShardKey" b"_configsvrRemoveTags" b"_configsvrRenameCollection"
+        b"_configsvrReshardCollection" b"_configsvrAbortReshardCollection" b"_configsvrCleanupReshardCollection"
+        b"_configsvrShardCollection" b"_configsvrSplitChunk" b"_configsvrUpdateZoneKeyRange"
+        b"_configsvrEnsureChunkVersionIsGreaterThan" b"_flushRoutingTableCacheUpdates"
+        b"_flushRoutingTableCacheUpdatesWithWriteConcern" b"_flushReshardingStateChange" b"_recvChunkStart"
+        b"_shardsvrAbortReshardCollection" b"_shardsvrCleanupReshardCollection" b"_shardsvrCommitReshardCollection"
+        b"_shardsvrMergeAllChunksOnShard" b"_shardsvrMergeChunks" b"_shardsvrMoveRange"
+        b"_shardsvrReshardCollection" b"_shardsvrShardCollection"
+        b"abortMoveCollection" b"abortReshardCollection" b"abortUnshardCollection" b"analyzeShardKey"
+        b"balancerCollectionStatus" b"checkShardingIndex" b"cleanupOrphaned" b"cleanupReshardCollection"
+        b"clearJumboFlag" b"cloneCollection" b"commitReshardCollection" b"configureCollectionBalancing"
+        b"configureQueryAnalyzer" b"dataSize" b"datasize" b"getShardVersion" b"medianKey" b"mergeAllChunksOnShard"
+        b"mergeChunks" b"moveChunk" b"movechunk" b"moveCollection" b"moveRange" b"refineCollectionShardKey"
+        b"renameCollection" b"reshardCollection" b"setShardVersion" b"shardCollection" b"shardcollection" b"split"
+        b"splitChunk" b"splitVector" b"unshardCollection" b"untrackUnshardedCollection" b"updateZoneKeyRange";
+
+    // On another database:
+    DatabaseValue Other b"_configsvrCommitMovePrimary" b"_configsvrCreateDatabase" b"_configsvrDropDatabase"
+        b"_configsvrEnableSharding" b"_configsvrMovePrimary" b"_flushDatabaseCacheUpdates"
+        b"_flushDatabaseCacheUpdatesWithWriteConcern" b"_movePrimary" b"_shardsvrMovePrimary"
+        b"changePrimary" b"enableSharding" b"enablesharding" b"getDatabaseVersion" b"movePrimary" b"moveprimary"
+        b"_cloneCatalogData" b"_shardsvrCloneCatalogData";
+
+    Root Other b"filemd5";
+
+    // On the command's database or on the server:
+    Database Other b"_shardsvrDropDatabase" b"_shardsvrDropDatabaseParticipant"
+        b"_shardsvrBeginMigrationBlockingOperation" b"_shardsvrEndMigrationBlockingOperation"
+        b"_shardsvrJoinDDLCoordinators" b"_shardsvrJoinMigrations" b"$eval" b"_addShard" b"_configsvrAddShard" b"_configsvrAddShardToZone"
+        b"_configsvrBalancerStart" b"_configsvrBalancerStatus" b"_configsvrBalancerStop"
+        b"_configsvrCheckClusterMetadataConsistency" b"_configsvrCheckMetadataConsistency"
+        b"_configsvrRemoveChunks" b"_configsvrRemoveShard"
+        b"_configsvrRemoveShardFromZone" b"_configsvrRepairShardedCollectionChunksHistory"
+        b"_configsvrResetPlacementHistory" b"_configsvrRunRestore" b"_configsvrSetAllowMigrations"
+        b"_configsvrSetClusterParameter" b"_configsvrSetUserWriteBlockMode" b"_configsvrTransitionFromDedicatedConfigServer"
+        b"_configsvrTransitionToDedicatedConfigServer" b"_dropConnectionsToMongot"
+        b"_getAuditConfigGeneration" b"_getNextSessionMods" b"_getUserCacheGeneration" b"_hashBSONElement" b"_isSelf"
+        b"_killOperations" b"_mergeAuthzCollections" b"_migrateClone" b"_mongotConnPoolStats" b"_recvChunkAbort"
+        b"_recvChunkCommit" b"_recvChunkReleaseCritSec" b"_recvChunkStatus" b"_refreshQueryAnalyzerConfiguration"
+        b"_replSetDiagnose" b"_testDistLockWithSkew" b"_testDistLockWithSyncCluster" b"_transferMods"
+        b"abortTransaction" b"addShard" b"addShardToZone" b"addShardTag" b"addshard" b"appendOplogNote"
+        b"applyOps" b"authSchemaUpgrade" b"authenticate" b"autoCompact" b"availableQueryOptions" b"availablequeryoptions"
+        b"balancerStart" b"balancerStatus" b"balancerStop" b"buildInfo" b"buildinfo" b"clearLog" b"clone"
+        b"clusterAbortTransaction" b"clusterCommitTransaction" b"clusterGetMore" b"commitTransaction"
+        b"configureFailPoint" b"connPoolStats" b"connPoolSync"
+        b"connectionStatus" b"coordinateCommitTransaction" b"copydb" b"copydbgetnonce"
+        b"copydbsaslstart" b"cpuload" b"createRole" b"createUser" b"currentOp" b"cursorInfo" b"dbHash" b"dbhash"
+        b"dbStats" b"dbstats" b"diagLogging" b"driverOIDTest" b"dropAllRolesFromDatabase" b"dropAllUsersFromDatabase"
+        b"dropConnections" b"dropDatabase" b"dropRole" b"dropUser" b"echo" b"endSessions" b"eval" b"features"
+        b"flushRouterConfig" b"forceerror" b"fsync" b"fsyncUnlock" b"getAuditConfig" b"getChangeStreamState"
+        b"getClusterParameter" b"getCmdLineOpts" b"getDefaultRWConcern" b"getDiagnosticData"
+        b"getFreeMonitoringStatus" b"getLastError" b"getlasterror" b"getLog" b"getParameter" b"getPrevError"
+        b"getpreverror" b"getShardMap" b"getShardingReady" b"getoptime" b"getnonce" b"grantPrivilegesToRole"
+        b"grantRolesToRole" b"grantRolesToUser" b"handshake" b"hostInfo" b"httpClientRequest"
+        b"internalRenameIfOptionsAndIndexesMatch" b"invalidateUserCache" b"isdbgrid" b"journalLatencyTest"
+        b"killAllSessions" b"killAllSessionsByPattern" b"killOp" b"killSessions" b"listCommands"
+        b"listDatabasesForAllTenants" b"listShards" b"listshards" b"lockInfo" b"logApplicationMessage" b"logMessage"
+        b"logRotate" b"logout" b"makeSnapshot" b"mapreduce.shardedfinish" b"multicast" b"netstat" b"oidReset"
+        b"pinHistoryReplicated" b"ping" b"prepareTransaction" b"profile" b"reapLogicalSessionCacheNow"
+        b"refreshLogicalSessionCacheNow" b"refreshSessions" b"refreshSessionsInternal"
+        b"removeShard" b"removeShardFromZone" b"removeshard" b"repairDatabase"
+        b"repairShardedCollectionChunksHistory" b"replSetAbortPrimaryCatchUp" b"replSetElect" b"replSetFreeze"
+        b"replSetFresh" b"replSetGetConfig" b"replSetGetRBID" b"replSetGetStatus" b"replSetHeartbeat"
+        b"replSetInitiate" b"replSetMaintenance" b"replSetReconfig" b"replSetRequestVotes" b"replSetResizeOplog"
+        b"replSetStepDown" b"replSetStepUp" b"replSetSyncFrom" b"replSetTest" b"replSetTestEgress"
+        b"replSetUpdatePosition" b"resetError" b"reseterror" b"resetPlacementHistory" b"resync"
+        b"revokePrivilegesFromRole" b"revokeRolesFromRole" b"revokeRolesFromUser" b"rolesInfo" b"rotateCertificates"
+        b"saslContinue" b"saslStart" b"serverStatus" b"setAllowMigrations" b"setAuditConfig" b"setChangeStreamState"
+        b"setClusterParameter" b"setCommittedSnapshot" b"setDefaultRWConcern" b"setFeatureCompatibilityVersion"
+        b"setFreeMonitoring" b"setParameter" b"setProfilingFilterGlobally" b"setQuerySettings"
+        b"removeQuerySettings" b"setUserWriteBlockMode" b"shardConnPoolStats" b"shardingState" b"shutdown" b"sleep"
+        b"stageDebug" b"startRecordingTraffic" b"startSession" b"startShardDraining" b"stopShardDraining"
+        b"shardDrainingStatus" b"commitShardRemoval" b"stopRecordingTraffic" b"streams_startStreamProcessor"
+        b"sysprofile" b"top" b"transitionFromDedicatedConfigServer" b"transitionToDedicatedConfigServer"
+        b"unsetSharding" b"updateRole" b"updateUser" b"usersInfo" b"voteCommitImportCollection"
+        b"voteAbortImportCollection" b"waitForFailPoint" b"waitForOngoingChunkSplits" b"whatsmysni" b"whatsmyuri"
+        b"writeBacksQueued" b"writebacklisten";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_is_in_the_table_twice() {
+        let mut names = NAMES.to_vec();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert_eq!(rule(b"fooBar"), None);
+    }
+
+    /// Some of those that the server's tests of its namespaces try.
+    #[test]
+    fn each_command_names_its_namespace_where_the_server_looks_for_it() {
+        use NamespacePlace::{Collection, Database, DatabaseValue, Inside, Root, Value, Whole};
+        for (name, place) in [
+            ("aggregate", Value),
+            ("count", Value),
+            ("mapreduce", Value),
+            ("getMore", Collection),
+            ("godinsert", Value),
+            ("planCacheSetFilter", Value),
+            ("cleanupOrphaned", Whole),
+            ("enableSharding", DatabaseValue),
+            ("mergeChunks", Whole),
+            ("shardCollection", Whole),
+            ("split", Whole),
+            ("moveChunk", Whole),
+            ("movePrimary", DatabaseValue),
+            ("updateZoneKeyRange", Whole),
+            ("renameCollection", Whole),
+            ("create", Value),
+            ("filemd5", Root),
+            ("dataSize", Whole),
+            ("dbCheck", Value),
+            ("group", Inside),
+            ("createUser", Database),
+            ("getLog", Database),
+            ("$eval", Database),
+        ] {
+            assert_eq!(rule(name.as_bytes()).map(|rule| rule.namespace), Some(place), "{name}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The integration tests of sonar-decode: one program, since each would link the whole crate again.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
+
+mod capture_file;
+mod commands;
+mod compress;
+mod current_op;
+mod frame;
+mod ftdc;
+mod golden_ids;
+mod io_file;
+mod log_events;
+mod log_lines;
+mod logs;
+mod mangled;
+mod profiles;
+mod recordings;
+mod shapes;
+mod support;
+mod tcp;
+mod text_and_bson;
+mod tunnels;
+mod values;

@@ -1,0 +1,8 @@
+//! The integration tests of sonar-store: one program, since each would link the whole crate again.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+mod faults;
+mod format;
+mod retention;
+mod store;

@@ -1,0 +1,135 @@
+//! Two digests beside each other: what is told of a steady recording cut in half, and of one that got heavier.
+
+use crate::synthetic::{app, operation, shape};
+use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
+use sonar_view::compare::{Change, ComparedSide, DigestComparison, NotJudged};
+use sonar_view::kit::Zone;
+
+/// Fixed random numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+const SECONDS: u64 = 90;
+
+/// Six shapes that come by chance, take a log-normal time and examine a log-normal number of documents for
+/// what they return; in some seconds all is slower. `heavier` is a factor for what one of them examines.
+fn half(random: &mut Random, begin: u64, heavier: f64) -> Digest {
+    const RATES: [f64; 6] = [0.03, 0.5, 2.0, 5.0, 10.0, 20.0];
+    let app = app("api", "rust", "3");
+    let shapes: Vec<_> =
+        (0..RATES.len()).map(|at| shape(at as u64 + 1, "find", "shop.orders", "{}", "{}")).collect();
+    let mut digest = Digest::default();
+    for second in begin..begin + SECONDS {
+        let checkpoint = if random.unit() < 0.05 { 2.0 } else { 1.0 };
+        for (at, per_second) in RATES.into_iter().enumerate() {
+            let mut time = -random.unit().ln() / per_second;
+            while time < 1.0 {
+                let ms = ((1.0 + at as f64).ln() + 0.3 + 0.8 * random.normal()).exp() * checkpoint;
+                let returned = 1 + (random.unit() * 20.0) as u64;
+                let spread = (0.6 * random.normal()).exp() * if at == 4 { heavier } else { 1.0 };
+                let op = Operation {
+                    latency_ns: Some(ms as u64 * 1_000_000),
+                    docs_returned: Some(returned),
+                    ..operation(&shapes[at], &app, Timestamp::from_unix(second, (time * 1e9) as u32))
+                };
+                let docs = Some((returned as f64 * 10.0 * spread) as u64);
+                let execution = Execution { docs_examined: docs, ..Execution::default() };
+                digest.record(&Record::server(Source::Log, &op, &execution));
+                time -= random.unit().ln() / per_second;
+            }
+        }
+    }
+    digest
+}
+
+fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Change)> {
+    let mut random = Random(seed);
+    let (a, b) = (half(&mut random, 1_000, 1.0), half(&mut random, 1_000 + SECONDS, heavier));
+    let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+    let of = |pair: &sonar_view::compare::RowPair<'_>| {
+        let sonar_core::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
+            panic!("a row that is no shape")
+        };
+        (shape.id.0, pair.verdict)
+    };
+    comparison
+        .pairs
+        .iter()
+        .map(of)
+        .filter(|(_, verdict)| !matches!(verdict, Change::Same | Change::NotJudged))
+        .collect()
+}
+
+/// Every mark counts: new, gone, slower, quicker, heavier, oftener, rarer.
+#[test]
+fn halves_of_a_steady_recording_give_at_most_five_in_a_hundred_false_alarms() {
+    const RUNS: u64 = 200;
+    let alarms: Vec<_> = (0..RUNS).map(|seed| verdicts(seed, 1.0)).filter(|all| !all.is_empty()).collect();
+    assert!(alarms.len() as u64 * 20 <= RUNS, "{} of {RUNS}: {alarms:?}", alarms.len());
+}
+
+#[test]
+fn what_examines_half_as_much_again_is_heavier_though_no_slower() {
+    const RUNS: u64 = 40;
+    let found = (0..RUNS).filter(|run| verdicts(9_000 + run, 1.5) == [(5, Change::Heavier)]).count();
+    assert!(found as u64 * 10 >= RUNS * 9, "{found} of {RUNS}");
+}
+
+/// A digest of one shape: so many calls in as many seconds, of so many milliseconds.
+fn digest_of(calls: u64, ms: u64) -> Digest {
+    let (app, shape) = (app("api", "rust", "3"), shape(1, "find", "shop.orders", "{}", "{}"));
+    let mut digest = Digest::default();
+    for second in 0..calls {
+        let end = Timestamp::from_unix(1_000 + second, 0);
+        let latency_ns = Some((ms + second % 3) * 1_000_000);
+        digest.record(&Record::wire(&Operation { latency_ns, ..operation(&shape, &app, end) }));
+    }
+    digest
+}
+
+#[test]
+fn rows_with_few_calls_are_not_judged_and_say_why() {
+    let (a, b) = (digest_of(400, 33), digest_of(9, 2_040));
+    let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+    let [pair] = comparison.pairs.as_slice() else { panic!() };
+    assert_eq!((pair.verdict, pair.not_judged), (Change::NotJudged, Some(NotJudged::FewCalls)));
+    let side = |name: &str| ComparedSide {
+        name: name.to_owned(),
+        host: None,
+        source: Source::Wire,
+        zone: Zone::utc(),
+    };
+    let mut bytes = Vec::new();
+    sonar_view::compare::text(&comparison, &[side("a"), side("b")], None, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(
+        text.contains("0 changed; 0 unchanged; 1 not judged (1 with fewer than 20 calls on a side)"),
+        "{text}"
+    );
+    assert!(text.contains("mean latency 34.0ms -> 2.04s, of 400 -> 9 calls"), "{text}");
+    assert!(!text.contains("within noise"), "{text}");
+}
+
+#[test]
+fn unchanged_rows_say_which_change_would_have_been_seen() {
+    let least = |calls| {
+        let (a, b) = (digest_of(calls, 33), digest_of(calls, 33));
+        let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+        assert_eq!(comparison.pairs[0].verdict, Change::Same);
+        comparison.pairs[0].least.latency.unwrap()
+    };
+    assert!(least(30) >= least(3_000) && least(3_000) > 1.0);
+}

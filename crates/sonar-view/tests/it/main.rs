@@ -1,0 +1,17 @@
+//! The integration tests of sonar-view: one program, since each would link the whole crate again.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
+
+mod baseline;
+mod compare;
+mod documentation;
+mod hints;
+mod live;
+mod output;
+#[path = "../../examples/picture/mod.rs"]
+mod picture;
+mod rates;
+#[path = "../../examples/recorded/mod.rs"]
+mod recorded;
+mod recorded_capture;
+#[path = "../../examples/synthetic/mod.rs"]
+mod synthetic;

@@ -1,0 +1,159 @@
+//! Each rate that a view shows is a count divided by the time in which its source was observed.
+
+use crate::synthetic::{app, operation, shape};
+use proptest::prelude::*;
+use serde_json::Value;
+use sonar_core::changes::{ChangeInput, ChangeKind, find};
+use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
+use sonar_core::{DigestSettings, HistoryDigester, Operation, Timestamp};
+use sonar_view::compare::{ComparedSide, DigestComparison};
+use sonar_view::kit::Zone;
+use sonar_view::logs::Source;
+use sonar_view::queries::json::{self, ObjectKind};
+use sonar_view::queries::{Selection, WindowReport};
+use sonar_view::timeline::TimelineBuilder;
+
+const WIDTH_S: u64 = 10;
+
+/// What one window has: calls, and how many seconds of its ten the wire was observed.
+#[derive(Copy, Clone, Debug)]
+struct Observation {
+    calls: u64,
+    seconds: u64,
+}
+
+fn window(number: u64, observation: Observation) -> HistoryWindow {
+    let start = Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
+    let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+    window.observe(Collector::Queries, observation.seconds * 1_000_000_000);
+    // Another collector observes all the time: its time is no divisor of what the wire shows.
+    window.observe(Collector::Machine, WIDTH_S * 1_000_000_000);
+    let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
+    for number in 0..observation.calls {
+        let latency_ns = Some(3_000_000);
+        let operation = operation(&shape, &app, start.plus_ns(number * 1_000_000));
+        window.window.record(&Operation { latency_ns, ..operation });
+    }
+    window.state_observed();
+    window
+}
+
+/// Windows of which some are missing; a window in which the wire was not observed has no calls.
+fn windows() -> impl Strategy<Value = Vec<(u64, Observation)>> {
+    let one = (0u64..5, 0u64..60, 0u64..=WIDTH_S).prop_map(|(skip, calls, seconds)| {
+        (skip / 4, Observation { calls: if seconds == 0 { 0 } else { calls }, seconds })
+    });
+    proptest::collection::vec(one, 1..40).prop_map(|all| {
+        let mut at = 0;
+        let number = |(skip, observation)| {
+            at += 1 + skip;
+            (at, observation)
+        };
+        all.into_iter().map(number).collect()
+    })
+}
+
+/// Calls divided by the seconds that were observed; `None` if nothing was.
+fn expected(all: &[(u64, Observation)]) -> Option<f64> {
+    let calls: u64 = all.iter().map(|(_, one)| one.calls).sum();
+    let seconds: u64 = all.iter().map(|(_, one)| one.seconds).sum();
+    (seconds > 0).then(|| calls as f64 / seconds as f64)
+}
+
+fn is_close(rate: f64, expected: f64) -> bool {
+    (rate - expected).abs() <= 1e-9 * expected.abs().max(1.0)
+}
+
+fn side(name: &str) -> ComparedSide {
+    ComparedSide { name: name.to_owned(), host: None, source: Source::Wire, zone: Zone::utc() }
+}
+
+proptest! {
+    #[test]
+    fn rates_of_compare_are_calls_by_observed_seconds(a in windows(), b in windows()) {
+        let digest = |all: &[(u64, Observation)]| {
+            let mut digester = HistoryDigester::new(DigestSettings::default(), WIDTH_S * 1_000_000_000);
+            all.iter().for_each(|(at, one)| digester.add(&window(*at, *one), |_| true));
+            digester.finish().0
+        };
+        let (left, right) = (digest(&a), digest(&b));
+        let comparison = DigestComparison::new(&left, &right, true, [true; 2]);
+        let mut bytes = Vec::new();
+        sonar_view::compare::json(&comparison, &[side("a"), side("b")], &mut bytes).unwrap();
+        let document: Value = serde_json::from_slice(&bytes).unwrap();
+        for row in document["rows"].as_array().unwrap() {
+            for (at, all) in [&a, &b].into_iter().enumerate() {
+                match (row["calls_per_s"][at].as_f64(), expected(all)) {
+                    (Some(rate), Some(expected)) => prop_assert!(is_close(rate, expected), "{rate} {expected}"),
+                    (rate, expected) => prop_assert_eq!(rate, expected),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rates_of_queries_are_calls_by_observed_seconds(all in windows()) {
+        let mut merged: Option<HistoryWindow> = None;
+        for (at, one) in &all {
+            let next = window(*at, *one);
+            match &mut merged {
+                Some(known) => known.merge(&next),
+                None => merged = Some(next),
+            }
+        }
+        let merged = merged.unwrap();
+        let Some(expected) = expected(&all) else { return Ok(()) };
+        let selection = Selection::default();
+        let report = WindowReport::new(&merged.window, &selection);
+        prop_assert!(is_close(report.totals.rates.calls, expected), "{} {expected}", report.totals.rates.calls);
+        prop_assert!(report.rows.iter().all(|row| is_close(row.stats.rates.calls, expected)));
+        let mut bytes = Vec::new();
+        json::report(&report, ObjectKind::Summary, &mut bytes).unwrap();
+        let document: Value = serde_json::from_slice(&bytes).unwrap();
+        let [calls, ns] = [&document["totals"]["calls"], &document["observed_ns"]].map(|one| one.as_u64().unwrap());
+        prop_assert!(is_close(calls as f64 * 1e9 / ns as f64, expected));
+    }
+
+    #[test]
+    fn rates_of_the_timeline_are_calls_by_observed_seconds(all in windows(), columns in 1usize..50) {
+        let start = |number: u64| Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
+        let span = Span { from: start(all[0].0), to: start(all.last().unwrap().0 + 1) };
+        let mut builder = TimelineBuilder::new(span, columns, WIDTH_S * 1_000_000_000);
+        all.iter().for_each(|(at, one)| builder.add(&window(*at, *one)));
+        let report = builder.finish(&[], &[], ("history", &Zone::utc()));
+        let parts = report.parts as u64;
+        let part = |number: u64| {
+            let middle = number * WIDTH_S - all[0].0 * WIDTH_S + WIDTH_S / 2;
+            (middle * parts / (span.length_ns() / 1_000_000_000)).min(parts - 1)
+        };
+        let Some(lane) = report.lanes.iter().find(|lane| lane.id == "calls") else {
+            prop_assert_eq!(expected(&all), None);
+            return Ok(());
+        };
+        for (at, value) in lane.values.iter().enumerate() {
+            let own: Vec<_> = all.iter().copied().filter(|(number, _)| part(*number) == at as u64).collect();
+            match (value, expected(&own)) {
+                (Some(rate), Some(expected)) => prop_assert!(is_close(*rate, expected), "{rate} {expected}"),
+                (rate, expected) => prop_assert_eq!(*rate, expected),
+            }
+        }
+    }
+
+    #[test]
+    fn rates_of_what_changed_are_calls_by_observed_seconds(before in windows(), after in windows()) {
+        let first: Vec<_> = before.iter().map(|(at, one)| window(*at, *one)).collect();
+        let later = before.last().unwrap().0 + 10_000;
+        let last: Vec<_> = after.iter().map(|(at, one)| window(later + *at, *one)).collect();
+        let (before_windows, after_windows) = (&first, &last);
+        let input =
+            ChangeInput { before: before_windows, after: after_windows, later: &[], events: &[], alpha: 1.0 };
+        for change in find(&input, None).changes {
+            let ChangeKind::Shape(shape) = &change.what else { continue };
+            for (figures, all) in [(&shape.before, &before), (&shape.after, &after)] {
+                if let Some(expected) = expected(all) {
+                    prop_assert!(is_close(figures.rate(), expected), "{} {expected}", figures.rate());
+                }
+            }
+        }
+    }
+}
