@@ -7,7 +7,7 @@ WHERE is one of
   io        a program called mongod that reads a file of its own
   disk      a folder on this machine's disk
 
-The other blocks are run by crates/mongosonar/tests/docs.rs, which also fails for a block that nobody runs.
+The other blocks are run by crates/mongosonar/tests/it/docs.rs, which also fails for a block that nobody runs.
 """
 
 import contextlib

@@ -108,7 +108,8 @@ impl Baseline {
                 before.latency.merge(&row.figures().latency);
                 before.timeline.merge(row.figures().timeline());
             };
-            if *identity == Identity::Exact {
+            // A command that no server is known to have is the same command with the same id in each source.
+            if *identity == Identity::Exact || shape.identity() == Identity::Partial {
                 add(baseline.shapes.entry((*class, shape.id)).or_default());
             }
             match baseline.namespaces.entry(shape.namespace()) {

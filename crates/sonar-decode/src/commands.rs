@@ -37,7 +37,7 @@ pub enum CommandKind {
 }
 
 impl CommandKind {
-    /// From the name of the command; see [`rule`].
+    /// From the name of the command, by the table of this module.
     pub fn of(name: &[u8]) -> Self {
         rule(name).unwrap_or_default().kind
     }

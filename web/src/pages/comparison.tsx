@@ -126,7 +126,10 @@ function columnsOf(report: Comparison): Column<ComparisonRow>[] {
 export function ComparisonPage({ report }: { report: Comparison }) {
   const [all, setAll] = useState(report.changed === 0);
   const columns = useMemo(() => columnsOf(report), []);
-  const rows = useMemo(() => report.rows.filter((row) => all || (row.verdict !== "same" && row.verdict !== "not judged")), [all]);
+  const rows = useMemo(
+    () => report.rows.filter((row) => all || (row.verdict !== "same" && row.verdict !== "not judged")),
+    [all],
+  );
   const facts = report.sides.map((side, at): Fact => {
     const clock = new Clock(side.zone, seconds(side.first_seen), seconds(side.last_seen));
     const host = side.host ? `${visible(side.host)}: ` : "";

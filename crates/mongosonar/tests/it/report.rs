@@ -272,7 +272,7 @@ fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
     let array = folder.file("array.json", format!("[{all}]").as_bytes());
     let expected = "2 operations in flight at 2026-05-01T10:00:00.120Z, the oldest for 5m12s (update shop.orders); 1 waits for a lock\n";
     for file in [&list, &array] {
-        let alone = run("report", &[file.clone()]);
+        let alone = run("report", std::slice::from_ref(file));
         assert_eq!(alone.status.code(), Some(0), "{alone:?}");
         let shown = text(&alone.stdout);
         assert!(shown.starts_with(expected), "{shown}");
@@ -283,7 +283,8 @@ fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
             "{shown}"
         );
         assert!(rows[1].contains("3.00s") && rows[1].contains("young"), "{shown}");
-        let json: Value = serde_json::from_slice(&run("report --json", &[file.clone()]).stdout).unwrap();
+        let json: Value =
+            serde_json::from_slice(&run("report --json", std::slice::from_ref(file)).stdout).unwrap();
         assert_eq!(json["kind"], "current_operations");
         assert_eq!(
             (&json["in_flight"], &json["oldest_us"], &json["waiting_for_lock"]),
@@ -292,7 +293,7 @@ fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
         assert_eq!(json["operations"][0]["waits"][0]["kind"], "lock");
         // No command takes them for operations that ended, and each names the one that reads them.
         for command in ["profiler report", "logs report", "queries --read"] {
-            let refused = run(command, &[file.clone()]);
+            let refused = run(command, std::slice::from_ref(file));
             assert_eq!(refused.status.code(), Some(1), "{command}: {refused:?}");
             let why = text(&refused.stderr);
             assert!(

@@ -328,7 +328,7 @@ fn pair(metadata: &[u8], first: bson::Bson, delta: u64) -> (i64, i64) {
 fn a_number_beyond_64_bits_at_the_head_of_a_chunk_leaves_later_values_right() {
     let ten = |first: i64| 10u64.wrapping_sub(first as u64);
     // What cvttsd2si gives on x86-64 for all of these (Intel's manual, volume 2: the indefinite integer value).
-    for first in [9.223372036854775808e18, 1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+    for first in [9_223_372_036_854_775_808.0, 1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
         for version in ["3.6.8", "4.0.28", "4.4.2"] {
             let found = pair(&metadata(version, "x86_64"), first.into(), ten(i64::MIN));
             assert_eq!(found, (i64::MIN, 10), "{first} {version}");
@@ -346,7 +346,7 @@ fn a_number_beyond_64_bits_at_the_head_of_a_chunk_leaves_later_values_right() {
             assert_eq!(found, (clamped, 10), "{first} {version} {architecture}");
         }
     }
-    for (first, whole) in [(1.9, 1), (-1.9, -1), (-9.223372036854775808e18, i64::MIN)] {
+    for (first, whole) in [(1.9, 1), (-1.9, -1), (-9_223_372_036_854_775_808.0, i64::MIN)] {
         for architecture in ["x86_64", "aarch64"] {
             assert_eq!(pair(&metadata("4.2.0", architecture), first.into(), 0).0, whole, "{first}");
         }

@@ -293,7 +293,7 @@ fn a_bulk_write_is_on_the_namespaces_of_its_statements() {
     let update = doc! {"update": 0, "filter": {"a": 1}, "updateMods": {"$set": {"b": 1}}, "multi": false};
     let ok = || bulk_reply(&[], [0, 1, 0, 0, 0, 0]);
     let one = bulk_write(&[insert(0), update.clone()], &["shop.orders"]);
-    let alone = bulk_write(&[update.clone()], &["shop.orders"]);
+    let alone = bulk_write(std::slice::from_ref(&update), &["shop.orders"]);
     let two = bulk_write(&[update, insert(1), insert(1)], &["shop.orders", "shop.items"]);
     let far = bulk_write(&[insert(0), insert(1)], &["shop.orders", "stats.daily"]);
     let seen = exchange(&[(one, ok()), (alone, ok()), (two, ok()), (far, ok())]).seen;
