@@ -18,10 +18,10 @@ const SECOND: u64 = 1_000 * MS;
 const HEADERS: usize = 14 + 20 + 32;
 
 /// Command, namespace, shape, latency in milliseconds, outcome.
-type Seen = (String, String, String, Option<u64>, &'static str);
+type SeenOperation = (String, String, String, Option<u64>, &'static str);
 
 #[derive(Default)]
-struct All(Vec<Seen>);
+struct All(Vec<SeenOperation>);
 
 impl Sink for All {
     fn operation(&mut self, op: &Operation<'_>) {
@@ -40,7 +40,7 @@ impl Sink for All {
 /// Decodes packets as a file with them is decoded.
 fn decode<'a>(
     packets: impl IntoIterator<Item = &'a OwnedPacket>,
-) -> (Vec<Seen>, Coverage, Vec<InFlightOperations>) {
+) -> (Vec<SeenOperation>, Coverage, Vec<InFlightOperations>) {
     let (mut decoder, mut all) =
         (Decoder::new(Settings::default(), Arc::new(Shared::default())), All::default());
     let (mut last, mut second) = (None, 0);

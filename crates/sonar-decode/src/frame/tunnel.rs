@@ -9,14 +9,13 @@
 
 use sonar_core::Packet;
 
-use super::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Segment, Skip, is_vlan, not_captured, outer_vlan, place, short};
+use super::segment::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, MAX_TUNNELS, Segment, Skip, TUNNELLED, is_vlan, not_captured, outer_vlan,
+    place, short,
+};
 
-/// The most tunnels that are read, one inside the other.
-pub const MAX_TUNNELS: usize = 8;
 /// The most labels of one MPLS stack.
 const MAX_LABELS: usize = 16;
-/// Marks a place inside a tunnel. The VLAN ids take 24 bits.
-pub(super) const TUNNELLED: u64 = 1 << 31;
 
 pub(super) const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_IPV4: u8 = 4;

@@ -328,9 +328,12 @@ fn mirrored_packets_are_decoded_and_counted() {
     assert_eq!(coverage.losses().count(), 0, "{coverage:?}");
 }
 
+/// Makes other packets of the packet with this number.
+type Wrap = dyn Fn(usize, &OwnedPacket) -> Vec<u8>;
+
 #[test]
 fn the_same_packet_in_two_tunnels_or_with_and_without_one_counts_once() {
-    let cases: [(&str, &dyn Fn(usize, &OwnedPacket) -> Vec<u8>); 3] = [
+    let cases: [(&str, &Wrap); 3] = [
         ("by itself and mirrored", &|copy, plain| {
             if copy == 0 { plain.data.clone() } else { vxlan(7, plain) }
         }),

@@ -2,7 +2,7 @@
 
 use sonar_core::Coverage;
 
-use super::text::snap_length;
+use super::advice::snap_length;
 use crate::kit::plural;
 
 /// Where packets come from.

@@ -7,6 +7,7 @@ use sonar_core::{CommandType, Coverage, Timestamp};
 
 use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
 use crate::queries::WindowReport;
+use crate::queries::advice::advice;
 use crate::queries::column::Column;
 use crate::queries::layout::{self, Placed, place, push_cell};
 
@@ -155,36 +156,6 @@ pub fn coverage(coverage: &Coverage) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// How to capture so that less is lost, if the counters show it.
-fn advice(coverage: &Coverage) -> Option<String> {
-    if let Some(bytes) = snap_length(coverage) {
-        return Some(format!("packets are cut at {bytes} bytes: capture with -s 0"));
-    }
-    (coverage.streams_one_way > 0).then(|| one_way(coverage))
-}
-
-/// Says which direction of connections was not captured.
-pub(crate) fn one_way(coverage: &Coverage) -> String {
-    let all = coverage.streams.max(coverage.streams_one_way);
-    let of = format!(
-        "only one direction of {} of {} was captured",
-        coverage.streams_one_way,
-        plural(all, "connection")
-    );
-    match (coverage.requests, coverage.replies) {
-        (1.., 0) => format!("{of}, and no reply: capture both directions"),
-        (0, 1..) => format!("{of}, and no request: capture both directions"),
-        _ => format!("{of}: capture both"),
-    }
-}
-
-/// Where a snap length cut the packets, in bytes; `None` where it cut none.
-pub(crate) fn snap_length(coverage: &Coverage) -> Option<String> {
-    let bytes = coverage.frames_snapped_bytes.checked_div(coverage.frames_snapped)?;
-    let is_exact = coverage.frames_snapped_bytes.is_multiple_of(coverage.frames_snapped);
-    Some(if is_exact { bytes.to_string() } else { format!("about {bytes}") })
-}
-
 /// Writes a text, broken at the width of the terminal.
 fn paragraph(text: &str, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     let text = escape(text);
@@ -274,16 +245,5 @@ mod tests {
         assert_eq!(coverage(&asked), "left out as asked: frames_other_port 5");
         let lost = Coverage { gaps: 1, ..other };
         assert_eq!(coverage(&lost), "LOST: gaps 1; not read: frames_not_ip 3, frames_not_tcp 12");
-    }
-
-    #[test]
-    fn the_coverage_says_how_to_capture_more() {
-        let cut = Coverage { frames_snapped: 22, frames_snapped_bytes: 22 * 128, ..Coverage::default() };
-        assert!(coverage(&cut).ends_with("; packets are cut at 128 bytes: capture with -s 0"));
-        let mixed = Coverage { frames_snapped_bytes: 22 * 128 + 7, ..cut };
-        assert!(coverage(&mixed).contains("cut at about 128 bytes"));
-        let one = Coverage { streams: 30, streams_one_way: 24, requests: 90, ..Coverage::default() };
-        let expected = "; only one direction of 24 of 30 connections was captured, and no reply: capture both directions";
-        assert!(coverage(&one).ends_with(expected), "{}", coverage(&one));
     }
 }
