@@ -61,8 +61,8 @@ pub(crate) use counters;
 
 counters! {
     /// The counters, in the order in which a packet passes them. They only grow. Those marked `loss` count
-    /// what could not be shown, those marked `skipped` what the user chose to leave out, and those marked
-    /// `joined_late` what began before the capture.
+    /// what could not be shown, those marked `unread` what was recognised as something else, those marked `skipped`
+    /// what the user chose to leave out, and those marked `joined_late` what began before the capture.
     Coverage {
         /// Capture files that are cut or damaged: what comes behind that place is not shown.
         files_damaged: loss,
@@ -81,15 +81,23 @@ counters! {
         /// Packets of a link type that is not decoded.
         frames_link_unsupported: loss,
         /// Packets that are neither IPv4 nor IPv6.
-        frames_not_ip,
+        frames_not_ip: unread,
         /// IP packets that carry no TCP.
-        frames_not_tcp,
+        frames_not_tcp: unread,
+        /// TCP packets that a snap length cut (also counted elsewhere).
+        frames_snapped,
+        /// Bytes captured of those packets.
+        frames_snapped_bytes,
         /// IP fragments, which are not reassembled.
         frames_ip_fragment: loss,
         /// Packets that the capture cut inside their headers.
         frames_header_truncated: loss,
         /// Packets with inconsistent headers.
         frames_header_malformed: loss,
+        /// Packets inside too many tunnels.
+        frames_tunnels_too_deep: loss,
+        /// TCP segments that were inside a tunnel, as mirrored and overlay traffic is (also counted elsewhere).
+        frames_tunnelled,
         /// TCP segments of ports that are not to be captured.
         frames_other_port: skipped,
         /// Packets of connections left out by --sample.
@@ -118,8 +126,12 @@ counters! {
         streams,
         /// Connections joined late, without their SYN.
         streams_joined_late: joined_late,
+        /// Connections with a header of the PROXY protocol before the first message.
+        streams_proxied,
+        /// Connections of which only one direction was captured.
+        streams_one_way: loss,
         /// Connections with another protocol than MongoDB's.
-        streams_not_mongodb,
+        streams_not_mongodb: unread,
         /// Connections encrypted with TLS.
         streams_tls: loss,
         /// Connections encrypted with TLS whose server is read inside its process.
@@ -150,6 +162,8 @@ counters! {
         messages_decoded,
         /// Messages with a gap inside.
         messages_damaged: loss,
+        /// Messages that a snap length cut: of requests, command and namespace were read.
+        messages_partial: loss,
         /// Messages with inconsistent content.
         messages_malformed: loss,
         /// Compressed messages with an unknown compressor, too large, or with a wrong size.
@@ -240,6 +254,12 @@ impl Coverage {
         self.losses().filter(|(name, ..)| !COUNTED_OTHERWISE.contains(name)).map(|(.., count)| count).sum()
     }
 
+    /// The counters above zero that count what was recognised as something else than MongoDB's protocol and left
+    /// unread.
+    pub fn unread(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        self.of_kind("unread")
+    }
+
     /// The counters above zero that count what the user chose to leave out.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         self.of_kind("skipped")
@@ -259,6 +279,7 @@ impl Coverage {
                     + self.frames_ip_fragment
                     + self.frames_header_truncated
                     + self.frames_header_malformed
+                    + self.frames_tunnels_too_deep
                     + self.frames_other_port
                     + self.frames_sampled_out
                     + self.frames_twin_loopback
@@ -280,6 +301,7 @@ impl Coverage {
                 self.messages,
                 self.messages_decoded
                     + self.messages_damaged
+                    + self.messages_partial
                     + self.messages_malformed
                     + self.messages_undecodable
                     + self.messages_opcode_unknown

@@ -21,6 +21,8 @@ pub enum LinkType {
     LinuxCooked,
     /// Linux cooked capture v2 (276).
     LinuxCooked2,
+    /// Records of Linux's netfilter log (239), each with an IP packet.
+    Nflog,
     /// Any other number: its packets are counted but not decoded.
     Other(u16),
 }
@@ -36,6 +38,7 @@ impl LinkType {
             113 => Self::LinuxCooked,
             228 => Self::Ipv4,
             229 => Self::Ipv6,
+            239 => Self::Nflog,
             276 => Self::LinuxCooked2,
             other => Self::Other(other),
         }
@@ -51,6 +54,7 @@ impl LinkType {
             Self::LinuxCooked => 113,
             Self::Ipv4 => 228,
             Self::Ipv6 => 229,
+            Self::Nflog => 239,
             Self::LinuxCooked2 => 276,
             Self::Other(number) => number,
         }

@@ -15,7 +15,7 @@ use sonar_core::{Coverage, Operation, Packet, Timestamp, Window};
 use sonar_decode::capture_file::{CaptureParser, Step};
 use sonar_decode::message::{MessageBody, MessageSource, Request, Template, TemplateMatch, Templates};
 use sonar_decode::shape::Text;
-use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, StreamHandler, Verdict};
+use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, Side, StreamHandler, Verdict};
 use sonar_decode::{Decoder, Settings, Shared, Sink, frame};
 
 fn find_of_ten_fields() -> Vec<u8> {
@@ -70,6 +70,7 @@ impl StreamHandler for Nothing {
         Verdict::Continue
     }
     fn gap(&mut self, _: &Flow, (): &mut (), _: Gap) {}
+    fn fin(&mut self, _: &Flow, (): &mut (), _: (Side, Timestamp)) {}
     fn close(&mut self, _: &Flow, (): (), _: Timestamp, _: Close) {}
 }
 

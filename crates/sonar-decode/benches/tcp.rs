@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use sonar_core::{Coverage, Endpoint, Timestamp};
 use sonar_decode::frame::{Segment, TcpFlags};
-use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, StreamHandler, Verdict};
+use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, Side, StreamHandler, Verdict};
 
 const PAYLOAD: usize = 200;
 const ACK: u8 = 0x10;
@@ -35,6 +35,8 @@ impl StreamHandler for Sum {
     fn gap(&mut self, _: &Flow, _: &mut u64, gap: Gap) {
         assert_eq!(gap.lost, Lost::Unknown);
     }
+
+    fn fin(&mut self, _: &Flow, _: &mut u64, _: (Side, Timestamp)) {}
 
     fn close(&mut self, _: &Flow, _: u64, _: Timestamp, _: Close) {}
 }

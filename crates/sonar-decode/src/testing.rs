@@ -222,7 +222,9 @@ impl TestFrame {
             }
             LinkType::Null => family.to_le_bytes().to_vec(),
             LinkType::Loop => family.to_be_bytes().to_vec(),
-            LinkType::Raw | LinkType::Ipv4 | LinkType::Ipv6 | LinkType::Other(_) => Vec::new(),
+            LinkType::Raw | LinkType::Ipv4 | LinkType::Ipv6 | LinkType::Nflog | LinkType::Other(_) => {
+                Vec::new()
+            }
         };
         for ((_, tci), inner) in self.vlans.iter().zip(inner) {
             out.extend(tci.to_be_bytes());

@@ -114,6 +114,7 @@ fn split(
     let end = read_packets(path, plan.stop, &mut reading)?;
     let (read, mut target) = reading.split(end);
     let last = read.span.1;
+    target.splitter.close_gaps(last);
     target.send(RoundMark::LastPacket(last));
     target.splitter.finish(last);
     target.send(RoundMark::End(last));

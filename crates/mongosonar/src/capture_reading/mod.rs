@@ -54,9 +54,7 @@ fn on_one_thread<S: CaptureSink>(path: &Path, plan: &CapturePlan<'_>, sink: &mut
     let end = read_packets(path, plan.stop, &mut reading)?;
     let (about, OneThreadTarget { mut decoder, sink }) = reading.split(end);
     let last = about.span.1;
-    // Operations are in flight at the end of the file until the decoder gives them up.
-    let in_flight = decoder.in_flight(last);
-    decoder.finish(last, sink);
+    let in_flight = decoder.finish(last, sink);
     sink.check()?;
     Ok(CaptureRead { coverage: decoder.coverage(), in_flight, ..about })
 }

@@ -118,8 +118,10 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         let Captured { collect, coverage, damaged, stopped } = read;
         let counters = coverage.iter();
         let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
+        let unread = coverage.unread().chain(coverage.skipped());
+        let unread = unread.map(|(name, _, count)| (name, count)).collect();
         joined.stopped = stopped;
-        joined.add(collect.digest, collect.hidden, SourceSummary { damaged, ..summary });
+        joined.add(collect.digest, collect.hidden, SourceSummary { damaged, unread, ..summary });
     }
     if !inputs.profiles.is_empty() {
         let read = profiles::read(&inputs.profiles, within(Source::Profile), &stop)?;

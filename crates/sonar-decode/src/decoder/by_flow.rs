@@ -30,6 +30,8 @@ enum FlowEvent {
     Data { side: Side, time: Timestamp, length: usize },
     /// Bytes of one side are missing.
     Gap(Gap),
+    /// One side has sent all that it will send.
+    Fin(Side, Timestamp),
     /// It ends.
     Close(Timestamp, Close),
 }
@@ -191,6 +193,17 @@ impl StreamHandler for FlowDivision {
         }
     }
 
+    fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, end: (Side, Timestamp)) {
+        self.next_step();
+        match conn {
+            Some(own) => {
+                let mut out = FlowCollector { step: self.step, operations: &mut self.operations };
+                self.stages.fin(own, end, &mut out);
+            }
+            None => self.push(flow, FlowEvent::Fin(end.0, end.1)),
+        }
+    }
+
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close) {
         self.next_step();
         match conn {
@@ -237,6 +250,12 @@ impl FlowSplitter {
         let own = flows.iter_mut().filter_map(|(_, conn)| conn.as_deref_mut());
         stages.tick(own, now, &mut FlowCollector { step: *step, operations });
         batches.iter_mut().for_each(|batch| batch.steps.push((*step, FlowStep::Tick(now))));
+    }
+
+    /// Gives up what the capture has lost at its end. What is in flight after it is so in the end.
+    pub fn close_gaps(&mut self, now: Timestamp) {
+        let Self { intake, flows, division } = self;
+        flows.close_gaps(now, &mut intake.coverage, division);
     }
 
     /// As [`Decoder::finish`](super::Decoder::finish).
@@ -334,6 +353,7 @@ impl FlowWorker {
                 let _ = self.stages.data(conn, Chunk { side, time, bytes }, out);
             }
             FlowEvent::Gap(gap) => self.stages.gap(conn, &gap, out),
+            FlowEvent::Fin(side, time) => self.stages.fin(conn, (side, time), out),
             FlowEvent::Close(time, how) => {
                 if let Some(conn) = slot.take() {
                     self.stages.close(*conn, (time, how), out);

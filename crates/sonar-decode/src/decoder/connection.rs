@@ -22,6 +22,10 @@ pub struct Connection {
     /// The long messages that are being read.
     pub long: [Option<Box<LongMessage>>; 2],
     pub exchange: Exchange,
+    /// The client for which a proxy has opened it.
+    pub behind_proxy: Option<Endpoint>,
+    /// Gaps in a direction of which nothing was captured.
+    pub unseen_gaps: u8,
     pub client: Client,
 }
 
@@ -44,6 +48,8 @@ impl Connection {
             streams: [MessageStream::new(), MessageStream::new()],
             long: [None, None],
             exchange: Exchange::new(joined_late),
+            behind_proxy: None,
+            unseen_gaps: 0,
             client: Client { app, is_server: false },
         }
     }
@@ -58,7 +64,7 @@ impl Connection {
     }
 
     pub fn client_end(&self) -> Endpoint {
-        self.ends[self.server_side().other().index()]
+        self.behind_proxy.unwrap_or(self.ends[self.server_side().other().index()])
     }
 
     /// Whether `side` is the server; `None` while that is unknown.

@@ -124,8 +124,22 @@ impl Early {
     }
 }
 
+/// Whether replies can still be seen on a connection.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ReplyPath {
+    /// They can.
+    Open,
+    /// The capture has no packet of the server, which has replied.
+    Unseen,
+    /// The client has closed its side, at this time.
+    Closing(Timestamp),
+    /// The server has closed its side, at this time.
+    Ended(Timestamp),
+}
+
 /// What waits on one connection.
 pub struct Exchange {
+    pub replies: ReplyPath,
     pub pending: VecDeque<Pending>,
     pub early: Vec<Early>,
     /// The connection was open before the capture began.
@@ -145,6 +159,7 @@ pub struct Exchange {
 impl Exchange {
     pub fn new(joined_late: bool) -> Self {
         Self {
+            replies: ReplyPath::Open,
             pending: VecDeque::new(),
             early: Vec::new(),
             joined_late,
@@ -165,6 +180,23 @@ impl Exchange {
         };
         let sent = position(|pending| !pending.follows && pending.passed.is_none());
         sent.or_else(|| position(|pending| pending.passed.is_none())).or_else(|| position(|_| true))
+    }
+
+    /// What a search found are requests.
+    pub fn confirm(&mut self) {
+        self.pending.iter_mut().for_each(|request| request.provisional = false);
+    }
+
+    /// All that was sent before `time` has been answered by what was not captured.
+    pub fn pass_all(&mut self, time: Timestamp) {
+        for request in self.pending.iter_mut().filter(|request| !request.follows && request.start < time) {
+            request.passed.get_or_insert(time);
+        }
+    }
+
+    /// Whether what waits for its reply is in flight.
+    pub const fn awaits_replies(&self) -> bool {
+        matches!(self.replies, ReplyPath::Open | ReplyPath::Unseen)
     }
 
     /// Frees the room of a burst of requests that is over.

@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 
 use sonar_core::operation::Opcode;
-use sonar_core::{Coverage, Timestamp};
+use sonar_core::{Coverage, Endpoint, Timestamp};
 
+use super::proxy::{MAX_PROXY_HEADER, ProxyHeader};
 use super::settings::TlsSource;
 use crate::message::{HEADER, Header, looks_like_message};
 use crate::tcp::{Chunk, Gap, Lost};
@@ -40,6 +41,10 @@ pub struct MessageStream {
     pub read: bool,
     /// A search found the last message, and nothing has confirmed it.
     pub provisional: bool,
+    /// A message has been read since then.
+    found_before: bool,
+    /// A header of the PROXY protocol has been read.
+    proxied: bool,
 }
 
 /// What is known of a connection while its streams are cut.
@@ -55,12 +60,14 @@ pub struct StreamFacts {
 enum StreamPosition {
     /// Before or inside a header.
     Header { have: usize, bytes: [u8; HEADER] },
+    /// In a header of the PROXY protocol, of which this has come.
+    Proxy(Vec<u8>),
     /// In a short message that is being assembled.
     Collect { header: Header, opcode: Opcode, body: Vec<u8> },
     /// In a long message, which is passed on in pieces.
     Long { header: Header, opcode: Opcode, left: u64 },
     /// In a message that has a gap, cannot be read, or was dropped.
-    Skip { header: Header, left: u64, evicted: bool },
+    Skip { skipped: Skipped, left: u64 },
     /// Searching for the next message; on a stream that was joined late, for the first one. The last bytes are kept,
     /// as segments may split a header. `gap` is the time of the last gap.
     Search { tail: Vec<u8>, searched: u64, joined_late: bool, gap: Timestamp },
@@ -74,6 +81,8 @@ pub enum Framed<'a> {
     Piece { header: Header, opcode: Opcode, bytes: &'a [u8], left: u64 },
     /// The end of a message that was skipped.
     Skipped(Skipped),
+    /// A proxy has sent the rest of the stream, for this client if it says so.
+    Proxied(Option<Endpoint>),
     /// The stream is not MongoDB's.
     NotMongodb,
 }
@@ -84,11 +93,29 @@ pub struct Skipped {
     pub header: Header,
     /// It was skipped because too many long messages were being read.
     pub evicted: bool,
+    /// A snap length cut it.
+    pub cut: bool,
+}
+
+impl Skipped {
+    const fn new(header: Header) -> Self {
+        Self { header, evicted: false, cut: false }
+    }
+}
+
+/// What was captured of a message that a snap length cut.
+pub struct CutMessage {
+    pub header: Header,
+    pub opcode: Opcode,
+    /// The beginning of its body.
+    pub bytes: Vec<u8>,
 }
 
 /// What a gap ended.
 #[derive(Default)]
 pub struct GapOutcome {
+    /// The beginning of a message that was cut, unless it is being read in pieces.
+    pub beginning: Option<CutMessage>,
     /// A message that ended inside the gap.
     pub skipped: Option<Skipped>,
     /// Messages may have begun inside the gap. The time is that of the first gap since the last message.
@@ -102,6 +129,8 @@ impl MessageStream {
             first: Timestamp::default(),
             read: false,
             provisional: false,
+            found_before: false,
+            proxied: false,
         }
     }
 
@@ -132,21 +161,37 @@ impl MessageStream {
     /// Skips the rest of a long message.
     pub fn evict(&mut self) {
         if let StreamPosition::Long { header, left, .. } = self.position {
-            self.position = StreamPosition::Skip { header, left, evicted: true };
+            let skipped = Skipped { evicted: true, ..Skipped::new(header) };
+            self.position = StreamPosition::Skip { skipped, left };
         }
     }
 
-    /// A message has been read. `verified`: its checksum was right, which confirms it.
-    pub fn has_been_read(&mut self, verified: bool) {
+    /// A search has found a message.
+    fn was_found(&mut self) {
+        (self.provisional, self.found_before) = (true, false);
+    }
+
+    /// A message has been read. `verified`: its checksum was right. That confirms what a search has found, and so does a
+    /// second message right behind the first. Returns whether it is confirmed by this one.
+    pub fn has_been_read(&mut self, verified: bool) -> bool {
         self.read = true;
-        self.provisional &= !verified;
+        let is_confirmed = self.provisional && (verified || self.found_before);
+        self.found_before = self.provisional;
+        self.provisional &= !is_confirmed;
+        is_confirmed
+    }
+
+    /// Whether the first bytes of a connection may be a header of the PROXY protocol.
+    fn may_be_proxied(&self, facts: StreamFacts, bytes: &[u8]) -> bool {
+        let is_first = !facts.is_mongodb && !facts.joined_late && !self.read && !self.proxied;
+        is_first && ProxyHeader::read(bytes) != ProxyHeader::None
     }
 
     /// Ends a message that was skipped.
     fn end_skipped(&mut self) -> Option<Framed<'static>> {
-        let StreamPosition::Skip { header, evicted, .. } = self.position else { return None };
+        let StreamPosition::Skip { skipped, .. } = self.position else { return None };
         self.position = StreamPosition::boundary();
-        Some(Framed::Skipped(Skipped { header, evicted }))
+        Some(Framed::Skipped(skipped))
     }
 
     /// What the search found is no message: it goes on behind it.
@@ -218,6 +263,10 @@ impl Framer {
                 StreamPosition::Header { have: 0, .. } if bytes.len() >= HEADER => {
                     stream.first = chunk.time;
                     let Some(header) = Header::read(bytes) else {
+                        if stream.may_be_proxied(facts, bytes) {
+                            stream.position = StreamPosition::Proxy(Vec::new());
+                            continue;
+                        }
                         if self.lose(stream, facts, bytes) {
                             return Some(Framed::NotMongodb);
                         }
@@ -253,11 +302,21 @@ impl Framer {
                         if let Some(ended) = self.begin(stream, header) {
                             return Some(ended);
                         }
+                    } else if stream.may_be_proxied(facts, &head) {
+                        stream.position = StreamPosition::Proxy(head.to_vec());
+                        if let Some(framed) = self.proxy(stream, chunk) {
+                            return Some(framed);
+                        }
                     } else if self.lose(stream, facts, &head) {
                         return Some(Framed::NotMongodb);
                     } else if let StreamPosition::Search { tail, .. } = &mut stream.position {
                         // The search includes the bytes of this header.
                         tail.extend_from_slice(&head);
+                    }
+                }
+                StreamPosition::Proxy(_) => {
+                    if let Some(framed) = self.proxy(stream, chunk) {
+                        return Some(framed);
                     }
                 }
                 StreamPosition::Collect { header, body, .. } => {
@@ -307,7 +366,7 @@ impl Framer {
         self.coverage.messages += 1;
         let body = header.length as usize - HEADER;
         let Some(opcode) = header.known() else {
-            stream.position = StreamPosition::Skip { header, left: body as u64, evicted: false };
+            stream.position = StreamPosition::Skip { skipped: Skipped::new(header), left: body as u64 };
             return (body == 0).then(|| stream.end_skipped()).flatten();
         };
         if body == 0 {
@@ -324,6 +383,36 @@ impl Framer {
             StreamPosition::Long { header, opcode, left: body as u64 }
         };
         None
+    }
+
+    /// Takes more of a header of the PROXY protocol.
+    fn proxy<'a>(&mut self, stream: &mut MessageStream, chunk: &mut Chunk<'a>) -> Option<Framed<'a>> {
+        let StreamPosition::Proxy(have) = &mut stream.position else { return None };
+        let bytes = chunk.bytes;
+        let take = bytes.len().min(MAX_PROXY_HEADER - have.len().min(MAX_PROXY_HEADER));
+        have.extend_from_slice(&bytes[..take]);
+        match ProxyHeader::read(have) {
+            ProxyHeader::Begun if have.len() < MAX_PROXY_HEADER => {
+                chunk.bytes = &[];
+                None
+            }
+            ProxyHeader::Whole { len, client } => {
+                let surplus = &have[len..];
+                // Behind the header comes the first message, of which some may be in what was kept.
+                let kept = surplus.len().saturating_sub(take).min(HEADER - 1);
+                let mut head = [0; HEADER];
+                head[..kept].copy_from_slice(&surplus[..kept]);
+                chunk.bytes = &bytes[take - (surplus.len() - kept).min(take)..];
+                stream.position = StreamPosition::Header { have: kept, bytes: head };
+                stream.proxied = true;
+                self.coverage.streams_proxied += 1;
+                Some(Framed::Proxied(client))
+            }
+            _ => {
+                self.coverage.streams_not_mongodb += 1;
+                Some(Framed::NotMongodb)
+            }
+        }
     }
 
     /// The next bytes are no header: begins a search, unless the stream is not MongoDB's, which is returned.
@@ -380,7 +469,7 @@ impl Framer {
                 let have = (kept - at).min(HEADER);
                 head[..have].copy_from_slice(&seam[at..at + have]);
                 stream.position = StreamPosition::Header { have, bytes: head };
-                stream.provisional = true;
+                stream.was_found();
                 return false;
             }
             *searched += kept as u64;
@@ -392,7 +481,7 @@ impl Framer {
                 Some(true) if follows_well(&bytes[at..]) => {
                     *passed += at as u64;
                     stream.position = StreamPosition::boundary();
-                    stream.provisional = true;
+                    stream.was_found();
                     chunk.bytes = &bytes[at..];
                     return false;
                 }
@@ -416,7 +505,7 @@ impl Framer {
 
     /// Bytes of a stream are missing.
     pub fn gap(&mut self, stream: &mut MessageStream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
-        let Lost::Bytes(missing) = gap.lost else {
+        let Some(missing) = gap.lost.bytes() else {
             if self.tls.is_process() && !stream.in_message() {
                 // The kernel passes on whole messages only, from their beginning.
                 return GapOutcome::default();
@@ -427,41 +516,47 @@ impl Framer {
             let joined_late = facts.joined_late && !stream.read;
             stream.position = StreamPosition::search(joined_late, gap.time);
             let hides_messages_since = (!joined_late).then(Timestamp::default);
-            return GapOutcome { skipped: None, hides_messages_since };
+            return GapOutcome { hides_messages_since, ..GapOutcome::default() };
         };
-        let (header, left) = match &stream.position {
-            StreamPosition::Collect { header, body, .. } => {
-                (*header, u64::from(header.length) - (HEADER + body.len()) as u64)
-            }
-            StreamPosition::Long { header, left, .. } | StreamPosition::Skip { header, left, .. } => {
-                (*header, *left)
-            }
-            // The bytes kept from before the gap are of no use now.
-            &StreamPosition::Search { joined_late, gap: before, .. } => {
-                stream.position = StreamPosition::search(joined_late, gap.time);
-                // What was asked before may have been answered in the gap before.
-                return GapOutcome { skipped: None, hides_messages_since: (!joined_late).then_some(before) };
-            }
-            StreamPosition::Header { .. } => return self.lose_boundary(stream, gap.time),
-        };
+        let cut = matches!(gap.lost, Lost::Cut(_));
         self.release(stream);
+        let (mut skipped, left, beginning) =
+            match std::mem::replace(&mut stream.position, StreamPosition::boundary()) {
+                StreamPosition::Collect { header, opcode, body } => {
+                    let left = u64::from(header.length) - (HEADER + body.len()) as u64;
+                    let beginning = cut.then_some(CutMessage { header, opcode, bytes: body });
+                    (Skipped::new(header), left, beginning)
+                }
+                StreamPosition::Long { header, left, .. } => (Skipped::new(header), left, None),
+                StreamPosition::Skip { skipped, left } => (skipped, left, None),
+                // The bytes kept from before the gap are of no use now.
+                StreamPosition::Search { joined_late, gap: before, .. } => {
+                    stream.position = StreamPosition::search(joined_late, gap.time);
+                    // What was asked before may have been answered in the gap before.
+                    let hides_messages_since = (!joined_late).then_some(before);
+                    return GapOutcome { hides_messages_since, ..GapOutcome::default() };
+                }
+                StreamPosition::Header { .. } | StreamPosition::Proxy(_) => {
+                    return self.lose_boundary(stream, gap.time);
+                }
+            };
+        skipped.cut |= cut;
         if missing < left {
-            stream.position = StreamPosition::Skip { header, left: left - missing, evicted: false };
-            return GapOutcome::default();
+            stream.position = StreamPosition::Skip { skipped, left: left - missing };
+            return GapOutcome { beginning, ..GapOutcome::default() };
         }
-        stream.position = StreamPosition::boundary();
-        let skipped = Some(Skipped { header, evicted: false });
+        let skipped = Some(skipped);
         if missing == left {
-            return GapOutcome { skipped, hides_messages_since: None };
+            return GapOutcome { beginning, skipped, hides_messages_since: None };
         }
-        GapOutcome { skipped, ..self.lose_boundary(stream, gap.time) }
+        GapOutcome { beginning, skipped, ..self.lose_boundary(stream, gap.time) }
     }
 
     /// A gap between messages or inside a header: it is unknown where the next message begins.
     fn lose_boundary(&mut self, stream: &mut MessageStream, time: Timestamp) -> GapOutcome {
         self.coverage.resyncs += 1;
         stream.position = StreamPosition::search(false, time);
-        GapOutcome { skipped: None, hides_messages_since: Some(Timestamp::default()) }
+        GapOutcome { hides_messages_since: Some(Timestamp::default()), ..GapOutcome::default() }
     }
 
     /// The stream ended, with the capture or before it.
@@ -500,60 +595,4 @@ fn follows_well(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use bson::{Document, doc};
-
-    use super::COLLECT;
-    use crate::decoder::collected::{collect, message};
-    use crate::testing::{Conversation, ConversationEnd};
-
-    /// An insert, with a reply, in packets of `mss` bytes. `padding` decides whether the message is put
-    /// together or walked.
-    fn insert(talk: &mut Conversation, id: u32, padding: usize) {
-        let document = doc! {"_id": 1, "padding": "x".repeat(padding)};
-        let documents: Vec<Document> = vec![document];
-        let command = doc! {"insert": "orders", "documents": documents, "$db": "shop"};
-        talk.send(ConversationEnd::Client, &message(id, 0, &command));
-        talk.send(ConversationEnd::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
-    }
-
-    fn talk(mss: usize) -> Conversation {
-        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017").with_mss(mss);
-        talk.handshake();
-        talk
-    }
-
-    #[test]
-    fn segments_do_not_change_how_messages_are_cut() {
-        for mss in [1, 3, 15, 16, 17, 20, 21, 100, 1_460, 9_000] {
-            let mut talk = talk(mss);
-            let paddings = [0, 1_000, COLLECT - 200, COLLECT, 3 * COLLECT];
-            for (id, padding) in (1..).zip(paddings) {
-                insert(&mut talk, id, padding);
-            }
-            let seen = collect(&talk.packets);
-            let expected: Vec<_> = (1..=5).map(|id| (id, "insert".to_owned(), "ok")).collect();
-            assert_eq!(seen.operations, expected, "{mss}");
-            assert_eq!((seen.coverage.messages, seen.coverage.messages_decoded), (10, 10), "{mss}");
-            assert_eq!(seen.window.shapes.iter().count(), 1, "{mss}");
-        }
-    }
-
-    #[test]
-    fn a_gap_within_a_message_costs_only_that_message() {
-        for padding in [2 * 1_460, 2 * COLLECT] {
-            let mut talk = talk(1_460);
-            insert(&mut talk, 1, 10);
-            let lost = talk.packets.len() + 1;
-            insert(&mut talk, 2, padding);
-            insert(&mut talk, 3, 10);
-            // What comes after the gap has been acknowledged: it will not be sent again.
-            talk.wait(5_000_000_000).ack(ConversationEnd::Server).ack(ConversationEnd::Client);
-            talk.packets.remove(lost);
-            let seen = collect(&talk.packets);
-            let ids: Vec<_> = seen.operations.iter().map(|op| (op.0, op.2)).collect();
-            assert_eq!(ids, [(1, "ok"), (3, "ok")], "{:?}", seen.coverage);
-            assert_eq!((seen.coverage.messages_damaged, seen.coverage.resyncs), (1, 0));
-        }
-    }
-}
+mod tests;

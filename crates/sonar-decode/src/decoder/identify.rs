@@ -6,14 +6,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sonar_core::{Application, Coverage, ShapeId, ShapeInfo, Statement};
+use sonar_core::{Application, Coverage, Identity, ShapeId, ShapeInfo, Statement};
 
 use super::connection::{Client, Connection};
 use crate::identity::{
-    Applications, MAX_SHAPES, MaybeRendered, Shared, ids_of, info_of, info_with, is_server, other_shape,
+    Applications, MAX_SHAPES, MaybeRendered, Shared, base_of, id_in_part, ids_of, info_of, info_with,
+    is_server, other_shape,
 };
 use crate::message::{MessageBody, MessageSource, Request};
 use crate::shape::{Rendered, Text};
+
+/// The text of a shape of which only command and namespace are known.
+const PARTIAL_TEXT: &str = "(partial)";
 
 /// The shape of a request, and what it is made of.
 #[derive(Clone, Debug)]
@@ -83,6 +87,34 @@ impl Identifier {
         };
         let statements = if ids.statements.is_empty() { self.no_statements.clone() } else { ids.statements };
         RequestShape { info, ordered_id: ids.ordered, statements, statement_count }
+    }
+
+    /// The shape of a request of which only the beginning was captured: its command and namespace, as far as they are
+    /// known.
+    pub fn partial_shape(&mut self, request: &Request<Rendered>) -> RequestShape {
+        let base = base_of(request);
+        let id = id_in_part(Identity::Partial, base, ShapeId(base), &[]);
+        let info = match self.known.get(&id.0) {
+            Some(info) => info.clone(),
+            None => {
+                let made = if self.known.len() >= MAX_SHAPES {
+                    None
+                } else {
+                    self.shared.shape(id, || ShapeInfo {
+                        id,
+                        command: request.command.text(),
+                        database: request.database.text(),
+                        collection: request.collection.text(),
+                        typed: PARTIAL_TEXT.into(),
+                        plain: PARTIAL_TEXT.into(),
+                        ..ShapeInfo::default()
+                    })
+                };
+                self.remembered(made)
+            }
+        };
+        let statements = self.no_statements.clone();
+        RequestShape { info, ordered_id: id, statements, statement_count: 1 }
     }
 
     /// Remembers a shape; `None` stands for one beyond the cap. `cut`: its text was cut.

@@ -6,7 +6,30 @@ use sonar_core::packet::Direction;
 use sonar_core::{Coverage, Packet, Plaintext, PlaintextEvent, sample};
 
 use super::settings::{Ports, Settings};
-use crate::frame::{self, Segment, TcpFlags};
+use crate::frame::{self, Segment, Skip, TcpFlags};
+
+/// The segment in a packet that is not a plain one. Counts why there is none, and what is special about it. `snaps`:
+/// packets are cut on purpose.
+#[inline(never)]
+fn with_care<'a>(packet: &Packet<'a>, snaps: bool, coverage: &mut Coverage) -> Option<Segment<'a>> {
+    let found = frame::with_care(packet);
+    let is_cut =
+        found.as_ref().map_or_else(|skip| *skip == Skip::HeaderTruncated, |segment| segment.missing > 0);
+    if is_cut && !snaps {
+        coverage.frames_snapped += 1;
+        coverage.frames_snapped_bytes += packet.data.len() as u64;
+    }
+    match found {
+        Ok(segment) => {
+            coverage.frames_tunnelled += u64::from(segment.is_tunnelled());
+            Some(segment)
+        }
+        Err(skip) => {
+            skip.count(coverage);
+            None
+        }
+    }
+}
 
 /// Takes packets and finds their segments.
 pub struct PacketIntake {
@@ -14,12 +37,14 @@ pub struct PacketIntake {
     pub coverage: Coverage,
     /// Keeps one connection in this many; `None`: all.
     sample: Option<NonZeroU32>,
+    /// Packets are cut on purpose.
+    snaps: bool,
 }
 
 impl PacketIntake {
     pub fn new(settings: &Settings) -> Self {
         let sample = NonZeroU32::new(settings.sample).filter(|every| every.get() > 1);
-        Self { coverage: Coverage::default(), sample }
+        Self { coverage: Coverage::default(), sample, snaps: settings.snap_replies.is_some() }
     }
 
     /// A part of a connection as a segment, from the process to the other end unless `received`. Its place in the stream
@@ -65,18 +90,15 @@ impl PacketIntake {
     /// The segment in a packet, if it is to be followed.
     #[inline]
     pub fn segment<'a>(&mut self, packet: &Packet<'a>, ports: &Ports) -> Option<Segment<'a>> {
-        let Self { coverage, sample } = self;
+        let Self { coverage, sample, snaps } = self;
         coverage.frames += 1;
         if packet.loopback && packet.direction == Direction::Outgoing {
             coverage.frames_twin_loopback += 1;
             return None;
         }
-        let segment = match frame::decode(packet) {
-            Ok(segment) => segment,
-            Err(skip) => {
-                skip.count(coverage);
-                return None;
-            }
+        let segment = match frame::at_once(packet) {
+            Some(segment) => segment,
+            None => with_care(packet, *snaps, coverage)?,
         };
         let (source, destination) = (segment.source, segment.destination);
         if let Ports::Ranges(_) = ports

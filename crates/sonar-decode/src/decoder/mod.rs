@@ -15,11 +15,14 @@ mod emission;
 mod exchange;
 mod framing;
 mod identify;
+#[cfg(test)]
+mod incomplete;
 mod intake;
 mod long;
 #[cfg(test)]
 mod loss;
 mod pairing;
+mod proxy;
 mod reading;
 mod request;
 mod sessions;
@@ -131,13 +134,19 @@ impl Decoder {
         handler.stages.tick(connections, now, &mut handler.out);
     }
 
-    /// Ends the capture: all that has not ended yet is emitted as in flight.
-    pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
+    /// Ends the capture: all that has not ended yet is emitted as in flight. Returns that by shape, as
+    /// [`in_flight`](Self::in_flight) does.
+    pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) -> Vec<InFlightOperations> {
         for (waited, ends) in self.sessions.finish() {
             self.waited(&waited, ends, sink);
         }
+        let out = Emission { emitter: &mut self.emitter, sink: &mut *sink };
+        // What is lost by now has been answered, as far as can be known: that is not in flight.
+        self.flows.close_gaps(now, &mut self.intake.coverage, &mut Handler { stages: &mut self.stages, out });
+        let in_flight = self.in_flight(now);
         let out = Emission { emitter: &mut self.emitter, sink };
         self.flows.finish(now, &mut self.intake.coverage, &mut Handler { stages: &mut self.stages, out });
+        in_flight
     }
 
     /// Follows these ports from now on, and no longer any connection between other ports.

@@ -10,7 +10,7 @@
 use sonar_core::{Class, Coverage, Outcome, Timestamp};
 
 use super::caps::Arrivals;
-use super::exchange::{Answer, Early, EndedOperation, Exchange, Pending, ReplyFacts};
+use super::exchange::{Answer, Early, EndedOperation, Exchange, Pending, ReplyFacts, ReplyPath};
 use super::request::SentRequest;
 use crate::shape::CommandKind;
 
@@ -113,6 +113,9 @@ impl Pairing {
             // A client that uses one id for all its requests waits for each reply before it sends the next.
             before.passed.get_or_insert(time);
         }
+        if exchange.replies == ReplyPath::Unseen {
+            request.passed = Some(time);
+        }
         request.number = self.arrivals.next();
         self.pending_bytes += request.bytes_held();
         exchange.pending.push_back(asked.request);
@@ -131,6 +134,9 @@ impl Pairing {
         answer: &Answer<'_>,
         ended: &mut Vec<EndedOperation>,
     ) -> Option<Early> {
+        if exchange.replies == ReplyPath::Unseen {
+            exchange.replies = ReplyPath::Open;
+        }
         let Some(mut at) = exchange.waiting_for(answer.header.response_to) else {
             return Some(Early {
                 number: self.arrivals.next(),
@@ -345,7 +351,12 @@ impl Pairing {
 
     /// Gives up the requests of one connection that have waited too long at `now`.
     pub fn expire(&mut self, exchange: &mut Exchange, now: Timestamp, ended: &mut Vec<EndedOperation>) {
-        let is_over = |pending: &Pending| match pending.passed {
+        let closed = match exchange.replies {
+            ReplyPath::Closing(time) | ReplyPath::Ended(time) => Some(time),
+            ReplyPath::Open | ReplyPath::Unseen => None,
+        };
+        let is_over = |pending: &Pending| match pending.passed.or(closed.map(|time| time.max(pending.start)))
+        {
             Some(passed) => now.since(passed) >= PASSED_NS,
             None => now.since(pending.start) > UNANSWERED_NS,
         };

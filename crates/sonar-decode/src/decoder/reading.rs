@@ -207,6 +207,19 @@ impl MessageReader {
         (!request.command.bytes().is_empty()).then(|| identified(&mut self.identifier, request, None))
     }
 
+    /// The request of which only the beginning was captured, as far as it says what was asked; `None` if it names no
+    /// command.
+    pub fn partial_request(&mut self, long: &mut LongMessage) -> Option<ReadRequest> {
+        let request = &mut long.request;
+        if request.command.bytes().is_empty() {
+            return None;
+        }
+        let facts = RequestFacts::of(request);
+        let shape = self.identifier.partial_shape(request);
+        // What a hello says of its sender may be cut, too.
+        Some(ReadRequest { facts, shape, cursor: request.cursor, client: None, values: None })
+    }
+
     /// The request of an exhaust chain that began before the capture, as far as one of its replies shows it.
     ///
     /// The server sends one reply after another, and each answers the one before it, so the request that began
@@ -429,7 +442,7 @@ mod tests {
             assert_eq!(seen.len(), 5);
             assert_eq!(
                 coverage.losses().map(|loss| loss.0).collect::<Vec<_>>(),
-                ["messages_damaged"],
+                ["messages_partial"],
                 "{late}"
             );
             assert!(seen.iter().skip(1).all(|seen| seen.2 == Class::Waiting), "{seen:?}");

@@ -3,6 +3,8 @@
 //! `framing` cuts a stream into messages, `unpacking` inflates them, `reading` reads them, `identify` finds what
 //! they belong to, and `pairing` joins request and reply to an operation.
 
+mod cut;
+
 use std::sync::Arc;
 
 use sonar_core::operation::Compressor;
@@ -11,7 +13,7 @@ use sonar_core::{Coverage, Timestamp};
 use super::caps::{age_limit, without_share};
 use super::connection::Connection;
 use super::emission::{EndedSink, OperationParties};
-use super::exchange::{Answer, Arrival, Early, EndedOperation};
+use super::exchange::{Answer, Arrival, Early, EndedOperation, ReplyPath};
 use super::framing::{Framed, Framer, Skipped};
 use super::long::LongMessage;
 use super::pairing::{EARLY_NS, GivenUp, MAX_ALL_EARLY, PENDING_BUDGET, Pairing};
@@ -38,6 +40,11 @@ pub struct Stages {
     caps: StageCaps,
     was_over_caps: bool,
 }
+
+/// So many gaps in a direction of which nothing was captured show that it is not captured.
+const ONE_WAY_GAPS: u8 = 3;
+/// After so many gaps no reply is expected any more.
+const UNSEEN_GAPS: u8 = 8;
 
 /// The most that all connections hold together.
 struct StageCaps {
@@ -152,7 +159,9 @@ impl Stages {
         match self.unpacker.message(message) {
             Unpacked::Plain(plain) => {
                 let compressor = plain.compressor;
-                conn.streams[at.side.index()].has_been_read(plain.verified);
+                if conn.streams[at.side.index()].has_been_read(plain.verified) {
+                    conn.exchange.confirm();
+                }
                 if conn.server.is_none() {
                     conn.server = self.reader.server_of(at.side, &plain);
                 }
@@ -192,7 +201,9 @@ impl Stages {
 
     /// A long message has ended.
     fn long_message(&mut self, conn: &mut Connection, at: Arrived, mut long: Box<LongMessage>) {
-        conn.streams[at.side.index()].has_been_read(long.verified);
+        if conn.streams[at.side.index()].has_been_read(long.verified) {
+            conn.exchange.confirm();
+        }
         conn.server = conn.server.or_else(|| long.server(at.side));
         let is_reply = conn.is_server(at.side);
         if long.cut && is_reply == Some(false) {
@@ -243,11 +254,14 @@ impl Stages {
     }
 
     /// A message that was skipped has ended.
-    fn skipped(&mut self, conn: &mut Connection, at: Arrived, evicted: bool) {
+    fn skipped(&mut self, conn: &mut Connection, at: Arrived, skipped: Skipped) {
+        if skipped.cut && !self.snapped && !skipped.evicted && at.header.known().is_some() {
+            return self.cut_by_snap(conn, at);
+        }
         let coverage = &mut self.coverage;
         let counter = match at.header.known() {
             None => &mut coverage.messages_opcode_unknown,
-            Some(_) if evicted => &mut coverage.messages_evicted,
+            Some(_) if skipped.evicted => &mut coverage.messages_evicted,
             Some(_) if self.snapped => &mut coverage.messages_snapped,
             Some(_) => &mut coverage.messages_damaged,
         };
@@ -464,7 +478,11 @@ impl Stages {
                     let piece = Packed { header, opcode, bytes, left, from_server, provisional };
                     self.piece(conn, at(header), piece);
                 }
-                Framed::Skipped(Skipped { header, evicted }) => self.skipped(conn, at(header), evicted),
+                Framed::Skipped(skipped) => self.skipped(conn, at(skipped.header), skipped),
+                Framed::Proxied(client) => {
+                    conn.server = Some(side.other());
+                    conn.behind_proxy = client;
+                }
                 Framed::NotMongodb => return Verdict::Ignore,
             }
             self.emit(conn, out);
@@ -474,40 +492,73 @@ impl Stages {
 
     /// Bytes of one side are missing.
     pub fn gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
-        let &Gap { side, time, lost } = gap;
+        let &Gap { side, time, lost, unseen } = gap;
         if self.framer.tls.is_process()
-            && let Lost::Bytes(missing) = lost
+            && let Some(missing) = lost.bytes()
             && let Some(long) = &mut conn.long[side.index()]
             && conn.streams[side.index()].jump(missing)
         {
             // Only the beginning and the end of a long message are copied.
             return long.jump(missing);
         }
+        let is_cut = matches!(lost, Lost::Cut(_)) && !self.snapped;
+        if unseen {
+            conn.unseen_gaps = conn.unseen_gaps.saturating_add(1);
+            self.coverage.streams_one_way += u64::from(conn.unseen_gaps == ONE_WAY_GAPS);
+        }
         let is_reply = conn.is_server(side) == Some(true);
-        if !is_reply {
+        if is_reply && conn.unseen_gaps >= UNSEEN_GAPS {
+            conn.exchange.replies = ReplyPath::Unseen;
+            conn.exchange.pass_all(time);
+        }
+        if !is_reply && !is_cut {
             // A getLastError behind the gap may be that of another write, which is in the gap.
             self.pairing.end_legacy_write(&mut conn.exchange, time, &mut self.ended);
             conn.exchange.request_gap = Some(time);
         }
         let stream = &mut conn.streams[side.index()];
         let outcome = self.framer.gap(stream, conn.facts, gap);
+        if let Some(beginning) = outcome.beginning.filter(|_| is_cut) {
+            self.read_beginning(conn, side, &beginning);
+        }
+        let stream = &conn.streams[side.index()];
         let is_cut_request = self.snapped && outcome.skipped.is_some() && conn.server == Some(side.other());
         let slot = &mut conn.long[side.index()];
         let cut = if is_cut_request { self.unpacker.take_cut(slot) } else { None };
-        if !stream.in_long_message() {
+        if !stream.in_long_message() && !is_cut {
             self.unpacker.drop_long(&mut conn.long[side.index()]);
         }
-        if let Some(Skipped { header, evicted }) = outcome.skipped {
-            let at = Arrived { header, side, time };
+        if let Some(skipped) = outcome.skipped {
+            let at = Arrived { header: skipped.header, side, time };
             match cut {
                 Some(long) => self.cut_request(conn, at, long),
-                None => self.skipped(conn, at, evicted),
+                None => self.skipped(conn, at, skipped),
             }
         }
         if let Some(since) = outcome.hides_messages_since.filter(|_| is_reply) {
             self.pairing.reply_in_gap(&mut conn.exchange, since, time);
         }
         self.emit(conn, out);
+    }
+
+    /// One side has sent all that it will send: a server that has ends all requests, a client that has waits for no
+    /// reply for long.
+    pub fn fin(&mut self, conn: &mut Connection, (side, time): (Side, Timestamp), out: &mut impl EndedSink) {
+        if conn.is_server(side) == Some(true) {
+            conn.exchange.replies = ReplyPath::Ended(time);
+            self.unanswered(conn, time);
+            self.emit(conn, out);
+        } else if !matches!(conn.exchange.replies, ReplyPath::Ended(_)) {
+            conn.exchange.replies = ReplyPath::Closing(time);
+        }
+    }
+
+    /// Gives up all requests of a connection: their replies will not come.
+    fn unanswered(&mut self, conn: &mut Connection, time: Timestamp) {
+        while !conn.exchange.pending.is_empty() {
+            let ended = self.pairing.give_up_at(&mut conn.exchange, 0, (time, GivenUp::Unanswered));
+            self.ended.extend(ended);
+        }
     }
 
     /// A connection ends.
@@ -521,7 +572,8 @@ impl Stages {
             self.give_up_reply(&mut conn, &early);
         }
         self.pairing.end_legacy_write(&mut conn.exchange, time, &mut self.ended);
-        let why = if with_capture { GivenUp::InFlight } else { GivenUp::Unanswered };
+        let in_flight = with_capture && conn.exchange.awaits_replies();
+        let why = if in_flight { GivenUp::InFlight } else { GivenUp::Unanswered };
         while !conn.exchange.pending.is_empty() {
             let ended = self.pairing.give_up_at(&mut conn.exchange, 0, (time, why));
             self.ended.extend(ended);
@@ -550,6 +602,10 @@ impl<O: EndedSink> StreamHandler for Handler<'_, O> {
 
     fn gap(&mut self, _: &Flow, conn: &mut Connection, gap: Gap) {
         self.stages.gap(conn, &gap, &mut self.out);
+    }
+
+    fn fin(&mut self, _: &Flow, conn: &mut Connection, end: (Side, Timestamp)) {
+        self.stages.fin(conn, end, &mut self.out);
     }
 
     fn close(&mut self, _: &Flow, conn: Connection, time: Timestamp, how: Close) {

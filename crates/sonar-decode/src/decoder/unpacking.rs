@@ -186,6 +186,13 @@ impl Unpacker {
         Some(cut)
     }
 
+    /// Takes what was read so far of a long message that will not be read to its end.
+    pub fn take_long(&mut self, slot: &mut Option<Box<LongMessage>>) -> Option<Box<LongMessage>> {
+        let long = slot.take()?;
+        self.long -= 1;
+        Some(long)
+    }
+
     /// Drops a long message that will not be read to its end.
     pub fn drop_long(&mut self, slot: &mut Option<Box<LongMessage>>) {
         if slot.take().is_some() {

@@ -41,7 +41,7 @@ pub(super) struct FlowEntry<C> {
     pub(super) waiting: bool,
     /// The handler has seen it.
     pub(super) opened: bool,
-    /// FIN was seen; for flows whose bytes are not followed.
+    /// FIN was reached and the handler was told; for flows whose bytes are not followed, it was seen.
     pub(super) fins: [bool; 2],
     /// Segments noted as evidence of twins, by direction.
     pub(super) noted: [u8; 2],
@@ -91,6 +91,12 @@ impl<C> FlowEntry<C> {
         !self.opened && matches!(self.state, FlowState::Live)
     }
 
+    /// Which directions were delivered up to their FIN.
+    #[inline]
+    pub(super) const fn finished(&self) -> [bool; 2] {
+        [self.halves[0].is_finished(), self.halves[1].is_finished()]
+    }
+
     /// Runs `work` on the two directions and passes on what they deliver. The first of it opens the flow at the
     /// handler.
     #[inline]
@@ -101,7 +107,7 @@ impl<C> FlowEntry<C> {
         env: &mut Env<'_, H>,
         work: impl FnOnce(&mut [HalfFlow; 2], &mut Context<'_>),
     ) -> Verdict {
-        let Self { flow, halves, conn, opened, .. } = self;
+        let Self { flow, halves, conn, opened, pins, .. } = self;
         let handler = &mut *env.handler;
         let was_open = *opened;
         let mut out = |side: Side, piece: StreamPiece<'_>| {
@@ -112,7 +118,8 @@ impl<C> FlowEntry<C> {
             match piece {
                 StreamPiece::Data(time, bytes) => handler.data(flow, conn, Chunk { side, time, bytes }),
                 StreamPiece::Gap(time, lost) => {
-                    handler.gap(flow, conn, Gap { side, time, lost });
+                    let unseen = pins[side.index()].place.is_none();
+                    handler.gap(flow, conn, Gap { side, time, lost, unseen });
                     Verdict::Continue
                 }
             }
@@ -151,6 +158,27 @@ impl<C> FlowEntry<C> {
         } else if segment.flags.ack() && own.isn().is_some_and(|isn| isn.wrapping_add(1) == segment.seq) {
             // The SYN-ACK was not seen: this acknowledges it.
             peer.expect(segment.ack);
+        } else if segment.flags.ack() && !segment.flags.rst() {
+            let sends = !segment.payload.is_empty() || segment.missing > 0;
+            peer.acknowledged_unseen(segment.ack, sends);
+        }
+    }
+
+    /// Tells the handler of the directions that have ended.
+    #[cold]
+    pub(super) fn tell_ends<H: StreamHandler<Connection = C>>(
+        &mut self,
+        time: Timestamp,
+        env: &mut Env<'_, H>,
+    ) {
+        for side in [Side::Low, Side::High] {
+            let at = side.index();
+            if self.halves[at].is_finished() && !self.fins[at] {
+                self.fins[at] = true;
+                if let Some(conn) = &mut self.conn {
+                    env.handler.fin(&self.flow, conn, (side, time));
+                }
+            }
         }
     }
 }

@@ -146,7 +146,10 @@ impl<C> FlowTable<C> {
             reset = take(own, peer, segment, cx);
         });
         let waits = entry.halves[0].is_waiting() || entry.halves[1].is_waiting();
-        let over = reset || (entry.halves[0].is_finished() && entry.halves[1].is_finished());
+        if entry.fins != entry.finished() {
+            entry.tell_ends(segment.time, env);
+        }
+        let over = reset || entry.fins == [true; 2];
         let to_wait = waits && !entry.waiting;
         entry.waiting |= waits;
         let now_open = entry.opened != was_open;
@@ -381,6 +384,9 @@ impl<C> FlowTable<C> {
                     half.close(time, cx);
                 }
             });
+            if verdict == Verdict::Continue && entry.fins != entry.finished() {
+                entry.tell_ends(time, env);
+            }
             let how = if verdict == Verdict::Ignore { Close::Ignored } else { how };
             if let Some(conn) = entry.conn.take() {
                 env.handler.close(&entry.flow, conn, time, how);
@@ -485,7 +491,10 @@ impl<C> FlowTable<C> {
         });
         entry.waiting = entry.halves[0].is_waiting() || entry.halves[1].is_waiting();
         let waits = entry.waiting;
-        let over = entry.halves[0].is_finished() && entry.halves[1].is_finished();
+        if entry.fins != entry.finished() {
+            entry.tell_ends(now, env);
+        }
+        let over = entry.fins == [true; 2];
         if entry.opened != was_open {
             self.requeue(at, now);
         }
@@ -498,6 +507,33 @@ impl<C> FlowTable<C> {
         waits && !over
     }
 
+    /// Gives up all gaps at the end of the capture, and ends the flows that have ended by then: what is left is in
+    /// flight.
+    pub fn close_gaps<H: StreamHandler<Connection = C>>(
+        &mut self,
+        now: Timestamp,
+        coverage: &mut Coverage,
+        handler: &mut H,
+    ) {
+        let mut env = Env { coverage, handler };
+        for at in 0..self.flows.end() {
+            let Self { flows, totals, limits, .. } = self;
+            let Some(entry) = flows.get_mut(at).filter(|entry| matches!(entry.state, FlowState::Live)) else {
+                continue;
+            };
+            let verdict = entry.drive(limits, totals, &mut env, |halves, cx| {
+                for half in halves {
+                    half.close(now, cx);
+                }
+            });
+            if verdict == Verdict::Ignore {
+                self.unfollow(at, FlowState::Ignored, now, &mut env);
+            } else if entry.finished() == [true; 2] {
+                self.end_flow(at, now, Close::Finished, &mut env);
+            }
+        }
+    }
+
     /// Ends all flows.
     pub fn finish<H: StreamHandler<Connection = C>>(
         &mut self,
@@ -505,6 +541,7 @@ impl<C> FlowTable<C> {
         coverage: &mut Coverage,
         handler: &mut H,
     ) {
+        self.close_gaps(now, coverage, handler);
         let mut env = Env { coverage, handler };
         for at in 0..self.flows.end() {
             self.end_flow(at, now, Close::EndOfCapture, &mut env);

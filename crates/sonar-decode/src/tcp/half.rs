@@ -126,6 +126,9 @@ pub(super) struct HalfFlow {
     finished: bool,
     /// Whether `acked` may be beyond `next`.
     acked_ahead: bool,
+    /// Nothing was seen of this direction, and `acked` is how far it had been acknowledged when the other end sent
+    /// something.
+    asked: bool,
     /// Segments in a row outside the window, and where the next of them would begin.
     strays: u8,
     stray_next: u32,
@@ -146,6 +149,7 @@ impl HalfFlow {
             known: false,
             finished: false,
             acked_ahead: false,
+            asked: false,
             strays: 0,
             stray_next: 0,
             next: 0,
@@ -199,6 +203,20 @@ impl HalfFlow {
         if !self.known {
             self.known = true;
             self.next = next;
+        }
+    }
+
+    /// Nothing was seen of this direction yet, and the other end acknowledges everything before `ack`. `sends`: it
+    /// sends something itself. What it acknowledges beyond that answers it, so this direction goes on unseen.
+    pub fn acknowledged_unseen(&mut self, ack: u32, sends: bool) {
+        if self.known {
+            return;
+        }
+        if !self.asked {
+            self.asked = sends;
+            self.acked = ack;
+        } else if (1..=WINDOW).contains(&(ack.wrapping_sub(self.acked) as i32)) {
+            self.expect(self.acked);
         }
     }
 
@@ -288,7 +306,7 @@ impl HalfFlow {
         }
         if input.missing > 0 {
             cx.coverage.segments_snapped += 1;
-            cx.give(self.side, StreamPiece::Gap(time, Lost::Bytes(u64::from(input.missing))));
+            cx.give(self.side, StreamPiece::Gap(time, Lost::Cut(u64::from(input.missing))));
         }
         self.next = self.next.wrapping_add(input.len() as u32);
     }

@@ -64,8 +64,20 @@ pub enum Verdict {
 pub enum Lost {
     /// Exactly this many bytes.
     Bytes(u64),
+    /// Exactly this many bytes, which a snap length cut off.
+    Cut(u64),
     /// Unknown: the stream was joined late.
     Unknown,
+}
+
+impl Lost {
+    /// How many bytes, where that is known.
+    pub const fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) | Self::Cut(bytes) => Some(bytes),
+            Self::Unknown => None,
+        }
+    }
 }
 
 /// Bytes of one side, in order, never empty.
@@ -88,6 +100,8 @@ pub struct Gap {
     pub time: Timestamp,
     /// How many they are.
     pub lost: Lost,
+    /// No segment of that side was captured at all.
+    pub unseen: bool,
 }
 
 /// Why a flow ended.
@@ -112,7 +126,8 @@ pub enum Close {
 /// Receives the streams.
 ///
 /// For each flow: `open` once, with the first bytes or the first gap (a flow without any is not reported); then
-/// `data` and `gap` in the order of the stream of each side; then `close` once.
+/// `data` and `gap` in the order of the stream of each side, and `fin` behind the last byte of a side; then `close`
+/// once.
 ///
 /// Times are those of the frame that brought the bytes. Bytes that came too early have the time of the frame that
 /// filled the gap before them, since the receiver could not read them earlier; if the gap was given up, the time of
@@ -127,6 +142,8 @@ pub trait StreamHandler {
     fn data(&mut self, flow: &Flow, conn: &mut Self::Connection, chunk: Chunk<'_>) -> Verdict;
     /// Bytes of one side are missing here.
     fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, gap: Gap);
+    /// One side has sent all that it will send.
+    fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, end: (Side, Timestamp));
     /// The end of a flow; after [`Verdict::Ignore`] it is reported at once.
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
 }

@@ -19,4 +19,5 @@ mod shapes;
 mod support;
 mod tcp;
 mod text_and_bson;
+mod tunnels;
 mod values;

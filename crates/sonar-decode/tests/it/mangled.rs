@@ -148,12 +148,14 @@ fn compare(seen: &[Seen], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
         // What the request itself contains. The shape of a getMore is that of its cursor, which may be lost; and an
         // application is lost with its hello.
         let of_cursor = ["getMore", "killCursors"].contains(&&*op.command);
+        // Of a request that was cut, the shape is not known, and says so.
+        let is_partial = op.typed == "(partial)";
         assert_eq!(op.bytes[0], truth.bytes[0], "{op:?} by {what:?}");
         assert!(
             op.app == truth.app || ["joined late", "(no name)"].contains(&&*op.app),
             "{op:?} was {truth:?}"
         );
-        if !of_cursor {
+        if !of_cursor && !is_partial {
             assert_eq!((op.shape, op.ordered), (truth.shape, truth.ordered), "{op:?} by {what:?}");
             assert_eq!((&op.namespace, &op.typed), (&truth.namespace, &truth.typed), "by {what:?}");
             assert_eq!(op.statements, truth.statements, "{op:?} by {what:?}");

@@ -51,9 +51,7 @@ pub fn windows(gzipped: &[u8]) -> io::Result<Vec<Window>> {
         }
     }
     if let Some(mut sink) = open {
-        // What is in flight is so at the end of the file, before the decoder gives it up.
-        let in_flight = decoder.in_flight(last);
-        decoder.finish(last, &mut sink);
+        let in_flight = decoder.finish(last, &mut sink);
         close(sink.0, &decoder, in_flight, last);
     }
     Ok(windows)

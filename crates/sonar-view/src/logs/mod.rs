@@ -178,6 +178,8 @@ pub struct SourceSummary {
     pub counters: Vec<(&'static str, u64)>,
     /// What could not be shown in full, likewise.
     pub losses: Vec<(&'static str, u64)>,
+    /// What was recognised as something else, or left out as asked, likewise.
+    pub unread: Vec<(&'static str, u64)>,
     /// A file was cut or damaged.
     pub damaged: bool,
 }
@@ -196,6 +198,7 @@ impl SourceSummary {
             files,
             counters: counters.map(|(name, _, count)| (name, count)).collect(),
             losses: losses.map(|(name, _, count)| (name, count)).collect(),
+            unread: Vec::new(),
             damaged: false,
         }
     }

@@ -11,6 +11,7 @@ use crate::kit::{
     Bytes, Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape,
     or_unknown, plural,
 };
+use crate::queries::text as queries_text;
 
 /// Writes the report.
 ///
@@ -29,7 +30,9 @@ pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result
         counted(&view.losses(), "all of it was read", reading.iter(), out)?;
     }
     if let Some(coverage) = view.coverage {
-        counted(&view.losses(), "nothing lost", coverage.iter(), out)?;
+        let is_all = coverage.unread().chain(coverage.skipped()).next().is_none();
+        let none = if is_all { "nothing lost".to_owned() } else { queries_text::coverage(coverage) };
+        counted(&view.losses(), &none, coverage.iter(), out)?;
     }
     if let Some(notices) = view.notices {
         events(notices, &view.zone, out)?;
@@ -63,10 +66,12 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
             escape(&summary.files.join(", "))
         )?;
         let losses: Vec<_> = summary.losses.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        let lost = if losses.is_empty() {
-            "nothing lost".to_owned()
-        } else {
-            format!("NOT IN FULL: {}", losses.join(", "))
+        let unread: Vec<_> = summary.unread.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let lost = match (losses.is_empty(), unread.is_empty()) {
+            (true, true) => "nothing lost".to_owned(),
+            (true, false) => format!("not read: {}", unread.join(", ")),
+            (false, true) => format!("NOT IN FULL: {}", losses.join(", ")),
+            (false, false) => format!("NOT IN FULL: {}; not read: {}", losses.join(", "), unread.join(", ")),
         };
         let cut = if summary.damaged { "; a file is cut or damaged" } else { "" };
         writeln!(out, "         {lost}{cut}")?;

@@ -3,6 +3,7 @@
 //! A [`Window`](sonar_core::Window) of raw counters goes in; a [`WindowReport`] of derived figures is made of it as a
 //! [`Selection`] asks, and written as [`text`], [`json`] or [`csv`], or shown in the [`live`] view.
 
+mod advice;
 pub mod column;
 pub mod csv;
 pub mod each;

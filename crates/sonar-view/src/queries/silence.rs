@@ -2,6 +2,7 @@
 
 use sonar_core::Coverage;
 
+use super::advice::snap_length;
 use crate::kit::plural;
 
 /// Where packets come from.
@@ -49,6 +50,16 @@ impl Silence {
         }
         if coverage.frames_decoded == 0 {
             return Self::without_segments(coverage);
+        }
+        if let Some(bytes) = snap_length(coverage).filter(|_| coverage.requests == 0) {
+            return Self::new(
+                "snapped",
+                format!(
+                    "Packets are cut at {bytes} bytes ({} of {}), so no request can be read.",
+                    coverage.frames_snapped, coverage.frames_decoded
+                ),
+                "Capture with -s 0.",
+            );
         }
         if coverage.messages > 0 {
             if coverage.requests == 0 && coverage.replies > 0 {
@@ -159,16 +170,35 @@ impl Silence {
                 "Use a smaller N in --sample 1/N, or none.",
             );
         }
+        if let Some(bytes) = snap_length(coverage) {
+            let what = format!("{frames} seen, cut at {bytes} bytes, inside their headers.");
+            return Self::new("snapped", what, "Capture with -s 0.");
+        }
+        let kinds: Vec<_> =
+            coverage.iter().filter(|(name, _, count)| *name != "frames" && *count > 0).map(kind).collect();
         Self::new(
             "no-tcp",
-            format!("{frames} seen, none of them TCP that can be read."),
-            "The coverage counts them by kind.",
+            format!("{frames} seen, none of them TCP that can be read: {}.", kinds.join(", ")),
+            "",
         )
     }
 
     /// What was found and what to do, in one paragraph.
     pub fn text(&self) -> String {
         if self.next.is_empty() { self.what.clone() } else { format!("{} {}", self.what, self.next) }
+    }
+}
+
+/// How many packets of a kind there were, in words.
+fn kind((name, meaning, count): (&str, &str, u64)) -> String {
+    match name {
+        "frames_link_unsupported" => format!("{count} of an unknown link type"),
+        "frames_not_ip" => format!("{count} not IP"),
+        "frames_not_tcp" => format!("{count} IP without TCP"),
+        "frames_ip_fragment" => plural(count, "IP fragment"),
+        "frames_header_truncated" => format!("{count} cut inside their headers"),
+        "frames_header_malformed" => format!("{count} with inconsistent headers"),
+        _ => format!("{count} {name} ({})", meaning.trim_end_matches('.')),
     }
 }
 
@@ -231,6 +261,25 @@ mod tests {
             reason(Coverage { frames: 7, frames_sampled_out: 7, ..Coverage::default() }),
             "sampled-out"
         );
-        assert_eq!(reason(Coverage { frames: 7, frames_not_tcp: 7, ..Coverage::default() }), "no-tcp");
+        let none =
+            Coverage { frames: 10, frames_not_tcp: 7, frames_link_unsupported: 3, ..Coverage::default() };
+        let none = Silence::explain(&none, &PacketOrigin::File);
+        assert_eq!(none.reason, "no-tcp");
+        assert!(none.what.ends_with("3 of an unknown link type, 7 IP without TCP."), "{}", none.what);
+    }
+
+    #[test]
+    fn cut_packets_are_named_with_their_length() {
+        let cut = Coverage { frames: 30, frames_decoded: 30, frames_snapped: 22, ..Coverage::default() };
+        let cut = Coverage { frames_snapped_bytes: 22 * 68, streams: 1, segments_data: 22, ..cut };
+        let text = Silence::explain(&cut, &PacketOrigin::File).text();
+        assert_eq!(
+            text,
+            "Packets are cut at 68 bytes (22 of 30), so no request can be read. Capture with -s 0."
+        );
+        // Replies were cut, too, and are no sign of a missing direction.
+        assert_eq!(reason(Coverage { messages: 5, replies: 5, ..cut }), "snapped");
+        let headers = Coverage { frames_decoded: 0, frames_header_truncated: 22, ..cut };
+        assert_eq!(reason(headers), "snapped");
     }
 }

@@ -7,6 +7,7 @@ use sonar_core::{CommandType, Coverage, Timestamp};
 
 use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
 use crate::queries::WindowReport;
+use crate::queries::advice::advice;
 use crate::queries::column::Column;
 use crate::queries::layout::{self, Placed, place, push_cell};
 
@@ -23,7 +24,7 @@ pub fn interval(report: &WindowReport<'_>, width: Option<usize>, mut out: impl W
 }
 
 /// Writes the summary: the span, totals, the rows, what is not shown, and the coverage: one line where
-/// nothing was lost, else every counter that is not zero.
+/// nothing was lost or left out, else every counter that is not zero.
 ///
 /// # Errors
 /// Those of `out`.
@@ -80,7 +81,8 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
     rows(report, placed, width, &mut out)?;
     writeln!(out)?;
     paragraph(&format!("Coverage: {}", coverage(report.coverage)), width, &mut out)?;
-    if report.coverage.losses().next().is_some() {
+    let coverage = report.coverage;
+    if coverage.losses().chain(coverage.unread()).chain(coverage.skipped()).next().is_some() {
         for (name, meaning, count) in report.coverage.iter().filter(|(_, _, count)| *count > 0) {
             writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
         }
@@ -137,14 +139,21 @@ pub fn losses(coverage: &Coverage) -> String {
     if lost.is_empty() { "nothing lost".to_string() } else { format!("LOST: {}", lost.join(", ")) }
 }
 
-/// What was lost, and what was joined late, in one line.
+/// What was lost, what was not read or left out, and what was joined late, in one line. It says `nothing lost` only if
+/// nothing was left out either.
 pub fn coverage(coverage: &Coverage) -> String {
+    let named = |label: &str, counters: Vec<(&str, &str, u64)>| {
+        let list: Vec<_> = counters.iter().map(|(name, _, count)| format!("{name} {count}")).collect();
+        (!list.is_empty()).then(|| format!("{label}: {}", list.join(", ")))
+    };
+    let unread = named("not read", coverage.unread().collect());
+    let skipped = named("left out as asked", coverage.skipped().collect());
+    let is_all = unread.is_none() && skipped.is_none();
+    let lost = Some(losses(coverage)).filter(|_| is_all || coverage.losses().next().is_some());
     let late = coverage.streams_joined_late;
-    let mut line = losses(coverage);
-    if late > 0 {
-        line.push_str(&format!("; {} joined late", plural(late, "connection")));
-    }
-    line
+    let late = (late > 0).then(|| format!("{} joined late", plural(late, "connection")));
+    let parts = [lost, unread, skipped, late, advice(coverage)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Writes a text, broken at the width of the terminal.
@@ -216,4 +225,25 @@ pub(crate) fn empty(report: &WindowReport<'_>) -> String {
 /// What each column means, for `--help` and the live view's help.
 pub fn legend() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     Column::ALL.into_iter().map(|column| (column.name(), column.title(), column.meaning()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_lost_is_said_only_if_nothing_was_left_out() {
+        let read = Coverage { frames: 100, frames_decoded: 100, ..Coverage::default() };
+        assert_eq!(coverage(&read), "nothing lost");
+        assert_eq!(
+            coverage(&Coverage { streams_joined_late: 2, ..read }),
+            "nothing lost; 2 connections joined late"
+        );
+        let other = Coverage { frames_not_ip: 3, frames_not_tcp: 12, ..read };
+        assert_eq!(coverage(&other), "not read: frames_not_ip 3, frames_not_tcp 12");
+        let asked = Coverage { frames_other_port: 5, ..read };
+        assert_eq!(coverage(&asked), "left out as asked: frames_other_port 5");
+        let lost = Coverage { gaps: 1, ..other };
+        assert_eq!(coverage(&lost), "LOST: gaps 1; not read: frames_not_ip 3, frames_not_tcp 12");
+    }
 }

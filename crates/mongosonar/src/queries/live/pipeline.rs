@@ -152,8 +152,8 @@ impl Pipeline {
 
     /// Hands the last window over.
     pub fn finish(&mut self, end: Timestamp) {
-        let in_flight = self.in_flight(end);
-        self.decoder.finish(end, &mut self.sink);
+        let in_flight = self.decoder.finish(end, &mut self.sink);
+        let in_flight = if self.sink.wants(self.tls) { in_flight } else { Vec::new() };
         self.sink.flush();
         self.hand_over(end, None, in_flight);
     }

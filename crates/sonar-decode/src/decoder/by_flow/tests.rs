@@ -57,8 +57,8 @@ fn by_one_decoder(packets: &[OwnedPacket]) -> Outcome {
         |(decoder, outcome), packet| decoder.packet(packet, outcome),
     );
     let (mut decoder, mut outcome) = both;
-    outcome.in_flight = shown(&decoder.in_flight(last));
-    decoder.finish(last, &mut outcome);
+    let in_flight = decoder.finish(last, &mut outcome);
+    outcome.in_flight = shown(&in_flight);
     Outcome { coverage: decoder.coverage(), ..outcome }
 }
 
@@ -107,6 +107,7 @@ fn by_workers(packets: &[OwnedPacket], count: usize, round_steps: usize) -> (Out
             }
         },
     );
+    rounds.splitter.close_gaps(last);
     let mut batches = rounds.turn(true);
     let in_flight = shown(&rounds.merger.snapshot(&mut batches, last).1);
     rounds.splitter.finish(last);

@@ -93,6 +93,8 @@ impl StreamHandler for Log {
         self.add(flow, Event::Gap(gap.side, gap.lost));
     }
 
+    fn fin(&mut self, _: &Flow, _: &mut usize, _: (Side, Timestamp)) {}
+
     fn close(&mut self, flow: &Flow, _: usize, _: Timestamp, how: Close) {
         self.open -= 1;
         self.add(flow, Event::Close(how));

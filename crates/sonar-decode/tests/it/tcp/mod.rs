@@ -278,7 +278,7 @@ fn bytes_cut_by_a_snap_length_are_an_exact_gap() {
     b.data(CLIENT, 1_101, b"def");
     b.send(CLIENT, 1_104, 0, Send { missing: 10, ..PLAIN });
     b.data(CLIENT, 1_114, b"g");
-    assert_eq!(b.log.gaps(), [(CLIENT, Lost::Bytes(97)), (CLIENT, Lost::Bytes(10))]);
+    assert_eq!(b.log.gaps(), [(CLIENT, Lost::Cut(97)), (CLIENT, Lost::Cut(10))]);
     assert_eq!(b.log.bytes(CLIENT), b"abcdefg");
     let c = &b.coverage;
     assert_eq!((c.segments_snapped, c.segments_data, c.gaps, c.gap_bytes), (2, 4, 0, 0));

@@ -1,4 +1,4 @@
-//! One packet to one TCP segment: link, network and transport headers.
+//! One packet to one TCP segment: link, network and transport headers, and the tunnels between them.
 //!
 //! This runs for every packet that the kernel delivers, so it has a fast path for the usual one: Ethernet, IPv4 or
 //! IPv6 without options, TCP. That path reads each header from an array whose length was checked once, and needs a
@@ -7,119 +7,22 @@
 //!
 //! Checksums are ignored: a packet that leaves this host has none yet when it is captured.
 
-use sonar_core::{Coverage, Endpoint, LinkType, Packet, Timestamp};
+mod segment;
+mod tunnel;
+
+use sonar_core::{Endpoint, LinkType, Packet};
+
+use self::segment::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, is_vlan, not_captured, outer_vlan, place, short, vlan_id, with_vlan,
+};
+pub use self::segment::{MAX_TUNNELS, Segment, Skip, TcpFlags};
+use self::tunnel::{Inside, Layers, PROTOCOL_UDP, may_be_tunnel, nflog, tunnel_behind};
 
 /// The most VLAN tags that are read in one frame, outermost first.
 pub const MAX_VLAN_TAGS: usize = 4;
 
 /// The most extension headers that are read between IP and TCP.
 pub const MAX_EXTENSION_HEADERS: usize = 8;
-
-/// A TCP segment and where it was seen.
-#[derive(Copy, Clone, Debug)]
-pub struct Segment<'a> {
-    /// When the packet was captured.
-    pub time: Timestamp,
-    /// Where it was captured: interface and the two outer VLAN ids, packed. Compare it for equality only.
-    pub place: u64,
-    /// Who sent it.
-    pub source: Endpoint,
-    /// Who receives it.
-    pub destination: Endpoint,
-    /// Sequence number of the first payload byte (of the SYN, where that flag is set).
-    pub seq: u32,
-    /// The next sequence number that the sender expects; only with [`TcpFlags::ack`].
-    pub ack: u32,
-    /// The control bits.
-    pub flags: TcpFlags,
-    /// What was captured of the payload; link padding is not in it.
-    pub payload: &'a [u8],
-    /// Payload bytes that were on the wire after `payload` and were cut by the snap length.
-    pub missing: u32,
-}
-
-/// The control bits of a TCP header (RFC 9293 §3.1).
-#[derive(Copy, Clone, PartialEq, Eq, Default)]
-pub struct TcpFlags(u8);
-
-impl TcpFlags {
-    /// From byte 13 of the TCP header.
-    pub const fn from_byte(byte: u8) -> Self {
-        Self(byte)
-    }
-
-    /// The sender has nothing more to send.
-    pub const fn fin(self) -> bool {
-        self.0 & 0x01 != 0
-    }
-
-    /// The sender opens the connection.
-    pub const fn syn(self) -> bool {
-        self.0 & 0x02 != 0
-    }
-
-    /// The sender resets the connection.
-    pub const fn rst(self) -> bool {
-        self.0 & 0x04 != 0
-    }
-
-    /// The sender asks to deliver the bytes so far to the receiving program.
-    pub const fn psh(self) -> bool {
-        self.0 & 0x08 != 0
-    }
-
-    /// The acknowledgement number counts.
-    pub const fn ack(self) -> bool {
-        self.0 & 0x10 != 0
-    }
-}
-
-/// The set bits as tcpdump writes them, for example `[S.]`.
-impl std::fmt::Debug for TcpFlags {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        use std::fmt::Write as _;
-        f.write_char('[')?;
-        for (set, letter) in
-            [(self.syn(), 'S'), (self.fin(), 'F'), (self.rst(), 'R'), (self.psh(), 'P'), (self.ack(), '.')]
-        {
-            if set {
-                f.write_char(letter)?;
-            }
-        }
-        f.write_char(']')
-    }
-}
-
-/// Why a packet gave no segment.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Skip {
-    /// The link type is not decoded.
-    LinkUnsupported,
-    /// Neither IPv4 nor IPv6.
-    NotIp,
-    /// IP that carries no TCP.
-    NotTcp,
-    /// A part of an IP packet that may carry TCP.
-    Fragment,
-    /// The capture cut it inside its headers.
-    HeaderTruncated,
-    /// Its headers contradict themselves.
-    HeaderMalformed,
-}
-
-impl Skip {
-    /// Adds one to the counter of this reason.
-    pub fn count(self, coverage: &mut Coverage) {
-        *match self {
-            Self::LinkUnsupported => &mut coverage.frames_link_unsupported,
-            Self::NotIp => &mut coverage.frames_not_ip,
-            Self::NotTcp => &mut coverage.frames_not_tcp,
-            Self::Fragment => &mut coverage.frames_ip_fragment,
-            Self::HeaderTruncated => &mut coverage.frames_header_truncated,
-            Self::HeaderMalformed => &mut coverage.frames_header_malformed,
-        } += 1;
-    }
-}
 
 /// Reads the headers of `packet`.
 ///
@@ -133,52 +36,12 @@ pub fn decode<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
     }
 }
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-
-/// IEEE 802.1Q, 802.1ad, and the 0x9100 that switches used before 802.1ad.
-#[inline]
-const fn is_vlan(ethertype: u16) -> bool {
-    (ethertype == 0x8100) | (ethertype == 0x88a8) | (ethertype == 0x9100)
-}
-
-/// The VLAN id of a tag without its priority bits, which may differ within one flow.
-const fn vlan_id(tci: u16) -> u32 {
-    (tci & 0x0fff) as u32
-}
-
-/// The id of the tag that the kernel took out of the packet, 0 for none.
-#[inline]
-fn outer_vlan(packet: &Packet<'_>) -> u32 {
-    packet.vlan_tci.map_or(0, vlan_id)
-}
-
-/// Adds the next inner tag to `vlans`. Id 0 means "priority only, no VLAN" and adds nothing.
-const fn with_vlan(vlans: u32, id: u32) -> u32 {
-    if id == 0 || vlans >> 12 != 0 { vlans } else { vlans << 12 | id }
-}
-
-#[inline]
-const fn place(interface: u32, vlans: u32) -> u64 {
-    (interface as u64) << 32 | vlans as u64
-}
-
-/// Why headers that end after the captured bytes cannot be read.
-fn short(packet: &Packet<'_>) -> Skip {
-    if not_captured(packet) > 0 { Skip::HeaderTruncated } else { Skip::HeaderMalformed }
-}
-
-/// Bytes that were on the wire after the captured ones.
-fn not_captured(packet: &Packet<'_>) -> usize {
-    (packet.wire_len as usize).saturating_sub(packet.data.len())
-}
-
 /// Ethernet with at most two VLAN tags, IPv4 or IPv6 without options, not a fragment, TCP, and captured to the length
 /// that IP states. `None` for everything else.
 // A segment is larger than a few registers. Inlined, it is built where the caller wants it; returned, it would be
 // copied right after it was written, which costs more than all the rest.
 #[inline(always)]
-fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
+pub(crate) fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
     if packet.link != LinkType::Ethernet {
         return None;
     }
@@ -229,23 +92,24 @@ fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
 
 /// Any packet.
 #[inline(never)]
-fn with_care<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
+pub(crate) fn with_care<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
     let data = packet.data;
-    let here = place(packet.interface, outer_vlan(packet));
-    match packet.link {
+    let mut outer = Layers::new(packet);
+    let ethernet = |header: &[u8], rest, at: usize| Inside::Ethertype([header[at], header[at + 1]], rest);
+    let inside = match packet.link {
         LinkType::Ethernet => {
             let (header, rest) = data.split_first_chunk::<14>().ok_or_else(|| short(packet))?;
-            tagged(packet, packet.interface, [header[12], header[13]], rest)
+            ethernet(header, rest, 12)
         }
         LinkType::LinuxCooked => {
             let (header, rest) = data.split_first_chunk::<16>().ok_or_else(|| short(packet))?;
-            tagged(packet, packet.interface, [header[14], header[15]], rest)
+            ethernet(header, rest, 14)
         }
         LinkType::LinuxCooked2 => {
             let (header, rest) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
             // One capture of `any` holds many interfaces, and here the header says which.
-            let interface = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-            tagged(packet, interface, [header[0], header[1]], rest)
+            outer.interface = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            ethernet(header, rest, 0)
         }
         LinkType::Null | LinkType::Loop => {
             let (family, rest) = data.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
@@ -256,47 +120,19 @@ fn with_care<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
                 family => family.swap_bytes(),
             };
             match family {
-                2 => ipv4(packet, here, rest),
+                2 => Inside::Ipv4(rest),
                 // Linux; NetBSD and OpenBSD; FreeBSD; macOS.
-                10 | 24 | 28 | 30 => ipv6(packet, here, rest),
-                _ => Err(Skip::NotIp),
+                10 | 24 | 28 | 30 => Inside::Ipv6(rest),
+                _ => return Err(Skip::NotIp),
             }
         }
-        LinkType::Raw => match data.first().ok_or_else(|| short(packet))? >> 4 {
-            4 => ipv4(packet, here, data),
-            6 => ipv6(packet, here, data),
-            _ => Err(Skip::NotIp),
-        },
-        LinkType::Ipv4 => ipv4(packet, here, data),
-        LinkType::Ipv6 => ipv6(packet, here, data),
-        LinkType::Other(_) => Err(Skip::LinkUnsupported),
-    }
-}
-
-/// What follows an Ethernet type: VLAN tags, then IP.
-fn tagged<'a>(
-    packet: &Packet<'a>,
-    interface: u32,
-    ethertype: [u8; 2],
-    mut rest: &'a [u8],
-) -> Result<Segment<'a>, Skip> {
-    let mut ethertype = u16::from_be_bytes(ethertype);
-    let mut vlans = outer_vlan(packet);
-    for _ in 0..MAX_VLAN_TAGS {
-        if !is_vlan(ethertype) {
-            break;
-        }
-        let (tag, inner) = rest.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
-        vlans = with_vlan(vlans, vlan_id(u16::from_be_bytes([tag[0], tag[1]])));
-        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
-        rest = inner;
-    }
-    match ethertype {
-        ETHERTYPE_IPV4 => ipv4(packet, place(interface, vlans), rest),
-        ETHERTYPE_IPV6 => ipv6(packet, place(interface, vlans), rest),
-        _ if is_vlan(ethertype) => Err(Skip::HeaderMalformed),
-        _ => Err(Skip::NotIp),
-    }
+        LinkType::Raw => Inside::of_version(data).ok_or_else(|| short(packet))?,
+        LinkType::Ipv4 => Inside::Ipv4(data),
+        LinkType::Ipv6 => Inside::Ipv6(data),
+        LinkType::Nflog => Inside::of_version(nflog(packet)?).ok_or_else(|| short(packet))?,
+        LinkType::Other(_) => return Err(Skip::LinkUnsupported),
+    };
+    outer.read(inside)
 }
 
 const PROTOCOL_TCP: u8 = 6;
@@ -357,43 +193,100 @@ fn segment<'a>(
     }
 }
 
-fn ipv4<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
-    let (ip, _) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
-    let header_len = usize::from(ip[0] & 0x0f) * 4;
-    if ip[0] >> 4 != 4 || header_len < 20 {
-        return Err(Skip::HeaderMalformed);
+impl<'a> Layers<'_, 'a> {
+    /// Reads what an Ethernet type, IP or a tunnel names, down to TCP.
+    fn read(&mut self, mut inside: Inside<'a>) -> Result<Segment<'a>, Skip> {
+        // Each round removes bytes; those that are no tunnel end it.
+        loop {
+            inside = match inside {
+                Inside::Segment(segment) => return Ok(segment),
+                Inside::Ethertype(ethertype, rest) => self.tagged(ethertype, rest)?,
+                Inside::Ipv4(data) => self.ipv4(data)?,
+                Inside::Ipv6(data) => self.ipv6(data)?,
+            };
+        }
     }
-    if !matches!(ip[9], PROTOCOL_TCP | PROTOCOL_AUTHENTICATION) {
-        return Err(Skip::NotTcp);
-    }
-    if u16::from_be_bytes([ip[6], ip[7]]) & IPV4_FRAGMENT != 0 {
-        return Err(Skip::Fragment);
-    }
-    // Segmentation offload leaves 0 where the length does not fit, or where the card will write it.
-    let total_len = match u16::from_be_bytes([ip[2], ip[3]]) {
-        0 => data.len() + not_captured(packet),
-        len => usize::from(len),
-    };
-    let len = total_len.checked_sub(header_len).ok_or(Skip::HeaderMalformed)?;
-    let rest = data.get(header_len..).ok_or(Skip::HeaderTruncated)?;
-    let (tcp, captured, len) = transport(ip[9], false, rest, len)?;
-    let (payload, missing) = payload(tcp, captured, len)?;
-    Ok(segment(packet, place, ipv4_endpoints(ip, tcp), (tcp, payload, missing)))
-}
 
-fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
-    let (ip, rest) = data.split_first_chunk::<40>().ok_or_else(|| short(packet))?;
-    if ip[0] >> 4 != 6 {
-        return Err(Skip::HeaderMalformed);
+    /// What follows an Ethernet type: VLAN tags, then IP or a tunnel.
+    fn tagged(&mut self, ethertype: [u8; 2], mut rest: &'a [u8]) -> Result<Inside<'a>, Skip> {
+        let packet = self.packet;
+        let mut ethertype = u16::from_be_bytes(ethertype);
+        for _ in 0..MAX_VLAN_TAGS {
+            if !is_vlan(ethertype) {
+                break;
+            }
+            let (tag, inner) = rest.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
+            self.vlans = with_vlan(self.vlans, vlan_id(u16::from_be_bytes([tag[0], tag[1]])));
+            ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+            rest = inner;
+        }
+        match ethertype {
+            ETHERTYPE_IPV4 => Ok(Inside::Ipv4(rest)),
+            ETHERTYPE_IPV6 => Ok(Inside::Ipv6(rest)),
+            _ if is_vlan(ethertype) => Err(Skip::HeaderMalformed),
+            _ => self.behind_ethertype(ethertype, rest)?.ok_or(Skip::NotIp),
+        }
     }
-    // 0 stands for a jumbo payload (RFC 2675), whose option newer kernels leave out.
-    let (len, jumbo) = match u16::from_be_bytes([ip[4], ip[5]]) {
-        0 => (rest.len() + not_captured(packet), true),
-        len => (usize::from(len), false),
-    };
-    let (tcp, captured, len) = transport(ip[6], jumbo, rest, len)?;
-    let (payload, missing) = payload(tcp, captured, len)?;
-    Ok(segment(packet, place, ipv6_endpoints(ip, tcp), (tcp, payload, missing)))
+
+    fn ipv4(&mut self, data: &'a [u8]) -> Result<Inside<'a>, Skip> {
+        let packet = self.packet;
+        let (ip, _) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
+        let header_len = usize::from(ip[0] & 0x0f) * 4;
+        if ip[0] >> 4 != 4 || header_len < 20 {
+            return Err(Skip::HeaderMalformed);
+        }
+        let is_tcp = matches!(ip[9], PROTOCOL_TCP | PROTOCOL_AUTHENTICATION);
+        if !is_tcp && !may_be_tunnel(ip[9]) {
+            return Err(Skip::NotTcp);
+        }
+        let fragment = u16::from_be_bytes([ip[6], ip[7]]) & IPV4_FRAGMENT;
+        if fragment != 0 && ip[9] != PROTOCOL_UDP {
+            return Err(Skip::Fragment);
+        }
+        // Segmentation offload leaves 0 where the length does not fit, or where the card will write it.
+        let total_len = match u16::from_be_bytes([ip[2], ip[3]]) {
+            0 => data.len() + not_captured(packet),
+            len => usize::from(len),
+        };
+        let len = total_len.checked_sub(header_len).ok_or(Skip::HeaderMalformed)?;
+        let rest = data.get(header_len..).ok_or(Skip::HeaderTruncated)?;
+        if !is_tcp {
+            let ends = [&ip[12..16], &ip[16..20]];
+            // Only the first part says what it is.
+            let is_first = fragment & 0x1fff == 0;
+            let inside = if is_first {
+                self.behind_protocol(ip[9], &rest[..rest.len().min(len)], ends)?
+            } else {
+                None
+            };
+            return match inside {
+                Some(_) if fragment != 0 => Err(Skip::Fragment),
+                inside => inside.ok_or(Skip::NotTcp),
+            };
+        }
+        let (tcp, captured, len) = transport(ip[9], false, rest, len)?;
+        let (payload, missing) = payload(tcp, captured, len)?;
+        Ok(Inside::Segment(segment(packet, self.place(), ipv4_endpoints(ip, tcp), (tcp, payload, missing))))
+    }
+
+    fn ipv6(&mut self, data: &'a [u8]) -> Result<Inside<'a>, Skip> {
+        let packet = self.packet;
+        let (ip, rest) = data.split_first_chunk::<40>().ok_or_else(|| short(packet))?;
+        if ip[0] >> 4 != 6 {
+            return Err(Skip::HeaderMalformed);
+        }
+        // 0 stands for a jumbo payload (RFC 2675), whose option newer kernels leave out.
+        let (len, jumbo) = match u16::from_be_bytes([ip[4], ip[5]]) {
+            0 => (rest.len() + not_captured(packet), true),
+            len => (usize::from(len), false),
+        };
+        if let Some((protocol, rest)) = tunnel_behind(ip[6], &rest[..rest.len().min(len)]) {
+            return self.behind_protocol(protocol, rest, [&ip[8..24], &ip[24..40]])?.ok_or(Skip::NotTcp);
+        }
+        let (tcp, captured, len) = transport(ip[6], jumbo, rest, len)?;
+        let (payload, missing) = payload(tcp, captured, len)?;
+        Ok(Inside::Segment(segment(packet, self.place(), ipv6_endpoints(ip, tcp), (tcp, payload, missing))))
+    }
 }
 
 /// The fixed TCP header, then the captured bytes from it on, then their length on the wire.

@@ -1,0 +1,227 @@
+//! What is said of a capture that lacks something: cut packets, one direction only, the end of a connection.
+
+use std::sync::Arc;
+
+use bson::{Document, doc};
+use sonar_core::{Coverage, InFlightOperations, Operation};
+
+use super::collected::message;
+use super::{Decoder, Settings, Sink};
+use crate::Shared;
+use crate::testing::{Conversation, ConversationEnd, OwnedPacket};
+
+const CLIENT: ConversationEnd = ConversationEnd::Client;
+const SERVER: ConversationEnd = ConversationEnd::Server;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+/// Ethernet, IPv4, and TCP with time stamps.
+const HEADERS: usize = 14 + 20 + 32;
+
+/// Command, namespace, shape, latency in milliseconds, outcome.
+type SeenOperation = (String, String, String, Option<u64>, &'static str);
+
+#[derive(Default)]
+struct All(Vec<SeenOperation>);
+
+impl Sink for All {
+    fn operation(&mut self, op: &Operation<'_>) {
+        let shape = op.shape;
+        let latency = op.latency_ns.map(|ns| ns / MS);
+        self.0.push((
+            op.command.into(),
+            shape.namespace(),
+            shape.plain.to_string(),
+            latency,
+            op.outcome.name(),
+        ));
+    }
+}
+
+/// Decodes packets as a file with them is decoded.
+fn decode<'a>(
+    packets: impl IntoIterator<Item = &'a OwnedPacket>,
+) -> (Vec<SeenOperation>, Coverage, Vec<InFlightOperations>) {
+    let (mut decoder, mut all) =
+        (Decoder::new(Settings::default(), Arc::new(Shared::default())), All::default());
+    let (mut last, mut second) = (None, 0);
+    for packet in packets {
+        if packet.time.unix_ns() / SECOND > second {
+            second = packet.time.unix_ns() / SECOND;
+            decoder.tick(packet.time, &mut all);
+        }
+        decoder.packet(&packet.as_packet(), &mut all);
+        last = Some(packet.time);
+    }
+    assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
+    let in_flight = decoder.finish(last.unwrap(), &mut all);
+    let coverage = decoder.coverage();
+    assert_eq!(coverage.imbalances(decoder.in_progress()), []);
+    let count: u64 = in_flight.iter().map(|of| of.count).sum();
+    assert_eq!(count, coverage.requests_in_flight, "one figure: {coverage:?}");
+    (all.0, coverage, in_flight)
+}
+
+fn talk(joined_late: bool) -> Conversation {
+    let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+    talk.template.tcp_options = vec![1; 12];
+    if !joined_late {
+        talk.handshake();
+    }
+    talk
+}
+
+fn find(n: u32) -> Document {
+    doc! {"find": "orders", "filter": {"customer": n, "state": "open", "city": "Aachen"}, "lsid": {"id": 7}, "$db": "shop"}
+}
+
+fn found() -> Document {
+    let order = doc! {"_id": 1, "customer": 17, "state": "open", "lines": "x".repeat(300)};
+    doc! {"cursor": {"firstBatch": [order], "id": 0_i64, "ns": "shop.orders"}, "ok": 1.0}
+}
+
+/// Eleven finds, each of which takes 5 ms.
+fn finds(joined_late: bool) -> Conversation {
+    let mut talk = talk(joined_late);
+    for id in 1..=11 {
+        talk.send(CLIENT, &message(id, 0, &find(id))).wait(5 * MS);
+        talk.send(SERVER, &message(100 + id, id, &found())).ack(CLIENT).wait(500 * MS);
+    }
+    talk
+}
+
+fn cut(mut talk: Conversation, bytes: usize) -> Vec<OwnedPacket> {
+    talk.packets.iter_mut().for_each(|packet| packet.snap(bytes));
+    talk.packets
+}
+
+#[test]
+fn what_is_inside_a_cut_gives_commands_collections_and_latencies() {
+    for joined_late in [false, true] {
+        for bytes in [128, 160, 200] {
+            let (seen, coverage, _) = decode(&cut(finds(joined_late), bytes));
+            assert_eq!(seen.len(), 11, "{bytes} {joined_late} {coverage:?}");
+            for (command, namespace, shape, latency, outcome) in &seen {
+                assert_eq!((&**command, &**shape), ("find", "(partial)"), "{bytes}");
+                assert!(namespace.ends_with("orders"), "{namespace}");
+                assert_eq!((*latency, *outcome), (Some(5), "unknown"));
+            }
+            let (cut, all) = (coverage.frames_snapped, coverage.frames_snapped_bytes);
+            assert_eq!((cut, all), (22, 22 * bytes as u64), "requests and replies");
+            assert_eq!(coverage.messages_partial, 22);
+            assert_eq!((coverage.requests_answered, coverage.replies_orphan), (11, 0));
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_cut_in_several_packets_is_one_request() {
+    let mut talk = talk(false).with_mss(100);
+    for id in 1..=3 {
+        talk.send(CLIENT, &message(id, 0, &find(id))).wait(5 * MS);
+        talk.send(SERVER, &message(100 + id, id, &found())).ack(CLIENT).wait(500 * MS);
+    }
+    let (seen, coverage, _) = decode(&cut(talk, 64 + HEADERS));
+    let latencies: Vec<_> = seen.iter().map(|one| one.3).collect();
+    assert_eq!(latencies, [Some(5); 3], "from the last packet of the request to the first of the reply");
+    assert_eq!((coverage.requests, coverage.messages_partial), (3, 6));
+}
+
+#[test]
+fn whole_messages_between_cut_ones_are_exact_and_a_long_insert_is_partial() {
+    let mut talk = talk(false);
+    let documents: Vec<Document> = (0..60).map(|n| doc! {"_id": n, "text": "x".repeat(400)}).collect();
+    talk.send(CLIENT, &message(1, 0, &doc! {"ping": 1, "$db": "admin"}));
+    talk.send(SERVER, &message(101, 1, &doc! {"ok": 1.0}));
+    talk.send(CLIENT, &message(2, 0, &doc! {"insert": "orders", "documents": documents, "$db": "shop"}));
+    talk.send(SERVER, &message(102, 2, &doc! {"n": 60, "ok": 1.0}));
+    let (seen, coverage, _) = decode(&cut(talk, 64 + HEADERS));
+    let shapes: Vec<_> = seen.iter().map(|one| (&*one.0, &*one.2, one.4)).collect();
+    assert_eq!(shapes, [("ping", "{}", "ok"), ("insert", "(partial)", "ok")]);
+    assert_eq!(coverage.messages_partial, 1);
+}
+
+#[test]
+fn packets_cut_before_the_message_are_counted_with_their_length() {
+    for bytes in [68, 60] {
+        let (seen, coverage, _) = decode(&cut(finds(false), bytes));
+        assert_eq!((seen.len(), coverage.requests), (0, 0));
+        assert_eq!(coverage.frames_snapped_bytes, coverage.frames_snapped * bytes as u64);
+        assert_eq!(coverage.frames_snapped, 22);
+    }
+    // Inside the TCP header.
+    let (_, coverage, _) = decode(&cut(finds(false), 40));
+    assert_eq!(coverage.frames_snapped_bytes, 40 * coverage.frames_snapped);
+    assert_eq!(coverage.frames_snapped, coverage.frames_header_truncated);
+}
+
+/// The packets of one direction.
+fn from(talk: &Conversation, client: bool) -> Vec<OwnedPacket> {
+    // The client's port stands at the place of the source in its packets.
+    let is_clients = |packet: &&OwnedPacket| packet.data[34..36] == 40_000_u16.to_be_bytes();
+    talk.packets.iter().filter(|packet| is_clients(packet) == client).cloned().collect()
+}
+
+#[test]
+fn requests_alone_are_not_in_flight() {
+    for joined_late in [false, true] {
+        let (seen, coverage, in_flight) = decode(&from(&finds(joined_late), true));
+        assert_eq!((seen.len(), in_flight.len()), (11, 0), "{joined_late} {coverage:?}");
+        assert!(seen.iter().all(|one| one.4 == "unknown" && one.3.is_none()), "{seen:?}");
+        assert_eq!((coverage.streams_one_way, coverage.replies, coverage.requests_reply_lost), (1, 0, 11));
+    }
+}
+
+#[test]
+fn replies_alone_are_counted_as_one_direction() {
+    for joined_late in [false, true] {
+        let (_, coverage, _) = decode(&from(&finds(joined_late), false));
+        assert_eq!(
+            (coverage.streams_one_way, coverage.requests, coverage.replies),
+            (1, 0, 11),
+            "{joined_late}"
+        );
+    }
+}
+
+#[test]
+fn a_request_that_the_server_has_not_answered_yet_is_in_flight_until_it_can_be_no_longer() {
+    for joined_late in [false, true] {
+        let mut talk = finds(joined_late);
+        talk.send(CLIENT, &message(50, 0, &find(50))).ack(SERVER).wait(60 * SECOND).ack(SERVER);
+        let (_, coverage, in_flight) = decode(&talk.packets);
+        assert_eq!((coverage.requests_in_flight, coverage.streams_one_way), (1, 0), "{joined_late}");
+        assert!(in_flight[0].oldest_ns >= 60 * SECOND);
+        // The server closes its side.
+        let ended = decode(&talk.clone().fin(SERVER).packets).1;
+        assert_eq!((ended.requests_in_flight, ended.requests_unanswered), (0, 1));
+        // The client closes its side and does not read the reply.
+        let ended = decode(&talk.clone().fin(CLIENT).packets).1;
+        assert_eq!((ended.requests_in_flight, ended.requests_unanswered), (0, 1));
+        let answered = talk.clone().fin(CLIENT).send(SERVER, &message(150, 50, &found())).clone();
+        assert_eq!(decode(&answered.packets).1.requests_answered, 12, "it came before the server knew");
+        // A reset; a connection with the same ends.
+        let ended = decode(&talk.clone().reset(SERVER).packets).1;
+        assert_eq!((ended.requests_in_flight, ended.requests_unanswered), (0, 1));
+        let mut again = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+        again = again.with_seq(3_000_000_000, 2_000_000_000).with_time(talk.now());
+        again.handshake();
+        let ended = decode(talk.packets.iter().chain(&again.packets)).1;
+        assert_eq!((ended.requests_in_flight, ended.requests_unanswered), (0, 1), "{joined_late}");
+    }
+}
+
+#[test]
+fn the_last_replies_lost_before_the_close_leave_nothing_in_flight() {
+    for lost in [1, 2] {
+        let mut talk = finds(false);
+        for id in 50..50 + lost {
+            talk.send(CLIENT, &message(id, 0, &find(id))).wait(5 * MS);
+            talk.lose(SERVER, message(100 + id, id, &found()).len());
+        }
+        talk.close();
+        let (seen, coverage, in_flight) = decode(&talk.packets);
+        assert_eq!((coverage.requests_in_flight, in_flight.len()), (0, 0), "{lost} {coverage:?}");
+        assert_eq!(seen.len() as u32, 11 + lost, "each once");
+        assert_eq!(coverage.requests_reply_lost + coverage.requests_unanswered, u64::from(lost));
+    }
+}
