@@ -322,7 +322,11 @@ impl<T> ServerJoiner<T> {
         fitting.iter().for_each(|number| joining.wanted[*number] += 1);
         match fitting.as_slice() {
             [] => joining.counts.without_partner += 1,
-            _ if fitting.len() == MAX_PARTNERS => joining.counts.ambiguous += 1,
+            _ if fitting.len() == MAX_PARTNERS => {
+                joining.counts.ambiguous += 1;
+                // It may be any of these, so nothing is certain of them.
+                fitting.iter().for_each(|number| joining.unlike[*number] = true);
+            }
             _ => joining.found.push((fitting, operation)),
         }
     }
@@ -352,6 +356,8 @@ struct SideJoining {
     counts: ServerJoinCounts,
     /// How many operations of the source fit each operation of a thread.
     wanted: Vec<u32>,
+    /// Whether something fits it as well as an operation of another row, or as more than are looked at.
+    unlike: Vec<bool>,
     /// Operations of the source, with those of threads that they may be.
     found: Vec<(Vec<usize>, ServerOperation)>,
 }
@@ -359,7 +365,7 @@ struct SideJoining {
 impl SideJoining {
     fn new(traced: usize, too_many: u64) -> Self {
         let counts = ServerJoinCounts { too_many, ..ServerJoinCounts::default() };
-        Self { counts, wanted: vec![0; traced], found: Vec::new() }
+        Self { counts, wanted: vec![0; traced], unlike: vec![false; traced], found: Vec::new() }
     }
 
     /// Joins those that fit one operation of a thread, which nothing else fits.
@@ -381,9 +387,9 @@ impl SideJoining {
     ) {
         let mut is_used = vec![false; partners.len()];
         let are_same = |fitting: &[usize]| fitting.iter().all(|other| is_same(fitting[0], *other));
-        // Operations of threads that are all that something fits, and those that something fits as well as one of
-        // another row.
-        let (mut only, mut unlike) = (vec![0_u32; partners.len()], vec![false; partners.len()]);
+        // Operations of threads that are all that something fits.
+        let mut only = vec![0_u32; partners.len()];
+        let mut unlike = std::mem::take(&mut self.unlike);
         for (fitting, _) in &self.found {
             only[fitting[0]] += u32::from(fitting.len() == 1);
             if fitting.len() > 1 && !are_same(fitting) {

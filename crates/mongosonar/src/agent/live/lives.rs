@@ -28,6 +28,8 @@ struct EndedProcess {
     /// Whether its log is followed, which then says whether it shut down.
     is_logged: bool,
     at: Timestamp,
+    /// When the process before it at this port ended: what was logged before that is not of this one.
+    after: Option<Timestamp>,
 }
 
 /// The processes of the servers of this host, and what is known about how they ended.
@@ -58,7 +60,8 @@ impl ServerLives {
     /// A process has ended. Its event follows when it is known how, or cannot be known any more; see [`Self::decided`].
     pub fn ended(&mut self, server: &FoundServer, is_logged: bool, at: Timestamp) {
         let FoundServer { port, pid, name, .. } = server;
-        let ended = EndedProcess { port: *port, pid: *pid, name: name.clone(), is_logged, at };
+        let after = self.last.get(port).map(|before| before.at);
+        let ended = EndedProcess { port: *port, pid: *pid, name: name.clone(), is_logged, at, after };
         self.last.insert(*port, ended.clone());
         self.undecided.push(ended);
     }
@@ -104,7 +107,9 @@ impl ServerLives {
         let near =
             |at: Timestamp, before_ns| ended.at.since(at) <= before_ns && at.since(ended.at) <= KILL_NS;
         match self.shutdowns.get(&ended.port) {
-            Some((at, text)) if near(*at, SHUTDOWN_NS) => {
+            Some((at, text))
+                if near(*at, SHUTDOWN_NS) && ended.after.is_none_or(|before| at.since(before) > 0) =>
+            {
                 return event(EventKind::ServerStop, &format!("{process}, after it had {text}"));
             }
             _ if !is_over => return None,
@@ -182,6 +187,11 @@ mod tests {
         lives.see(&shutdown(0, "shut down"));
         lives.ended(&server(7), true, at(500));
         assert_eq!(lives.rest()[0].kind, EventKind::ServerCrash, "another life shut down");
+        lives.see(&shutdown(600, "shut down"));
+        lives.ended(&server(8), true, at(601));
+        lives.ended(&server(9), true, at(660));
+        let kinds: Vec<_> = lives.rest().iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [EventKind::ServerStop, EventKind::ServerCrash], "killed soon after a restart");
     }
 
     #[test]
