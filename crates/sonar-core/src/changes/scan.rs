@@ -141,15 +141,8 @@ pub fn without_repetitions(moments: Vec<ScanMoment>) -> Vec<ScanMoment> {
                 let ids = ids_of(&one.what, one.server);
                 may_be && ids_of(&other.what, other.server).iter().any(|id| ids.contains(id))
             };
-            // One that shows less never takes the place of one that shows more, whatever it costs.
-            let covers = |one: &HistoryChange, other: &HistoryChange| {
-                let ids = ids_of(&one.what, one.server);
-                ids_of(&other.what, other.server).iter().all(|id| ids.contains(id))
-            };
             let costs = |change: &HistoryChange| change.cost_ns.abs();
-            let is_better = |own: &HistoryChange, other: &HistoryChange| {
-                covers(other, own) && (costs(other) > costs(own) || !covers(own, other))
-            };
+            let is_better = |own: &HistoryChange, other: &HistoryChange| costs(other) > costs(own);
             let later = &moment.changes.changes;
             let list = &mut earlier.changes.changes;
             list.retain(|own| !later.iter().any(|other| is_same(own, other) && is_better(own, other)));
