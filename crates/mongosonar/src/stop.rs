@@ -31,6 +31,9 @@ const MOMENT: Duration = Duration::from_millis(50);
 pub enum StopBehavior {
     /// It ends. If that takes long, or it is asked again, it is ended.
     Prompt,
+    /// It ends with a report of what it has seen so far, which takes its time on a busy machine, unless it is asked again
+    /// or nobody can see the report any more.
+    Report,
     /// It has something to restore or to remove, and takes its time for that.
     Careful,
     /// It runs in the background and takes its time to store what it has, unless it is asked again. SIGHUP does not end
@@ -212,7 +215,12 @@ fn guard(
 ) {
     let mut first: Option<Instant> = None;
     loop {
-        let deadline = first.filter(|_| ending == StopBehavior::Prompt).map(|first| first + stop.patience());
+        let has_deadline = match ending {
+            StopBehavior::Prompt => true,
+            StopBehavior::Report => stop.abandoned.load(Ordering::Relaxed),
+            StopBehavior::Careful | StopBehavior::Service => false,
+        };
+        let deadline = first.filter(|_| has_deadline).map(|first| first + stop.patience());
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let mut is_asked = false;
         match streams.wait(caught.get_read(), left) {
@@ -243,7 +251,9 @@ fn guard(
             stop.requests.ask();
         }
         let is_over = match ending {
-            StopBehavior::Prompt => is_again || since >= stop.patience(),
+            StopBehavior::Prompt | StopBehavior::Report => {
+                is_again || has_deadline && since >= stop.patience()
+            }
             StopBehavior::Service => is_again,
             StopBehavior::Careful => false,
         };

@@ -128,7 +128,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let lookup_args = QueriesArgs { keep_privileges: args.keep_privileges, ..QueriesArgs::default() };
     let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target.clone());
     let known = lookup.start(shared.clone(), move |what| drop(complaints.send(Notice::Complaint(what))))?;
-    let stop = stop::listen_confined(StopBehavior::Prompt, || {
+    let stop = stop::listen_confined(StopBehavior::Report, || {
         if confined {
             trace.give_up_privileges();
         }

@@ -27,7 +27,7 @@ pub const MAX_EXTENSION_HEADERS: usize = 8;
 /// Reads the headers of `packet`.
 ///
 /// # Errors
-/// The reason why there is no segment; each is a counter of [`Coverage`].
+/// The reason why there is no segment; each is a counter of [`Coverage`](sonar_core::Coverage).
 #[inline]
 pub fn decode<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
     match at_once(packet) {
