@@ -81,12 +81,15 @@ count_nextest() {
 pytest_count() { grep -E ' in [0-9.]+s' "$1" | sed -nE "s/.*\b([0-9]+) $2.*/\1/p" | awk '{sum += $1} END {print sum + 0}'; }
 # failed_tests LOG: the ids of tests that failed, without the group that the runner adds.
 failed_tests() { sed -nE 's/^(FAILED|ERROR) ([^ ].*)$/\2/p' "$1" | sed -E 's/ - .*//; s/@[a-z_0-9]+$//' | sort -u; }
+# note_durations LOG: keeps how long the tests of the lab took that are in it.
+note_durations() {
+    sed -nE 's/^([0-9.]+)s (call|setup|teardown) +(.*)/\1 lab: \3 (\2)/p' "$1" | sed -E 's/@[a-z_0-9]+ / /' >>"$logs/tests"
+}
 # count_pytest LOG CODE: adds its tests to the counts, and shows those that failed or were skipped.
 count_pytest() {
     local wrong
     wrong=$(($(pytest_count "$1" failed) + $(pytest_count "$1" error)))
     add passed "$(pytest_count "$1" passed)" skipped "$(pytest_count "$1" skipped)" failed $wrong
-    sed -nE 's/^([0-9.]+)s (call|setup|teardown) +(.*)/\1 lab: \3 (\2)/p' "$1" | sed -E 's/@[a-z_0-9]+ / /' >>"$logs/tests"
     grep -E '^(SKIPPED|[0-9]+ (passed|failed).* in )' "$1"
     [ "$2" = 0 ] || sed -nE '/^=+ (FAILURES|ERRORS)/,$p' "$1" | head -400
     [ "$2" = 0 ] || [ $wrong != 0 ] || fail "the tests could not be run to their end" "$1"
@@ -101,7 +104,7 @@ summary() {
     done
     awk -F '\t' '$5 ~ /^fuzz / {sum += $3; n++} END {if (n) printf "%-6s %7s %4d:%02d  %d fuzz targets\n", "spare", "", sum / 60, sum % 60, n}' "$logs/stages"
     printf '\nThe slowest tests, in seconds:\n'
-    sort -rn "$logs/tests" | head -25
+    sort -u "$logs/tests" | sort -rn | head -25
     if [ -s "$logs/repeated" ]; then
         printf '\nPassed only when repeated, each a fault in the test or in the program:\n'
         cat "$logs/repeated"

@@ -105,6 +105,7 @@ lab_tests() {
     local log code=0
     log=$(log_of "lab: $1")
     run_lab "$1" || code=$?
+    note_durations "$log"
     failed_tests "$log" >"$logs/again"
     # Where pytest did not run to its end, the other tests have not run.
     if [ $code != 0 ] && [ -s "$logs/again" ] && [ "$repeats" != 0 ] && ! grep -qE 'Interrupted:|INTERNALERROR' "$log"; then
