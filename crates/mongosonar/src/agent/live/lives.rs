@@ -1,5 +1,5 @@
-//! What happens to the processes of servers, as events: they are told from the processes themselves, so that a server
-//! which is killed, or writes no log, is in the history too.
+//! What happens to the processes of servers, as events. They come from the processes themselves, so that a server that is
+//! killed, or writes no log, is in the history, too.
 
 use std::collections::BTreeMap;
 
