@@ -13,7 +13,7 @@ sonar=${MONGOSONAR:-}
 if [ -z "$sonar" ]; then
     # A debug build decodes 100,000 frames a second, and takes a third of the time of a release build.
     if [ ! -e target/debug/mongosonar ]; then
-        echo "Building mongosonar and its web page: about three minutes on two cores, and only this time." >&2
+        echo "Building mongosonar and its web page: a few minutes, and only this time." >&2
     fi
     cargo build --locked -p mongosonar
     sonar=$PWD/target/debug/mongosonar

@@ -16,7 +16,7 @@ use crate::identity::{
 use crate::message::{MessageBody, MessageSource, Request};
 use crate::shape::{Rendered, Text};
 
-/// The text of a shape of which only command and namespace are known.
+/// The text of a shape if only its command and namespace are known.
 const PARTIAL_TEXT: &str = "(partial)";
 
 /// The shape of a request, and what it is made of.
@@ -89,7 +89,7 @@ impl Identifier {
         RequestShape { info, ordered_id: ids.ordered, statements, statement_count }
     }
 
-    /// The shape of a request of which only the beginning was captured: its command and namespace, as far as they are
+    /// The shape of a request whose end was not captured: its command and namespace, as far as they are
     /// known.
     pub fn partial_shape(&mut self, request: &Request<Rendered>) -> RequestShape {
         let base = base_of(request);

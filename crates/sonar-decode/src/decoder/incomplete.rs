@@ -1,4 +1,4 @@
-//! What is said of a capture that lacks something: cut packets, one direction only, the end of a connection.
+//! Tests of incomplete captures: cut packets, one direction only, a missing end of a connection.
 
 use std::sync::Arc;
 

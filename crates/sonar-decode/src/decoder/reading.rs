@@ -207,7 +207,7 @@ impl MessageReader {
         (!request.command.bytes().is_empty()).then(|| identified(&mut self.identifier, request, None))
     }
 
-    /// The request of which only the beginning was captured, as far as it says what was asked; `None` if it names no
+    /// A request whose end was not captured, as far as its beginning says what was asked; `None` if it names no
     /// command.
     pub fn partial_request(&mut self, long: &mut LongMessage) -> Option<ReadRequest> {
         let request = &mut long.request;

@@ -41,7 +41,7 @@ pub(super) struct FlowEntry<C> {
     pub(super) waiting: bool,
     /// The handler has seen it.
     pub(super) opened: bool,
-    /// FIN was reached and the handler was told; for flows whose bytes are not followed, it was seen.
+    /// The handler got the FIN; in a flow whose bytes are not followed, a FIN was seen.
     pub(super) fins: [bool; 2],
     /// Segments noted as evidence of twins, by direction.
     pub(super) noted: [u8; 2],

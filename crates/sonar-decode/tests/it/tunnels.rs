@@ -278,7 +278,7 @@ fn what_is_no_tunnel_stays_what_it_is() {
         Skip::NotIp
     );
     assert_eq!(skip(&frame(&ip(47, OUTER_V4, &[0, 0]))), Skip::HeaderMalformed);
-    // A fragment of a tunnel, of which only the first part says what it is.
+    // A fragment of a tunnel: only the first one has the tunnel's header.
     let mut fragment = frame(&ip(47, OUTER_V4, &[0, 0, 8, 0]));
     fragment[14 + 6] = 0x20;
     assert_eq!(skip(&fragment), Skip::Fragment);
