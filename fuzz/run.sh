@@ -1,19 +1,31 @@
 #!/bin/sh
 # Runs a fuzz target, or builds all: fuzz/run.sh TARGET SECONDS [libFuzzer options]; fuzz/run.sh --build
 #
-# Needs neither cargo-fuzz nor a nightly compiler: it asks LLVM directly for the coverage pass, with --target, so that
-# build scripts are not instrumented. New inputs go to a temporary folder; only the seeds in corpus/ are kept. An
-# input that fails is left in artifacts/TARGET/.
+#   FUZZ_PROFILE=dev    builds quickly: the targets run slower, and other people's crates, which are those of the tests,
+#                       are not instrumented
+#
+# Needs neither cargo-fuzz nor a nightly compiler: it asks LLVM directly for the coverage pass. New inputs go to a
+# temporary folder; only the seeds in corpus/ are kept. An input that fails is left in artifacts/TARGET/.
 set -eu
 cd "$(dirname "$0")"
 
-host=$(rustc -vV | sed -n 's/^host: //p')
-export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
+built=${CARGO_TARGET_DIR:-../target}
+export SONAR_FUZZ_FLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
 -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares"
-cargo build --quiet --release --bins --target "$host"
+if [ "${FUZZ_PROFILE:-}" = dev ]; then
+    export RUSTC_WORKSPACE_WRAPPER="$PWD/instrument.sh"
+    built=$built/debug
+    cargo build --quiet --locked -p sonar-fuzz --bins
+else
+    # With --target, build scripts are not instrumented.
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    export RUSTFLAGS="$SONAR_FUZZ_FLAGS"
+    built=$built/$host/fuzz
+    cargo build --quiet --locked -p sonar-fuzz --bins --profile fuzz --target "$host"
+fi
 [ "${1:-}" != --build ] || exit 0
 
 if [ $# -lt 2 ]; then
@@ -25,5 +37,5 @@ shift 2
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 mkdir -p "artifacts/$target"
-"${CARGO_TARGET_DIR:-target}/$host/release/$target" "$fresh" "corpus/$target" \
+"$built/$target" "$fresh" "corpus/$target" \
     -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" "$@"

@@ -74,7 +74,7 @@ spare_lane() {
     check "lint" scripts/lint.sh --lint
     check "static binary with musl" scripts/dist-musl.sh dev
     # The short form runs little more than the seeds, so building fast matters more than running fast.
-    [ -n "${LONG:-}" ] || export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
+    [ -n "${LONG:-}" ] || export FUZZ_PROFILE=dev
     check "build the fuzz targets" fuzz/run.sh --build
     local target
     for target in $(fuzz_targets); do

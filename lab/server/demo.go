@@ -30,9 +30,9 @@ type application struct {
 	calls []func(context.Context, *mongo.Database) error
 }
 
-// workload loads the data and runs the applications at a gentle rate until ctx ends. What a call answers
-// does not matter here, errors included: some are wanted.
-func workload(ctx context.Context, uri string) error {
+// workload loads the data and runs the applications at a gentle rate, or one that is so many times slower, until ctx
+// ends. What a call answers does not matter here, errors included: some are wanted.
+func workload(ctx context.Context, uri string, slower int) error {
 	loader, err := connect(ctx, uri, "loader")
 	if err != nil {
 		return err
@@ -50,6 +50,7 @@ func workload(ctx context.Context, uri string) error {
 			return err
 		}
 		defer client.Disconnect(context.WithoutCancel(ctx))
+		app.pause *= time.Duration(slower)
 		group.Add(1)
 		go func() {
 			defer group.Done()

@@ -1,7 +1,7 @@
 // Command server is the lab's MongoDB-wire server: FerretDB with its SQLite back end, embedded.
 //
 // It prints "ready HOST:PORT" on standard output once it accepts connections, and ends on SIGINT or
-// SIGTERM. With --demo it also serves itself a small varied workload, so that there is something to hear
+// SIGTERM. With --demo it also serves itself a small varied workload, so that there is something to see
 // on a host where no MongoDB runs.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/FerretDB/FerretDB/ferretdb"
@@ -29,9 +30,12 @@ func main() {
 }
 
 func run() error {
+	// The database is small, and collecting its garbage takes a quarter of the processor time otherwise.
+	debug.SetGCPercent(800)
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on, `HOST:PORT`; port 0 takes a free one")
 	dir := flag.String("dir", "", "`directory` of the database files; without it a temporary one that is removed at the end")
 	demo := flag.Bool("demo", false, "run a small varied workload against this server until it is stopped")
+	slower := flag.Int("slower", 1, "how many times slower than usual the workload runs, for an emulator")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -76,7 +80,7 @@ func run() error {
 	fmt.Println("ready", address.Host)
 
 	if *demo {
-		if err := workload(ctx, uri); err != nil && !errors.Is(err, context.Canceled) {
+		if err := workload(ctx, uri, *slower); err != nil && !errors.Is(err, context.Canceled) {
 			stop()
 			<-ended
 			return fmt.Errorf("demo workload: %w", err)

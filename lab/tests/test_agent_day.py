@@ -33,16 +33,21 @@ def log_of(path, seconds, step):
     return len(times)
 
 
+# The peak of a process includes what its parent had when it started it, so a small one starts it and asks.
+PEAK = """import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)"""
+
+
 def replay(store, config, *inputs):
     """The summary of a replay, and its peak of memory in bytes."""
-    command = [labkit.MONGOSONAR, "agent", "--json", "--store", store, "--config", config, "--port", "27117"]
+    command = [sys.executable, "-I", "-S", "-c", PEAK]
+    command += [labkit.MONGOSONAR, "agent", "--json", "--store", store, "--config", config, "--port", "27117"]
     command += ["--replay", *inputs]
-    child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
-    out = child.stdout.read()
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 0, out
-    return json.loads(out), used.ru_maxrss * 1024
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout), int(done.stderr.splitlines()[-1]) * 1024
 
 
 def widths(file):

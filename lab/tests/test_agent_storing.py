@@ -115,7 +115,7 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
 CLOCK_SCRIPT = """
     mkdir -p /data
     touch /data/mongod.log
-    /bin/mongod --listen 127.0.0.1:27017 --demo > /tmp/server.out 2>&1 &
+    /bin/mongod --listen 127.0.0.1:27017 --demo --slower 20 > /tmp/server.out 2>&1 &
     cat > /tmp/agent.toml <<END
 [collectors]
 files = false

@@ -160,7 +160,8 @@ def run(script, files=(), disks=(), memory=512, modules=(), processors=1, take=(
             "-accel",
             "tcg",
             "-cpu",
-            "max",
+            # Tables of pages with a level less are faster to emulate.
+            "max,-la57",
             "-smp",
             str(processors),
             "-m",
