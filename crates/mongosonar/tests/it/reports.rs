@@ -348,6 +348,45 @@ fn what_operations_waited_for_is_in_the_text_the_order_and_the_page() {
 }
 
 #[test]
+fn rows_by_client_of_a_text_log() {
+    let folder = Folder::new("callers-of-text");
+    let line = |connection: &str, message: &str| {
+        format!("2019-05-01T10:00:00.000+0000 I  NETWORK  [{connection}] {message}\n")
+    };
+    let find = |connection| {
+        line(connection, "command shop.carts command: find { find: \"carts\", filter: { user: 1.0 }, $db: \"shop\" } planSummary: COLLSCAN keysExamined:0 docsExamined:9 numYields:0 nreturned:1 reslen:90 protocol:op_msg 120ms").replace("NETWORK ", "COMMAND ")
+    };
+    let accepted = |client: &str, number: u32| {
+        line("listener", &format!("connection accepted from {client} #{number} (2 connections now open)"))
+    };
+    let log = [
+        accepted("10.0.0.1:40000", 7),
+        accepted("[fd00::2]:40000", 8),
+        find("conn7"),
+        find("conn8"),
+        find("conn7"),
+        line("conn7", "end connection 10.0.0.1:40000 (1 connection now open)"),
+        // The number is that of another connection only after a restart, which the log says.
+        find("conn7"),
+        line("initandlisten", "MongoDB starting : pid=9 port=27017 dbpath=/data 64-bit host=db1")
+            .replace("NETWORK ", "CONTROL "),
+        find("conn8"),
+    ];
+    let log = folder.file("mongod.log", log.concat().as_bytes());
+    let output = program(["logs", "report"])
+        .arg(&log)
+        .args(["--by", "client", "--sort", "calls", "--json"])
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let row = |row: &Value| (row["client"].as_str().unwrap().to_owned(), row["calls"].as_u64().unwrap());
+    let mut rows: Vec<_> = json["rows"].as_array().unwrap().iter().map(row).collect();
+    rows.sort();
+    let row = |client: &str, calls| (client.to_owned(), calls);
+    assert_eq!(rows, [row("", 2), row("10.0.0.1", 2), row("fd00::2", 1)]);
+}
+
+#[test]
 fn rows_by_client_user_and_comment() {
     let folder = Folder::new("callers");
     let user = r#"{"t":{"$date":"2026-05-01T10:00:00.000+00:00"},"s":"I","c":"ACCESS","id":5286306,"ctx":"conn7","msg":"Successfully authenticated","attr":{"client":"10.0.0.1:40000","user":"alice","db":"admin"}}

@@ -83,6 +83,7 @@ impl OperationAssembler {
             entries: 1,
             cursor: entry.cursor,
             user: context.user.cloned(),
+            client: endpoint(entry.fields.client.text()).or(context.client).unwrap_or_default(),
         };
         if let Some(thread) = context.thread {
             if entry.is_statement {
@@ -341,7 +342,7 @@ impl OperationAssembler {
         circumstances: &Circumstances,
         sink: &mut impl EntrySink,
     ) {
-        let Circumstances { app, end, weight, entries, cursor, .. } = circumstances;
+        let Circumstances { app, end, weight, entries, cursor, client, .. } = circumstances;
         match resolved.identity {
             Identity::Exact => self.reading.operations_exact += 1,
             Identity::Partial => self.reading.operations_partial += 1,
@@ -378,7 +379,7 @@ impl OperationAssembler {
             end: *end,
             latency_ns,
             transfer_ns: None,
-            client: endpoint(fields.client.text()).unwrap_or_default(),
+            client: *client,
             server: Endpoint::default(),
             role: Role::Served,
             class: resolved.class,

@@ -10,6 +10,7 @@ mod hint;
 mod parsed;
 mod visit;
 
+pub(crate) use assembler::endpoint;
 pub use assembler::{EntrySink, OperationAssembler};
 pub use fields::{EntrySection, FieldTable, MAX_TEXT, Op, TextField};
 pub(crate) use hint::HintFinder;

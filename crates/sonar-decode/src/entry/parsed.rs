@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sonar_core::{Application, Class, Identity, ShapeId, ShapeInfo, Statement, Timestamp};
+use sonar_core::{Application, Class, Endpoint, Identity, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use super::{Completeness, Entry, FieldTable, Op};
 use crate::class::{ClassFacts, CommandClass};
@@ -16,6 +16,8 @@ use crate::syntax::shell;
 pub struct EntryContext<'a> {
     /// The client, if it is known from its connection.
     pub app: Option<&'a Arc<Application>>,
+    /// The client's address, if it is known from its connection.
+    pub client: Option<Endpoint>,
     /// The user, if it is known from its connection.
     pub user: Option<&'a Arc<str>>,
     /// The client is a server.

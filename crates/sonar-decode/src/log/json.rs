@@ -157,7 +157,7 @@ impl<'a> Top<'a> {
                 }
                 LogEvent::Client((&reader).into())
             }
-            (ACCEPTED, _) => LogEvent::Accepted(Attributes::of(line, self).open),
+            (ACCEPTED, _) => LogEvent::Accepted { open: Attributes::of(line, self).open, client: None },
             (ENDED, _) => LogEvent::Ended,
             (SLOW_REPLY, _) => match Attributes::of(line, self).send_ms {
                 Some(ms) => LogEvent::SlowReply(ms),

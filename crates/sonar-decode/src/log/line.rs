@@ -1,7 +1,7 @@
 //! What a line of a log says, whatever its format.
 
 use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
-use sonar_core::{Application, Timestamp};
+use sonar_core::{Application, Endpoint, Timestamp};
 
 use super::events::LineEvent;
 use super::parts::OutputStream;
@@ -66,8 +66,13 @@ pub enum LineKind {
 /// What a line says, if it describes no operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogEvent {
-    /// A connection was accepted; the number of open connections.
-    Accepted(Option<u64>),
+    /// A connection was accepted.
+    Accepted {
+        /// How many connections are open.
+        open: Option<u64>,
+        /// Its number, and the client's address. Only of 4.2 and earlier, which state the address nowhere else.
+        client: Option<(u64, Endpoint)>,
+    },
     /// The connection of this line ended.
     Ended,
     /// The client of this line's connection identified itself.

@@ -46,6 +46,8 @@ struct LogConnection {
     is_server: bool,
     /// The user, after it was authenticated.
     user: Option<Arc<str>>,
+    /// Its address, in logs that state it only where the connection is accepted.
+    client: Option<Endpoint>,
 }
 
 /// A log: takes its lines in order.
@@ -387,6 +389,7 @@ impl LogReader {
             let context = EntryContext {
                 app: connection.and_then(|connection| connection.app.as_ref()),
                 user: connection.and_then(|connection| connection.user.as_ref()),
+                client: connection.and_then(|connection| connection.client),
                 from_server: connection.is_some_and(|connection| connection.is_server),
                 internal: parsed.connection.is_none(),
                 end: parsed.at,
@@ -412,7 +415,14 @@ impl LogReader {
     /// Notes an event at `at`, written by the thread of this connection.
     fn note(&mut self, at: Timestamp, connection: Option<u64>, event: &LogEvent) {
         match event {
-            LogEvent::Accepted(open) => self.notices.accept(at, *open),
+            LogEvent::Accepted { open, client } => {
+                self.notices.accept(at, *open);
+                if let Some((number, address)) = client
+                    && let Some(connection) = self.connection(Some(*number))
+                {
+                    connection.client = Some(*address);
+                }
+            }
             LogEvent::Client(app) => self.identify(connection, app),
             LogEvent::Started { pid, port, host } => {
                 let start = self.notices.start(at);
@@ -485,7 +495,7 @@ impl LogReader {
 /// Notes what a line says besides operations as an event.
 fn note_event(events: &mut EventLog, at: Timestamp, event: &LogEvent) {
     match event {
-        LogEvent::Accepted(_) => events.accepted(at),
+        LogEvent::Accepted { .. } => events.accepted(at),
         LogEvent::Client(app) if !is_server(app, None) => events.client(at, app),
         LogEvent::Started { pid, .. } => events.started(at, *pid, ""),
         LogEvent::Version { version, is_startup: true } => events.started(at, None, version),

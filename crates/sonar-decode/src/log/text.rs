@@ -10,7 +10,7 @@ use sonar_core::Identity;
 use super::events;
 use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
-use crate::entry::{CommandHint, Completeness, Entry, Op};
+use crate::entry::{CommandHint, Completeness, Entry, Op, endpoint};
 use crate::message::ClientDocument;
 use crate::names;
 use crate::shape::Text;
@@ -51,8 +51,13 @@ fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKi
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
         // `127.0.0.1:52486 #1 (1 connection now open)`
-        let open = memchr::memchr(b'(', rest).map(|at| &rest[at + 1..]);
-        LogEvent::Accepted(open.and_then(|open| decimal(open.split(|byte| *byte == b' ').next()?)))
+        let mut words = rest.split(|byte| *byte == b' ');
+        let (address, number, open) = (words.next(), words.next(), words.next());
+        let address = address.and_then(|text| endpoint(std::str::from_utf8(text).ok()?));
+        LogEvent::Accepted {
+            open: open.and_then(|open| decimal(open.strip_prefix(b"(")?)),
+            client: number.and_then(|number| decimal(number.strip_prefix(b"#")?)).zip(address),
+        }
     } else if message.starts_with(b"end connection ") {
         LogEvent::Ended
     } else if let Some(rest) = after(&[b"Successfully authenticated as principal "]) {

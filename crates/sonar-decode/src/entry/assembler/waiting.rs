@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use sonar_core::{Application, Class, Identity, ShapeId, ShapeInfo, Statement, Timestamp};
+use sonar_core::{Application, Class, Endpoint, Identity, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use crate::entry::FieldTable;
 use crate::shape::CommandKind;
@@ -34,6 +34,8 @@ pub(super) struct Circumstances {
     pub(super) cursor: Option<i64>,
     /// The user of its connection, if the source said it there.
     pub(super) user: Option<Arc<str>>,
+    /// The client's address; the default if it is not known.
+    pub(super) client: Endpoint,
 }
 
 /// A statement that waits for its command, or that command.
@@ -153,6 +155,7 @@ mod tests {
             entries: 1,
             cursor: None,
             user: None,
+            client: Endpoint::default(),
         };
         let statement = WaitingStatement { resolved, fields: FieldTable::default(), circumstances };
         for thread in 0..10_000 {
