@@ -145,7 +145,9 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
     [row] = [row for row in json.loads(done.stdout.splitlines()[-1])["rows"] if "{sleep: ?number}" in row["shape"]]
     split = row["split"]
     assert row["calls"] > 100 and split["operations"] >= 0.8 * row["calls"], row
-    assert next(part["share"] for part in split["parts"] if part["part"] == "sleep") > 0.5, split
+    # Who wakes late waits for a processor.
+    shares = {part["part"]: part["share"] for part in split["parts"]}
+    assert shares["sleep"] + shares.get("run_queue", 0) > 0.5, split
 
 
 def test_encrypted_connections_are_left_alone_if_that_is_asked_for(tmp_path):
