@@ -348,7 +348,8 @@ impl Tracer {
         ProgramStatistics::of_all(self.skeleton.object().progs().filter(|program| program.autoload()))
     }
 
-    /// Passes records to `each` until `tick`, which is called ten times a second, returns `false`.
+    /// Passes records to `each` until `tick`, which is called ten times a second, returns `false`. Records of what
+    /// happened before that may still come afterwards: all of them have come when this returns.
     ///
     /// # Errors
     /// The ring cannot be read.

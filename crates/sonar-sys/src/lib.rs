@@ -14,6 +14,7 @@ mod clock_offsets;
 pub mod disk;
 pub mod ebpf;
 pub mod filter;
+pub mod geometry;
 mod hardware;
 pub mod helper;
 pub mod host;

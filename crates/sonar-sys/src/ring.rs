@@ -21,6 +21,7 @@ use sonar_core::Packet;
 use crate::block;
 use crate::capabilities::{self, CaptureError};
 use crate::filter::{self, FilterError, PacketFilter, Scope};
+use crate::geometry;
 use crate::interfaces::{self, NoSuchInterface};
 use crate::sys::{PacketSocket, RingMap};
 
@@ -35,6 +36,7 @@ pub struct RingConfig {
     /// Kernel memory that is not swapped.
     pub size_bytes: usize,
     /// Bytes of a block: a power of two of at least 64 KiB. No packet larger than a block is captured whole.
+    /// [`geometry`](crate::geometry) has the choice that tolerates a reader which stands still.
     pub block_bytes: usize,
     /// A block that is not full is passed on after this time, in whole milliseconds, at least one.
     pub retire: Duration,
@@ -52,7 +54,7 @@ impl Default for RingConfig {
             interfaces: Vec::new(),
             filter: PacketFilter::default(),
             size_bytes: 32 << 20,
-            block_bytes: 1 << 20,
+            block_bytes: 512 << 10,
             retire: Duration::from_millis(100),
             promiscuous: false,
             loopback_twins: false,
@@ -299,6 +301,11 @@ impl Ring {
             scope,
             statistics: Statistics::default(),
         })
+    }
+
+    /// How long nobody may read this ring without losing a packet, if no block fills before it is passed on by time.
+    pub fn tolerated_stall(&self) -> Duration {
+        geometry::tolerated_stall(self.map.block_count(), self.retire)
     }
 
     /// From now on the stoppers of `earlier` end the waiting of this ring too: it takes the place of `earlier`.

@@ -83,6 +83,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         next: begun + args.interval,
         found: Vec::new(),
         messages: Vec::new(),
+        has_last: false,
         failed: None,
     };
     tracer
@@ -99,6 +100,10 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
             },
         )
         .context("cannot read the records of the kernel")?;
+    if view.failed.is_none() && view.has_last {
+        // Only now all records are read: a file whose record was still in the ring has figures, but no name.
+        view.failed = view.show(&tracer).err();
+    }
     // The terminal comes back before an error is printed.
     drop(view.screen);
     view.failed.map_or(Ok(OK), Err)
@@ -119,6 +124,8 @@ struct LiveTable<'a> {
     found: Vec<FileTotals>,
     /// Lines about processes, not printed yet.
     messages: Vec<String>,
+    /// The last interval has ended, and is not shown yet.
+    has_last: bool,
     failed: Option<anyhow::Error>,
 }
 
@@ -150,16 +157,27 @@ impl LiveTable<'_> {
             || self.args.duration.is_some_and(|duration| self.begun.elapsed() >= duration)
             || self.look.watch.is_over();
         let Some(redraw) = self.keys()? else { return Ok(false) };
-        let due = ended || Instant::now() >= self.next;
-        if due {
+        if ended {
+            self.has_last = true;
+        } else if Instant::now() >= self.next {
             self.next = (self.next + self.args.interval).max(Instant::now());
-            self.found = self.look.take(tracer)?;
-        }
-        if due || redraw {
-            let interval = self.look.interval(tracer, &self.found, self.by, &self.names);
-            show(&interval, self.args, &self.look.watch, self.screen.as_mut())?;
+            self.show(tracer)?;
+        } else if redraw {
+            self.draw(tracer)?;
         }
         Ok(!ended)
+    }
+
+    /// Ends an interval, and shows it.
+    fn show(&mut self, tracer: &Tracer) -> Result<()> {
+        self.found = self.look.take(tracer)?;
+        self.draw(tracer)
+    }
+
+    /// Shows the figures of the last interval.
+    fn draw(&mut self, tracer: &Tracer) -> Result<()> {
+        let interval = self.look.interval(tracer, &self.found, self.by, &self.names);
+        show(&interval, self.args, &self.look.watch, self.screen.as_mut())
     }
 
     /// Does what keys and signals ask for; returns whether to draw again, `None` to end.

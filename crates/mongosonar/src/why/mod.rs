@@ -21,6 +21,7 @@ use sonar_core::time_split::{ConnectionSample, TimeSplit};
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
 use sonar_mongo::Target;
+use sonar_sys::geometry::block_bytes;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
 use sonar_view::kit::{About, Fitting, Grouped};
@@ -36,7 +37,7 @@ use crate::files::names::FileNames;
 use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range, reads_sockets};
-use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture, block_bytes};
+use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
 use crate::queries::live::tls::{AttacherTask, TlsCapture};
 use crate::queries::live::{RETIRE, ThreadWindow};
 use crate::queries::notice::Notice;
@@ -92,12 +93,16 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     };
     let target = args.server.named(only_port)?;
     let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
+    // Before the rings, because both may take seconds: loading programs into the kernel, and asking a server.
+    let mut trace = helpers.trace(sample)?;
+    trace.sample_processors();
+    let names = FileNames::ask_target(target.clone())?;
     let listened = Listened::choose(&args.port, &Host::live());
     let config = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
         filter: PacketFilter { ports: listened.ranges(), clients: sample, ..PacketFilter::default() },
         size_bytes: RING_BYTES,
-        block_bytes: block_bytes(RING_BYTES),
+        block_bytes: block_bytes(RING_BYTES, RETIRE),
         retire: RETIRE,
         ..RingConfig::default()
     };
@@ -110,8 +115,6 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         None => (capture, None),
         Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
     };
-    let mut trace = helpers.trace(sample)?;
-    trace.sample_processors();
     let mut logs = match (args.no_log, args.log.as_slice()) {
         (true, _) => ServerLogs::default(),
         (false, []) => ServerLogs::of_processes(&processes),
@@ -119,7 +122,6 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     };
     let log_paths = logs.paths();
     let rows = || AskedRows::new(args, sample, !log_paths.is_empty() || target.is_some());
-    let names = FileNames::ask_target(target.clone())?;
     let start = |target: &Target| ProfileReader::start(target.clone(), &processes, confined);
     let profiler = target.as_ref().map(start).transpose()?;
     let shared = Arc::new(Shared::default());
@@ -134,8 +136,6 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         }
     })?;
     known.recv_timeout(applications::PATIENCE).ok();
-    trace.load_symbols();
-    show_notices(&trace);
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
     // The capture outlives the trace, also if a signal ends that: the last packets are still in the ring then.
     let stop_capture = Arc::new(AtomicBool::new(false));
@@ -156,6 +156,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         attacher.follow(running.changes.clone(), task.say.clone())?;
     }
     let mut capture = WhyCapture { running, windows, notices, coverage: Coverage::default() };
+    // The capture reads its ring meanwhile.
+    trace.load_symbols();
+    show_notices(&trace);
     // What came while everything was opened.
     trace.skip()?;
     let before = thread_times(&trace)?;

@@ -206,6 +206,43 @@ for n in range(12000):
     assert_eq!(bytes, (0..12_000).map(|n| 10 + n % 50).sum::<u64>());
 }
 
+/// A reader that is late has their records still to read when it is to end.
+#[test]
+fn files_that_are_read_while_nobody_reads_their_records_have_their_names_and_counts() {
+    let folder = Folder::new("io-late");
+    let [db, recording] = paths(&folder, ["db", "reads.msio"]);
+    fs::create_dir(&db).unwrap();
+    let mut oracle = Oracle::new(&folder, &[], &db);
+    oracle.does(
+        r#"
+for n in range(8000):
+    with open(f"{db}/collection-{n}-1.wt", "wb") as file:
+        file.write(b"x" * 100)
+"#,
+    );
+    let pid = oracle.id.to_string();
+    let Some(tracer) = Tracer::start(&["record", "--pid", &pid, "--dbpath", &db, &recording]) else { return };
+    let Some(live) = Tracer::start(&["live", "--json", "--interval", "1m", "--pid", &pid, "--dbpath", &db])
+    else {
+        return;
+    };
+    tracer.suspend();
+    live.suspend();
+    oracle.does(
+        r#"
+for n in range(8000):
+    file = os.open(f"{db}/collection-{n}-1.wt", os.O_RDONLY)
+    os.pread(file, 10, 0)
+    os.close(file)
+"#,
+    );
+    tracer.end();
+    let live = live_reads(&live.end().stdout);
+    assert_eq!(Recorded::read(Path::new(&recording)).under(&db).len(), 8_000);
+    assert_eq!(live.len(), 8_000);
+    assert!(live.iter().all(|(name, reads)| name.starts_with(&db) && *reads == 1));
+}
+
 /// In mount namespaces of its own, and of processes: a container, as far as files go.
 #[test]
 fn a_mount_namespace_has_its_own_paths_and_the_folder_is_found_by_both() {

@@ -502,6 +502,23 @@ fn drops_of_a_full_ring_are_counted() {
 }
 
 #[test]
+fn a_reader_that_stands_still_loses_nothing_as_long_as_the_ring_says() {
+    let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
+    here.join(&there);
+    // A period of the kernel's timer passes between two packets, so that each of them has a block of its own.
+    let retire = Duration::from_millis(1);
+    let mut ring = open(&there, RingConfig { retire, ..config(&["vb"], &[27017]) });
+    let periods = (ring.tolerated_stall().as_nanos() / retire.as_nanos()) as u16;
+    assert_eq!(periods, 63);
+    for number in 0..periods {
+        let one = frame(("192.0.2.1", 40_000 + number), ("192.0.2.2", 27017));
+        here.send("va", vec![one.bytes()]);
+        std::thread::sleep(4 * retire);
+    }
+    assert_eq!(finish(&mut ring).len(), usize::from(periods));
+}
+
+#[test]
 fn a_group_shares_packets_by_connection() {
     let Some(here) = Namespace::new() else { return };
     let mut one = open(&here, config(&["lo"], &[27017]));

@@ -165,10 +165,14 @@ fn trace_files(tracer: &Tracer, search: FileSearch, task: &FilesTask) {
         |tracing, event| tracing.event(tracer, event),
         |tracing| tracing.tick(tracer),
     );
-    if let Err(error) = ended {
-        // It needs privileges to trace again.
-        let what = format!("cannot read the records of the kernel: {error}");
-        tracing.fail(&CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+    match ended {
+        // Only now all records are read: a file whose record was still in the ring has figures, but no name.
+        Ok(()) => tracing.take(tracer, ClockReading::now()),
+        Err(error) => {
+            // It needs privileges to trace again.
+            let what = format!("cannot read the records of the kernel: {error}");
+            tracing.fail(&CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+        }
     }
     tracing.windows.finish();
 }
@@ -195,7 +199,7 @@ impl FileTracing<'_> {
         let stopped = self.task.stop.load(Ordering::Relaxed);
         let reading = ClockReading::now();
         // The clock may have been set back.
-        if stopped || reading.time.floor_to(WIDTH_NS) != self.open {
+        if !stopped && reading.time.floor_to(WIDTH_NS) != self.open {
             self.take(tracer, reading);
         }
         !stopped && !self.windows.is_abandoned()

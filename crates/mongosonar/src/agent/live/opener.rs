@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use sonar_core::history::Collector;
 use sonar_sys::capabilities::CaptureError;
+use sonar_sys::geometry::block_bytes;
 use sonar_sys::helper::{receive_file, send_file};
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
@@ -19,7 +20,6 @@ use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interface
 use super::board::{CollectorProblem, lost_helper};
 use super::helper_channel::{HelperChannel, read_message, write_message};
 use crate::queries::live::RETIRE;
-use crate::queries::live::capture::block_bytes;
 use crate::{doctor, privileges};
 
 /// Which ring to open.
@@ -50,7 +50,7 @@ impl RingRequest {
             interfaces: if names.is_empty() { self.interfaces.clone() } else { names },
             filter: self.filter(),
             size_bytes: self.size_bytes,
-            block_bytes: block_bytes(self.size_bytes),
+            block_bytes: block_bytes(self.size_bytes, RETIRE),
             retire: RETIRE,
             ..RingConfig::default()
         };

@@ -26,13 +26,6 @@ use crate::when::now;
 
 /// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
-/// The fewest blocks of a ring: the kernel fills one while others are read.
-const MIN_BLOCKS: usize = 8;
-/// The largest block, in bytes. A block that fills before its time costs one more wake-up.
-const MAX_BLOCK_BYTES: usize = 4 << 20;
-/// The smallest block, in bytes. Only a frame that fits in a block is captured whole, and segmentation offload makes
-/// long frames.
-const MIN_BLOCK_BYTES: usize = 512 << 10;
 
 /// A ring of packets.
 struct RingSource {
@@ -323,17 +316,14 @@ impl RunningCapture {
     }
 }
 
-/// Bytes of a block of a ring of `ring_bytes`.
-pub fn block_bytes(ring_bytes: usize) -> usize {
-    let most = (ring_bytes / MIN_BLOCKS).clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
-    1 << most.ilog2()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
+    use sonar_sys::geometry::{block_bytes, tolerated_stall};
+
     use super::*;
+    use crate::queries::live::{RETIRE, RETIRE_EACH};
 
     /// Fails at once, or runs until it is to stop.
     struct FakeSource {
@@ -361,6 +351,15 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok(())
+        }
+    }
+
+    #[test]
+    fn a_program_that_stands_still_for_seconds_loses_no_packet_at_a_low_rate() {
+        let ring_bytes = 32 << 20;
+        for retire in [RETIRE, RETIRE_EACH] {
+            let blocks = ring_bytes / block_bytes(ring_bytes, retire);
+            assert!(tolerated_stall(blocks, retire) >= Duration::from_secs(6), "{blocks} blocks, {retire:?}");
         }
     }
 

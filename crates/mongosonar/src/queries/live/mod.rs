@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_decode::{Settings, Shared};
+use sonar_sys::geometry::block_bytes;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
-use self::capture::{CaptureTask, LiveCapture, block_bytes};
+use self::capture::{CaptureTask, LiveCapture};
 use self::changes::CaptureChange;
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
@@ -54,6 +55,8 @@ const RETIRE_EACH: Duration = Duration::from_millis(100);
 
 /// Captures until it is stopped; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
+    // Rings are read in time also while all processors are busy.
+    sonar_sys::resource::prefer_this_process().ok();
     let confined = !args.keep_privileges;
     // It may ask for a password.
     let server = args.server.named(only_port(args))?;
@@ -84,6 +87,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let listened = Listened::choose(&args.port, &Host::live());
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
+    let retire = if args.each { RETIRE_EACH } else { RETIRE };
+    // Before the rings, because both may take seconds: loading programs into the kernel, and asking a server.
+    let followed = args.split.unwrap_or_default();
+    let trace = helpers.map(|helpers| helpers.trace(followed)).transpose()?;
+    let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()))?;
     let config = RingConfig {
         interfaces: args.interface.clone(),
         filter: PacketFilter {
@@ -93,8 +101,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             ..PacketFilter::default()
         },
         size_bytes,
-        block_bytes: block_bytes(size_bytes / threads),
-        retire: if args.each { RETIRE_EACH } else { RETIRE },
+        block_bytes: block_bytes(size_bytes / threads, retire),
+        retire,
         ..RingConfig::default()
     };
     // The helper that attaches ends with what is kept here.
@@ -107,9 +115,6 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
     };
     let threads = capture.threads();
-    let followed = args.split.unwrap_or_default();
-    let trace = helpers.map(|helpers| helpers.trace(followed)).transpose()?;
-    let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()))?;
     let (say, news) = channel();
     let (recorder, making) = match (&args.write, series) {
         (None, _) => (None, None),

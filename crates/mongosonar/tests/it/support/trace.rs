@@ -145,9 +145,15 @@ impl Tracer {
         }
     }
 
+    /// Has it stand still until it ends, as on a machine whose processors are all busy.
+    pub fn suspend(&self) {
+        signal(self.child.as_ref().unwrap(), "STOP");
+    }
+
     /// Ends it by SIGINT; gives what it wrote on standard output.
     pub fn end(mut self) -> Output {
         signal(self.child.as_ref().unwrap(), "INT");
+        signal(self.child.as_ref().unwrap(), "CONT");
         self.wait()
     }
 
