@@ -107,6 +107,8 @@ def machine(tmp_path_factory):
                 "scheduler": "ok",
                 "huge-pages": "ok",
                 "huge-pages-defrag": "ok",
+                "rseq": "ok",
+                "overcommit": "ok",
                 "swappiness": "ok",
                 "numa": "ok",
                 "limits": "ok",
@@ -119,6 +121,21 @@ def machine(tmp_path_factory):
             None,
             {"file-system": "problem", "limits": "problem", "numa": "warning", "swappiness": "warning"},
             "overlay",
+        ),
+        (
+            "limited",
+            None,
+            {
+                "file-system": "ok",
+                "memory": "problem",
+                "memory-kills": "warning",
+                "processors": "problem",
+                "tasks": None,
+                "rseq": "ok",
+                "overcommit": "ok",
+                "huge-pages": "ok",
+            },
+            "of the limit of 4.0 GiB",
         ),
         (
             "container",
@@ -164,6 +181,29 @@ def test_check_never_prints_a_command_that_destroys_data(machine, name):
         shown = run("check", *options).stdout
         assert not DESTRUCTIVE.search(shown) and "mend it" not in shown, shown
     assert remedies
+
+
+@pytest.mark.parametrize(
+    "kind,source,where",
+    [
+        ("virtiofs", "data", "the host's disk"),
+        ("9p", "share", "the host's disk"),
+        ("zfs", "tank/mongo", "ZFS reads ahead"),
+        ("nfs4", "nas:/mongo", "the server"),
+        ("ceph", "10.0.0.1:/", "the machines that keep the data"),
+        ("fuse.sshfs", "me@there:/", "what its process keeps"),
+    ],
+)
+def test_check_says_where_readahead_and_scheduler_are_if_no_device_can_be_seen(machine, kind, source, where):
+    root = machine("cloud")
+    table = f"25 1 259:1 / / rw - ext4 /dev/nvme0n1p1 rw\n31 25 0:52 / /data rw,noatime,hard,nolock - {kind} {source} rw\n"
+    for process in ("self", "1207"):
+        (root / f"proc/{process}/mountinfo").write_text(table)
+    result = json.loads(run("check", "--json", "--root", root).stdout)
+    names = {finding["name"] for finding in result["findings"]}
+    assert not {"readahead", "scheduler", "rotational"} & names
+    [words] = [words for words in result["unseen"] if words.startswith("readahead and scheduler")]
+    assert f"({kind})" in words and where in words, words
 
 
 def test_check_without_a_mongod_has_no_findings_about_one(machine):

@@ -81,6 +81,8 @@ pub struct ImpactCounters {
     pub written_bytes: Option<u64>,
     /// Busy time of the busiest disk of this host, in nanoseconds.
     pub disk_busy_ns: Option<u64>,
+    /// Sum of the times of all requests of that disk, in nanoseconds; `None` if the kernel does not count it.
+    pub disk_queue_ns: Option<u64>,
     /// Size of the server's log file in bytes.
     pub log_bytes: Option<u64>,
     /// Time that the server's operations waited for locks, in microseconds.
@@ -98,7 +100,11 @@ impl ImpactCounters {
             client_cpu_ns: less(self.client_cpu_ns, before.client_cpu_ns),
             host_busy_ns: less(self.host_busy_ns, before.host_busy_ns),
             written_bytes: less(self.written_bytes, before.written_bytes),
-            disk_busy_ns: less(self.disk_busy_ns, before.disk_busy_ns),
+            disk_busy_ns: possible_busy(
+                less(self.disk_busy_ns, before.disk_busy_ns),
+                less(self.disk_queue_ns, before.disk_queue_ns),
+            ),
+            disk_queue_ns: less(self.disk_queue_ns, before.disk_queue_ns),
             log_bytes: less(self.log_bytes, before.log_bytes),
             lock_wait_us: less(self.lock_wait_us, before.lock_wait_us),
             lock_waits: less(self.lock_waits, before.lock_waits),
@@ -114,11 +120,18 @@ impl ImpactCounters {
             host_busy_ns: sum(self.host_busy_ns, other.host_busy_ns),
             written_bytes: sum(self.written_bytes, other.written_bytes),
             disk_busy_ns: sum(self.disk_busy_ns, other.disk_busy_ns),
+            disk_queue_ns: sum(self.disk_queue_ns, other.disk_queue_ns),
             log_bytes: sum(self.log_bytes, other.log_bytes),
             lock_wait_us: sum(self.lock_wait_us, other.lock_wait_us),
             lock_waits: sum(self.lock_waits, other.lock_waits),
         }
     }
+}
+
+/// The busy time of a disk, at most the sum of the times of its requests: kernels from 5.0 on exaggerate it
+/// ([`possible_busy_ms`](crate::disk::possible_busy_ms)).
+fn possible_busy(busy_ns: Option<u64>, queue_ns: Option<u64>) -> Option<u64> {
+    busy_ns.map(|busy| busy.min(queue_ns.unwrap_or(u64::MAX)))
 }
 
 /// One measurement with one setting and one number of clients.
@@ -443,6 +456,19 @@ mod tests {
             }
         }
         run
+    }
+
+    #[test]
+    fn the_busiest_disk_is_not_busier_than_its_requests_allow() {
+        let at = |busy, queue| ImpactCounters {
+            disk_busy_ns: Some(busy),
+            disk_queue_ns: queue,
+            ..ImpactCounters::default()
+        };
+        let busy = |before, now: ImpactCounters| now.since(&before).disk_busy_ns;
+        assert_eq!(busy(at(1_000, Some(500)), at(2_000, Some(700))), Some(200));
+        assert_eq!(busy(at(1_000, Some(500)), at(2_000, Some(9_000))), Some(1_000));
+        assert_eq!(busy(at(1_000, None), at(2_000, None)), Some(1_000));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use sonar_core::disk::check::{Disk, DiskArray, FileSystem, Grade, MachineFacts, findings};
+use sonar_core::disk::check::{Disk, DiskArray, FileSystem, Grade, MachineFacts, findings, without_device};
 use sonar_sys::Host;
 use sonar_sys::disk::file_system_state;
 use sonar_sys::host::devices::{Device, DeviceKind, Devices};
@@ -17,7 +17,7 @@ use sonar_view::kit::Fitting;
 
 use super::args::CheckArgs;
 use super::place::folder;
-use super::version;
+use super::{process, version};
 use crate::exit::{OK, usage};
 use crate::{screen, servers};
 
@@ -71,11 +71,14 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
         huge_pages: machine.choice("sys/kernel/mm/transparent_hugepage/enabled"),
         huge_pages_defrag: machine.choice("sys/kernel/mm/transparent_hugepage/defrag"),
         max_ptes_none: machine.number("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none"),
+        overcommit: machine.number("proc/sys/vm/overcommit_memory"),
         swappiness: machine.number("proc/sys/vm/swappiness"),
         swap_kib: swap(&machine),
         numa_nodes: nodes(&machine),
         zone_reclaim: machine.number("proc/sys/vm/zone_reclaim_mode"),
         max_map_count: machine.number("proc/sys/vm/max_map_count"),
+        memory: process::memory(&machine),
+        processors: machine.processors().ok().map(|found| found.count).filter(|count| *count > 0),
         ..MachineFacts::default()
     };
     if facts.version.is_none() {
@@ -90,6 +93,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
             facts.huge_pages.is_some(),
             "huge pages: sys/kernel/mm/transparent_hugepage (a kernel without them, or a container)",
         ),
+        (facts.overcommit.is_some(), "vm.overcommit_memory: proc/sys/vm/overcommit_memory"),
         (facts.swappiness.is_some(), "swappiness: proc/sys/vm/swappiness"),
         (facts.numa_nodes.is_some(), "NUMA nodes: sys/devices/system/node"),
         (mongod.is_none() || facts.max_map_count.is_some(), "vm.max_map_count: proc/sys/vm/max_map_count"),
@@ -101,7 +105,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     match mongod {
         None => unseen
             .push("mongod: none runs here, so nothing was checked that belongs to its process".to_owned()),
-        Some(mongod) => of_process(mongod, &mut facts, &mut unseen),
+        Some(mongod) => process::of_process(&machine, mongod, &mut facts, &mut unseen),
     }
     if let Some(dbpath) = &dbpath {
         let own = mongod.filter(|_| args.dbpath.is_none());
@@ -169,7 +173,8 @@ pub fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
     Some(text)
 }
 
-fn own_root(mongod: &Process) -> PathBuf {
+/// The root folder of a mongod, as this process reaches it.
+pub fn own_root(mongod: &Process) -> PathBuf {
     mongod.folder().join("root")
 }
 
@@ -223,21 +228,6 @@ fn nodes(machine: &Host) -> Option<usize> {
     Some(entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count())
 }
 
-fn of_process(mongod: &Process, facts: &mut MachineFacts, unseen: &mut Vec<String>) {
-    match mongod.limits() {
-        Some(limits) => facts.limits = limits,
-        None => unseen
-            .push(format!("limits of mongod: /proc/{}/limits (run as root, or as its user)", mongod.pid)),
-    }
-    if facts.numa_nodes.is_some_and(|nodes| nodes > 1) {
-        facts.interleaved = mongod.is_interleaved();
-        if facts.interleaved.is_none() {
-            unseen
-                .push(format!("memory policy: /proc/{}/numa_maps (run as root, or as its user)", mongod.pid));
-        }
-    }
-}
-
 /// File system and devices of the folder, as `own` sees it if it is given. Returns what could not be read.
 fn of_folder(machine: &Host, dbpath: &Path, own: Option<&Process>, facts: &mut MachineFacts) -> Vec<String> {
     let mut unseen = Vec::new();
@@ -261,8 +251,9 @@ fn of_folder(machine: &Host, dbpath: &Path, own: Option<&Process>, facts: &mut M
         }
     };
     let Some(device) = devices.of_mount(mount) else {
-        if mount.source.starts_with('/') {
-            unseen.push(format!("the device of {} ({})", mount.source, mount.kind));
+        if let Some(where_they_are) = without_device(&mount.kind) {
+            let (source, kind) = (&mount.source, &mount.kind);
+            unseen.push(format!("readahead and scheduler of {source} ({kind}): {where_they_are}"));
         }
         return unseen;
     };

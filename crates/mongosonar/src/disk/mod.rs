@@ -7,6 +7,7 @@ pub mod compare;
 mod config;
 mod measure;
 mod place;
+mod process;
 mod stat;
 mod version;
 

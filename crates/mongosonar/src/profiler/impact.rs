@@ -152,11 +152,14 @@ fn counters(facts: &ServerFacts) -> ImpactCounters {
     let host = Host::live();
     let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let here = here(facts);
+    let (disk_busy_ns, disk_queue_ns) =
+        here.and_then(|_| host.disk_counters().ok()).map(|disks| busiest(&disks)).unwrap_or_default();
     ImpactCounters {
         server_cpu_ns: here.and_then(|pid| host.stat(pid)).map(|stat| ns(stat.cpu)),
         client_cpu_ns: host.stat(std::process::id()).map(|stat| ns(stat.cpu)),
         host_busy_ns: here.and_then(|_| host.processors().ok()).map(|found| ns(found.busy())),
-        disk_busy_ns: here.and_then(|_| host.disk_counters().ok()).map(|disks| busiest(&disks)),
+        disk_busy_ns,
+        disk_queue_ns,
         log_bytes: here
             .and(facts.log_path.as_deref())
             .and_then(|path| fs::metadata(path).ok())
@@ -166,9 +169,12 @@ fn counters(facts: &ServerFacts) -> ImpactCounters {
     }
 }
 
-/// Time since the host started that the busiest disk was busy.
-fn busiest(disks: &[DeviceCounters]) -> u64 {
-    disks.iter().map(|disk| disk.counters.busy_ms).max().unwrap_or(0).saturating_mul(1_000_000)
+/// Of the disk that was busy for longest since the host started: that time, and the sum of the times of its requests.
+fn busiest(disks: &[DeviceCounters]) -> (Option<u64>, Option<u64>) {
+    let busiest = disks.iter().map(|disk| &disk.counters).max_by_key(|counters| counters.busy_ms);
+    let ns = |ms: u64| ms.saturating_mul(1_000_000);
+    let queue = busiest.map(|counters| counters.queue_ms).filter(|ms| *ms > 0);
+    (Some(ns(busiest.map_or(0, |counters| counters.busy_ms))), queue.map(ns))
 }
 
 /// The progress of the measurement, on standard error.

@@ -57,6 +57,7 @@ const fn scope(kind: EventKind) -> Option<EventScope> {
         | Kind::ConnectionStorm
         | Kind::FileSystemFull
         | Kind::OutOfMemory
+        | Kind::CpuThrottled
         | Kind::Gap => EventScope::Load,
         Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => EventScope::Nothing,
         _ => return None,
@@ -76,8 +77,8 @@ const fn causes_errors(kind: EventKind) -> bool {
 
 /// Whether it happens again and again, so that it counts only where it happens more often than before.
 const fn is_recurring(kind: EventKind) -> bool {
-    use EventKind::{ConnectionStorm, LogError, LongCheckpoint, Stall};
-    matches!(kind, ConnectionStorm | LogError | LongCheckpoint | Stall)
+    use EventKind::{ConnectionStorm, CpuThrottled, LogError, LongCheckpoint, Stall};
+    matches!(kind, ConnectionStorm | CpuThrottled | LogError | LongCheckpoint | Stall)
 }
 
 /// Events that are stages of one thing.
@@ -287,6 +288,7 @@ fn can_cause(event: &Event, way: ShapeWay) -> bool {
         Kind::SettingChange => !matches!(way, Way::Stopped | Way::MoreOften),
         Kind::ProfilerChange => is_hindered && records_more(event),
         Kind::LongCheckpoint | Kind::Stall | Kind::FileSystemFull | Kind::Gap => is_hindered,
+        Kind::CpuThrottled => is_hindered || way == Way::LessOften,
         Kind::OutOfMemory => is_hindered || matches!(way, Way::Stopped | Way::LessOften),
         Kind::ConnectionStorm => is_hindered || way == Way::MoreOften,
         _ => false,

@@ -147,10 +147,22 @@ pub struct DiskRates {
     pub flushes: Option<(f64, f64)>,
     /// Mean number of requests in flight (`aqu-sz`).
     pub queue: f64,
-    /// Share of the time in which at least one request was in flight, in per cent (`%util`).
+    /// Share of the time in which at least one request was in flight, in per cent (`%util`); at most what the requests
+    /// allow ([`possible_busy_ms`]), so it can be below that of `iostat`.
     pub util_percent: f64,
     /// Reads and writes completed between the readings.
     pub counted: (u64, u64),
+}
+
+/// Of the milliseconds in which a device seems to have had something to do, those that its requests allow.
+///
+/// From 5.0 on the kernel counts a whole clock tick as busy if it sees a request start or end in it, so that a fast
+/// device with few requests looks busy (`update_io_ticks` in block/blk-core.c). `queue_ms` is the sum of the times of
+/// the requests that ended; each of those `in_flight` may have been there all the time. A device without that sum
+/// (`None`) is taken at its word.
+pub fn possible_busy_ms(busy_ms: f64, queue_ms: Option<f64>, (in_flight, elapsed_ms): (f64, f64)) -> f64 {
+    let most = queue_ms.map_or(f64::INFINITY, |queue_ms| queue_ms + in_flight * elapsed_ms);
+    busy_ms.min(most).min(elapsed_ms)
 }
 
 struct RequestKind {
@@ -200,6 +212,12 @@ impl DiskRates {
             sectors: grown(now.sectors, before.sectors),
             ms: grown(now.ms, before.ms),
         });
+        let elapsed_ms = seconds * 1e3;
+        let queue_ms = grown(now.queue_ms, before.queue_ms) as f64;
+        // A device that never counted these milliseconds does not count them.
+        let known_queue_ms = (now.queue_ms > 0).then_some(queue_ms);
+        let busy_ms = grown(now.busy_ms, before.busy_ms) as f64;
+        let busy_ms = possible_busy_ms(busy_ms, known_queue_ms, (now.in_flight as f64, elapsed_ms));
         let flushes = now.flushes.zip(before.flushes).map(|(now, before)| {
             let (count, ms) = (grown(now.0, before.0), grown(now.1, before.1));
             (count as f64 / seconds, if count == 0 { 0.0 } else { ms as f64 / count as f64 })
@@ -209,9 +227,8 @@ impl DiskRates {
             writes: writes.rates(seconds),
             discards: discards.map(|kind| kind.rates(seconds)),
             flushes,
-            queue: grown(now.queue_ms, before.queue_ms) as f64 / 1e3 / seconds,
-            // The kernel rounds each busy period up, so slightly more than 100 is possible.
-            util_percent: (grown(now.busy_ms, before.busy_ms) as f64 / 10.0 / seconds).min(100.0),
+            queue: queue_ms / elapsed_ms,
+            util_percent: 100.0 * busy_ms / elapsed_ms,
             counted: (reads.count, writes.count),
         })
     }
@@ -261,6 +278,29 @@ mod tests {
         assert_eq!(rates.queue, 2.02);
         assert_eq!(rates.util_percent, 95.0);
         assert_eq!(rates.discards, Some(KindRates::default()));
+    }
+
+    #[test]
+    fn a_device_is_not_busier_than_its_requests_allow() {
+        // 1,000 reads of 20 us in a second keep a device busy for 20 ms. The kernel has seen one in every other tick.
+        let reading = |in_flight, queue_ms| DiskCounters {
+            reads: 1_000,
+            read_ms: 20,
+            busy_ms: 500,
+            queue_ms,
+            in_flight,
+            ..Default::default()
+        };
+        let util = |now: DiskCounters| {
+            DiskRates::between(&DiskCounters::default(), &now, 1_000_000_000).unwrap().util_percent
+        };
+        assert_eq!(util(reading(0, 20)), 2.0);
+        // A request that has not ended is in no sum, so a device that hangs stays busy.
+        assert_eq!(util(reading(1, 20)), 50.0);
+        assert_eq!(util(DiskCounters { busy_ms: 1_004, ..reading(1, 20) }), 100.0);
+        // Many requests at once.
+        assert_eq!(util(reading(0, 8_000)), 50.0);
+        assert_eq!(util(reading(0, 0)), 50.0, "their sum is not counted");
     }
 
     #[test]

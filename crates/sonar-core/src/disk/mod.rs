@@ -11,6 +11,6 @@ pub mod offsets;
 pub mod step;
 pub mod verdict;
 
-pub use counters::{DeviceCounters, DiskCounters, DiskRates};
+pub use counters::{DeviceCounters, DiskCounters, DiskRates, possible_busy_ms};
 pub use offsets::{Offsets, SplitMix};
 pub use step::{DiskStep, KernelBytes, Requests};

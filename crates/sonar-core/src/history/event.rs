@@ -75,6 +75,8 @@ event_kinds! {
     FileSystemFull = "file_system_full",
     /// The kernel killed a process because memory had run out.
     OutOfMemory = "out_of_memory",
+    /// The control group of a server began to stop its threads: they had used the processor time that it allows.
+    CpuThrottled = "cpu_throttled",
     /// Samples are missing: the server stalled, or the machine slept.
     Gap = "gap",
     /// The agent started.

@@ -131,6 +131,8 @@ metrics! {
         PROCESS_CPU_USER: "process.cpu_user_percent", Percent, "processor time in user code, 100 is one processor";
         PROCESS_CPU_SYSTEM: "process.cpu_system_percent", Percent,
             "processor time in the kernel, 100 is one processor";
+        PROCESS_CPU_USED: "process.cpu_used_percent", Percent,
+            "processor time, of what its control group, its affinity and the machine allow";
         PROCESS_RUN_QUEUE: "process.run_queue_percent", Percent,
             "time that threads were ready and waited for a processor, 100 is one thread all the time";
         PROCESS_SWITCHES: "process.switches_per_second", PerSecond, "times that a thread was given a processor";
@@ -153,6 +155,11 @@ metrics! {
             "periods in which the control group stopped threads for lack of quota";
         CGROUP_MEMORY: "cgroup.memory_bytes", Bytes, "memory of the control group, page cache included";
         CGROUP_MEMORY_LIMIT: "cgroup.memory_limit_bytes", Bytes, "memory that the control group allows";
+        CGROUP_MEMORY_USED: "cgroup.memory_used_percent", Percent,
+            "memory of the control group without page cache, of what it allows";
+        CGROUP_LIMIT_HITS: "cgroup.memory_limit_hits_per_second", PerSecond,
+            "times that the control group reached a limit of memory and had to free some";
+        CGROUP_TASKS_USED: "cgroup.tasks_percent", Percent, "threads of the control group, of what it allows";
     }
     ThreadRole {
         THREADS_CPU: "threads.cpu_percent", Percent, "processor time of threads with this role, 100 is one processor";

@@ -420,6 +420,7 @@ mod tests {
                     time_ms: first,
                     busy_ms: second,
                     queued_ms: first,
+                    in_flight: second,
                 };
                 sample.disks.push(disk);
                 sample.mounts.push(MountSample { path: "/".into(), capacity: first, free: second });

@@ -1,6 +1,7 @@
 //! What a figure is.
 
 use super::{Metric, ServerSample};
+use crate::disk::possible_busy_ms;
 
 /// What a figure belongs to, in the order in which reports show them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,18 +191,24 @@ impl SampleStep<'_> {
                 let growth = of(now).checked_sub(of(before))?;
                 (growth >= 0).then_some(growth as f64)
             };
+            let (queued_ms, elapsed_ms) = (growth(|disk| disk.queued_ms)?, self.seconds * 1e3);
+            // One that was never counted is not counted.
+            let known_queue_ms = (now.queued_ms > 0).then_some(queued_ms);
+            let in_flight = now.in_flight.max(0) as f64;
+            let busy_ms = growth(|disk| disk.busy_ms)?;
             Some(DiskGrowth {
                 operations: growth(|disk| disk.operations)?,
                 time_ms: growth(|disk| disk.time_ms)?,
-                busy_ms: growth(|disk| disk.busy_ms)?,
-                queued_ms: growth(|disk| disk.queued_ms)?,
+                busy_ms: possible_busy_ms(busy_ms, known_queue_ms, (in_flight, elapsed_ms)),
+                queued_ms,
             })
         });
         growths.filter_map(value).reduce(f64::max)
     }
 }
 
-/// What the counters of a disk grew by; see [`DiskSample`](super::DiskSample).
+/// What the counters of a disk grew by; see [`DiskSample`](super::DiskSample). `busy_ms` is at most what its requests
+/// allow ([`possible_busy_ms`]).
 #[derive(Copy, Clone, Debug)]
 #[allow(missing_docs)]
 pub struct DiskGrowth {

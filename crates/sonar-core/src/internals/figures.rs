@@ -248,7 +248,7 @@ pub const FIGURES: &[Figure] = &[
     Figure { id: "disk.busy", group: FigureGroup::Disk, title: "busiest disk", unit: FigureUnit::Percent,
         value: |step| {
             let ms = step.positive_seconds()? * 1e3;
-            step.worst_disk(|disk| Some((100.0 * disk.busy_ms / ms).min(100.0)))
+            step.worst_disk(|disk| Some(100.0 * disk.busy_ms / ms))
         },
         limits: lasting(70.0, 90.0, "the disk is busy nearly all the time; a disk that serves requests in parallel can take \
             more, so look at its latency too", "keyhole; ftdc-analyzer") },
@@ -355,6 +355,30 @@ mod tests {
     #[test]
     fn waiting_for_sharding_data_is_in_milliseconds_per_second() {
         assert_eq!(value("sharding.refresh_wait", &[(CatalogRefreshWait, 1_000, 9_000)]), Some(4.0));
+    }
+
+    #[test]
+    fn a_disk_is_not_busier_than_its_requests_allow() {
+        let sample = |[busy_ms, queued_ms, in_flight]: [i64; 3]| {
+            let mut sample = ServerSample::default();
+            sample.disks.push(crate::internals::DiskSample {
+                name: "nvme0n1".into(),
+                operations: busy_ms,
+                time_ms: queued_ms,
+                busy_ms,
+                queued_ms,
+                in_flight,
+            });
+            sample
+        };
+        let busy = |now: [i64; 3]| {
+            let (before, now) = (sample([1_000, 5_000, 0]), sample(now));
+            let figure = FIGURES.iter().find(|figure| figure.id == "disk.busy").unwrap();
+            (figure.value)(&SampleStep { before: Some(&before), now: &now, seconds: 2.0 })
+        };
+        assert_eq!(busy([2_800, 5_040, 0]), Some(2.0), "40 ms of requests in 2 s");
+        assert_eq!(busy([2_800, 5_040, 3]), Some(90.0), "some have not ended");
+        assert_eq!(busy([2_800, 9_000, 0]), Some(90.0));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct DiskSample {
     pub busy_ms: i64,
     /// Milliseconds in which it had something to do, times the requests that it had.
     pub queued_ms: i64,
+    /// Requests that it has now.
+    pub in_flight: i64,
 }
 
 /// A mounted file system.

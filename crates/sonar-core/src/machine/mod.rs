@@ -3,6 +3,7 @@
 //! A [`MachineReading`] holds the kernel's counters and gauges of one moment. Two of them make values of series
 //! ([`MachineMonitor::step`]). What is not known is absent, never zero.
 
+mod group_watch;
 mod monitor;
 mod process;
 mod process_rates;

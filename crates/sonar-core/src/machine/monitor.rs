@@ -1,5 +1,6 @@
 //! Goes from one reading of a machine to the next.
 
+use super::group_watch::GroupWatch;
 use super::rates;
 use super::reading::{MachineClocks, MachineReading};
 use super::space::SpaceWatch;
@@ -29,6 +30,7 @@ pub struct MachineStep {
 pub struct MachineMonitor {
     before: Option<MachineReading>,
     space: SpaceWatch,
+    groups: GroupWatch,
 }
 
 impl MachineMonitor {
@@ -45,7 +47,9 @@ impl MachineMonitor {
                 step.values = values.into_vec();
                 step.events.extend(clock_step(&before.clocks, &now.clocks));
                 step.events.extend(suspension(&before.clocks, &now.clocks));
-                step.events.extend(out_of_memory(&before, &now));
+                let processes = (&before.processes[..], &now.processes[..]);
+                let killed = self.groups.add(processes, before.clocks.realtime, &mut step.events);
+                step.events.extend(out_of_memory(&before, &now, killed));
             }
         }
         self.before = Some(now);
@@ -81,8 +85,10 @@ fn suspension(before: &MachineClocks, now: &MachineClocks) -> Option<Event> {
     Some(machine_event(before.realtime, EventKind::Gap, &text))
 }
 
-fn out_of_memory(before: &MachineReading, now: &MachineReading) -> Option<Event> {
+/// The kernel killed processes; `of_groups` of them have their event.
+fn out_of_memory(before: &MachineReading, now: &MachineReading, of_groups: u64) -> Option<Event> {
     let killed = now.vm.out_of_memory_kills?.checked_sub(before.vm.out_of_memory_kills?)?;
+    let killed = killed.saturating_sub(of_groups);
     if killed == 0 {
         return None;
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Endpoint;
+use crate::internals::over;
 
 /// A process of a server at one moment. Counters count since it started.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -25,6 +26,8 @@ pub struct ProcessReading {
     pub anonymous: Option<u64>,
     /// Memory that is swapped out, in bytes.
     pub swapped: Option<u64>,
+    /// How many processors it may run on, by its affinity.
+    pub processors_allowed: Option<u32>,
     /// Bytes read from and written to storage; `None` without permission.
     pub io: Option<[u64; 2]>,
     /// Open file descriptors; `None` without permission.
@@ -67,9 +70,56 @@ pub struct ControlGroup {
     pub memory: Option<u64>,
     /// The most memory that it allows, in bytes.
     pub memory_limit: Option<u64>,
+    /// Of [`memory`](Self::memory) the page cache of files, which the kernel takes back when it is needed, in bytes.
+    pub memory_files: Option<u64>,
+    /// From this much memory on the kernel takes memory back and slows the group down, in bytes (version 2).
+    pub memory_high: Option<u64>,
+    /// Times that memory had to be taken back because a limit of memory was reached.
+    pub limit_hits: Option<u64>,
+    /// Processes that the kernel killed because the limit of memory was reached.
+    pub out_of_memory_kills: Option<u64>,
+    /// Tasks (threads of all processes).
+    pub tasks: Option<u64>,
+    /// The most tasks that it allows.
+    pub task_limit: Option<u64>,
+}
+
+impl ControlGroup {
+    /// How many processors a process can use at a time: at most each of `others` (those of the machine, those of its
+    /// affinity) and what the group allows; `None` if none of them is known.
+    pub fn usable_processors(&self, others: [Option<u32>; 2]) -> Option<f64> {
+        let others = others.into_iter().flatten().map(f64::from);
+        others.chain(self.cpu_limit).filter(|count| *count > 0.0).min_by(f64::total_cmp)
+    }
+
+    /// Per cent of the memory that it allows which is in use and which the kernel cannot just take back; `None` without
+    /// a limit.
+    pub fn memory_used_percent(&self) -> Option<f64> {
+        let used = self.memory?.saturating_sub(self.memory_files.unwrap_or(0));
+        over(100.0 * used as f64, self.memory_limit? as f64)
+    }
+
+    /// Per cent of the tasks that it allows; `None` without a limit.
+    pub fn tasks_percent(&self) -> Option<f64> {
+        over(100.0 * self.tasks? as f64, self.task_limit? as f64)
+    }
+
+    /// Per cent of the periods between an `earlier` reading and this one in which threads were stopped for lack of
+    /// quota; `None` if there was none.
+    pub fn throttled_periods_percent(&self, earlier: &Self) -> Option<f64> {
+        let (now, before) = self.periods.zip(earlier.periods)?;
+        let stopped = now.1.checked_sub(before.1)?;
+        over(100.0 * stopped as f64, now.0.checked_sub(before.0)? as f64)
+    }
 }
 
 impl ProcessReading {
+    /// How many processors it can use at a time: those of the machine, at most those of its affinity and what its
+    /// control group allows; `None` if none of them is known.
+    pub(super) fn usable_processors(&self, machine: Option<u32>) -> Option<f64> {
+        self.control_group.usable_processors([machine, self.processors_allowed])
+    }
+
     /// Whether both are of the same process.
     pub(super) fn is_same_process(&self, other: &Self) -> bool {
         (self.pid, self.started) == (other.pid, other.started)

@@ -22,9 +22,15 @@ const ENDED: &str = "ended threads";
 /// The name of the role of threads that have none.
 const OTHER: &str = "other";
 
-/// Adds the values of a process. `before` are the processes of the reading before.
-pub(super) fn add_values(before: &[ProcessReading], now: &ProcessReading, values: &mut Values) {
+/// Adds the values of a process. `before` are the processes of the reading before, `processors` those of the machine.
+pub(super) fn add_values(
+    before: &[ProcessReading],
+    now: &ProcessReading,
+    processors: Option<u32>,
+    values: &mut Values,
+) {
     add_gauges(now, values);
+    let usable = now.usable_processors(processors);
     let Some(before) = before.iter().find(|before| before.is_same_process(now)) else { return };
     let seconds = values.seconds();
     let mut add = |metric, value| values.add(metric, (now.server, ""), value);
@@ -40,7 +46,10 @@ pub(super) fn add_values(before: &[ProcessReading], now: &ProcessReading, values
     let (group, earlier) = (&now.control_group, &before.control_group);
     let throttled = rate(group.throttled_ns, earlier.throttled_ns, seconds);
     add(metrics::CGROUP_THROTTLED, throttled.map(|ns| ns / 1e7));
-    add(metrics::CGROUP_THROTTLED_PERIODS, throttled_periods(group.periods, earlier.periods));
+    add(metrics::CGROUP_THROTTLED_PERIODS, group.throttled_periods_percent(earlier));
+    add(metrics::CGROUP_LIMIT_HITS, rate(group.limit_hits, earlier.limit_hits, seconds));
+    let used = percent(now.all_cpu_ns(), before.all_cpu_ns());
+    add(metrics::PROCESS_CPU_USED, used.zip(usable).and_then(|(used, usable)| over(used, usable)));
     add_threads(before, now, values);
 }
 
@@ -59,6 +68,8 @@ fn add_gauges(now: &ProcessReading, values: &mut Values) {
     add(metrics::CGROUP_CPU_LIMIT, group.cpu_limit);
     add(metrics::CGROUP_MEMORY, count(group.memory));
     add(metrics::CGROUP_MEMORY_LIMIT, count(group.memory_limit));
+    add(metrics::CGROUP_MEMORY_USED, group.memory_used_percent());
+    add(metrics::CGROUP_TASKS_USED, group.tasks_percent());
 }
 
 /// Adds the times of the threads by role. What the process used more than its threads did, ended threads did.
@@ -108,11 +119,4 @@ fn role_times<'a>(before: &ProcessReading, now: &'a ProcessReading) -> BTreeMap<
         times.switches = times.switches.saturating_add(thread.switches.saturating_sub(switches));
     }
     roles
-}
-
-/// Per cent of periods in which threads were stopped.
-fn throttled_periods(now: Option<(u64, u64)>, before: Option<(u64, u64)>) -> Option<f64> {
-    let (now, before) = now.zip(before)?;
-    let stopped = now.1.checked_sub(before.1)?;
-    over(100.0 * stopped as f64, now.0.checked_sub(before.0)? as f64)
 }

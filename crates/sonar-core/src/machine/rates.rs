@@ -45,8 +45,9 @@ pub(super) fn add_values(before: &MachineReading, now: &MachineReading, values: 
         add(metrics::FILE_SYSTEM_FREE_BYTES, Some(found.available as f64));
         add(metrics::FILE_SYSTEM_INODES_USED, found.inodes_used_percent());
     }
+    let processors = now.cpu.map(|cpu| cpu.processors);
     for process in &now.processes {
-        process_rates::add_values(&before.processes, process, values);
+        process_rates::add_values(&before.processes, process, processors, values);
     }
 }
 

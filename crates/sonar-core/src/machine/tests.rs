@@ -1,3 +1,5 @@
+mod groups;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -206,7 +208,7 @@ fn threads_are_added_by_role_and_make_up_the_process() {
         throttled_ns: Some(throttled_ms * 1_000_000),
         periods: Some((periods, periods / 2)),
         memory: Some(5),
-        memory_limit: None,
+        ..ControlGroup::default()
     };
     let before = ProcessReading { control_group: group(0, 0), ..process(1_000, before) };
     let now = ProcessReading { control_group: group(1_000, 100), ..process(6_000, now) };

@@ -314,6 +314,8 @@ fn a_cause_can_cause_its_effect_and_comes_shortly_before_it() {
         (EventKind::ServerStop, (301, ""), &slow, false),
         (EventKind::LongCheckpoint, (301, ""), &slow, true),
         (EventKind::LongCheckpoint, (301, ""), &often, false),
+        (EventKind::CpuThrottled, (298, ""), &slow, true),
+        (EventKind::CpuThrottled, (298, ""), &often, false),
         (EventKind::ConnectionStorm, (301, ""), &often, true),
         (EventKind::ProfilerChange, (301, "level 2, was 0"), &slow, true),
         (EventKind::ProfilerChange, (301, "level 0, was 2"), &slow, false),

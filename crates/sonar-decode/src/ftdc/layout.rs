@@ -21,7 +21,8 @@ pub fn without_role(path: &str) -> &str {
 }
 
 /// Counters of a disk, in the order of its columns.
-const DISK: [&str; 6] = ["reads", "writes", "read_time_ms", "write_time_ms", "io_time_ms", "io_queued_ms"];
+const DISK: [&str; 7] =
+    ["reads", "writes", "read_time_ms", "write_time_ms", "io_time_ms", "io_queued_ms", "io_in_progress"];
 const MOUNT: [&str; 2] = ["capacity", "free"];
 const MEMBER: [&str; 4] = ["state", "health", "self", "optimeDate"];
 
@@ -39,7 +40,7 @@ pub(super) struct SampleLayout {
     pub wanted: Vec<bool>,
     /// Metric and its column.
     metrics: Vec<(Metric, usize, MetricKind)>,
-    disks: Vec<LayoutItem<6>>,
+    disks: Vec<LayoutItem<7>>,
     mounts: Vec<LayoutItem<2>>,
     members: Vec<LayoutItem<4>>,
 }
@@ -95,13 +96,14 @@ impl SampleLayout {
         let cell = |column: Option<usize>| column.and_then(value).unwrap_or(0);
         sample.disks.clear();
         sample.disks.extend(self.disks.iter().map(|disk| {
-            let [reads, writes, read_ms, write_ms, busy_ms, queued_ms] = disk.columns.map(cell);
+            let [reads, writes, read_ms, write_ms, busy_ms, queued_ms, in_flight] = disk.columns.map(cell);
             DiskSample {
                 name: disk.name.clone(),
                 operations: reads.saturating_add(writes),
                 time_ms: read_ms.saturating_add(write_ms),
                 busy_ms,
                 queued_ms,
+                in_flight,
             }
         }));
         sample.mounts.clear();

@@ -259,20 +259,23 @@ fn samples_of_sharded_servers_are_read_below_their_role() {
 
 #[test]
 fn disks_and_mounts_have_names_with_dots() {
-    let disk = bson::doc! {"reads": 5, "writes": 6, "read_time_ms": 7, "write_time_ms": 8, "io_time_ms": 9, "io_queued_ms": 10};
+    let disk = bson::doc! {"reads": 5, "writes": 6, "read_time_ms": 7, "write_time_ms": 8, "io_in_progress": 3, "io_time_ms": 9, "io_queued_ms": 10};
     let mount = bson::doc! {"capacity": 100, "available": 10, "free": 20};
     let [sample] = &samples(
         bson::doc! {"start": 1_i64, "systemMetrics": {
             "disks": {"nvme0n1": &disk, "dm-0.1": &disk},
             "mounts": {"/boot/efi.d": &mount, "/": &mount},
         }},
-        1 + 12 + 6,
+        1 + 14 + 6,
     )[..] else {
         panic!("one sample");
     };
-    let disks: Vec<_> =
-        sample.disks.iter().map(|disk| (&*disk.name, disk.operations, disk.time_ms, disk.busy_ms)).collect();
-    assert_eq!(disks, [("nvme0n1", 11, 15, 9), ("dm-0.1", 11, 15, 9)]);
+    let disks: Vec<_> = sample
+        .disks
+        .iter()
+        .map(|disk| (&*disk.name, disk.operations, disk.time_ms, disk.busy_ms, disk.in_flight))
+        .collect();
+    assert_eq!(disks, [("nvme0n1", 11, 15, 9, 3), ("dm-0.1", 11, 15, 9, 3)]);
     let mounts: Vec<_> =
         sample.mounts.iter().map(|mount| (&*mount.path, mount.capacity, mount.free)).collect();
     assert_eq!(mounts, [("/boot/efi.d", 100, 20), ("/", 100, 20)]);

@@ -6,6 +6,7 @@
 //! The crate `procfs` (0.18) is not used: `Stat` panics on `)(`, one bad line of `net/tcp` fails the whole table,
 //! `Limits` needs every limit, and mount points keep their `\040`.
 
+mod control_group;
 pub mod devices;
 pub mod listeners;
 pub mod machine;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use sonar_core::disk::KernelBytes;
 
+pub use self::control_group::ProcessGroups;
 use self::devices::{DeviceCounters, Devices};
 use self::listeners::{FoundListeners, ListenerSearch};
 use self::mounts::Mount;

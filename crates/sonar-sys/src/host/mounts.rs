@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct Mount {
     /// Number of the device as in `stat`: major, minor. Major 0 if there is no single device.
     pub device: (u32, u32),
+    /// The folder of the file system that is mounted; not `/` for a part of it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
     /// Type of the file system, for example `xfs`.
@@ -59,7 +61,8 @@ fn parse(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(2);
     let (major, minor) = before.next()?.split_once(':')?;
-    let point = before.nth(1)?;
+    let root = before.next()?;
+    let point = before.next()?;
     let own = before.next()?;
     let mut after = after.split(' ');
     let (kind, source) = (after.next()?, after.next()?);
@@ -71,6 +74,7 @@ fn parse(line: &str) -> Option<Mount> {
     }
     Some(Mount {
         device: (major.parse().ok()?, minor.parse().ok()?),
+        root: PathBuf::from(unescape(root)),
         point: PathBuf::from(unescape(point)),
         kind: kind.to_owned(),
         source: unescape(source),

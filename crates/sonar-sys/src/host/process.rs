@@ -72,6 +72,17 @@ pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
 }
 
+/// How many processors a process may run on, of the text of its `status`: its affinity, which its control group (cpuset)
+/// may have narrowed. A processor that is not there does not count.
+pub(super) fn allowed_processors(status: &str) -> Option<u32> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    list.trim().split(',').try_fold(0_u32, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
 /// Name and soft limit of a line of `/proc/PID/limits`; `None` is unlimited.
 pub(super) fn soft_limit(line: &str) -> Option<(&str, Option<u64>)> {
     // The columns are 26, 21, 21 and 10 wide: fs/proc/base.c.
@@ -150,6 +161,34 @@ impl Process {
         Some(text.lines().skip(1).filter_map(soft_limit).map(owned).collect())
     }
 
+    /// How many processors it may run on; `None` if that cannot be read.
+    pub fn allowed_processors(&self) -> Option<u32> {
+        allowed_processors(&small(&self.folder.join("status"))?)
+    }
+
+    /// Memory in use (resident) in bytes; `None` if that cannot be read.
+    pub fn resident(&self) -> Option<u64> {
+        let text = small(&self.folder.join("status"))?;
+        let rest = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        rest.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1_024)
+    }
+
+    /// Whether it can have transparent huge pages: `false` if it has opted out (`PR_SET_THP_DISABLE`); `None` before
+    /// Linux 5.0, which does not say so.
+    pub fn has_huge_pages(&self) -> Option<bool> {
+        let text = small(&self.folder.join("status"))?;
+        let value = text.lines().find_map(|line| line.strip_prefix("THP_enabled:"))?;
+        Some(value.trim() != "0")
+    }
+
+    /// The value of a variable of its environment, as it was when the process started; the outer `None` if that
+    /// cannot be read. Nothing else of the environment is kept: it may hold secrets.
+    pub fn environment(&self, name: &str) -> Option<Option<String>> {
+        let text = small(&self.folder.join("environ"))?;
+        let value = text.split('\0').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
+        Some(value.map(str::to_owned))
+    }
+
     /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in `/proc/PID/numa_maps`;
     /// `None` without permission.
     pub fn is_interleaved(&self) -> Option<bool> {
@@ -202,6 +241,31 @@ broken
         assert_eq!(process.is_interleaved(), Some(true));
         fs::write(root.join("17/numa_maps"), "00400000 default file=/x\n").unwrap();
         assert_eq!(process.is_interleaved(), Some(false));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn memory_processors_and_environment_of_a_process_are_read() {
+        let root = std::env::temp_dir().join(format!("sonar-sys-environment-{}", std::process::id()));
+        fs::create_dir_all(root.join("17")).unwrap();
+        fs::write(root.join("17/comm"), "mongod\n").unwrap();
+        let process = Host::of_proc(&root).processes(&["mongod"]).remove(0);
+        assert_eq!(
+            (process.resident(), process.allowed_processors(), process.has_huge_pages()),
+            (None, None, None)
+        );
+        assert_eq!(process.environment("GLIBC_TUNABLES"), None);
+        let status = "Name:\tmongod\nVmRSS:\t  328692 kB\nTHP_enabled:\t0\nCpus_allowed:\t10f\nCpus_allowed_list:\t0-3,8\n";
+        fs::write(root.join("17/status"), status).unwrap();
+        fs::write(root.join("17/environ"), "PATH=/bin\0GLIBC_TUNABLES=glibc.pthread.rseq=0\0X=\0").unwrap();
+        assert_eq!(process.resident(), Some(328_692 << 10));
+        assert_eq!((process.allowed_processors(), process.has_huge_pages()), (Some(5), Some(false)));
+        let variable = |name| process.environment(name).unwrap();
+        assert_eq!(variable("GLIBC_TUNABLES").as_deref(), Some("glibc.pthread.rseq=0"));
+        assert_eq!((variable("X").as_deref(), variable("GLIBC")), (Some(""), None));
+        for list in ["", "3-1", "0-4294967295", "a"] {
+            assert_eq!(allowed_processors(&format!("Cpus_allowed_list:\t{list}\n")), None, "{list}");
+        }
         fs::remove_dir_all(&root).unwrap();
     }
 

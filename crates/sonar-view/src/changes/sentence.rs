@@ -112,6 +112,7 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::Reconfiguration => with("the replica set was reconfigured", text),
         EventKind::Stall => with("the server stalled", text),
         EventKind::OutOfMemory => with("the kernel killed a process for lack of memory", text),
+        EventKind::CpuThrottled => with("the control group of the server throttled it", text),
         EventKind::IndexBuildBegin => of_log("the build of an index began"),
         EventKind::IndexBuildEnd => of_log("an index was built"),
         EventKind::IndexDrop => of_log("an index was dropped"),

@@ -1,5 +1,8 @@
 //! Every finding, on all kinds of machines.
 
+mod process;
+
+use super::limits::LIMITS;
 use super::*;
 
 fn fs(kind: &str, options: &[&str]) -> MachineFacts {
@@ -439,4 +442,29 @@ fn memory_limits_and_kernel() {
     let kernel = |release: &str| MachineFacts { kernel: Some(release.into()), ..MachineFacts::default() };
     assert_eq!(grade(&kernel("6.1.0-28-amd64"), "kernel"), Some(Grade::Ok));
     assert_eq!(grade(&kernel("2.6.32-754.el6"), "kernel"), Some(Grade::Problem));
+}
+
+#[test]
+fn file_systems_of_guests_containers_and_networks_are_known() {
+    for (kind, expected, word) in [
+        ("virtiofs", Grade::Warning, "host"),
+        ("9p", Grade::Problem, "fsync"),
+        ("fuse.sshfs", Grade::Problem, "elsewhere"),
+        ("fuse.whatever", Grade::Warning, "FUSE"),
+        ("fuse.ceph-fuse", Grade::Warning, "several machines"),
+        ("ceph", Grade::Warning, "several machines"),
+        ("zfs", Grade::Warning, "cache of its own"),
+        ("btrfs", Grade::Warning, "another place"),
+        ("smb3", Grade::Problem, "fsync"),
+        ("new", Grade::Warning, "not a file system that MongoDB is tested on"),
+    ] {
+        let found = findings(&fs(kind, &["hard"])).into_iter().find(|one| one.name == "file-system").unwrap();
+        assert_eq!(found.grade, expected, "{kind}");
+        assert!(found.why.contains(word), "{kind}: {}", found.why);
+    }
+    // Where readahead and scheduler cannot be seen, it says where they are; memory has none.
+    for kind in ["virtiofs", "9p", "zfs", "nfs4", "ceph", "overlay", "fuse.x", "new"] {
+        assert!(without_device(kind).is_some_and(|words| !words.is_empty()), "{kind}");
+    }
+    assert_eq!(without_device("tmpfs"), None);
 }

@@ -85,6 +85,7 @@ mod tests {
     fn only_file_systems_that_can_fill_up_a_disk_are_read() {
         let mount = |kind: &str, point: &str, options: &str| Mount {
             device: (8, 1),
+            root: "/".into(),
             point: point.into(),
             kind: kind.to_owned(),
             source: "/dev/sda1".to_owned(),

@@ -3,13 +3,12 @@
 //! Made to be called every few seconds for years: buffers are kept, and what hardly ever changes (mounts, names of
 //! threads, limits) is read again only now and then.
 
-mod control_group;
 mod file_systems;
 mod process;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(super) mod text;
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

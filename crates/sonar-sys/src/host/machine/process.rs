@@ -11,8 +11,8 @@ use rustix::param::page_size;
 use sonar_core::machine::{ProcessReading, ThreadReading};
 
 use super::super::Host;
-use super::super::process::{Stat, counted, soft_limit};
-use super::control_group::GroupFiles;
+use super::super::control_group::GroupFiles;
+use super::super::process::{Stat, allowed_processors, counted, soft_limit};
 use super::text::TextBuffer;
 
 /// The most threads of a process.
@@ -32,6 +32,7 @@ pub(super) struct ProcessReader {
 
 #[derive(Debug)]
 struct KnownProcess {
+    pid: u32,
     started: u64,
     readings: u64,
     folder: PathBuf,
@@ -60,7 +61,7 @@ impl ProcessReader {
         let stat = Stat::parse(buffer.read(&folder.join("stat"))?.as_bytes()).filter(Stat::runs)?;
         let known = match &mut self.known {
             Some(known) if known.started == stat.started => known,
-            other => other.insert(KnownProcess::new(folder, stat.started)),
+            other => other.insert(KnownProcess::new((self.pid, folder), stat.started)),
         };
         let mut reading = ProcessReading {
             pid: self.pid,
@@ -77,8 +78,9 @@ impl ProcessReader {
 }
 
 impl KnownProcess {
-    fn new(folder: PathBuf, started: u64) -> Self {
+    fn new((pid, folder): (u32, PathBuf), started: u64) -> Self {
         Self {
+            pid,
             started,
             readings: 0,
             tasks: None,
@@ -96,6 +98,7 @@ impl KnownProcess {
         if let Some(text) = buffer.read(&self.folder.join("status")) {
             let bytes = |name| kibibytes(text, name).and_then(|kib| kib.checked_mul(1_024));
             (reading.anonymous, reading.swapped) = (bytes("RssAnon"), bytes("VmSwap"));
+            reading.processors_allowed = allowed_processors(text);
         }
         if let Some(text) = buffer.read(&self.folder.join("io")) {
             let found = counted(text, "read_bytes").zip(counted(text, "write_bytes"));
@@ -119,8 +122,8 @@ impl KnownProcess {
             self.descriptor_limit =
                 limits().find(|(name, _)| *name == "Max open files").and_then(|found| found.1);
         }
-        if let Some(text) = buffer.read(&self.folder.join("cgroup")).map(str::to_owned) {
-            self.groups = GroupFiles::find(host, &text, buffer);
+        if let Some(groups) = GroupFiles::find(host, self.pid, buffer) {
+            self.groups = groups;
         }
     }
 

@@ -183,6 +183,7 @@ fn the_tightest_control_group_of_version_2_counts() {
         periods: Some((100, 40)),
         memory: Some(2 << 30),
         memory_limit: Some(4 << 30),
+        ..ControlGroup::default()
     };
     assert_eq!(group, expected);
 }
@@ -210,6 +211,7 @@ fn control_groups_of_version_1_have_other_files() {
         periods: Some((10, 2)),
         memory: Some(512 << 20),
         memory_limit: Some(1 << 30),
+        ..ControlGroup::default()
     };
     assert_eq!(group, expected);
 }

@@ -9,7 +9,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// A buffer for one text after another.
 #[derive(Debug, Default)]
-pub(super) struct TextBuffer {
+pub(in crate::host) struct TextBuffer {
     bytes: Vec<u8>,
 }
 

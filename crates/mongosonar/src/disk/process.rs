@@ -1,0 +1,95 @@
+//! Facts about the process of a mongod and what it may use, for `disk check`.
+
+use std::path::Path;
+
+use sonar_core::disk::check::{MachineFacts, ProcessBounds, Version};
+use sonar_sys::Host;
+use sonar_sys::host::ProcessGroups;
+use sonar_sys::host::process::Process;
+
+use super::check::{configuration, own_root, setting};
+
+/// Where a program finds its glibc, below its root.
+const LIBC: [&str; 5] = [
+    "lib/x86_64-linux-gnu/libc.so.6",
+    "usr/lib/x86_64-linux-gnu/libc.so.6",
+    "lib64/libc.so.6",
+    "usr/lib64/libc.so.6",
+    "lib/aarch64-linux-gnu/libc.so.6",
+];
+
+/// Adds what is known of a mongod. What could not be read goes to `unseen`.
+pub fn of_process(machine: &Host, mongod: &Process, facts: &mut MachineFacts, unseen: &mut Vec<String>) {
+    let pid = mongod.pid;
+    let mut cannot = |what: &str, file: &str| {
+        unseen.push(format!("{what}: /proc/{pid}/{file} (run as root, or as its user)"));
+    };
+    match mongod.limits() {
+        Some(limits) => facts.limits = limits,
+        None => cannot("limits of mongod", "limits"),
+    }
+    if facts.numa_nodes.is_some_and(|nodes| nodes > 1) {
+        facts.interleaved = mongod.is_interleaved();
+        if facts.interleaved.is_none() {
+            cannot("memory policy", "numa_maps");
+        }
+    }
+    facts.process_huge_pages = mongod.has_huge_pages();
+    facts.glibc = glibc(&own_root(mongod));
+    facts.glibc_tunables = mongod.environment("GLIBC_TUNABLES");
+    let needs_tunables = facts.version.is_some_and(|(major, _)| major >= 8);
+    if facts.glibc_tunables.is_none() && needs_tunables {
+        cannot("GLIBC_TUNABLES of mongod", "environ");
+    }
+    let configured = configuration(machine, mongod);
+    let set = |option: &str, key: &str| {
+        let given = mongod.option(&[option]).map(str::to_owned);
+        given.or_else(|| setting(configured.as_deref()?, &[key, option.trim_start_matches('-')]))
+    };
+    facts.max_connections = set("--maxConns", "maxIncomingConnections").and_then(|text| text.parse().ok());
+    let cache = set("--wiredTigerCacheSizeGB", "cacheSizeGB").and_then(|text| text.parse::<f64>().ok());
+    let mut bounds = ProcessBounds {
+        resident: mongod.resident(),
+        allowed_processors: mongod.allowed_processors(),
+        cache: cache.filter(|size| *size > 0.0).map(|size| (size * f64::from(1 << 30)) as u64),
+        ..ProcessBounds::default()
+    };
+    match machine.control_groups(pid) {
+        Some(groups) => {
+            if groups.hides_parents {
+                unseen.push(
+                    "limits of the control groups around that of mongod (a pod, a slice): not visible in a container"
+                        .to_owned(),
+                );
+            }
+            add_groups(machine, groups, &mut bounds);
+        }
+        None => unseen.push(format!("control groups of mongod: /proc/{pid}/cgroup")),
+    }
+    facts.bounds = Some(bounds);
+}
+
+fn add_groups(machine: &Host, groups: ProcessGroups, bounds: &mut ProcessBounds) {
+    let shown = |folder: &Path| match folder.strip_prefix(machine.root()) {
+        Ok(below) => format!("/{}", below.display()),
+        Err(_) => folder.display().to_string(),
+    };
+    let ProcessGroups { group, cpu_folder, memory_folder, tasks_folder, is_version_2, .. } = groups;
+    bounds.folders = [cpu_folder, memory_folder, tasks_folder].map(|folder| folder.as_deref().map(shown));
+    (bounds.group, bounds.is_version_2) = (Some(group), is_version_2);
+}
+
+/// The version of the glibc below this root; `None` from 2.34 on, where its file has no version in its name.
+fn glibc(root: &Path) -> Option<Version> {
+    let file = LIBC.iter().find_map(|path| std::fs::read_link(root.join(path)).ok())?;
+    let version = file.file_name()?.to_str()?.strip_prefix("libc-")?.strip_suffix(".so")?;
+    let (major, minor) = version.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Memory of the machine in bytes.
+pub fn memory(machine: &Host) -> Option<u64> {
+    let text = machine.text("proc/meminfo")?;
+    let rest = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    rest.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1_024)
+}

@@ -1,0 +1,110 @@
+//! Notices what the control groups of servers deny them.
+
+use std::collections::BTreeMap;
+
+use super::process::{ControlGroup, ProcessReading};
+use crate::history::{Event, EventKind};
+use crate::words::binary_size;
+use crate::{Endpoint, Timestamp};
+
+/// Per cent of the periods between two readings in which threads were stopped, from which on they count as throttled,
+/// and below which they do not.
+const BEGIN_PERCENT: f64 = 20.0;
+const END_PERCENT: f64 = 5.0;
+/// A group that is idle has few periods: fewer than this many stopped ones are no throttling.
+const MIN_STOPPED: u64 = 3;
+/// Readings without throttling after which it has ended.
+const CALM_READINGS: u32 = 15;
+
+/// Watches the control groups of servers.
+#[derive(Debug, Default)]
+pub(super) struct GroupWatch {
+    /// Servers that are throttled, with the number of readings since they last were.
+    throttled: BTreeMap<(Endpoint, u32), u32>,
+}
+
+impl GroupWatch {
+    /// Adds the servers' processes of two readings, the first at `at`; events go to `events`. Returns how many processes
+    /// were killed in these groups because the groups' limits of memory were reached.
+    pub fn add(
+        &mut self,
+        (before, now): (&[ProcessReading], &[ProcessReading]),
+        at: Timestamp,
+        events: &mut Vec<Event>,
+    ) -> u64 {
+        let is_there = |key: &(Endpoint, u32)| now.iter().any(|one| (one.server, one.pid) == *key);
+        self.throttled.retain(|key, _| is_there(key));
+        let mut killed = 0;
+        for now in now {
+            let Some(before) = before.iter().find(|before| before.is_same_process(now)) else { continue };
+            let (group, earlier) = (&now.control_group, &before.control_group);
+            let event =
+                |kind, (subject, text): (&str, &str)| Event::new(at, kind, now.server, (subject, text));
+            if let Some(text) = self.throttling((now.server, now.pid), group, earlier) {
+                events.push(event(EventKind::CpuThrottled, ("", &text)));
+            }
+            for (subject, text) in limits_changed(group, earlier) {
+                events.push(event(EventKind::SettingChange, (subject, &text)));
+            }
+            let kills = group.out_of_memory_kills.zip(earlier.out_of_memory_kills);
+            let kills = kills.and_then(|(now, before)| now.checked_sub(before)).unwrap_or(0);
+            if kills > 0 {
+                let limit =
+                    group.memory_limit.map_or_else(String::new, |limit| format!(" ({})", binary_size(limit)));
+                let text = format!("its control group had reached its limit of memory{limit}");
+                events.push(Event { count: kills, ..event(EventKind::OutOfMemory, ("", &text)) });
+                killed = kills.max(killed);
+            }
+        }
+        killed
+    }
+
+    /// What to say if a server began to be throttled.
+    fn throttling(
+        &mut self,
+        key: (Endpoint, u32),
+        now: &ControlGroup,
+        before: &ControlGroup,
+    ) -> Option<String> {
+        let percent = now.throttled_periods_percent(before).unwrap_or(0.0);
+        if let Some(calm) = self.throttled.get_mut(&key) {
+            *calm = if percent < END_PERCENT { *calm + 1 } else { 0 };
+            if *calm >= CALM_READINGS {
+                self.throttled.remove(&key);
+            }
+            return None;
+        }
+        let stopped =
+            now.periods.zip(before.periods).map_or(0, |(now, before)| now.1.saturating_sub(before.1));
+        if percent < BEGIN_PERCENT || stopped < MIN_STOPPED {
+            return None;
+        }
+        self.throttled.insert(key, 0);
+        let limit =
+            now.cpu_limit.map_or_else(String::new, |limit| format!("it allows {}, and ", processors(limit)));
+        Some(format!("{limit}its threads were stopped in {percent:.0} % of the periods"))
+    }
+}
+
+/// Which limits of a control group changed.
+fn limits_changed(now: &ControlGroup, before: &ControlGroup) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    let mut add = |subject, now: Option<String>, before: Option<String>| {
+        if now != before {
+            let word = |value: Option<String>| value.unwrap_or_else(|| "unlimited".to_owned());
+            all.push((subject, format!("{}, was {}", word(now), word(before))));
+        }
+    };
+    add("limit of processor time", now.cpu_limit.map(processors), before.cpu_limit.map(processors));
+    // Where no memory was read, its limit is unknown.
+    if now.memory.is_some() && before.memory.is_some() {
+        add("limit of memory", now.memory_limit.map(binary_size), before.memory_limit.map(binary_size));
+    }
+    all
+}
+
+/// `2 processors`, `0.5 processors`.
+fn processors(count: f64) -> String {
+    let count = (count * 100.0).round() / 100.0;
+    if count == 1.0 { "1 processor".to_owned() } else { format!("{count} processors") }
+}
