@@ -131,6 +131,29 @@ pub(crate) fn landlock_restrict(ruleset: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// `struct pidfd_info` of `linux/pidfd.h`, as far as Linux 6.16 has it.
+#[repr(C)]
+#[derive(Copy, Clone, Default)]
+pub(crate) struct PidfdInfo {
+    pub(crate) mask: u64,
+    cgroup: u64,
+    /// Numbers of the process and of its users.
+    ids: [u32; 11],
+    pub(crate) exit_code: i32,
+    pub(crate) core_mask: u32,
+    core_signal: u32,
+}
+
+/// Asks for what `mask` names about the process of a descriptor; the answer's mask says what the kernel knows.
+pub(crate) fn pidfd_info(pidfd: BorrowedFd<'_>, mask: u64) -> io::Result<PidfdInfo> {
+    /// `_IOWR(0xFF, 11, struct pidfd_info)`. The kernel reads the size from it, and fills what it has.
+    const GET_INFO: u32 = 3 << 30 | (size_of::<PidfdInfo>() as u32) << 16 | 0xFF << 8 | 11;
+    let mut info = PidfdInfo { mask, ..PidfdInfo::default() };
+    // SAFETY: the structure has the size that the request states, and lives through the call.
+    check(unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as _, &raw mut info) })?;
+    Ok(info)
+}
+
 /// The calling thread; [`interrupt`] ends its waiting system calls from now on.
 #[cfg(test)]
 pub(crate) fn interruptible() -> libc::pthread_t {

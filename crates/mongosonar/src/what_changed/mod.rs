@@ -8,10 +8,10 @@ use std::io::{self, BufWriter, Write};
 use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, BASELINE_WINDOWS, ChangeInput, HistoryChange, MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, find,
-    without_repetitions,
+    ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, HistoryChange, MIN_WINDOWS, RECENT_WINDOWS, Scan,
+    ScanMoment, find, with_all_events, without_repetitions,
 };
-use sonar_core::history::{HistoryWindow, Resolution, Span};
+use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
 use sonar_view::kit::{Fitting, Zone};
 
@@ -38,7 +38,7 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     };
     let report = report(&history, &asked, args.against, &zone)?;
     // Nobody looked: that is not the same as no change.
-    if let Some(doubt) = report.doubt() {
+    if let Some(doubt) = report.doubt().filter(|_| !report.has_changes()) {
         bail!("{doubt}");
     }
     let mut out = BufWriter::new(io::stdout());
@@ -182,12 +182,16 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
         }
     })?;
     let mut seen = SeenSpan::default();
+    let mut commands = CommandEvents::default();
     history.visit(span, resolution, &mut |window| {
         if window.window.start >= span.from {
             seen.add(&window);
+            commands.add(&window);
             scan.push(window);
         }
     })?;
+    let mut listed: Vec<Event> = events.iter().filter(|event| span.contains(event.at)).cloned().collect();
+    listed.extend(commands.finish(&events));
     let show = |at| zone.show_seconds(at);
     let (extent, from, to) = (history.extent, show(span.from), show(span.to));
     let covers = || format!("the history covers {} to {}", show(extent.from), show(extent.to));
@@ -203,7 +207,9 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
         None
     };
     let moments = scan.finish();
+    let width = resolution.width_ns();
     if moments.len() > MAX_REFINED {
+        let moments = with_all_events(moments, &listed, width);
         return Ok(Explained { span, against: None, moments, seen, doubt });
     }
     let mut refined = Vec::new();
@@ -211,7 +217,8 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
         refined.extend(refine(history, moment, resolution)?);
     }
     refined.sort_by_key(|moment| moment.span.from);
-    Ok(Explained { span, against: None, moments: without_repetitions(refined), seen, doubt })
+    let moments = with_all_events(without_repetitions(refined), &listed, width);
+    Ok(Explained { span, against: None, moments, seen, doubt })
 }
 
 /// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those

@@ -1,9 +1,9 @@
-//! Applications that began to run operations, and new versions of their drivers.
+//! Applications that began to run operations or ended, and new versions of their drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ApplicationChange, ChangeKind, HistoryChange};
-use super::shapes::{LONG_NS, first_began};
+use super::shapes::{LONG_NS, MIN_EXPECTED, first_began};
 use super::sides::{ComparedSpan, SOURCES, Sides};
 use crate::history::EventKind;
 use crate::{Class, Endpoint, Role, Timestamp};
@@ -13,13 +13,43 @@ use crate::{Class, Endpoint, Role, Timestamp};
 struct SeenApplication {
     before: BTreeSet<(Box<str>, Box<str>)>,
     after: BTreeMap<(Box<str>, Box<str>), u64>,
-    was_there: bool,
+    /// Its operations before, by window, and the sum of their latencies in nanoseconds.
+    calls_before: BTreeMap<usize, u64>,
+    time_before_ns: f64,
+    /// The last window after in which it ran.
+    last_after: Option<usize>,
+    /// When an operation of a row that it shares last ended.
+    last_seen: Timestamp,
     calls: u64,
     time_ns: f64,
     since: Option<Timestamp>,
 }
 
-/// Applications that are new, and those with a new version of their driver.
+impl SeenApplication {
+    /// Whether it ran all the time and now no more, beyond chance.
+    fn has_ended(&self, sides: &Sides<'_>) -> bool {
+        let windows = sides.windows(ComparedSpan::Before).len();
+        let (Some((first, _)), Some((last, _))) =
+            (self.calls_before.first_key_value(), self.calls_before.last_key_value())
+        else {
+            return false;
+        };
+        let after = sides.windows(ComparedSpan::After);
+        // It may have ended within the first window.
+        let is_silent = self.last_after.is_none_or(|at| at == 0);
+        if !is_silent || after.len() < 2 || last + 1 < windows {
+            return false;
+        }
+        let calls: u64 = self.calls_before.values().sum();
+        let places: Vec<usize> = self.calls_before.keys().copied().collect();
+        let pause = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
+        let silent = after.len() - usize::from(self.last_after.is_some());
+        let expected = calls as f64 / (last - first + 1) as f64 * silent as f64;
+        silent > 2 * (pause - 1) && expected >= MIN_EXPECTED && (-expected).exp() <= sides.alpha()
+    }
+}
+
+/// Applications that are new, those that have ended, and those with a new version of their driver.
 pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let Some((source, _)) = SOURCES.into_iter().find(|(source, _)| sides.knows_before(*source)) else {
         return Vec::new();
@@ -32,18 +62,32 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let mut changes = Vec::new();
     for ((server, name), seen) in all {
         let since = seen.since.unwrap_or(sides.span().from);
-        let mut add = |driver: (Box<str>, Box<str>), versions_before: Vec<Box<str>>| {
-            let (calls, time_ns) = (seen.calls, seen.time_ns);
-            let what = ApplicationChange { name: name.clone(), driver, versions_before, calls, time_ns };
+        let was_there = !seen.calls_before.is_empty();
+        let change = |driver: (Box<str>, Box<str>), versions_before: Vec<Box<str>>| ApplicationChange {
+            name: name.clone(),
+            driver,
+            versions_before,
+            calls: seen.calls,
+            time_ns: seen.time_ns,
+            has_ended: false,
+        };
+        let mut add = |what: ApplicationChange, since| {
             let what = ChangeKind::Application(what);
             changes.push(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() });
         };
-        if !seen.was_there {
+        if !was_there {
             let is_beyond_chance = sides.all_after(source, seen.calls) <= sides.alpha();
             if is_beyond_chance || seen.time_ns >= LONG_NS as f64 || announced(&name) {
-                let driver = seen.after.into_iter().max_by_key(|(_, calls)| *calls).map(|(driver, _)| driver);
-                add(driver.unwrap_or_default(), Vec::new());
+                let driver = seen.after.iter().max_by_key(|(_, calls)| **calls).map(|(driver, _)| driver);
+                add(change(driver.cloned().unwrap_or_default(), Vec::new()), since);
             }
+            continue;
+        }
+        if seen.has_ended(sides) {
+            let driver = seen.before.last().cloned().unwrap_or_default();
+            let (calls, time_ns) = (seen.calls_before.values().sum(), seen.time_before_ns);
+            let last = seen.last_seen;
+            add(ApplicationChange { calls, time_ns, has_ended: true, ..change(driver, Vec::new()) }, last);
             continue;
         }
         for (driver, calls) in &seen.after {
@@ -51,7 +95,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
                 seen.before.iter().filter(|known| known.0 == driver.0).map(|known| known.1.clone()).collect();
             let is_new = !before.is_empty() && !before.contains(&driver.1) && !driver.1.is_empty();
             if is_new && sides.all_after(source, *calls) <= sides.alpha() {
-                add(driver.clone(), before);
+                add(change(driver.clone(), before), since);
             }
         }
     }
@@ -61,19 +105,22 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
 fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {
     let mut all: BTreeMap<(Endpoint, Box<str>), SeenApplication> = BTreeMap::new();
     for side in [ComparedSpan::Before, ComparedSpan::After] {
-        for window in sides.windows(side) {
+        for (index, window) in sides.windows(side).iter().enumerate() {
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
                 for (app, share) in row.observed().apps.iter().filter(|(app, _)| !app.name.is_empty()) {
                     let seen = all.entry((row.server, app.name.clone())).or_default();
                     let driver = (app.driver.clone(), app.driver_version.clone());
+                    seen.last_seen = seen.last_seen.max(row.figures().last_seen.min(window.window.end));
                     if side == ComparedSpan::Before {
-                        seen.was_there = true;
+                        *seen.calls_before.entry(index).or_default() += share.calls;
+                        seen.time_before_ns += share.latency_ns as f64;
                         seen.before.insert(driver);
                         continue;
                     }
                     seen.calls += share.calls;
                     seen.time_ns += share.latency_ns as f64;
+                    seen.last_after = seen.last_after.max(Some(index));
                     let first = first_began(row.figures()).max(window.window.start);
                     seen.since = Some(seen.since.map_or(first, |since| since.min(first)));
                     *seen.after.entry(driver).or_default() += share.calls;

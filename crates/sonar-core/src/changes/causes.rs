@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{ChangeKind, HistoryChange, ShapeChange, ShapeWay};
+use super::change::{
+    ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeWay,
+};
 use super::commands;
 use super::sides::{ComparedSpan, Sides};
 use crate::history::{Event, EventKind, Span, namespace_of};
@@ -47,6 +49,8 @@ const fn scope(kind: EventKind) -> Option<EventScope> {
         | Kind::ServerStop
         | Kind::ServerCrash
         | Kind::ServerUpgrade
+        | Kind::ServerUnreachable
+        | Kind::ServerReachable
         | Kind::StateChange
         | Kind::Election
         | Kind::Reconfiguration
@@ -64,14 +68,31 @@ const fn scope(kind: EventKind) -> Option<EventScope> {
     })
 }
 
+/// Whether a list of what changed has an event of this kind always: each is a change of the server. What happens again
+/// and again is there only where it is unusual.
+pub(super) const fn is_always_listed(kind: EventKind) -> bool {
+    match kind {
+        EventKind::NewApplication => true,
+        kind => scope(kind).is_some() && !is_recurring(kind),
+    }
+}
+
 /// Whether operations fail because of it.
 const fn causes_errors(kind: EventKind) -> bool {
     use EventKind::{
-        Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUpgrade, StateChange,
+        Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUnreachable, ServerUpgrade,
+        StateChange,
     };
     matches!(
         kind,
-        Election | OutOfMemory | ServerCrash | ServerStart | ServerStop | ServerUpgrade | StateChange
+        Election
+            | OutOfMemory
+            | ServerCrash
+            | ServerStart
+            | ServerStop
+            | ServerUnreachable
+            | ServerUpgrade
+            | StateChange
     )
 }
 
@@ -82,16 +103,20 @@ const fn is_recurring(kind: EventKind) -> bool {
 }
 
 /// Events that are stages of one thing.
-const fn family(kind: EventKind) -> EventKind {
+pub(super) const fn family(kind: EventKind) -> EventKind {
     match kind {
         EventKind::IndexBuildEnd => EventKind::IndexBuildBegin,
-        EventKind::ServerStop | EventKind::ServerCrash | EventKind::ServerUpgrade => EventKind::ServerStart,
+        EventKind::ServerStop
+        | EventKind::ServerCrash
+        | EventKind::ServerUpgrade
+        | EventKind::ServerUnreachable
+        | EventKind::ServerReachable => EventKind::ServerStart,
         other => other,
     }
 }
 
 /// The database and collection that an event is about.
-fn namespace(event: &Event) -> &str {
+pub(super) fn namespace(event: &Event) -> &str {
     // The name of an index may follow.
     event.subject.split(' ').next().unwrap_or_default()
 }
@@ -103,7 +128,13 @@ pub(super) fn explain(
     changes: Vec<HistoryChange>,
 ) -> Vec<HistoryChange> {
     let mut causes = events(sides);
-    causes.extend(others);
+    for other in others {
+        // Applications end with their server.
+        match causes.iter().position(|cause| ends(cause, &other, sides)) {
+            Some(at) => causes[at].effects.push(other),
+            None => causes.push(other),
+        }
+    }
     let mut rest = Vec::new();
     for change in changes {
         let explains = |cause: &HistoryChange| strength(cause, &change, sides);
@@ -118,7 +149,7 @@ pub(super) fn explain(
         let of_effects = cause.effects.iter().map(|effect| effect.cost_ns).sum();
         cause.cost_ns = match &cause.what {
             // All of its time is new, also that of shapes which others run too.
-            ChangeKind::Application(app) if app.versions_before.is_empty() => app.time_ns,
+            ChangeKind::Application(app) if app.versions_before.is_empty() && !app.has_ended => app.time_ns,
             _ => of_effects,
         };
     }
@@ -203,6 +234,19 @@ fn events(sides: &Sides<'_>) -> Vec<HistoryChange> {
         .collect()
 }
 
+/// Whether `cause` is the end of a server, and `other` an application that ended with it.
+fn ends(cause: &HistoryChange, other: &HistoryChange, sides: &Sides<'_>) -> bool {
+    let ChangeKind::Event(events) = &cause.what else { return false };
+    let is_end = matches!(&other.what, ChangeKind::Application(app) if app.has_ended);
+    is_end
+        && cause.server == other.server
+        && events.iter().any(|event| is_end_of_server(event.kind) && is_near(event.at, other, sides))
+}
+
+const fn is_end_of_server(kind: EventKind) -> bool {
+    matches!(kind, EventKind::ServerStop | EventKind::ServerCrash | EventKind::ServerUnreachable)
+}
+
 /// How well a cause explains a change, more is better; `None` if it does not.
 fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) -> Option<u64> {
     let is_same_server = cause.server == change.server || cause.server.port == 0;
@@ -213,7 +257,11 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
     match (&cause.what, &change.what) {
         (ChangeKind::Application(app), ChangeKind::Shape(shape)) => {
             let is_its = shape.applications.first() == Some(&app.name);
-            (is_in_time && is_its && shape.ways.contains(&ShapeWay::New)).then_some(4)
+            let is_end = |way: &ShapeWay| matches!(way, ShapeWay::Stopped | ShapeWay::LessOften);
+            match app.has_ended {
+                true => (is_its && shape.ways.iter().any(is_end)).then_some(4),
+                false => (is_in_time && is_its && shape.ways.contains(&ShapeWay::New)).then_some(4),
+            }
         }
         (ChangeKind::Application(app), ChangeKind::Errors(errors)) => {
             (is_in_time && errors.applications.first() == Some(&app.name)).then_some(4)
@@ -226,6 +274,19 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         (ChangeKind::Event(events), ChangeKind::Shape(shape)) => {
             let near = events.iter().filter(|event| is_near(event.at, change, sides));
             near.filter_map(|event| explains(event, shape)).max()
+        }
+        (ChangeKind::Application(app), ChangeKind::Server(of_server)) => {
+            let is_its = of_server.applications.first() == Some(&app.name);
+            let is_more = of_server.levels.iter().all(|level| level.after > level.before);
+            let is_less = of_server.levels.iter().all(|level| level.after < level.before);
+            match app.has_ended {
+                true => (is_less && !of_server.levels.is_empty()).then_some(1),
+                false => (is_in_time && is_its && is_more && app.versions_before.is_empty()).then_some(3),
+            }
+        }
+        (ChangeKind::Event(events), ChangeKind::Server(of_server)) => {
+            let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
+            near.any(|event| can_move(event.kind, of_server)).then_some(1)
         }
         (ChangeKind::Event(events), ChangeKind::Errors(errors)) => {
             let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
@@ -284,13 +345,33 @@ fn can_cause(event: &Event, way: ShapeWay) -> bool {
         Kind::WritesLock => !matches!(way, Way::Plan | Way::Heavier | Way::Lighter),
         // A server that starts has a cold cache, and plans anew.
         Kind::ServerStart | Kind::ServerUpgrade => !matches!(way, Way::Stopped | Way::LessOften),
-        Kind::ServerStop | Kind::ServerCrash => matches!(way, Way::Stopped | Way::Stalled | Way::LessOften),
+        Kind::ServerStop | Kind::ServerCrash | Kind::ServerUnreachable => {
+            matches!(way, Way::Stopped | Way::Stalled | Way::LessOften)
+        }
+        Kind::ServerReachable => matches!(way, Way::Stalled | Way::MoreOften),
         Kind::SettingChange => !matches!(way, Way::Stopped | Way::MoreOften),
         Kind::ProfilerChange => is_hindered && records_more(event),
         Kind::LongCheckpoint | Kind::Stall | Kind::FileSystemFull | Kind::Gap => is_hindered,
         Kind::CpuThrottled => is_hindered || way == Way::LessOften,
         Kind::OutOfMemory => is_hindered || matches!(way, Way::Stopped | Way::LessOften),
         Kind::ConnectionStorm => is_hindered || way == Way::MoreOften,
+        _ => false,
+    }
+}
+
+/// Whether an event can have this effect on its server as a whole.
+fn can_move(kind: EventKind, change: &ServerChange) -> bool {
+    use EventKind as Kind;
+    let is_all = |is: fn(&ServerLevel) -> bool| !change.levels.is_empty() && change.levels.iter().all(is);
+    match kind {
+        Kind::ServerStop | Kind::ServerCrash | Kind::ServerUnreachable => {
+            is_all(|level| level.after < level.before || level.measure == ServerMeasure::Failed)
+        }
+        Kind::ConnectionStorm => is_all(|level| level.after > level.before),
+        Kind::WritesLock | Kind::Stall | Kind::OutOfMemory => {
+            is_all(|level| level.measure != ServerMeasure::Queries || level.after < level.before)
+        }
+        Kind::ServerStart | Kind::StateChange | Kind::Election => !change.levels.is_empty(),
         _ => false,
     }
 }

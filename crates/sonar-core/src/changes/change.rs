@@ -43,6 +43,8 @@ pub enum ChangeKind {
     Errors(ErrorChange),
     /// A collection or an index that grew.
     Growth(GrowthChange),
+    /// A server as a whole.
+    Server(ServerChange),
     /// Something that the machine or the server measures of itself.
     Series(SeriesChange),
 }
@@ -56,6 +58,7 @@ impl ChangeKind {
             Self::Shape(_) => "shape",
             Self::Errors(_) => "errors",
             Self::Growth(_) => "growth",
+            Self::Server(_) => "server",
             Self::Series(_) => "series",
         }
     }
@@ -228,7 +231,7 @@ pub struct ErrorChange {
     pub has_ended: bool,
 }
 
-/// An application that began to run operations.
+/// An application that began to run operations, or ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ApplicationChange {
     /// Its name.
@@ -237,10 +240,12 @@ pub struct ApplicationChange {
     pub driver: (Box<str>, Box<str>),
     /// Versions of the same driver that the same application had before; empty if the application is new.
     pub versions_before: Vec<Box<str>>,
-    /// Operations in the span.
+    /// Operations in the span; of one that has ended, in the time before.
     pub calls: u64,
     /// Sum of their latencies in nanoseconds.
     pub time_ns: f64,
+    /// Whether it has ended: it ran all the time, and now no more.
+    pub has_ended: bool,
 }
 
 /// A collection that grew, with its indexes.
@@ -250,6 +255,64 @@ pub struct GrowthChange {
     pub grown: SeriesChange,
     /// What else of it grew: documents, its file, its indexes.
     pub parts: Vec<SeriesChange>,
+}
+
+/// What is measured of a server as a whole.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ServerMeasure {
+    /// Operations of users a second.
+    Queries,
+    /// Operations of users in progress, mean.
+    InProgress,
+    /// Failed operations of users a second.
+    Failed,
+    /// Open connections, as the server counts them.
+    Connections,
+}
+
+impl ServerMeasure {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Self; 4] = [Self::Queries, Self::InProgress, Self::Failed, Self::Connections];
+
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queries => "queries_per_s",
+            Self::InProgress => "in_progress",
+            Self::Failed => "failed_per_s",
+            Self::Connections => "connections",
+        }
+    }
+}
+
+/// A measure of a server on both sides.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct ServerLevel {
+    /// What is measured.
+    pub measure: ServerMeasure,
+    /// The mean shortly before.
+    pub before: f64,
+    /// The smallest and the largest window of all time before.
+    pub range: (f64, f64),
+    /// The mean after.
+    pub after: f64,
+}
+
+/// A server that does something else as a whole.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServerChange {
+    /// What changed beyond chance, without what another change explains.
+    pub levels: Vec<ServerLevel>,
+    /// How many shapes were not there before.
+    pub new_shapes: usize,
+    /// Their share of the operations after, 0 to 1.
+    pub new_share: f64,
+    /// Whether these are more than usual, beyond chance.
+    pub has_unusually_many_new_shapes: bool,
+    /// Commands and namespaces of those with most operations.
+    pub new_names: Vec<Box<str>>,
+    /// The applications with most operations after.
+    pub applications: Vec<Box<str>>,
 }
 
 /// A series whose level changed.

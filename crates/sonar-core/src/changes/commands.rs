@@ -1,7 +1,11 @@
 //! Commands of administrators on the wire, as events: a log is not always there, and it does not have all of them.
 
+use std::collections::BTreeMap;
+
+use super::shapes::first_began;
 use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides};
 use crate::history::{Event, EventKind, HistoryWindow};
+use crate::time::NS_PER_S;
 use crate::{Endpoint, Role, ShapeInfo, Source, Timestamp};
 
 /// Commands that change a server, and what they do, in lower case.
@@ -62,37 +66,84 @@ pub(super) fn kind(command: &str) -> Option<EventKind> {
     COMMANDS.iter().find(|(name, _)| *name == lower).map(|(_, kind)| *kind)
 }
 
+/// The most commands of a span that become events.
+const MAX_EVENTS: usize = 1_000;
+/// How near two events of one kind on a server are that are about the same thing, in nanoseconds: the log and the wire
+/// have one each.
+const SAME_NS: u64 = 10 * NS_PER_S;
+
+/// Administrators' commands on the wire, collected from the windows of a span, as events: views show them beside those
+/// that are stored.
+#[derive(Clone, Debug, Default)]
+pub struct CommandEvents {
+    windows: usize,
+    /// By command: in how many windows, and its events.
+    found: BTreeMap<CommandKey, (usize, Vec<Event>)>,
+    count: usize,
+}
+
+impl CommandEvents {
+    /// Adds the commands of a window.
+    pub fn add(&mut self, window: &HistoryWindow) {
+        self.windows += 1;
+        for command in rows(window) {
+            let (windows, events) = self.found.entry(command.key.clone()).or_default();
+            *windows += 1;
+            if self.count < MAX_EVENTS {
+                let new = command.events();
+                self.count += new.len();
+                events.extend(new);
+            }
+        }
+    }
+
+    /// Their events that `stored` does not have, without those of commands that programs run again and again.
+    pub fn finish(self, stored: &[Event]) -> Vec<Event> {
+        let windows = self.windows;
+        let is_usual = |count: usize| count > MIN_USUAL && count * 10 > windows;
+        let mut events: Vec<Event> = Vec::new();
+        for (_, (_, found)) in self.found.into_iter().filter(|(_, (count, _))| !is_usual(*count)) {
+            for event in found {
+                let is_same = |other: &&Event| is_same_thing(&event, other, SAME_NS);
+                if stored.iter().chain(&events).find(is_same).is_none() {
+                    events.push(event);
+                }
+            }
+        }
+        events.sort_by_key(|event| event.at);
+        events
+    }
+}
+
+fn is_same_thing(event: &Event, other: &Event, width_ns: u64) -> bool {
+    let is_namespace = other.subject.is_empty()
+        || event.subject.is_empty()
+        || other.subject.split(' ').next() == event.subject.split(' ').next();
+    event.kind == other.kind
+        && event.server.port == other.server.port
+        && is_namespace
+        && event.at.since(other.at).max(other.at.since(event.at)) <= width_ns
+}
+
 /// The administrators' commands of the span as events, without those that are in the log and those that ran before too.
 pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     // Tools ask for the level of the profiler again and again, with the same command.
     let before = sides.windows(ComparedSpan::Before);
     let is_usual = |key: &CommandKey| {
-        let count = before.iter().filter(|window| rows(window).any(|(known, _)| known == *key)).count();
+        let count = before.iter().filter(|window| rows(window).any(|known| known.key == *key)).count();
         count >= MIN_USUAL && count * 10 >= before.len()
     };
     // What ran shortly before may explain what the first windows show.
     let shortly = sides.windows(ComparedSpan::Before);
     let shortly = &shortly[shortly.len().saturating_sub(RECENT_WINDOWS)..];
     for window in shortly.iter().chain(sides.windows(ComparedSpan::After)) {
-        for (key, at) in rows(window) {
-            let Some(kind) = kind(&key.1).filter(|_| !is_usual(&key)) else { continue };
-            let (server, command, namespace) = key;
-            let is_known = |event: &&Event| {
-                event.kind == kind
-                    && event.server.port == server.port
-                    && event.at.since(at).max(at.since(event.at)) <= sides.width_ns
-            };
-            if sides.events().iter().find(is_known).or_else(|| events.iter().find(is_known)).is_none() {
-                let is_about_namespace = matches!(
-                    kind,
-                    EventKind::IndexBuildBegin
-                        | EventKind::IndexDrop
-                        | EventKind::CollectionDrop
-                        | EventKind::ProfilerChange
-                );
-                let subject = if is_about_namespace { &*namespace } else { "" };
-                events.push(Event::new(at, kind, server, (subject, &format!("command {command}"))));
+        for command in rows(window).filter(|command| !is_usual(&command.key)) {
+            for event in command.events() {
+                let is_known = |other: &&Event| is_same_thing(&event, other, sides.width_ns);
+                if sides.events().iter().chain(&events).find(is_known).is_none() {
+                    events.push(event);
+                }
             }
         }
     }
@@ -102,17 +153,59 @@ pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
 /// Server, command, and namespace.
 type CommandKey = (Endpoint, Box<str>, String);
 
-/// The administrators' commands of a window, and when the first of each ended.
-fn rows(window: &HistoryWindow) -> impl Iterator<Item = (CommandKey, Timestamp)> {
-    let rows = window.window.shapes.iter();
-    let rows = rows.filter(|row| row.role == Role::Served && kind(&row.shape().command).is_some());
-    rows.filter_map(|row| {
+/// A command of an administrator, as one window has it.
+struct WindowCommand {
+    key: CommandKey,
+    kind: EventKind,
+    /// When the first one began and ended.
+    began: Timestamp,
+    ended: Timestamp,
+    /// Whether it began before the window.
+    is_long: bool,
+}
+
+impl WindowCommand {
+    fn events(&self) -> Vec<Event> {
+        let (server, command, namespace) = &self.key;
+        let is_about_namespace = matches!(
+            self.kind,
+            EventKind::IndexBuildBegin
+                | EventKind::IndexDrop
+                | EventKind::CollectionDrop
+                | EventKind::ProfilerChange
+        );
+        let subject = if is_about_namespace { &**namespace } else { "" };
+        let text = format!("command {command}");
+        let event = |at, kind| Event::new(at, kind, *server, (subject, &text));
+        match (self.kind, self.is_long) {
+            (EventKind::IndexBuildBegin, true) => {
+                vec![event(self.began, self.kind), event(self.ended, EventKind::IndexBuildEnd)]
+            }
+            (kind, true) => vec![event(self.ended, kind)],
+            (kind, false) => vec![event(self.began, kind)],
+        }
+    }
+}
+
+/// The administrators' commands of a window.
+fn rows(window: &HistoryWindow) -> impl Iterator<Item = WindowCommand> {
+    let rows = window.window.shapes.iter().filter(|row| row.role == Role::Served);
+    let start = window.window.start;
+    rows.filter_map(move |row| {
         let shape = row.shape();
+        let kind = kind(&shape.command)?;
         let figures = &row.observed_by(Source::Wire)?.figures;
         // One that failed has changed nothing.
         if figures.failed >= figures.calls || !is_change(shape) {
             return None;
         }
-        Some(((row.server, shape.command.clone(), shape.namespace()), figures.first_seen))
+        let began = first_began(figures);
+        Some(WindowCommand {
+            key: (row.server, shape.command.clone(), shape.namespace()),
+            kind,
+            began,
+            ended: figures.first_seen,
+            is_long: began < start,
+        })
     })
 }

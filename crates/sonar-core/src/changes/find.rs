@@ -2,7 +2,7 @@
 
 use super::change::{HistoryChanges, MAX_CHANGES};
 use super::sides::{ChangeInput, Sides};
-use super::{applications, causes, errors, growth, series, shapes};
+use super::{applications, causes, errors, growth, series, servers, shapes};
 use crate::history::Span;
 
 /// Compares two spans of the history. `focus` is the moment asked for: what began there comes first.
@@ -10,6 +10,8 @@ pub fn find(input: &ChangeInput<'_>, focus: Option<Span>) -> HistoryChanges {
     let sides = Sides::new(input);
     let mut changes = shapes::changes(&sides);
     changes.extend(errors::changes(&sides));
+    let of_servers = servers::changes(&sides, &changes);
+    changes.extend(of_servers);
     let mut causes = applications::changes(&sides);
     causes.extend(growth::changes(&sides, focus.is_some()));
     let context = series::changes(&sides);

@@ -12,16 +12,21 @@ mod commands;
 mod errors;
 mod find;
 mod growth;
+mod listed;
 mod scan;
 mod series;
+mod servers;
 mod shapes;
 mod sides;
 mod splits;
 
 pub use change::{
     ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
-    HistoryChanges, MAX_CHANGES, SeriesChange, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
+    HistoryChanges, MAX_CHANGES, SeriesChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange,
+    ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
 };
+pub use commands::CommandEvents;
 pub use find::find;
+pub use listed::with_all_events;
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};
 pub use sides::{ChangeInput, MIN_WINDOWS, RECENT_WINDOWS};

@@ -188,7 +188,10 @@ fn ids_of(what: &ChangeKind, server: Endpoint) -> Vec<ChangeId> {
             .iter()
             .map(|event| id(format!("{:?} {} {}", event.kind, event.subject, event.at.unix_ns())))
             .collect(),
-        ChangeKind::Application(app) => vec![id(format!("{} {}", app.name, app.driver.1))],
+        ChangeKind::Application(app) => {
+            let way = if app.has_ended { "ended" } else { &*app.driver.1 };
+            vec![id(format!("{} {way}", app.name))]
+        }
         ChangeKind::Shape(shape) => {
             // What is new runs more often than before, too.
             let same = |way: &ShapeWay| if *way == ShapeWay::MoreOften { ShapeWay::New } else { *way };
@@ -196,6 +199,14 @@ fn ids_of(what: &ChangeKind, server: Endpoint) -> Vec<ChangeId> {
         }
         ChangeKind::Errors(errors) => vec![id(format!("{} {}", errors.code, errors.namespace))],
         ChangeKind::Growth(growth) => vec![id(namespace_of(&growth.grown.key).into_owned())],
+        ChangeKind::Server(change) => {
+            let levels = change.levels.iter().map(|level| {
+                let way = if level.after > level.before { "more" } else { "less" };
+                id(format!("{} {way}", level.measure.name()))
+            });
+            let new = change.has_unusually_many_new_shapes.then(|| id("new shapes".to_owned()));
+            levels.chain(new).collect()
+        }
         ChangeKind::Series(series) => {
             vec![id(format!("{} {}", series.key.name, series.key.metric))]
         }

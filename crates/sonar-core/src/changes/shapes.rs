@@ -29,7 +29,7 @@ const STALL_FACTOR: u64 = 10;
 /// At most one operation in this number is stalled; where there are more, the shape is slower.
 const MAX_STALLED: u64 = 5;
 /// The fewest operations that were to be expected of a shape that has stopped.
-const MIN_EXPECTED: f64 = 10.0;
+pub(super) const MIN_EXPECTED: f64 = 10.0;
 /// The minimum number of parts of the time before for saying which latencies are usual.
 const MIN_PARTS: usize = 4;
 /// The minimum number of operations in the log on both sides for comparing plans.

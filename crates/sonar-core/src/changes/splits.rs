@@ -87,7 +87,7 @@ fn each(split: &RowSplit, ns: impl Fn(&RowSplit) -> u64) -> f64 {
 
 /// The probability that the mean of `parts` values is at least `mean`, if it is usual: Student's t-test, with the
 /// scatter of the `usual` values, because the span may have one part only.
-fn chance(usual: &[f64], mean: f64, parts: usize) -> f64 {
+pub(super) fn chance(usual: &[f64], mean: f64, parts: usize) -> f64 {
     let n = usual.len() as f64;
     let center = usual.iter().sum::<f64>() / n;
     let variance = usual.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (n - 1.0);

@@ -33,6 +33,10 @@ event_kinds! {
     ServerStop = "server_stop",
     /// A server ended without shutting down: it was killed, or crashed.
     ServerCrash = "server_crash",
+    /// A server runs, but does not answer: it has closed its port, or was stopped.
+    ServerUnreachable = "server_unreachable",
+    /// A server that did not answer does again.
+    ServerReachable = "server_reachable",
     /// A server of another version runs.
     ServerUpgrade = "server_upgrade",
     /// The state of a server in its replica set changed.

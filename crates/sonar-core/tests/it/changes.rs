@@ -1,5 +1,8 @@
 //! What changed between windows that are made up here, with known causes.
 
+mod listed;
+mod servers;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -5,6 +5,7 @@
 mod report;
 mod seen;
 mod sentence;
+mod servers;
 mod split;
 mod text;
 

@@ -10,7 +10,7 @@ use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, S
 use sonar_core::history::{Collector, HistoryGap, Span};
 
 use super::seen::SeenSpan;
-use super::{sentence, split};
+use super::{sentence, servers, split};
 use crate::kit::json::{line, name};
 use crate::kit::{About, Nanos, Percent, Zone, ZoneObject};
 
@@ -111,7 +111,7 @@ pub struct MomentJson {
 /// One change.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangeJson {
-    /// `event`, `application`, `shape`, `errors`, `growth` or `series`.
+    /// `event`, `application`, `shape`, `errors`, `growth`, `server` or `series`.
     pub kind: &'static str,
     /// The server; null if it is not about one.
     pub server: Option<String>,
@@ -185,7 +185,11 @@ impl ChangesReport {
     pub fn with_seen(mut self, seen: &SeenSpan, doubt: Option<String>) -> Self {
         self.lost = seen.lost().into_iter().collect();
         self.notes = seen.notes();
-        self.notes.extend(doubt.iter().map(|doubt| format!("No change can be seen: {doubt}.")));
+        let what = match self.has_changes() {
+            true => "Only events are listed",
+            false => "No change can be seen",
+        };
+        self.notes.extend(doubt.iter().map(|doubt| format!("{what}: {doubt}.")));
         self.doubt = doubt;
         self
     }
@@ -244,6 +248,7 @@ fn figures(what: &ChangeKind) -> Value {
         ChangeKind::Application(app) => json!({
             "name": app.name, "driver": name(&app.driver.0), "version": name(&app.driver.1),
             "versions_before": app.versions_before, "calls": app.calls, "time_ns": app.time_ns as u64,
+            "has_ended": app.has_ended,
         }),
         ChangeKind::Shape(shape) => shape_figures(shape),
         ChangeKind::Errors(errors) => {
@@ -257,6 +262,7 @@ fn figures(what: &ChangeKind) -> Value {
             figures["parts"] = growth.parts.iter().map(series_figures).collect();
             figures
         }
+        ChangeKind::Server(change) => servers::json(change),
         ChangeKind::Series(series) => series_figures(series),
     }
 }

@@ -8,7 +8,7 @@ use sonar_core::changes::{
 use sonar_core::history::{Event, EventKind, SeriesKey, SeriesSubject, Span, metrics};
 use sonar_core::internals::{FigureUnit, FigureVerdict};
 
-use super::split;
+use super::{servers, split};
 use crate::ftdc::units;
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
 
@@ -23,6 +23,7 @@ pub(super) fn sentence(change: &HistoryChange) -> String {
         ChangeKind::Shape(shape) => shape_sentence(shape),
         ChangeKind::Errors(errors) => errors_sentence(errors),
         ChangeKind::Growth(change) => growth(&change.grown),
+        ChangeKind::Server(change) => servers::sentence(change),
         ChangeKind::Series(series) => level(series),
     }
 }
@@ -55,15 +56,17 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
                 ("", _) => String::new(),
                 (driver, version) => format!(", driver {driver} {version}"),
             };
-            vec![format!(
-                "{} in {}{driver}; none before",
-                plural(Grouped(app.calls), "operation"),
-                Nanos(app.time_ns as u64)
-            )]
+            let calls = plural(Grouped(app.calls), "operation");
+            let time = Nanos(app.time_ns as u64);
+            vec![match app.has_ended {
+                true => format!("{calls} in {time} before{driver}; none after"),
+                false => format!("{calls} in {time}{driver}; none before"),
+            }]
         }
         ChangeKind::Shape(shape) => shape_evidence(shape),
         ChangeKind::Errors(errors) => errors_evidence(errors),
         ChangeKind::Growth(change) => change.parts.iter().map(grown_part).collect(),
+        ChangeKind::Server(change) => servers::evidence(change),
         ChangeKind::Series(series) => series_evidence(series),
     }
 }
@@ -81,7 +84,9 @@ pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
         ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::Stopped) => Vec::new(),
         ChangeKind::Shape(shape) => queries(&["--filter", &shape.shape.id.to_string()]),
         ChangeKind::Errors(errors) => queries(&["--filter", &errors.namespace, "--sort", "errors"]),
+        ChangeKind::Application(app) if app.has_ended => Vec::new(),
         ChangeKind::Application(_) => queries(&["--by", "app"]),
+        ChangeKind::Server(_) => queries(&[]),
         ChangeKind::Growth(_) | ChangeKind::Event(_) if !change.effects.is_empty() => queries(&[]),
         _ => Vec::new(),
     }
@@ -106,6 +111,8 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::ServerStart => with("the server started", text),
         EventKind::ServerStop => with("the server stopped", text),
         EventKind::ServerCrash => with("the server ended without shutting down", text),
+        EventKind::ServerUnreachable => with("the server cannot be reached", text),
+        EventKind::ServerReachable => with("the server can be reached again", text),
         EventKind::ServerUpgrade => with("the server was upgraded or downgraded", text),
         EventKind::StateChange => with("the replica set", text),
         EventKind::Election => with("an election", text),
@@ -145,6 +152,9 @@ fn with(what: &str, text: &str) -> String {
 
 fn application(app: &ApplicationChange) -> String {
     let (driver, version) = &app.driver;
+    if app.has_ended {
+        return format!("the application {} has ended", app.name);
+    }
     match app.versions_before.as_slice() {
         [] => format!("the application {} is new", app.name),
         before => format!(

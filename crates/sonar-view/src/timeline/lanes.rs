@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sonar_core::changes::CommandEvents;
 use sonar_core::figures::Figures;
 use sonar_core::history::{
     Collector, Event, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
@@ -45,13 +46,18 @@ struct TimelinePart {
 pub struct TimelineBuilder {
     span: Span,
     parts: Vec<TimelinePart>,
+    commands: CommandEvents,
 }
 
 impl TimelineBuilder {
     /// An axis of at most `columns` equal parts, none narrower than `width_ns`, the width of the windows.
     pub fn new(span: Span, columns: usize, width_ns: u64) -> Self {
         let windows = usize::try_from(span.length_ns().div_ceil(width_ns.max(1))).unwrap_or(usize::MAX);
-        Self { span, parts: vec![TimelinePart::default(); windows.clamp(1, columns.max(1))] }
+        Self {
+            span,
+            parts: vec![TimelinePart::default(); windows.clamp(1, columns.max(1))],
+            commands: CommandEvents::default(),
+        }
     }
 
     fn place(&self, at: Timestamp) -> usize {
@@ -66,6 +72,7 @@ impl TimelineBuilder {
         if to <= from {
             return;
         }
+        self.commands.add(window);
         let last = self.place(Timestamp::from_unix_ns(to.unix_ns() - 1));
         // A window at the border of two parts counts for the one that holds its middle.
         let middle = Timestamp::from_unix_ns(u64::midpoint(from.unix_ns(), to.unix_ns()));
@@ -91,7 +98,7 @@ impl TimelineBuilder {
 
     /// The report.
     pub fn finish(
-        self,
+        mut self,
         events: &[Event],
         gaps: &[HistoryGap],
         (source, zone): (&str, &Zone),
@@ -100,6 +107,9 @@ impl TimelineBuilder {
         let mut lanes = self.queries();
         lanes.extend(self.internals());
         lanes.extend(self.machine());
+        let mut events = events.to_vec();
+        events.extend(std::mem::take(&mut self.commands).finish(&events));
+        events.sort_by_key(|event| event.at);
         let shown = events.iter().take(MAX_EVENTS).map(|event| EventJson {
             time_ns: event.at.unix_ns(),
             kind: event.kind.name(),

@@ -1,7 +1,7 @@
 //! Finds the servers of this host, their logs and their `diagnostic.data`, and opens these files, after the agent has
 //! dropped its privileges: a helper process does it. It opens nothing else, whatever it is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -18,6 +18,7 @@ use sonar_sys::privileges::{Duty, capability};
 use super::helper_channel::{
     HelperChannel, Refusal, lock, read_message, receive_opened, send_opened, write_message,
 };
+use super::options;
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::disk::{configuration_of, log_of, setting};
 use crate::follow::{FileIdentity, FollowedPath, FollowedPlace};
@@ -32,7 +33,8 @@ const MAX_FILES: usize = 1_000;
 const DIAGNOSTIC: &str = "diagnostic.data";
 
 /// A server of this host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FoundServer {
     /// The port that it listens on.
     pub port: u16,
@@ -48,6 +50,10 @@ pub struct FoundServer {
     pub dbpath: Option<PathBuf>,
     /// The folder of its samples.
     pub diagnostic: Option<PathBuf>,
+    /// It runs, but has closed its port.
+    pub is_closed: bool,
+    /// Its settings, of its command line and its configuration, without secrets; empty if they are not known.
+    pub options: BTreeMap<String, String>,
 }
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
@@ -106,17 +112,29 @@ impl Inspection {
         let listeners = servers::listeners(&self.host).unwrap_or_default().listeners;
         let ports: BTreeMap<u32, u16> =
             listeners.iter().rev().map(|one| (one.pid, one.address.port())).collect();
-        let mut found = Vec::new();
+        let mut found: Vec<FoundServer> = Vec::new();
         for process in servers::mongodb(&self.host) {
-            if let Some(port) = ports.get(&process.pid)
-                && found.len() < MAX_SERVERS
-            {
-                found.push(self.server(&process, *port));
+            if found.len() >= MAX_SERVERS {
+                break;
+            }
+            match ports.get(&process.pid) {
+                Some(port) => found.push(self.server(&process, *port)),
+                None => found.extend(self.closed(&process)),
             }
         }
+        // Another server may have the port now.
+        let open: BTreeSet<u16> = found.iter().filter(|one| !one.is_closed).map(|one| one.port).collect();
+        found.retain(|one| !one.is_closed || !open.contains(&one.port));
         found.sort();
         self.found = found;
         &self.found
+    }
+
+    /// A server that was found before and has closed its port: it may write its last data for minutes.
+    fn closed(&self, process: &Process) -> Option<FoundServer> {
+        let started = self.host.stat(process.pid)?.started;
+        let known = self.found.iter().find(|one| (one.pid, one.started) == (process.pid, started))?;
+        Some(FoundServer { is_closed: true, ..known.clone() })
     }
 
     fn server(&self, process: &Process, port: u16) -> FoundServer {
@@ -158,7 +176,17 @@ impl Inspection {
         };
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
         let dbpath = dbpath.filter(|_| is_mongod);
-        FoundServer { port, pid: process.pid, started, name: process.name.clone(), log, dbpath, diagnostic }
+        FoundServer {
+            port,
+            pid: process.pid,
+            started,
+            name: process.name.clone(),
+            log,
+            dbpath,
+            diagnostic,
+            is_closed: false,
+            options: options::of(&process.arguments, text.as_deref()),
+        }
     }
 
     fn reload(&mut self) -> io::Result<Vec<ServerFiles>> {

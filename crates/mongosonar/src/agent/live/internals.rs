@@ -13,6 +13,7 @@ use sonar_core::internals::SampleSequence;
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, unreadable};
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
+use super::lives::started_at;
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
 use crate::agent::parts::WindowCutter;
@@ -24,6 +25,8 @@ use crate::queries::live::now;
 const EVERY: Duration = Duration::from_secs(2);
 /// How long after its time a sample may come.
 const DELAY_NS: u64 = 15_000_000_000;
+/// A sample that is later than this after the start of a process is its own, in nanoseconds.
+const STARTING_NS: u64 = 2_000_000_000;
 /// A server that wrote no sample for this long has stopped writing them.
 const SILENCE: Duration = Duration::from_secs(120);
 
@@ -141,8 +144,15 @@ impl SampleSource {
         if self.follower.counts().samples > 0 {
             task.servers.set_sampled(self.server.port, self.last);
         }
-        if let Some(version) = self.follower.server().and_then(|server| server.version.as_deref()) {
-            task.servers.set_version(self.server.port, version);
+        // The newest file may still be that of the process before it.
+        let servers = task.servers.all();
+        let current = servers.iter().find(|one| one.port == self.server.port);
+        let version = self.follower.server().and_then(|server| server.version.as_deref());
+        if let (Some(current), Some(version)) = (current, version)
+            && self.follower.counts().samples > 0
+            && self.last > started_at(current, time).plus_ns(STARTING_NS)
+        {
+            task.servers.set_version(current, version);
         }
     }
 

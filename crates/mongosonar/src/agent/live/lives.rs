@@ -2,13 +2,16 @@
 //! killed, or writes no log, is in the history, too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
+use sonar_sys::process_end::{ProcessEnd, ProcessHandle};
 
 use super::inspector::FoundServer;
+use super::known_servers::KnownServers;
 use crate::agent::servers::local;
 
 /// How long after the end of a process its log and the kernel may still say why it ended, in nanoseconds. Windows are
@@ -18,6 +21,8 @@ const PATIENCE_NS: u64 = 12 * NS_PER_S;
 const SHUTDOWN_NS: u64 = 120 * NS_PER_S;
 /// How far the kernel's report of a kill and the end of a process may be apart, in nanoseconds.
 const KILL_NS: u64 = 15 * NS_PER_S;
+/// The most kills that are remembered.
+const MAX_KILLS: usize = 256;
 
 /// A process that has ended.
 #[derive(Clone, Debug)]
@@ -30,19 +35,46 @@ struct EndedProcess {
     at: Timestamp,
     /// When the process before it at this port ended: what was logged before that is not of this one.
     after: Option<Timestamp>,
+    /// Says how it ended; `None` if the kernel cannot.
+    handle: Option<Arc<ProcessHandle>>,
+    how: Option<ProcessEnd>,
+}
+
+/// What the kernel says of a process that it killed for lack of memory.
+#[derive(Clone, Debug)]
+struct KernelKill {
+    at: Timestamp,
+    line: String,
 }
 
 /// The processes of the servers of this host, and what is known about how they ended.
 #[derive(Debug, Default)]
 pub struct ServerLives {
+    /// Handles of those that run, by process and the time it started.
+    running: BTreeMap<(u32, u64), Arc<ProcessHandle>>,
+    /// Those that do not answer, though they run, and since when.
+    silent: BTreeMap<(u16, u32), (Timestamp, Silence)>,
     /// Of which it is not known yet why they ended.
     undecided: Vec<EndedProcess>,
-    /// The last one that ended, by port.
-    last: BTreeMap<u16, EndedProcess>,
+    /// The last one that ended, by port: when, and its process.
+    last: BTreeMap<u16, (Timestamp, u32)>,
+    /// The settings of the last one, by port.
+    options: BTreeMap<u16, BTreeMap<String, String>>,
     /// By port, when a server last logged that it shuts down, and how.
     shutdowns: BTreeMap<u16, (Timestamp, Box<str>)>,
     /// When the kernel last killed processes for lack of memory, and how many.
     killed: Option<(Timestamp, u64)>,
+    /// Which processes it killed, by their number.
+    kills: BTreeMap<u32, KernelKill>,
+}
+
+/// Why a process that runs does not answer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Silence {
+    /// It has closed its port.
+    NotListening,
+    /// A signal or a debugger has stopped it.
+    Stopped,
 }
 
 impl ServerLives {
@@ -57,23 +89,61 @@ impl ServerLives {
         }
     }
 
+    /// The kernel says that it killed a process for lack of memory.
+    pub fn killed(&mut self, pid: u32, at: Timestamp, line: String) {
+        if self.kills.len() >= MAX_KILLS
+            && let Some(oldest) = self.kills.iter().min_by_key(|(_, kill)| kill.at).map(|(pid, _)| *pid)
+        {
+            self.kills.remove(&oldest);
+        }
+        self.kills.insert(pid, KernelKill { at, line });
+    }
+
+    /// Begins to watch processes, so that it is known how they end.
+    pub fn watch(&mut self, servers: &[FoundServer]) {
+        for server in servers {
+            let key = (server.pid, server.started);
+            if !self.running.contains_key(&key)
+                && let Ok(handle) = ProcessHandle::open(server.pid)
+            {
+                self.running.insert(key, Arc::new(handle));
+            }
+            self.options.entry(server.port).or_insert_with(|| server.options.clone());
+        }
+    }
+
     /// A process has ended. Its event follows when it is known how, or cannot be known any more; see [`Self::decided`].
     pub fn ended(&mut self, server: &FoundServer, is_logged: bool, at: Timestamp) {
         let FoundServer { port, pid, name, .. } = server;
-        let after = self.last.get(port).map(|before| before.at);
-        let ended = EndedProcess { port: *port, pid: *pid, name: name.clone(), is_logged, at, after };
-        self.last.insert(*port, ended.clone());
+        let handle = self.running.remove(&(*pid, server.started));
+        self.silent.remove(&(*port, *pid));
+        let after = self.last.insert(*port, (at, *pid)).map(|(before, _)| before);
+        let ended = EndedProcess {
+            port: *port,
+            pid: *pid,
+            name: name.clone(),
+            is_logged,
+            at,
+            after,
+            handle,
+            how: None,
+        };
         self.undecided.push(ended);
     }
 
-    /// A process has started.
-    pub fn started(&self, server: &FoundServer, at: Timestamp) -> Event {
+    /// A process has started: that, and which of its settings are others than those of the process before it.
+    pub fn started(&mut self, server: &FoundServer, at: Timestamp) -> Vec<Event> {
         let mut text = process(&server.name, server.pid);
-        if let Some(before) = self.last.get(&server.port) {
-            let seconds = at.since(before.at) / NS_PER_S;
-            text += &format!(", {} after process {} had ended", plural(seconds, "second"), before.pid);
+        if let Some((before, pid)) = self.last.get(&server.port) {
+            let seconds = at.since(*before) / NS_PER_S;
+            text += &format!(", {} after process {pid} had ended", plural(seconds, "second"));
         }
-        Event::new(at, EventKind::ServerStart, local(server.port), ("", &text))
+        let before = self.options.insert(server.port, server.options.clone());
+        let changed = before.and_then(|before| changed_options(&before, &server.options));
+        let event = |kind, text: &str| Event::new(at, kind, local(server.port), ("", text));
+        let start = event(EventKind::ServerStart, &text);
+        let settings = changed.map(|changed| event(EventKind::SettingChange, &changed));
+        std::iter::once(start).chain(settings).collect()
     }
 
     /// A server of another version than before runs at a port.
@@ -82,17 +152,109 @@ impl ServerLives {
         Event::new(at, EventKind::ServerUpgrade, local(port), ("", &text))
     }
 
+    /// Which processes do not answer now, though they run: events of those that have begun to be silent, and of those
+    /// that answer again.
+    pub fn silent(&mut self, servers: &[(FoundServer, Silence)], now: Timestamp) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_silent = |key: &(u16, u32)| servers.iter().any(|(one, _)| (one.port, one.pid) == *key);
+        self.silent.retain(|(port, pid), (since, why)| {
+            let stays = is_silent(&(*port, *pid));
+            if !stays {
+                let seconds = plural(now.since(*since) / NS_PER_S, "second");
+                let what = match why {
+                    Silence::NotListening => "listens again",
+                    Silence::Stopped => "runs again",
+                };
+                let text = format!("process {pid} {what}, after {seconds}");
+                events.push(Event::new(now, EventKind::ServerReachable, local(*port), ("", &text)));
+            }
+            stays
+        });
+        for (server, why) in servers {
+            let key = (server.port, server.pid);
+            let shuts_down =
+                self.shutdowns.get(&server.port).is_some_and(|(at, _)| now.since(*at) <= SHUTDOWN_NS);
+            if self.silent.contains_key(&key) || shuts_down {
+                continue;
+            }
+            self.silent.insert(key, (now, *why));
+            let process = process(&server.name, server.pid);
+            let text = match why {
+                Silence::NotListening => format!("{process} runs, but does not listen on its port any more"),
+                Silence::Stopped => format!("{process} was stopped by a signal or a debugger"),
+            };
+            events.push(Event::new(now, EventKind::ServerUnreachable, local(server.port), ("", &text)));
+        }
+        events
+    }
+
+    /// What happened while no agent ran, by the servers that `known`, the last run, knew.
+    pub fn meanwhile(&mut self, known: KnownServers, found: &[FoundServer], now: Timestamp) -> Vec<Event> {
+        let mut events = Vec::new();
+        let until = known.at;
+        let during = match now.since(until) / NS_PER_S {
+            seconds @ 0..120 => plural(seconds, "second"),
+            seconds => plural(seconds / 60, "minute"),
+        };
+        for server in &known.servers {
+            self.options.insert(server.port, server.options.clone());
+            if found.iter().any(|one| (one.pid, one.started) == (server.pid, server.started)) {
+                continue;
+            }
+            self.last.insert(server.port, (until, server.pid));
+            let process = process(&server.name, server.pid);
+            let kill = self.kills.get(&server.pid).filter(|kill| kill.at > until && kill.at <= now);
+            let (at, kind, why) = match kill {
+                Some(kill) => {
+                    (kill.at, EventKind::ServerCrash, format!("the kernel killed it: {}", kill.line))
+                }
+                None if known.is_other_boot => {
+                    (until, EventKind::ServerStop, "the machine was restarted".to_owned())
+                }
+                None => (until, EventKind::ServerStop, "it is not known how".to_owned()),
+            };
+            let text = format!("{process}, in the next {during}, while no agent ran; {why}");
+            events.push(Event::new(at, kind, local(server.port), ("", &text)));
+        }
+        for server in found {
+            let is_known = |one: &&FoundServer| (one.pid, one.started) == (server.pid, server.started);
+            let started = started_at(server, now);
+            // One that had started just before the end of the last run may not be known to it.
+            if known.servers.iter().any(|one| is_known(&one)) || started <= until {
+                continue;
+            }
+            for event in self.started(server, started) {
+                let text = match event.kind {
+                    EventKind::ServerStart => {
+                        format!("{}, while no agent ran", process(&server.name, server.pid))
+                    }
+                    _ => event.text.to_string(),
+                };
+                events.push(Event::new(started, event.kind, event.server, ("", &text)));
+            }
+        }
+        events
+    }
+
     /// The ends of processes that are decided at `now`.
     pub fn decided(&mut self, now: Timestamp) -> Vec<Event> {
-        let (decided, open): (Vec<_>, Vec<_>) = std::mem::take(&mut self.undecided)
-            .into_iter()
-            .map(|ended| {
-                let is_over = now.since(ended.at) >= PATIENCE_NS || now < ended.at;
-                (self.end(&ended, is_over), ended)
-            })
-            .partition(|(event, _)| event.is_some());
-        self.undecided = open.into_iter().map(|(_, ended)| ended).collect();
-        decided.into_iter().filter_map(|(event, _)| event).collect()
+        let mut undecided = std::mem::take(&mut self.undecided);
+        let mut events = Vec::new();
+        undecided.retain_mut(|ended| {
+            if ended.how.is_none() {
+                ended.how = ended.handle.as_ref().and_then(|handle| handle.end());
+            }
+            let is_over = now.since(ended.at) >= PATIENCE_NS || now < ended.at;
+            match self.end(ended, is_over) {
+                Some(event) => {
+                    events.push(event);
+                    false
+                }
+                None => true,
+            }
+        });
+        self.undecided = undecided;
+        events
     }
 
     /// The ends of all processes, at the end of the agent.
@@ -106,27 +268,49 @@ impl ServerLives {
         let event = |kind, text: &str| Some(Event::new(ended.at, kind, local(ended.port), ("", text)));
         let near =
             |at: Timestamp, before_ns| ended.at.since(at) <= before_ns && at.since(ended.at) <= KILL_NS;
-        match self.shutdowns.get(&ended.port) {
-            Some((at, text))
-                if near(*at, SHUTDOWN_NS) && ended.after.is_none_or(|before| at.since(before) > 0) =>
-            {
+        let shutdown = self.shutdowns.get(&ended.port).filter(|(at, _)| {
+            near(*at, SHUTDOWN_NS) && ended.after.is_none_or(|before| at.since(before) > 0)
+        });
+        let kill = self.kills.get(&ended.pid).filter(|kill| near(kill.at, KILL_NS));
+        let how = ended.how.map(|how| how.to_string());
+        match (shutdown, ended.how) {
+            // It was killed before it had ended by itself.
+            (Some((_, text)), Some(ProcessEnd::Killed { .. })) => {
+                let how = how.unwrap_or_default();
+                return event(EventKind::ServerCrash, &format!("{process}, {how}, after it had {text}"));
+            }
+            (Some((_, text)), _) => {
                 return event(EventKind::ServerStop, &format!("{process}, after it had {text}"));
             }
-            _ if !is_over => return None,
+            (None, Some(ProcessEnd::Exited(0))) => {
+                return event(EventKind::ServerStop, &format!("{process}, exit code 0"));
+            }
             _ => {}
         }
-        if let Some((_, count)) = self.killed.filter(|(at, _)| near(*at, KILL_NS)) {
-            let processes = plural(count, "process");
-            let text =
-                format!("{process}; the kernel killed {processes} at that time because memory had run out");
-            return event(EventKind::ServerCrash, &text);
+        if let Some(kill) = kill {
+            let how = how.map_or_else(String::new, |how| format!(", {how}"));
+            return event(EventKind::ServerCrash, &format!("{process}{how}; the kernel says: {}", kill.line));
         }
-        match ended.is_logged {
-            true => event(
+        if !is_over {
+            return None;
+        }
+        let memory = self.killed.filter(|(at, _)| near(*at, KILL_NS)).map(|(_, count)| {
+            let processes = plural(count, "process");
+            format!("; the kernel killed {processes} at that time because memory had run out")
+        });
+        match (how, memory, ended.is_logged) {
+            (Some(how), memory, _) => {
+                let memory = memory.unwrap_or_default();
+                event(EventKind::ServerCrash, &format!("{process}, {how}{memory}"))
+            }
+            (None, Some(memory), _) => event(EventKind::ServerCrash, &format!("{process}{memory}")),
+            (None, None, true) => event(
                 EventKind::ServerCrash,
                 &format!("{process}; its log has no shutdown: killed, or crashed"),
             ),
-            false => event(EventKind::ServerStop, &format!("{process}; without its log it is not known how")),
+            (None, None, false) => {
+                event(EventKind::ServerStop, &format!("{process}; without its log it is not known how"))
+            }
         }
     }
 }
@@ -135,90 +319,38 @@ fn process(name: &str, pid: u32) -> String {
     format!("process {pid} ({name})")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sonar_core::Endpoint;
-
-    fn at(seconds: u64) -> Timestamp {
-        Timestamp::from_unix(1_000_000 + seconds, 0)
-    }
-
-    fn server(pid: u32) -> FoundServer {
-        let (name, log) = ("mongod".to_owned(), Some("/log".into()));
-        FoundServer { port: 27_017, pid, started: 1, name, log, dbpath: None, diagnostic: None }
-    }
-
-    /// How process 7 ended, which did at second 100, if these events are seen.
-    fn end(is_logged: bool, events: &[Event]) -> (EventKind, String) {
-        let mut lives = ServerLives::default();
-        lives.ended(&server(7), is_logged, at(100));
-        events.iter().for_each(|event| lives.see(event));
-        let early = lives.decided(at(101));
-        let late = lives.decided(at(113));
-        let [event] = [early, late].concat().try_into().unwrap();
-        assert_eq!(lives.rest(), [], "an end is one event");
-        let event: Event = event;
-        assert_eq!((event.at, event.server), (at(100), local(27_017)));
-        (event.kind, event.text.into())
-    }
-
-    fn shutdown(seconds: u64, text: &str) -> Event {
-        Event::new(at(seconds), EventKind::ServerStop, local(27_017), ("", text))
-    }
-
-    #[test]
-    fn a_process_that_is_killed_is_told_from_one_that_shuts_down() {
-        let (kind, text) = end(true, &[]);
-        assert_eq!(
-            (kind, &*text),
-            (EventKind::ServerCrash, "process 7 (mongod); its log has no shutdown: killed, or crashed")
-        );
-        let (kind, text) = end(true, &[shutdown(98, "shut down, exit code 0")]);
-        assert_eq!(
-            (kind, &*text),
-            (EventKind::ServerStop, "process 7 (mongod), after it had shut down, exit code 0")
-        );
-        // An earlier life, and what the next start says of this one.
-        for other in [shutdown(10, "had not shut down cleanly before this start"), shutdown(0, "")] {
-            assert_eq!(end(true, &[other]).0, EventKind::ServerCrash);
-        }
-        let mut lives = ServerLives::default();
-        lives.see(&shutdown(0, "shut down"));
-        lives.ended(&server(7), true, at(500));
-        assert_eq!(lives.rest()[0].kind, EventKind::ServerCrash, "another life shut down");
-        lives.see(&shutdown(600, "shut down"));
-        lives.ended(&server(8), true, at(601));
-        lives.ended(&server(9), true, at(660));
-        let kinds: Vec<_> = lives.rest().iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, [EventKind::ServerStop, EventKind::ServerCrash], "killed soon after a restart");
-    }
-
-    #[test]
-    fn a_kill_for_lack_of_memory_is_named() {
-        let killed = |seconds| Event::new(at(seconds), EventKind::OutOfMemory, Endpoint::default(), ("", ""));
-        let (kind, text) = end(true, &[killed(103)]);
-        assert_eq!(kind, EventKind::ServerCrash);
-        assert!(
-            text.contains("the kernel killed 1 process at that time because memory had run out"),
-            "{text}"
-        );
-        assert!(!end(true, &[killed(20)]).1.contains("memory"));
-    }
-
-    #[test]
-    fn without_a_log_it_is_not_known_how_a_process_ended() {
-        let (kind, text) = end(false, &[]);
-        assert_eq!(kind, EventKind::ServerStop);
-        assert!(text.ends_with("it is not known how"), "{text}");
-    }
-
-    #[test]
-    fn a_restart_names_the_process_before() {
-        let mut lives = ServerLives::default();
-        assert_eq!(&*lives.started(&server(7), at(0)).text, "process 7 (mongod)");
-        lives.ended(&server(7), true, at(100));
-        let started = lives.started(&server(9), at(103));
-        assert_eq!(&*started.text, "process 9 (mongod), 3 seconds after process 7 had ended");
-    }
+/// When a process started, by the clock of this host.
+pub fn started_at(server: &FoundServer, now: Timestamp) -> Timestamp {
+    let ago = sonar_sys::clock::since_boot().saturating_sub(sonar_sys::clock::ticks(server.started));
+    let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+    Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago))
 }
+
+/// The most settings that an event names.
+const MAX_CHANGED: usize = 4;
+
+/// Which settings have another value than before, in words; `None` if none has, or they are not known.
+fn changed_options(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Option<String> {
+    if before.is_empty() || now.is_empty() {
+        return None;
+    }
+    let names: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let changed: Vec<String> = names
+        .into_iter()
+        .filter_map(|name| match (before.get(name), now.get(name)) {
+            (Some(was), Some(is)) if was == is => None,
+            (Some(was), Some(is)) => Some(format!("{name} {is}, was {was}")),
+            (None, Some(is)) => Some(format!("{name} {is}, was not set")),
+            (Some(was), None) => Some(format!("{name} is not set, was {was}")),
+            (None, None) => None,
+        })
+        .collect();
+    let more = changed.len().saturating_sub(MAX_CHANGED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let shown: Vec<String> = changed.into_iter().take(MAX_CHANGED).collect();
+    (!shown.is_empty()).then(|| format!("since this start {}{more}", shown.join("; ")))
+}
+
+#[cfg(test)]
+#[path = "lives_tests.rs"]
+mod tests;

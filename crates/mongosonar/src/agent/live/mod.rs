@@ -11,15 +11,19 @@ mod files;
 mod helper_channel;
 mod inspector;
 mod internals;
+mod known_servers;
 mod lives;
 mod log;
 mod machine;
 mod opener;
+mod options;
 mod positions;
 mod queries;
 mod reload;
 mod report;
+mod search;
 mod split;
+mod stating;
 mod status;
 mod status_file;
 mod storing;
@@ -38,22 +42,22 @@ use sonar_core::history::{Collector, Event, EventKind};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
-use sonar_sys::Host;
-use sonar_sys::resource::{ResourceUsage, helper_time};
-use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState, WatchedServer};
+use sonar_sys::kernel_log::KernelLog;
+use sonar_sys::resource::ResourceUsage;
+use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState};
 
 use self::backoff::Backoff;
-use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId, lost_helper};
+use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId};
 use self::clock_reading::ClockReading;
 use self::files::{FileSearch, FilesTask};
-use self::inspector::{FoundServer, Inspector};
+use self::inspector::Inspector;
 use self::lives::ServerLives;
 use self::log::FollowTask;
 use self::machine::MachineTask;
 use self::opener::{NetworkState, RingOpener};
 use self::positions::LogPositions;
 use self::queries::QueriesCollector;
-use self::report::{CostMeter, folder_bytes};
+use self::report::CostMeter;
 use self::split::{SplitSearch, SplitTask};
 use self::status::{StatusReports, StatusTask};
 use self::watched::WatchedServers;
@@ -157,6 +161,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         KnownApplications::default()
     }));
     let (to, parts) = sync_channel(WAITING);
+    // Opening it may take a privilege that is dropped.
+    let kernel_log = KernelLog::open().ok();
     let mut agent = LiveAgent {
         assembler: Assembler::new(store, plan.folder),
         servers: LocalServers::default(),
@@ -174,6 +180,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         searched: None,
         last_end: None,
         stated: None,
+        kept: None,
+        kernel_log,
         store_problem: None,
         last_loss: None,
         losses_reported: 0,
@@ -192,6 +200,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     // Cost is shown without opening anything later.
     ResourceUsage::now()?;
     agent.look_for_servers();
+    agent.note_absence();
     let lookup = agent.open(search, split, opener.map(|opener| (opener, tls)))?;
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
@@ -250,6 +259,10 @@ struct LiveAgent<'a> {
     /// When the process of a server last ended.
     last_end: Option<Instant>,
     stated: Option<Instant>,
+    /// When the servers were written for the next run.
+    kept: Option<Instant>,
+    /// What the kernel says of processes that it kills; `None` if it may not be read.
+    kernel_log: Option<KernelLog>,
     /// Why nothing can be stored, as long as that is so.
     store_problem: Option<String>,
     /// Why the last window that was lost for another reason was lost.
@@ -434,16 +447,7 @@ impl LiveAgent<'_> {
         let begun = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.plan.once.is_none_or(|once| begun.elapsed() < once) {
             self.take(NAP);
-            if self.searched.is_none_or(|searched| searched.elapsed() >= self.search_every())
-                || self.has_server_ended()
-            {
-                self.look_for_servers();
-            }
-            let ends = self.lives.decided(now());
-            let upgrades = self.watched.take_upgrades();
-            let upgrades =
-                upgrades.iter().map(|(port, versions)| ServerLives::upgraded(*port, versions, now()));
-            ends.into_iter().chain(upgrades).for_each(|event| self.event(event));
+            self.follow_servers();
             let names_interfaces =
                 self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
             if names_interfaces && self.network_seen.is_none_or(|seen| seen.elapsed() >= INTERFACES_EVERY) {
@@ -578,66 +582,6 @@ impl LiveAgent<'_> {
         }
     }
 
-    /// Searches for servers, and reports which have started or ended.
-    fn look_for_servers(&mut self) {
-        let is_first = self.searched.replace(Instant::now()).is_none();
-        let found = match self.inspector.servers() {
-            Ok(found) => found,
-            Err(error) => {
-                for collector in [Collector::Log, Collector::Internals] {
-                    if self.plan.settings.collectors.runs(collector) {
-                        self.fail(collector, &lost_helper(&error));
-                    }
-                }
-                return;
-            }
-        };
-        let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
-        let (started, ended) = self.watched.set(found);
-        self.watched.add_to(&mut self.servers);
-        for (servers, what) in [(&ended, "ended"), (&started, "started")] {
-            for server in servers.iter().filter(|_| !is_first) {
-                eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
-            }
-        }
-        self.note_servers(&ended, &started);
-        if let Some(queries) = &mut self.queries {
-            queries.add_ports(ports);
-        }
-        self.follow_network();
-    }
-
-    /// How often to search for servers now.
-    fn search_every(&self) -> Duration {
-        let is_restarting = self.last_end.is_some_and(|ended| ended.elapsed() < RESTART_WITHIN);
-        if is_restarting { RESTART_EVERY } else { SEARCH_EVERY }
-    }
-
-    /// Whether the process of a server has ended since the last search.
-    fn has_server_ended(&self) -> bool {
-        let host = Host::live();
-        let runs = |server: &FoundServer| {
-            // A zombie has ended, but nobody has asked for its exit code.
-            host.stat(server.pid).is_some_and(|stat| stat.started == server.started && stat.state != b'Z')
-        };
-        !self.watched.all().iter().all(runs)
-    }
-
-    /// Reports starts and ends of servers.
-    fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
-        let time = now();
-        for server in ended {
-            let is_logged = self.plan.settings.collectors.log && server.log.is_some();
-            self.lives.ended(server, is_logged, time);
-            self.last_end = Some(Instant::now());
-        }
-        // Before the first status the agent itself starts.
-        if self.stated.is_some() {
-            let starts: Vec<Event> = started.iter().map(|server| self.lives.started(server, time)).collect();
-            starts.into_iter().for_each(|event| self.event(event));
-        }
-    }
-
     /// Ends a collector, and takes its last windows.
     fn end(&mut self, collector: Collector) {
         if collector == Collector::Queries
@@ -684,61 +628,12 @@ impl LiveAgent<'_> {
         self.take_notices();
         // Without them the next run begins at the ends of the logs.
         let _ = self.positions.save(self.plan.folder);
+        self.keep_servers();
         status_file::remove(self.plan.folder);
         let mut summary = self.assembler.summary().clone();
         for one in self.board.failing() {
             summary.notes.push(one);
         }
         summary
-    }
-
-    /// Writes the status.
-    fn state(&mut self) {
-        self.stated = Some(Instant::now());
-        let usage = ResourceUsage::now().unwrap_or_default();
-        let mut collectors = self.board.all();
-        self.costs.measure(&mut collectors);
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let server = |server: &FoundServer| WatchedServer {
-            name: server.name.clone(),
-            version: self.watched.version(server.port),
-            pid: server.pid,
-            port: server.port,
-            log: path(&server.log),
-            diagnostic_data: path(&server.diagnostic),
-        };
-        let pid = std::process::id();
-        let summary = self.assembler.summary().clone();
-        let status = AgentStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid,
-            started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
-            started_ns: self.begun.time.unix_ns(),
-            written_ns: now().unix_ns(),
-            store: self.plan.folder.display().to_string(),
-            store_bytes: folder_bytes(self.plan.folder),
-            windows: summary.windows,
-            windows_lost: summary.windows_lost,
-            store_problem: self.store_problem.clone(),
-            last_window_ns: self.assembler.stored_until().map(Timestamp::unix_ns),
-            refused_configuration: self.refused.clone(),
-            notices: self.notices.clone(),
-            cpu_ns: usage.processor().as_nanos() as u64,
-            helpers_cpu_ns: helper_time().as_nanos() as u64,
-            memory_bytes: usage.resident_bytes,
-            collectors,
-            servers: self.watched.all().iter().map(server).collect(),
-        };
-        let written = status_file::write(self.plan.folder, &status);
-        match written.and_then(|()| self.positions.save(self.plan.folder)) {
-            Ok(()) => self.status_problem = None,
-            Err(error) => {
-                let text = format!("the status cannot be written: {error}");
-                if self.status_problem.replace(text.clone()).as_ref() != Some(&text) {
-                    eprintln!("mongosonar: {text}");
-                    self.note(text);
-                }
-            }
-        }
     }
 }

@@ -9,12 +9,20 @@ use sonar_core::Timestamp;
 use super::inspector::FoundServer;
 use crate::agent::servers::LocalServers;
 
+/// The version of a process.
+#[derive(Debug)]
+struct KnownVersion {
+    /// Its number, and when it started.
+    process: (u32, u64),
+    version: String,
+}
+
 /// The servers of the last search.
 #[derive(Debug, Default)]
 pub struct WatchedServers {
     found: Mutex<Arc<Vec<FoundServer>>>,
     /// Their versions by port, where they are known.
-    versions: Mutex<BTreeMap<u16, String>>,
+    versions: Mutex<BTreeMap<u16, KnownVersion>>,
     /// Ports whose server has another version than before, with both.
     upgrades: Mutex<Vec<(u16, [String; 2])>>,
     /// The time of the last sample of `diagnostic.data` by port.
@@ -67,14 +75,20 @@ impl WatchedServers {
         all.iter().filter(has).max_by_key(|server| folder(server)).map(|server| server.port)
     }
 
-    /// Notes the version of a server.
-    pub fn set_version(&self, port: u16, version: &str) {
+    /// Notes the version of the process that is `server`. A process never has another version than before, so only
+    /// that of another process is an upgrade; the first source that names the version of a process counts.
+    pub fn set_version(&self, server: &FoundServer, version: &str) {
+        let process = (server.pid, server.started);
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-        if versions.get(&port).map(String::as_str) != Some(version)
-            && let Some(before) = versions.insert(port, version.to_owned())
+        if versions.get(&server.port).is_some_and(|known| known.process == process) {
+            return;
+        }
+        let known = KnownVersion { process, version: version.to_owned() };
+        if let Some(before) = versions.insert(server.port, known)
+            && before.version != version
         {
             let mut upgrades = self.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
-            upgrades.push((port, [before, version.to_owned()]));
+            upgrades.push((server.port, [before.version, version.to_owned()]));
         }
     }
 
@@ -85,7 +99,11 @@ impl WatchedServers {
 
     /// The version of a server, if it is known.
     pub fn version(&self, port: u16) -> Option<String> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(&port).cloned()
+        self.versions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&port)
+            .map(|known| known.version.clone())
     }
 
     /// Notes the time of the last sample of a server's `diagnostic.data`.
@@ -114,9 +132,8 @@ mod tests {
             pid,
             started: u64::from(pid),
             name: "mongod".to_owned(),
-            log: None,
             dbpath: Some(dbpath.into()),
-            diagnostic: None,
+            ..FoundServer::default()
         }
     }
 
@@ -130,9 +147,22 @@ mod tests {
         assert_eq!(watched.of_file("/a/collection-1.wt"), Some(5));
         assert_eq!(watched.of_file("/a/b/index-1.wt"), Some(6));
         assert_eq!(watched.of_file("/ab/index-1.wt"), None);
-        for version in ["7.0.5", "7.0.5", "8.0.1"] {
-            watched.set_version(5, version);
+    }
+
+    #[test]
+    fn an_upgrade_is_another_version_of_another_process() {
+        let watched = WatchedServers::default();
+        let (first, second, third) = (server(1, 5, "/a"), server(2, 5, "/a"), server(3, 5, "/a"));
+        watched.set_version(&first, "7.0.5");
+        // What one of two sources still knows of an earlier process.
+        for (process, version) in [(&first, "7.0.4"), (&first, "7.0.5"), (&second, "7.0.5")] {
+            watched.set_version(process, version);
         }
+        assert_eq!(watched.take_upgrades(), []);
+        for (process, version) in [(&third, "8.0.1"), (&third, "7.0.5"), (&third, "8.0.1")] {
+            watched.set_version(process, version);
+        }
+        assert_eq!(watched.version(5).as_deref(), Some("8.0.1"));
         assert_eq!(watched.take_upgrades(), [(5, ["7.0.5".to_owned(), "8.0.1".to_owned()])]);
         assert_eq!(watched.take_upgrades(), []);
     }

@@ -194,8 +194,8 @@ impl<'a> AskedServer<'a> {
         self.name = Some(name);
         let server = Server::connect_alone(self.target, self.host, Collector::Status.name());
         let server = server.map_err(|error| error.to_string())?;
-        if self.found().is_some() {
-            self.task.servers.set_version(name.port, &server.info().version);
+        if let Some(found) = self.found() {
+            self.task.servers.set_version(&found, &server.info().version);
         }
         self.failing.clear();
         Ok(ServerConnection { server, name, offset_ms: None })

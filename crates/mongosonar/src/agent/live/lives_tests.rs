@@ -1,0 +1,225 @@
+use sonar_core::Endpoint;
+
+use super::*;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix(1_000_000 + seconds, 0)
+}
+
+fn server(pid: u32) -> FoundServer {
+    FoundServer {
+        port: 27_017,
+        pid,
+        started: 1,
+        name: "mongod".to_owned(),
+        log: Some("/log".into()),
+        ..FoundServer::default()
+    }
+}
+
+/// How process 7 ended, which did at second 100, as `prepare` has it.
+fn end_of(is_logged: bool, prepare: impl Fn(&mut ServerLives)) -> (EventKind, String) {
+    let mut lives = ServerLives::default();
+    lives.ended(&server(7), is_logged, at(100));
+    prepare(&mut lives);
+    let early = lives.decided(at(101));
+    let late = lives.decided(at(113));
+    let [event] = [early, late].concat().try_into().unwrap();
+    assert_eq!(lives.rest(), [], "an end is one event");
+    let event: Event = event;
+    assert_eq!((event.at, event.server), (at(100), local(27_017)));
+    (event.kind, event.text.into())
+}
+
+fn end(is_logged: bool, events: &[Event]) -> (EventKind, String) {
+    end_of(is_logged, |lives| events.iter().for_each(|event| lives.see(event)))
+}
+
+/// The same if the kernel says how it ended.
+fn end_as(how: ProcessEnd, events: &[Event]) -> (EventKind, String) {
+    end_of(true, |lives| {
+        lives.undecided[0].how = Some(how);
+        events.iter().for_each(|event| lives.see(event));
+    })
+}
+
+fn shutdown(seconds: u64, text: &str) -> Event {
+    Event::new(at(seconds), EventKind::ServerStop, local(27_017), ("", text))
+}
+
+#[test]
+fn a_process_that_is_killed_is_told_from_one_that_shuts_down() {
+    let (kind, text) = end(true, &[]);
+    assert_eq!(
+        (kind, &*text),
+        (EventKind::ServerCrash, "process 7 (mongod); its log has no shutdown: killed, or crashed")
+    );
+    let (kind, text) = end(true, &[shutdown(98, "shut down, exit code 0")]);
+    assert_eq!(
+        (kind, &*text),
+        (EventKind::ServerStop, "process 7 (mongod), after it had shut down, exit code 0")
+    );
+    // An earlier life, and what the next start says of this one.
+    for other in [shutdown(10, "had not shut down cleanly before this start"), shutdown(0, "")] {
+        assert_eq!(end(true, &[other]).0, EventKind::ServerCrash);
+    }
+    let mut lives = ServerLives::default();
+    lives.see(&shutdown(0, "shut down"));
+    lives.ended(&server(7), true, at(500));
+    assert_eq!(lives.rest()[0].kind, EventKind::ServerCrash, "another life shut down");
+    lives.see(&shutdown(600, "shut down"));
+    lives.ended(&server(8), true, at(601));
+    lives.ended(&server(9), true, at(660));
+    let kinds: Vec<_> = lives.rest().iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::ServerStop, EventKind::ServerCrash], "killed soon after a restart");
+}
+
+#[test]
+fn the_signal_or_the_exit_code_is_named() {
+    let killed = |signal, has_core| ProcessEnd::Killed { signal, has_core };
+    assert_eq!(
+        end_as(killed(9, false), &[]),
+        (EventKind::ServerCrash, "process 7 (mongod), killed by signal 9 (SIGKILL)".to_owned())
+    );
+    let (kind, text) = end_as(killed(11, true), &[]);
+    assert_eq!(kind, EventKind::ServerCrash);
+    assert!(text.ends_with("signal 11 (SIGSEGV), with a core dump"), "{text}");
+    assert_eq!(
+        end_as(ProcessEnd::Exited(100), &[]),
+        (EventKind::ServerCrash, "process 7 (mongod), exit code 100".to_owned())
+    );
+    assert_eq!(
+        end_as(ProcessEnd::Exited(0), &[]),
+        (EventKind::ServerStop, "process 7 (mongod), exit code 0".to_owned())
+    );
+    // A service manager loses its patience.
+    let (kind, text) = end_as(killed(9, false), &[shutdown(98, "shut down, exit code 0")]);
+    assert_eq!(kind, EventKind::ServerCrash);
+    assert!(text.contains("SIGKILL"), "{text}");
+}
+
+#[test]
+fn a_kill_for_lack_of_memory_is_named() {
+    let killed = |seconds| Event::new(at(seconds), EventKind::OutOfMemory, Endpoint::default(), ("", ""));
+    let (kind, text) = end(true, &[killed(103)]);
+    assert_eq!(kind, EventKind::ServerCrash);
+    assert!(text.contains("the kernel killed 1 process at that time because memory had run out"), "{text}");
+    assert!(!end(true, &[killed(20)]).1.contains("memory"));
+}
+
+#[test]
+fn the_kernels_line_about_a_kill_is_that_of_the_process() {
+    let line = "Memory cgroup out of memory: Killed process 7 (mongod) total-vm:5kB, anon-rss:4kB";
+    let (kind, text) = end_of(true, |lives| {
+        lives.undecided[0].how = Some(ProcessEnd::Killed { signal: 9, has_core: false });
+        lives.killed(7, at(99), line.to_owned());
+        lives.killed(8, at(99), "another process".to_owned());
+    });
+    assert_eq!(kind, EventKind::ServerCrash);
+    assert_eq!(text, format!("process 7 (mongod), killed by signal 9 (SIGKILL); the kernel says: {line}"));
+    // Its number was that of another process long ago.
+    let (_, text) = end_of(true, |lives| lives.killed(7, at(0), line.to_owned()));
+    assert!(!text.contains("kernel"), "{text}");
+    let mut lives = ServerLives::default();
+    (0..1_000).for_each(|pid| lives.killed(pid, at(u64::from(pid)), String::new()));
+    assert!(lives.kills.len() <= MAX_KILLS && lives.kills.contains_key(&999));
+}
+
+#[test]
+fn without_a_log_it_is_not_known_how_a_process_ended() {
+    let (kind, text) = end(false, &[]);
+    assert_eq!(kind, EventKind::ServerStop);
+    assert!(text.ends_with("it is not known how"), "{text}");
+}
+
+fn texts(events: &[Event]) -> Vec<(EventKind, &str)> {
+    events.iter().map(|event| (event.kind, &*event.text)).collect()
+}
+
+fn with_options(pid: u32, options: &[(&str, &str)]) -> FoundServer {
+    let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    FoundServer { options, ..server(pid) }
+}
+
+#[test]
+fn a_restart_names_the_process_before_and_the_settings_that_differ() {
+    let mut lives = ServerLives::default();
+    let first = with_options(7, &[("cacheSizeGB", "2"), ("port", "27017"), ("quiet", "true")]);
+    assert_eq!(texts(&lives.started(&first, at(0))), [(EventKind::ServerStart, "process 7 (mongod)")]);
+    lives.ended(&first, true, at(100));
+    let second = with_options(9, &[("cacheSizeGB", "1"), ("port", "27017")]);
+    assert_eq!(
+        texts(&lives.started(&second, at(103))),
+        [
+            (EventKind::ServerStart, "process 9 (mongod), 3 seconds after process 7 had ended"),
+            (EventKind::SettingChange, "since this start cacheSizeGB 1, was 2; quiet is not set, was true"),
+        ]
+    );
+    lives.ended(&second, true, at(200));
+    let third = FoundServer { options: second.options.clone(), ..server(11) };
+    assert_eq!(lives.started(&third, at(201)).len(), 1, "the same settings");
+    // Whose settings cannot be read.
+    lives.ended(&third, true, at(300));
+    assert_eq!(lives.started(&server(12), at(301)).len(), 1);
+}
+
+#[test]
+fn a_process_that_does_not_answer_is_told_once_and_so_is_its_return() {
+    let mut lives = ServerLives::default();
+    let stopped = [(server(7), Silence::Stopped)];
+    let events = lives.silent(&stopped, at(0));
+    assert_eq!(
+        texts(&events),
+        [(EventKind::ServerUnreachable, "process 7 (mongod) was stopped by a signal or a debugger")]
+    );
+    assert_eq!(lives.silent(&stopped, at(5)), []);
+    let events = lives.silent(&[], at(12));
+    assert_eq!(texts(&events), [(EventKind::ServerReachable, "process 7 runs again, after 12 seconds")]);
+    // A server that shuts down closes its port first.
+    lives.see(&shutdown(20, "shut down, exit code 0"));
+    assert_eq!(lives.silent(&[(server(7), Silence::NotListening)], at(21)), []);
+}
+
+#[test]
+fn what_happened_while_no_agent_ran_is_told_at_the_next_start() {
+    let known = |servers: Vec<FoundServer>| KnownServers { at: at(100), is_other_boot: false, servers };
+    let mut lives = ServerLives::default();
+    // It still runs.
+    assert_eq!(lives.meanwhile(known(vec![server(7)]), &[server(7)], at(1_000)), []);
+    let events = lives.meanwhile(known(vec![server(7)]), &[], at(1_000));
+    assert_eq!(
+        texts(&events),
+        [(
+            EventKind::ServerStop,
+            "process 7 (mongod), in the next 15 minutes, while no agent ran; it is not known how"
+        )]
+    );
+    assert_eq!(events[0].at, at(100), "when it was last seen");
+    lives.killed(7, at(400), "Out of memory: Killed process 7 (mongod)".to_owned());
+    let events = lives.meanwhile(known(vec![server(7)]), &[], at(1_000));
+    assert_eq!((events[0].kind, events[0].at), (EventKind::ServerCrash, at(400)));
+    let reboot = KnownServers { is_other_boot: true, ..known(vec![server(8)]) };
+    assert!(lives.meanwhile(reboot, &[], at(1_000))[0].text.ends_with("the machine was restarted"));
+}
+
+#[test]
+fn a_restart_while_no_agent_ran_is_an_end_and_a_start() {
+    let own = std::process::id();
+    let started = sonar_sys::Host::live().stat(own).unwrap().started;
+    let now = crate::queries::live::now();
+    let is = FoundServer { started, ..with_options(own, &[("cacheSizeGB", "1")]) };
+    let known = KnownServers {
+        at: Timestamp::from_unix_ns(1),
+        is_other_boot: false,
+        servers: vec![with_options(7, &[("cacheSizeGB", "2")])],
+    };
+    let mut lives = ServerLives::default();
+    let events = lives.meanwhile(known, std::slice::from_ref(&is), now);
+    let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::ServerStop, EventKind::ServerStart, EventKind::SettingChange]);
+    assert!(events[1].at <= now && events[1].text.contains("while no agent ran"), "{events:?}");
+    assert!(events[2].text.contains("cacheSizeGB 1, was 2"), "{events:?}");
+    // One that ran at the end of the last run already.
+    let known = KnownServers { at: now.plus_ns(1), is_other_boot: false, servers: Vec::new() };
+    assert_eq!(ServerLives::default().meanwhile(known, &[is], now.plus_ns(2)), []);
+}

@@ -1,0 +1,144 @@
+//! The search for servers, and what happens to their processes.
+
+use std::time::{Duration, Instant};
+
+use sonar_core::history::{Collector, Event};
+use sonar_sys::Host;
+use sonar_sys::clock::monotonic;
+
+use super::board::lost_helper;
+use super::inspector::FoundServer;
+use super::known_servers::KnownServers;
+use super::lives::{ServerLives, Silence};
+use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
+use crate::queries::live::now;
+
+/// How often the servers are written for the next run.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// What the system says of the process of a server.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum ProcessState {
+    Runs,
+    Stopped,
+    Ended,
+}
+
+fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
+    let stat = host.stat(server.pid).filter(|stat| stat.started == server.started);
+    match stat.map(|stat| stat.state) {
+        // A zombie has ended, but nobody has asked for its exit code.
+        None | Some(b'Z' | b'X') => ProcessState::Ended,
+        Some(b'T' | b't') => ProcessState::Stopped,
+        Some(_) => ProcessState::Runs,
+    }
+}
+
+impl LiveAgent<'_> {
+    /// Searches for servers, and reports which have started or ended.
+    pub(super) fn look_for_servers(&mut self) {
+        let is_first = self.searched.replace(Instant::now()).is_none();
+        let found = match self.inspector.servers() {
+            Ok(found) => found,
+            Err(error) => {
+                for collector in [Collector::Log, Collector::Internals] {
+                    if self.plan.settings.collectors.runs(collector) {
+                        self.fail(collector, &lost_helper(&error));
+                    }
+                }
+                return;
+            }
+        };
+        let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
+        self.lives.watch(&found);
+        let (started, ended) = self.watched.set(found);
+        self.watched.add_to(&mut self.servers);
+        for (servers, what) in [(&ended, "ended"), (&started, "started")] {
+            for server in servers.iter().filter(|_| !is_first) {
+                eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
+            }
+        }
+        self.note_servers(&ended, &started);
+        if let Some(queries) = &mut self.queries {
+            queries.add_ports(ports);
+        }
+        self.follow_network();
+    }
+
+    /// Looks at the processes of servers, searches for servers if that is due, and reports what has happened to them.
+    pub(super) fn follow_servers(&mut self) {
+        self.read_kernel_log();
+        let host = Host::live();
+        let servers = self.watched.all();
+        let states: Vec<_> = servers.iter().map(|server| (server, state_of(&host, server))).collect();
+        let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
+        let silent: Vec<(FoundServer, Silence)> = states
+            .iter()
+            .filter_map(|(server, state)| match state {
+                ProcessState::Stopped => Some(((*server).clone(), Silence::Stopped)),
+                ProcessState::Runs if server.is_closed => Some(((*server).clone(), Silence::NotListening)),
+                _ => None,
+            })
+            .collect();
+        let mut events = self.lives.silent(&silent, now());
+        if has_ended || self.searched.is_none_or(|searched| searched.elapsed() >= self.search_every()) {
+            self.look_for_servers();
+        }
+        events.extend(self.lives.decided(now()));
+        let upgrades = self.watched.take_upgrades();
+        events.extend(upgrades.iter().map(|(port, versions)| ServerLives::upgraded(*port, versions, now())));
+        events.into_iter().for_each(|event| self.event(event));
+        if self.kept.is_none_or(|kept| kept.elapsed() >= KEEP_EVERY) {
+            self.keep_servers();
+        }
+    }
+
+    /// Notes which processes the kernel has killed for lack of memory.
+    fn read_kernel_log(&mut self) {
+        let Some(log) = &mut self.kernel_log else { return };
+        for death in log.deaths() {
+            let ago = monotonic().saturating_sub(death.at);
+            let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+            let at = sonar_core::Timestamp::from_unix_ns(now().unix_ns().saturating_sub(ago));
+            self.lives.killed(death.pid, at, death.line);
+        }
+    }
+
+    /// Reports what happened to servers while no agent ran. The last run wrote which ones it knew.
+    pub(super) fn note_absence(&mut self) {
+        self.read_kernel_log();
+        if let Some(known) = KnownServers::load(self.plan.folder) {
+            let events = self.lives.meanwhile(known, &self.watched.all(), now());
+            events.into_iter().for_each(|event| self.event(event));
+        }
+        self.keep_servers();
+    }
+
+    /// Writes the servers for the next run. Without them it only misses what happens in between.
+    pub(super) fn keep_servers(&mut self) {
+        self.kept = Some(Instant::now());
+        let _ = KnownServers::save(self.plan.folder, &self.watched.all(), now());
+    }
+
+    /// How often to search for servers now.
+    fn search_every(&self) -> Duration {
+        let is_restarting = self.last_end.is_some_and(|ended| ended.elapsed() < RESTART_WITHIN);
+        if is_restarting { RESTART_EVERY } else { SEARCH_EVERY }
+    }
+
+    /// Reports starts and ends of servers.
+    fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
+        let time = now();
+        for server in ended {
+            let is_logged = self.plan.settings.collectors.log && server.log.is_some();
+            self.lives.ended(server, is_logged, time);
+            self.last_end = Some(Instant::now());
+        }
+        // Before the first status the agent itself starts.
+        if self.stated.is_some() {
+            let starts: Vec<Event> =
+                started.iter().flat_map(|server| self.lives.started(server, time)).collect();
+            starts.into_iter().for_each(|event| self.event(event));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The state of the agent, in the file that `--status` reads.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use sonar_core::Timestamp;
+use sonar_sys::Host;
+use sonar_sys::resource::{ResourceUsage, helper_time};
+use sonar_view::agent::{AgentStatus, WatchedServer};
+
+use super::inspector::FoundServer;
+use super::report::folder_bytes;
+use super::{LiveAgent, status_file};
+use crate::queries::live::now;
+
+impl LiveAgent<'_> {
+    /// Writes the status.
+    pub(super) fn state(&mut self) {
+        self.stated = Some(Instant::now());
+        let usage = ResourceUsage::now().unwrap_or_default();
+        let mut collectors = self.board.all();
+        self.costs.measure(&mut collectors);
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let server = |server: &FoundServer| WatchedServer {
+            name: server.name.clone(),
+            version: self.watched.version(server.port),
+            pid: server.pid,
+            port: server.port,
+            log: path(&server.log),
+            diagnostic_data: path(&server.diagnostic),
+        };
+        let pid = std::process::id();
+        let summary = self.assembler.summary().clone();
+        let status = AgentStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid,
+            started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
+            started_ns: self.begun.time.unix_ns(),
+            written_ns: now().unix_ns(),
+            store: self.plan.folder.display().to_string(),
+            store_bytes: folder_bytes(self.plan.folder),
+            windows: summary.windows,
+            windows_lost: summary.windows_lost,
+            store_problem: self.store_problem.clone(),
+            last_window_ns: self.assembler.stored_until().map(Timestamp::unix_ns),
+            refused_configuration: self.refused.clone(),
+            notices: self.notices.clone(),
+            cpu_ns: usage.processor().as_nanos() as u64,
+            helpers_cpu_ns: helper_time().as_nanos() as u64,
+            memory_bytes: usage.resident_bytes,
+            collectors,
+            servers: self.watched.all().iter().map(server).collect(),
+        };
+        let written = status_file::write(self.plan.folder, &status);
+        match written.and_then(|()| self.positions.save(self.plan.folder)) {
+            Ok(()) => self.status_problem = None,
+            Err(error) => {
+                let text = format!("the status cannot be written: {error}");
+                if self.status_problem.replace(text.clone()).as_ref() != Some(&text) {
+                    eprintln!("mongosonar: {text}");
+                    self.note(text);
+                }
+            }
+        }
+    }
+}

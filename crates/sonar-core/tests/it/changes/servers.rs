@@ -1,0 +1,105 @@
+//! Changes of a server as a whole.
+
+use sonar_core::changes::{ServerChange, ServerLevel, ServerMeasure};
+
+use super::*;
+
+fn of_server(changes: &[HistoryChange]) -> Option<&ServerChange> {
+    let effects = changes.iter().flat_map(|change| &change.effects);
+    changes.iter().chain(effects).find_map(|change| match &change.what {
+        ChangeKind::Server(change) => Some(change),
+        _ => None,
+    })
+}
+
+fn measures(change: &ServerChange) -> Vec<ServerMeasure> {
+    change.levels.iter().map(|level| level.measure).collect()
+}
+
+#[test]
+fn many_new_shapes_that_are_small_each_are_a_large_change_together() {
+    // A mean of 1.5 ms each: 30 of them are 0.45 % of the time of the one that is there.
+    let usual = Load { calls: 86, latency_ns: 2_000 * MS, ..FIND };
+    let many: Vec<Load> =
+        (0..30).map(|number| Load { shape: 100 + number, calls: 86, latency_ns: MS, ..FIND }).collect();
+    let found = compare(&[usual], &[&[usual][..], &many].concat(), &[]);
+    let change = of_server(&found.changes).unwrap_or_else(|| panic!("{found:#?}"));
+    assert_eq!((change.new_shapes, change.has_unusually_many_new_shapes), (30, true));
+    assert!((change.new_share - 30.0 / 31.0).abs() < 0.02, "{change:?}");
+    let [ServerLevel { measure: ServerMeasure::Queries, before, after, .. }] = change.levels[..] else {
+        panic!("{change:#?}")
+    };
+    // 86 calls in ten seconds, and 31 times as many.
+    assert!((before / 8.6 - 1.0).abs() < 0.1 && (after / (31.0 * 8.6) - 1.0).abs() < 0.1, "{change:?}");
+}
+
+#[test]
+fn a_storm_of_connections_is_named() {
+    let key = SeriesKey {
+        subject: SeriesSubject::Server,
+        server: SERVER,
+        name: "".into(),
+        metric: "connections.open".into(),
+    };
+    let mut noise = Noise(21);
+    let mut windows: Vec<HistoryWindow> = Vec::new();
+    for at in 0..33 {
+        let mut window = window(at, &[FIND], &mut noise);
+        let open = if at < 30 { 12.0 + noise.next() } else { 312.0 };
+        let start = window.window.start;
+        window.sample(&key, start, (open, 10.0));
+        windows.push(window);
+    }
+    let (before, after) = windows.split_at(30);
+    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let change = of_server(&found.changes).unwrap_or_else(|| panic!("{found:#?}"));
+    assert_eq!(measures(change), [ServerMeasure::Connections]);
+    assert!((change.levels[0].after - 312.0).abs() < 1.0);
+}
+
+#[test]
+fn what_one_shape_explains_is_not_told_twice() {
+    for after in [
+        [Load { calls: 600, ..FIND }, UPDATE],
+        [Load { latency_ns: 500 * MS, ..FIND }, UPDATE],
+        [FIND, Load { error: Some(11_000), ..UPDATE }],
+    ] {
+        let found = compare(&[FIND, UPDATE], &after, &[]);
+        assert!(!found.changes.is_empty(), "{after:?}");
+        assert!(of_server(&found.changes).is_none(), "{after:?} {found:#?}");
+    }
+}
+
+#[test]
+fn a_crash_explains_that_queries_fall() {
+    let loads: Vec<Load> = (0..30).map(|number| Load { shape: 100 + number, calls: 9, ..FIND }).collect();
+    let crash = event(301, EventKind::ServerCrash, "");
+    let found = compare(&loads, &[], &[crash]);
+    let first = &found.changes[0];
+    assert!(matches!(&first.what, ChangeKind::Event(_)), "{found:#?}");
+    let falls = of_server(&first.effects).unwrap_or_else(|| panic!("{found:#?}"));
+    assert_eq!(measures(falls), [ServerMeasure::Queries]);
+    assert!(falls.levels[0].after < 1.0, "{falls:?}");
+}
+
+#[test]
+fn an_application_that_ends_is_one_change() {
+    let of = |number: u64, app| Load {
+        shape: 100 + number,
+        app: (app, "1.0"),
+        calls: 30,
+        latency_ns: 20 * MS,
+        ..FIND
+    };
+    let before: Vec<Load> = (0..4).map(|number| of(number, "pricing")).chain([of(9, "shop")]).collect();
+    let found = compare(&before, &[of(9, "shop")], &[]);
+    let [change] = found.changes.as_slice() else { panic!("{found:#?}") };
+    let ChangeKind::Application(app) = &change.what else { panic!("{change:#?}") };
+    assert_eq!((&*app.name, app.has_ended), ("pricing", true));
+    let stopped = change.effects.iter().filter(|effect| matches!(effect.what, ChangeKind::Shape(_)));
+    assert_eq!(stopped.map(ways).collect::<Vec<_>>(), [[ShapeWay::Stopped]; 4]);
+    assert!(change.cost_ns < 0.0);
+    // One that runs seldom has not ended.
+    let seldom = Load { calls: 1, ..of(1, "report") };
+    assert!(compare(&[FIND, seldom], &[FIND], &[]).is_empty());
+}

@@ -1,0 +1,95 @@
+"""What happens to the processes of servers is in the history of the agent, whatever their logs say."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from test_agent import agent, free_port
+
+import labkit
+
+pytestmark = [pytest.mark.root, pytest.mark.servers]
+
+
+@contextlib.contextmanager
+def server(directory, port):
+    """The lab's server under the name of the real one; yields its process."""
+    program = directory / "mongod"
+    if not program.exists():
+        program.symlink_to(labkit.LAB / "bin/server")
+    command = [program, "--demo", "--listen", f"127.0.0.1:{port}"]
+    with labkit.process(command, stdout=subprocess.PIPE) as child:
+        labkit.first_line(child)
+        yield child
+
+
+def document(store, command, *words):
+    done = subprocess.run(
+        [labkit.MONGOSONAR, command, "--store", str(store), "--json", *words], capture_output=True, text=True
+    )
+    return json.loads(done.stdout) if done.stdout else {}
+
+
+def events(store, processes, *kinds):
+    """The sentences of the events of these kinds about these processes: others may run on this machine."""
+    found = document(store, "timeline", "--from", "-1h").get("events", [])
+    is_own = lambda event: any(f"process {one.pid} (mongod)" in event["sentence"] for one in processes)
+    return [event["sentence"] for event in found if event["kind"] in kinds and is_own(event)]
+
+
+def changes(store):
+    """All sentences of what changed, with those of effects."""
+
+    def sentences(change):
+        yield change["sentence"]
+        yield from change["evidence"]
+        for effect in change["effects"]:
+            yield from sentences(effect)
+
+    report = document(store, "what-changed", "--from", "-1h")
+    return [text for moment in report.get("moments", []) for one in moment["changes"] for text in sentences(one)]
+
+
+def is_watched(running, port):
+    return any(one["port"] == port for one in running.status()["servers"])
+
+
+def test_a_killed_server_is_in_every_view_although_it_has_no_log(tmp_path):
+    port = free_port()
+    config = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n"
+    with agent(tmp_path, config) as running:
+        with server(tmp_path, port) as child:
+            labkit.wait_until(lambda: is_watched(running, port), "the server", 30)
+            os.kill(child.pid, signal.SIGSTOP)
+            stopped = lambda: events(running.store, [child], "server_unreachable")
+            labkit.wait_until(stopped, "that it is stopped", 60)
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+            ended = lambda: events(running.store, [child], "server_crash", "server_stop")
+            labkit.wait_until(ended, "the end of the server", 60)
+        assert running.stop() == 0
+    assert len(stopped()) == 1 and len(ended()) == 1, (stopped(), ended())
+    # Before Linux 6.15 the kernel does not say how a process ended.
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    assert release < (6, 15) or "killed by signal 9 (SIGKILL)" in ended()[0], ended()
+    listed = changes(running.store)
+    for sentence in [*stopped(), *ended()]:
+        assert any(sentence in text for text in listed), (sentence, listed)
+
+
+def test_what_happened_while_no_agent_ran_is_told_by_the_next_one(tmp_path):
+    port = free_port()
+    config = f"[collectors]\nfiles = false\nqueries = false\n[queries]\nport = [{port}]\n"
+    with server(tmp_path, port) as first:
+        with agent(tmp_path, config) as running:
+            labkit.wait_until(lambda: is_watched(running, port), "the server", 30)
+            assert running.stop() == 0
+    with server(tmp_path, port) as second:
+        with agent(tmp_path, config) as running:
+            assert running.stop() == 0
+    told = events(running.store, [first, second], "server_start", "server_stop", "server_crash")
+    assert len(told) == 2 and all("while no agent ran" in text for text in told), told
+    assert f"process {first.pid} " in told[0] and f"process {second.pid} " in told[1], told
