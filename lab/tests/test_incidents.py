@@ -1,0 +1,308 @@
+"""Incidents whose cause is known: `what-changed` must name it first, and blame nothing else.
+
+The servers are the lab's own (lab/threaded) on the real WiredTiger, under the name of the real one. The test writes what a
+mongod of 4.4 would write into its log. Several servers have each an incident of their own while one agent watches them all;
+what strikes the whole machine comes afterwards, one incident after the other, at one server.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+import pymongo
+import pytest
+from test_agent import agent, append, free_port
+from test_agent_split import threaded
+
+import labkit
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.servers,
+    pytest.mark.skipif(not os.environ.get("LONG"), reason="it takes four minutes for each load; LONG=1 lets it run"),
+]
+
+WINDOW_S = 10
+# Windows of 10 s before an incident, and after it.
+BEFORE, AFTER = 7, 4
+# Queries a second at each server.
+LOADS = {"light": 10, "steady": 25, "heavy": 60}
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+
+
+def state_itself(log, version, options, context="initandlisten"):
+    """The lines with which a server begins a log, also after it was rotated."""
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    for identity, message, attributes in [
+        (23403, "Build Info", {"buildInfo": {"version": version, "gitVersion": "lab"}}),
+        (21951, "Options set by command line", {"options": options}),
+    ]:
+        head = {"t": {"$date": at}, "s": "I", "c": "CONTROL", "id": identity, "ctx": context, "msg": message}
+        append(log, json.dumps(head | {"attr": attributes}, separators=(",", ":")))
+
+
+@dataclasses.dataclass
+class Server:
+    """A server with its log and the clients that ask it."""
+
+    directory: pathlib.Path
+    name: str
+    rate: int
+    cgroup: pathlib.Path | None = None
+    port: int = dataclasses.field(default_factory=free_port)
+
+    def __post_init__(self):
+        self.folder = self.directory / self.name
+        self.folder.mkdir()
+        self.log = self.folder / "mongod.log"
+        self.log.touch()
+        self.stop_asking = threading.Event()
+        self.steps = {"burn": 2}
+        self.running = None
+        self.clients = []
+
+    def start(self):
+        self.running = contextlib.ExitStack()
+        # What it has in memory belongs to the group that it was in when it took it, so it begins there.
+        with inside(self.cgroup) if self.cgroup else contextlib.nullcontext():
+            self.process = self.running.enter_context(threaded(self.folder, self.port))
+        self.asking = threading.Thread(target=self.ask)
+        self.asking.start()
+
+    def ask(self):
+        """Asks at a steady rate. A server that has ended is asked again once it is back."""
+        uri = f"mongodb://127.0.0.1:{self.port}/?directConnection=true&serverSelectionTimeoutMS=2000"
+        with pymongo.MongoClient(uri, appname=f"shop-{self.name}") as client:
+            while not self.stop_asking.wait(1 / self.rate):
+                with contextlib.suppress(pymongo.errors.PyMongoError):
+                    labkit.ask_threaded(client.lab, self.steps)
+
+    def end(self):
+        self.stop_asking.set()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGCONT)
+        self.asking.join()
+        self.running.close()
+
+
+@contextlib.contextmanager
+def inside(group):
+    """Processes that begin here belong to this control group."""
+    mine = group.parent / "cgroup.procs"
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        mine.write_text(str(os.getpid()))
+
+
+@contextlib.contextmanager
+def control_group(controller, limits):
+    """A control group with these limits, of version 1 or 2."""
+    unified = (CGROUPS / "cgroup.controllers").exists()
+    parent = CGROUPS if unified else CGROUPS / controller
+    if not parent.exists() or not os.access(parent, os.W_OK):
+        pytest.skip(f"no control groups for {controller} can be made here")
+    group = parent / f"mongosonar-lab-{os.getpid()}-{controller}"
+    group.mkdir()
+    try:
+        for names, value in limits.items():
+            (group / names[1 if unified else 0]).write_text(value)
+        yield group
+    finally:
+        for _ in range(50):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.1)
+
+
+def at_a_boundary():
+    """Windows lie on the boundaries of the clock."""
+    time.sleep(WINDOW_S - time.time() % WINDOW_S)
+
+
+def changes(store, since, port=None):
+    """The causes that what-changed names since this time, the largest first."""
+    words = [labkit.MONGOSONAR, "what-changed", "--from", since, "--json", "--store", store]
+    words += ["--server", port] if port else []
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    assert done.returncode in (0, 4), done
+    return [change for moment in json.loads(done.stdout)["moments"] for change in moment["changes"]], done.stdout
+
+
+def kill(server):
+    server.process.kill()
+    server.process.wait()
+
+
+def exhaust_memory(server):
+    """Its control group allows little more than what it has, and then many clients connect."""
+    group = server.cgroup
+    unified = (group / "memory.max").exists()
+    used = int((group / ("memory.current" if unified else "memory.usage_in_bytes")).read_text())
+    (group / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(str(used + (1 << 20)))
+    uri = f"mongodb://127.0.0.1:{server.port}/?directConnection=true&maxPoolSize=1&serverSelectionTimeoutMS=500"
+    for _ in range(300):
+        if server.process.poll() is not None:
+            return
+        client = pymongo.MongoClient(uri, appname="growing")
+        with contextlib.suppress(pymongo.errors.PyMongoError):
+            labkit.ask_threaded(client.lab, {"read": 50})
+        server.clients.append(client)
+    raise AssertionError("it did not run out of memory")
+
+
+def restart(server, version, options):
+    server.running.close()
+    with contextlib.ExitStack() as again:
+        state_itself(server.log, version, {"net": {"port": server.port}} | options)
+        server.process = again.enter_context(threaded(server.folder, server.port))
+        server.running = again.pop_all()
+
+
+def drop_an_index(server):
+    uri = f"mongodb://127.0.0.1:{server.port}/?directConnection=true"
+    with pymongo.MongoClient(uri, appname="admin-shell") as client:
+        client.lab.command({"dropIndexes": "orders", "index": "user_1"})
+    server.steps = {"burn": 12}
+
+
+def storm(server):
+    """300 clients that connect at the same moment and stay."""
+    uri = f"mongodb://127.0.0.1:{server.port}/?directConnection=true&maxPoolSize=1"
+    server.clients = [pymongo.MongoClient(uri, appname="stormy") for _ in range(300)]
+    for client in server.clients:
+        labkit.ask_threaded(client.lab, {"sleep": 1})
+
+
+# Of each server: its incident, and what the first change must say.
+INCIDENTS = {
+    "killed": (kill, "killed"),
+    "memory": (exhaust_memory, "out of memory"),
+    "settings": (lambda server: restart(server, "4.4.6", {"storage": {"wiredTiger": 1}}), "setting"),
+    "upgrade": (lambda server: restart(server, "5.0.9", {}), "5.0.9"),
+    "index": (drop_an_index, "index user_1 was dropped"),
+    "storm": (storm, "connections"),
+    "throttled": (None, "throttled"),
+    "stopped": (lambda server: server.process.send_signal(signal.SIGSTOP), "stopped"),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_blamed(tmp_path, load):
+    with contextlib.ExitStack() as stack:
+        groups = {
+            "memory": stack.enter_context(control_group("memory", {})),
+            "throttled": stack.enter_context(control_group("cpu", {})),
+        }
+        servers = {name: Server(tmp_path, name, LOADS[load], groups.get(name)) for name in INCIDENTS}
+        for server in servers.values():
+            server.start()
+            stack.callback(server.end)
+        described = "".join(f'[[server]]\nport = {one.port}\nlog = "{one.log}"\n' for one in servers.values())
+        ports = ", ".join(str(one.port) for one in servers.values())
+        config = f"[collectors]\nfiles = false\nsplit = true\n[queries]\nport = [{ports}]\n{described}"
+        with agent(tmp_path, config) as running:
+            running.wait_for("split", "working")
+            running.wait_for("log", "working")
+            for server in servers.values():
+                state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
+            running.wait_until_read()
+            at_a_boundary()
+            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            time.sleep(BEFORE * WINDOW_S)
+            for name, (strike, _) in INCIDENTS.items():
+                if strike:
+                    strike(servers[name])
+            throttle(servers["throttled"])
+            time.sleep(AFTER * WINDOW_S)
+            at_a_boundary()
+            time.sleep(2)
+            assert running.stop() == 0
+        wrong = {}
+        for name, (_, words) in INCIDENTS.items():
+            found, text = changes(running.store, began, servers[name].port)
+            (tmp_path / f"{name}.json").write_text(text)
+            sentences = [change["sentence"] for change in found]
+            blamed = [change["sentence"] for change in found if change["effects"] and words not in change["sentence"]]
+            if not sentences or words not in sentences[0] or blamed:
+                wrong[name] = sentences
+    assert not wrong, json.dumps(wrong, indent=1)
+
+
+def throttle(server):
+    """A fifth of the processor that its queries take."""
+    group = server.cgroup
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text("1000 100000")
+    else:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("1000")
+
+
+@contextlib.contextmanager
+def neighbour():
+    """Four programs that compute, on processors that the server uses as well."""
+    command = ["stress-ng", "--cpu", str(4 * os.cpu_count()), "--quiet"]
+    with labkit.process(command):
+        yield
+
+
+@contextlib.contextmanager
+def without_page_cache():
+    """Somebody drops the page cache again and again."""
+    stop = threading.Event()
+
+    def drop():
+        while not stop.wait(0.2):
+            pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+# What strikes the machine, what the server does meanwhile, and what the first change must say.
+MACHINE = {
+    "neighbour": (neighbour, {"burn": 5}, "processor"),
+    "page cache": (without_page_cache, {"read": 40}, "read"),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("incident", MACHINE)
+def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_blamed(tmp_path, incident, load):
+    strike, steps, words = MACHINE[incident]
+    server = Server(tmp_path, "only", LOADS[load])
+    server.steps = steps
+    server.start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.end)
+        config = f'[collectors]\nsplit = true\n[queries]\nport = [{server.port}]\n[split]\nsample = "1/1"\n'
+        with agent(tmp_path, config + f'[[server]]\nport = {server.port}\nlog = "{server.log}"\n') as running:
+            running.wait_for("split", "working")
+            at_a_boundary()
+            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            time.sleep(BEFORE * WINDOW_S)
+            with strike():
+                time.sleep(AFTER * WINDOW_S)
+            at_a_boundary()
+            time.sleep(2)
+            assert running.stop() == 0
+        found, text = changes(running.store, began)
+        (tmp_path / "changes.json").write_text(text)
+    sentences = [change["sentence"] for change in found]
+    blamed = [change["sentence"] for change in found if change["effects"] and words not in change["sentence"]]
+    assert sentences and words in sentences[0] and not blamed, json.dumps(sentences, indent=1)
