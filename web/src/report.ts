@@ -482,7 +482,11 @@ export interface FtdcReport {
     is_router: boolean;
     replica_set: string | null;
     processors: Unknown;
+    /** Null if that is not less than all. */
+    processors_available: Unknown;
     memory_mib: Unknown;
+    /** Null if there is no limit below the memory of the machine. */
+    memory_limit_mib: Unknown;
     system: string | null;
   };
   samples: number;
@@ -667,6 +671,8 @@ export interface WhyReport {
   processes: number[];
   seconds: number;
   processors: number;
+  /** Processes whose control group limits processor time. */
+  limits?: { process: number; processors: number; throttled: Unknown; throttled_ns: Unknown }[];
   /** Every how many connections one was followed; 1 if all were. */
   sample_every: number;
   /** Counted operations of all shapes. */

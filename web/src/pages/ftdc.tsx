@@ -132,7 +132,9 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
       "machine",
       [
         server.processors != null && plural(server.processors, "processor"),
+        server.processors_available != null && `${server.processors_available} of them for the server`,
         server.memory_mib != null && `${(server.memory_mib / 1024).toFixed(1)} GiB of memory`,
+        server.memory_limit_mib != null && `${(server.memory_limit_mib / 1024).toFixed(1)} GiB for the server`,
         server.system,
       ]
         .filter(Boolean)

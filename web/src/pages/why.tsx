@@ -81,6 +81,12 @@ export const tiles = (report: WhyReport): [name: string, value: string][] => [
   ...report.active_parts.slice(0, 4).map(({ part, share }): [string, string] => [partOf(part)[0], percent(share)]),
 ];
 
+/** How many processors the processes can use at a time: those of the machine, or what all their groups allow together. */
+const usable = ({ limits = [], processes, processors }: WhyReport): number => {
+  const allowed = limits.reduce((sum, limit) => sum + limit.processors, 0);
+  return limits.length > 0 && limits.length >= processes.length ? Math.min(allowed, processors) : processors;
+};
+
 export function WhyPage({ report }: { report: WhyReport }) {
   const { limits, losses } = unseen(report.coverage);
   return (
@@ -90,6 +96,7 @@ export function WhyPage({ report }: { report: WhyReport }) {
       facts={[
         ["process", report.processes.join(", ")],
         ["processors", exact(report.processors)],
+        ["processors that control groups allow", usable(report) < report.processors && exact(usable(report))],
         ["connections", report.sample_every > 1 && `1/${report.sample_every} of them`],
       ]}
     >
@@ -208,7 +215,7 @@ function Activity({ report }: { report: WhyReport }) {
       xs={xs}
       series={series}
       stacked
-      level={{ at: report.processors, name: plural(report.processors, "processor") }}
+      level={{ at: usable(report), name: plural(usable(report), "processor") }}
       extent={[seconds(report.activity.start_ns), seconds(report.activity.end_ns)]}
       range={range}
       onRange={setRange}

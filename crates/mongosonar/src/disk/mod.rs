@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub mod compare;
 mod config;
 mod measure;
+mod mongod_config;
 mod place;
 mod process;
 mod stat;
@@ -13,7 +14,7 @@ mod version;
 
 use anyhow::Result;
 
-pub use check::{configuration as configuration_of, log_of, setting};
+pub use mongod_config::{configuration as configuration_of, log_of, setting};
 
 use args::DiskCommand;
 

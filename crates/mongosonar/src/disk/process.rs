@@ -7,7 +7,7 @@ use sonar_sys::Host;
 use sonar_sys::host::ProcessGroups;
 use sonar_sys::host::process::Process;
 
-use super::check::{configuration, own_root, setting};
+use super::mongod_config::{configuration, own_root, setting};
 
 /// Where a program finds its glibc, below its root.
 const LIBC: [&str; 5] = [

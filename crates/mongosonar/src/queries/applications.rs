@@ -23,7 +23,7 @@ use sonar_sys::host::regular;
 use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
-use crate::disk::check::log_of;
+use crate::disk::log_of;
 use crate::servers;
 
 /// The most bytes to read of one server's logs, counted from the end. It is large because pools live long: they

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::Coverage;
 use sonar_core::disk::DeviceCounters;
+use sonar_core::machine::ControlGroup;
 use sonar_core::time_split::{ConnectionSample, TimeSplit};
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
@@ -25,7 +26,9 @@ use sonar_sys::geometry::block_bytes;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
 use sonar_view::kit::{About, Fitting, Grouped};
-use sonar_view::why::{DiskLoadJson, ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace};
+use sonar_view::why::{
+    DiskLoadJson, ProcessLimitJson, ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace,
+};
 
 pub use self::args::WhyArgs;
 use self::busyness::Busyness;
@@ -165,6 +168,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let mut thread_names = ThreadNames::default();
     thread_names.read(&processes);
     let disks_before = disk_counters();
+    let groups_before = control_groups(&processes);
     let (begun, started) = (Instant::now(), now());
     *lock(&meeting) = SplitMeeting::new(rows());
     eprintln!(
@@ -191,6 +195,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         goes_on
     })?;
     let disks = disk_loads((&disks_before, &disk_counters()), begun.elapsed(), disk_test.as_ref());
+    let limits = limits(&groups_before, &control_groups(&processes));
     let threads_now = trace.now()?;
     show_notices(&trace);
     if let Some(what) = trace.further_failures() {
@@ -246,6 +251,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         sample,
         seconds: ended.since(started) as f64 / 1e9,
         processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
+        limits,
         wait_weight: meeting.wait_weight(waits_without_class),
         rows: &rows,
         unseen: &unseen,
@@ -281,6 +287,21 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
 /// The kernel's counters of all disks; none if they cannot be read.
 fn disk_counters() -> Vec<DeviceCounters> {
     Host::live().disk_counters().unwrap_or_default()
+}
+
+/// The control groups of processes, as far as they can be seen.
+fn control_groups(processes: &[u32]) -> Vec<(u32, ControlGroup)> {
+    let host = Host::live();
+    processes.iter().filter_map(|pid| Some((*pid, host.control_groups(*pid)?.group))).collect()
+}
+
+/// What control groups allowed and denied between two readings.
+fn limits(before: &[(u32, ControlGroup)], now: &[(u32, ControlGroup)]) -> Vec<ProcessLimitJson> {
+    let both = now.iter().filter_map(|(pid, now)| {
+        let (_, before) = before.iter().find(|(other, _)| other == pid)?;
+        ProcessLimitJson::new(*pid, before, now)
+    });
+    both.collect()
 }
 
 /// The load of each disk between two readings.

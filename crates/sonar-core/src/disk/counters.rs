@@ -160,7 +160,7 @@ pub struct DiskRates {
 /// device with few requests looks busy (`update_io_ticks` in block/blk-core.c). `queue_ms` is the sum of the times of
 /// the requests that ended; each of those `in_flight` may have been there all the time. A device without that sum
 /// (`None`) is taken at its word.
-pub fn possible_busy_ms(busy_ms: f64, queue_ms: Option<f64>, (in_flight, elapsed_ms): (f64, f64)) -> f64 {
+pub fn possible_busy_ms(busy_ms: f64, queue_ms: Option<f64>, in_flight: f64, elapsed_ms: f64) -> f64 {
     let most = queue_ms.map_or(f64::INFINITY, |queue_ms| queue_ms + in_flight * elapsed_ms);
     busy_ms.min(most).min(elapsed_ms)
 }
@@ -217,7 +217,7 @@ impl DiskRates {
         // A device that never counted these milliseconds does not count them.
         let known_queue_ms = (now.queue_ms > 0).then_some(queue_ms);
         let busy_ms = grown(now.busy_ms, before.busy_ms) as f64;
-        let busy_ms = possible_busy_ms(busy_ms, known_queue_ms, (now.in_flight as f64, elapsed_ms));
+        let busy_ms = possible_busy_ms(busy_ms, known_queue_ms, now.in_flight as f64, elapsed_ms);
         let flushes = now.flushes.zip(before.flushes).map(|(now, before)| {
             let (count, ms) = (grown(now.0, before.0), grown(now.1, before.1));
             (count as f64 / seconds, if count == 0 { 0.0 } else { ms as f64 / count as f64 })

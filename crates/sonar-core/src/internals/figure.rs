@@ -180,6 +180,24 @@ impl SampleStep<'_> {
         over(100.0 * self.growth_of(of)?, self.growth_of(&all)?)
     }
 
+    /// Processors that the server may run on; those of the machine if it does not say so.
+    pub fn usable_processors(&self) -> Option<f64> {
+        let available = self.gauge(Metric::ProcessorsAvailable);
+        let available = available.or(self.now.bounds.processors.map(|count| count as f64));
+        let machine = self.gauge(Metric::Processors);
+        available.into_iter().chain(machine).filter(|count| *count > 0.0).min_by(f64::total_cmp)
+    }
+
+    /// Memory in KiB that the server may use: that of the machine, at most what its control group allows.
+    pub fn usable_memory_kib(&self) -> Option<f64> {
+        let limit = self.now.bounds.memory_kib.map(|kib| kib as f64);
+        limit
+            .into_iter()
+            .chain(self.gauge(Metric::MemoryTotal))
+            .filter(|kib| *kib > 0.0)
+            .min_by(f64::total_cmp)
+    }
+
     /// The largest value of all disks, from their counters before and now.
     pub fn worst_disk(&self, value: impl Fn(DiskGrowth) -> Option<f64>) -> Option<f64> {
         let before = self.before?;
@@ -199,7 +217,7 @@ impl SampleStep<'_> {
             Some(DiskGrowth {
                 operations: growth(|disk| disk.operations)?,
                 time_ms: growth(|disk| disk.time_ms)?,
-                busy_ms: possible_busy_ms(busy_ms, known_queue_ms, (in_flight, elapsed_ms)),
+                busy_ms: possible_busy_ms(busy_ms, known_queue_ms, in_flight, elapsed_ms),
                 queued_ms,
             })
         });

@@ -142,7 +142,7 @@ pub const FIGURES: &[Figure] = &[
         unit: FigureUnit::Count, value: |step| step.gauge(WriteTicketQueue),
         limits: lasting(1.0, 100.0, "writes queue for the storage engine", "MongoDB manual, WiredTiger; SERVER-95141") },
     Figure { id: "queues.lock", group: FigureGroup::Tickets, title: "operations queued for a lock, per processor",
-        unit: FigureUnit::Ratio, value: |step| over(step.gauge(QueuedTotal)?, step.gauge(Processors)?),
+        unit: FigureUnit::Ratio, value: |step| over(step.gauge(QueuedTotal)?, step.usable_processors()?),
         limits: lasting(1.0, 5.0, "clients wait for locks; look for what holds them: index builds, fsyncLock, DDL", SIMAGIX) },
     Figure { id: "queues.active", group: FigureGroup::Tickets, title: "active readers and writers", unit: FigureUnit::Count,
         value: |step| Some(step.gauge(ActiveReaders)? + step.gauge(ActiveWriters)?), limits: None },
@@ -215,10 +215,16 @@ pub const FIGURES: &[Figure] = &[
             over(100.0 * (total - step.gauge(MemoryFree)? - cached), total)
         },
         limits: lasting(85.0, 95.0, "the machine is short of memory", "mongo-x-ray; keyhole") },
-    Figure { id: "memory.resident", group: FigureGroup::Memory, title: "memory of the server, of the machine's",
+    Figure { id: "memory.resident", group: FigureGroup::Memory, title: "memory of the server, of usable memory",
         unit: FigureUnit::Percent,
-        value: |step| over(100.0 * step.gauge(Resident)? * 1_024.0, step.gauge(MemoryTotal)?),
-        limits: lasting(70.0, 90.0, "little is left for the page cache and other processes", SIMAGIX) },
+        value: |step| over(100.0 * step.gauge(Resident)? * 1_024.0, step.usable_memory_kib()?),
+        limits: lasting(70.0, 90.0, "little is left for the page cache and other processes; at the limit of a container \
+            the kernel kills the server", SIMAGIX) },
+    Figure { id: "memory.cache", group: FigureGroup::Memory, title: "maximum of the cache, of usable memory",
+        unit: FigureUnit::Percent,
+        value: |step| over(100.0 * step.gauge(CacheMaximum)? / 1_024.0, step.usable_memory_kib()?),
+        limits: lasting(80.0, 95.0, "the cache leaves too little for connections, sorts and index builds: cacheSizeGB is too \
+            large, or the server did not see the limit of its container (SERVER-60412)", "MongoDB manual, WiredTiger") },
     Figure { id: "memory.major_faults", group: FigureGroup::Memory, title: "major page faults", unit: FigureUnit::PerSecond,
         value: |step| step.rate(MajorFaults),
         limits: lasting(10.0, 100.0, "memory is short: code and data are read from the disk again", "ftdc-analyzer") },
@@ -235,6 +241,13 @@ pub const FIGURES: &[Figure] = &[
     Figure { id: "processor.system", group: FigureGroup::Processor, title: "processors in the kernel", unit: FigureUnit::Percent,
         value: |step| step.processor(&[CpuSystem, CpuIrq, CpuSoftIrq]),
         limits: lasting(20.0, 30.0, "the kernel works hard: many connections, swapping, or page cache pressure", "mongo-x-ray") },
+    Figure { id: "processor.server", group: FigureGroup::Processor, title: "processors that the server uses",
+        unit: FigureUnit::Percent,
+        value: |step| {
+            let used_us = step.growth_of(&[ServerUserTime, ServerSystemTime])?;
+            over(100.0 * used_us / 1e6 / step.positive_seconds()?, step.usable_processors()?)
+        },
+        limits: lasting(85.0, 95.0, "the processors are the limit: see which queries cost most", "as mongo-x-ray judges all processors") },
     Figure { id: "processor.iowait", group: FigureGroup::Processor, title: "processors idle while the disk works",
         unit: FigureUnit::Percent, value: |step| step.processor(&[CpuIoWait]),
         limits: lasting(10.0, 20.0, "operations wait for the disk", "mongo-x-ray") },
@@ -379,6 +392,41 @@ mod tests {
         assert_eq!(busy([2_800, 5_040, 0]), Some(2.0), "40 ms of requests in 2 s");
         assert_eq!(busy([2_800, 5_040, 3]), Some(90.0), "some have not ended");
         assert_eq!(busy([2_800, 9_000, 0]), Some(90.0));
+    }
+
+    #[test]
+    fn memory_and_processors_are_judged_by_what_the_server_may_use() {
+        let [mut before, mut now] = [ServerSample::default(), ServerSample::default()];
+        // 3,670 MiB of 64 GiB, and 3.8 s of processor time in 2 s on a machine of 64.
+        let metrics = [
+            (Resident, 3_670, 3_670),
+            (MemoryTotal, 64 << 20, 64 << 20),
+            (CacheMaximum, 33_822_867_456, 33_822_867_456),
+            (Processors, 64, 64),
+            (ServerUserTime, 1_000_000, 4_000_000),
+            (ServerSystemTime, 1_000_000, 1_800_000),
+            (QueuedTotal, 8, 8),
+        ];
+        for (metric, earlier, later) in metrics {
+            before.set(metric, Some(earlier));
+            now.set(metric, Some(later));
+        }
+        let value = |now: &ServerSample, id: &str| {
+            let figure = FIGURES.iter().find(|figure| figure.id == id).unwrap();
+            (figure.value)(&SampleStep { before: Some(&before), now, seconds: 2.0 }).unwrap()
+        };
+        let rounded = |now: &ServerSample| {
+            ["memory.resident", "memory.cache", "processor.server"]
+                .map(|id| (10.0 * value(now, id)).round() / 10.0)
+        };
+        assert_eq!(rounded(&now), [5.6, 49.2, 3.0]);
+        now.bounds.memory_kib = Some(4 << 20);
+        now.bounds.processors = Some(2);
+        assert_eq!(rounded(&now), [89.6, 787.5, 95.0]);
+        assert_eq!(value(&now, "queues.lock"), 4.0);
+        // A server that says so in each sample.
+        now.set(ProcessorsAvailable, Some(4));
+        assert_eq!((value(&now, "processor.server"), value(&now, "queues.lock")), (47.5, 2.0));
     }
 
     #[test]

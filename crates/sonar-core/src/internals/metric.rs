@@ -136,8 +136,10 @@ metrics! {
     CpuIrq: "systemMetrics.cpu.irq_ms";
     CpuSoftIrq: "systemMetrics.cpu.softirq_ms";
     CpuSteal: "systemMetrics.cpu.steal_ms";
-    Processors: "systemMetrics.cpu.num_cpus" | "systemMetrics.cpu.num_logical_cores"
-        | "systemMetrics.cpu.num_cores_available_to_process";
+    Processors: "systemMetrics.cpu.num_cpus" | "systemMetrics.cpu.num_logical_cores";
+    ProcessorsAvailable: "systemMetrics.cpu.num_cores_available_to_process";
+    ServerUserTime: "serverStatus.extra_info.user_time_us";
+    ServerSystemTime: "serverStatus.extra_info.system_time_us";
     MemoryTotal: "systemMetrics.memory.MemTotal_kb";
     MemoryFree: "systemMetrics.memory.MemFree_kb";
     MemoryCached: "systemMetrics.memory.Cached_kb";

@@ -21,6 +21,6 @@ pub(crate) use figure::over;
 pub use figure::{Figure, FigureGroup, FigureLimits, FigureUnit, LimitRule, SampleStep};
 pub use figures::FIGURES;
 pub use metric::Metric;
-pub use sample::{DiskSample, Member, MountSample, SampleKey, ServerSample};
+pub use sample::{DiskSample, Member, MountSample, SampleKey, ServerBounds, ServerSample};
 pub use sequence::{Incident, IncidentKind, SampleSequence};
 pub use trend::{Trend, TrendBucket};

@@ -52,6 +52,15 @@ impl Member {
     pub const SECONDARY: i64 = 2;
 }
 
+/// What a server may use of its machine, by what it said when it started.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct ServerBounds {
+    /// Memory in KiB, by its control group; that of the machine if there is no limit.
+    pub memory_kib: Option<i64>,
+    /// Processors, by its affinity.
+    pub processors: Option<i64>,
+}
+
 /// What tells one sample of a server from another: after the clock was set back, two samples of a process can have the
 /// same time, but not the same values.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,11 +91,19 @@ pub struct ServerSample {
     pub mounts: Vec<MountSample>,
     /// Members of the replica set; none if it is not one.
     pub members: Vec<Member>,
+    /// What the server may use.
+    pub bounds: ServerBounds,
 }
 
 impl Default for ServerSample {
     fn default() -> Self {
-        Self { values: [None; Metric::COUNT], disks: Vec::new(), mounts: Vec::new(), members: Vec::new() }
+        Self {
+            values: [None; Metric::COUNT],
+            disks: Vec::new(),
+            mounts: Vec::new(),
+            members: Vec::new(),
+            bounds: ServerBounds::default(),
+        }
     }
 }
 

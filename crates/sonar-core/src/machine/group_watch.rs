@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::process::{ControlGroup, ProcessReading};
+use super::process::ControlGroup;
+use super::reading::MachineReading;
+use crate::Endpoint;
 use crate::history::{Event, EventKind};
 use crate::words::binary_size;
-use crate::{Endpoint, Timestamp};
 
 /// Per cent of the periods between two readings in which threads were stopped, from which on they count as throttled,
 /// and below which they do not.
@@ -24,27 +25,24 @@ pub(super) struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Adds the servers' processes of two readings, the first at `at`; events go to `events`. Returns how many processes
-    /// were killed in these groups because the groups' limits of memory were reached.
-    pub fn add(
-        &mut self,
-        (before, now): (&[ProcessReading], &[ProcessReading]),
-        at: Timestamp,
-        events: &mut Vec<Event>,
-    ) -> u64 {
-        let is_there = |key: &(Endpoint, u32)| now.iter().any(|one| (one.server, one.pid) == *key);
+    /// Adds two readings; events go to `events`. Returns how many processes were killed in the groups of servers because
+    /// the groups' limits of memory were reached.
+    pub fn add(&mut self, before: &MachineReading, now: &MachineReading, events: &mut Vec<Event>) -> u64 {
+        // It happened after the earlier one.
+        let at = before.clocks.realtime;
+        let is_there = |key: &(Endpoint, u32)| now.processes.iter().any(|one| (one.server, one.pid) == *key);
         self.throttled.retain(|key, _| is_there(key));
         let mut killed = 0;
-        for now in now {
-            let Some(before) = before.iter().find(|before| before.is_same_process(now)) else { continue };
+        for now in &now.processes {
+            let same = before.processes.iter().find(|before| before.is_same_process(now));
+            let Some(before) = same else { continue };
             let (group, earlier) = (&now.control_group, &before.control_group);
-            let event =
-                |kind, (subject, text): (&str, &str)| Event::new(at, kind, now.server, (subject, text));
+            let event = |kind, subject: &str, text: &str| Event::new(at, kind, now.server, (subject, text));
             if let Some(text) = self.throttling((now.server, now.pid), group, earlier) {
-                events.push(event(EventKind::CpuThrottled, ("", &text)));
+                events.push(event(EventKind::CpuThrottled, "", &text));
             }
             for (subject, text) in limits_changed(group, earlier) {
-                events.push(event(EventKind::SettingChange, (subject, &text)));
+                events.push(event(EventKind::SettingChange, subject, &text));
             }
             let kills = group.out_of_memory_kills.zip(earlier.out_of_memory_kills);
             let kills = kills.and_then(|(now, before)| now.checked_sub(before)).unwrap_or(0);
@@ -52,7 +50,7 @@ impl GroupWatch {
                 let limit =
                     group.memory_limit.map_or_else(String::new, |limit| format!(" ({})", binary_size(limit)));
                 let text = format!("its control group had reached its limit of memory{limit}");
-                events.push(Event { count: kills, ..event(EventKind::OutOfMemory, ("", &text)) });
+                events.push(Event { count: kills, ..event(EventKind::OutOfMemory, "", &text) });
                 killed = kills.max(killed);
             }
         }

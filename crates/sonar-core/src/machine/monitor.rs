@@ -47,8 +47,7 @@ impl MachineMonitor {
                 step.values = values.into_vec();
                 step.events.extend(clock_step(&before.clocks, &now.clocks));
                 step.events.extend(suspension(&before.clocks, &now.clocks));
-                let processes = (&before.processes[..], &now.processes[..]);
-                let killed = self.groups.add(processes, before.clocks.realtime, &mut step.events);
+                let killed = self.groups.add(&before, &now, &mut step.events);
                 step.events.extend(out_of_memory(&before, &now, killed));
             }
         }

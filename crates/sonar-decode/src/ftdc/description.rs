@@ -20,7 +20,9 @@ pub fn describe(metadata: &[u8]) -> ServerDescription {
         replica_set: text(&["getCmdLineOpts", "parsed", "replication", "replSet"])
             .or_else(|| text(&["getCmdLineOpts", "parsed", "replication", "replSetName"])),
         processors: number(&["hostInfo", "system", "numCores"]),
+        processors_available: number(&["hostInfo", "system", "numCoresAvailableToProcess"]),
         memory_mib: number(&["hostInfo", "system", "memSizeMB"]),
+        memory_limit_mib: number(&["hostInfo", "system", "memLimitMB"]),
         // Some versions report the line of /etc/os-release.
         system: text(&["hostInfo", "os", "name"])
             .map(|name| name.trim_start_matches("PRETTY_NAME=").trim_matches('"').to_owned()),

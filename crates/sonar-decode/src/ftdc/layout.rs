@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use sonar_core::internals::{DiskSample, Member, Metric, MountSample, ServerDescription, ServerSample};
+use sonar_core::internals::{
+    DiskSample, Member, Metric, MountSample, ServerBounds, ServerDescription, ServerSample,
+};
 
 use super::chunk::{MAX_RECENT, MetricChunk};
 use super::description::{describe, number_rule};
@@ -160,6 +162,7 @@ pub struct SampleReader {
     layouts: Vec<(Arc<Schema>, SampleLayout)>,
     sample: ServerSample,
     data_folder: Option<String>,
+    bounds: ServerBounds,
 }
 
 impl SampleReader {
@@ -168,6 +171,10 @@ impl SampleReader {
         let server = describe(metadata);
         self.chunk.set_rule(number_rule(metadata));
         self.set_data_folder(server.dbpath.clone());
+        self.bounds = ServerBounds {
+            memory_kib: server.memory_limit_mib.filter(|mib| *mib > 0).and_then(|mib| mib.checked_mul(1_024)),
+            processors: server.processors_available.filter(|count| *count > 0),
+        };
         server
     }
 
@@ -200,6 +207,7 @@ impl SampleReader {
         let Some((_, layout)) = self.layouts.last() else { return Ok(samples) };
         let columns = self.chunk.columns(&layout.wanted)?;
         let columns: Vec<&[i64]> = columns.iter().collect();
+        self.sample.bounds = self.bounds;
         for row in known..samples {
             layout.fill(&columns, row, &mut self.sample);
             if let Some(folder) = &self.data_folder {

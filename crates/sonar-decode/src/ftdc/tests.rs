@@ -410,7 +410,7 @@ fn a_server_is_described_by_its_metadata() {
     let metadata = |role: Option<&str>| {
         let inner = bson::doc! {
             "buildInfo": {"version": "8.0.4"},
-            "hostInfo": {"system": {"hostname": "db1", "numCores": 4, "memSizeMB": 2_048_i64}, "os": {"name": "PRETTY_NAME=\"Debian\""}},
+            "hostInfo": {"system": {"hostname": "db1", "numCores": 4, "numCoresAvailableToProcess": 2, "memSizeMB": 2_048_i64, "memLimitMB": 512_i64}, "os": {"name": "PRETTY_NAME=\"Debian\""}},
             "getCmdLineOpts": {"parsed": {"net": {"port": 27017}, "replication": {"replSetName": "rs0"}}},
         };
         match role {
@@ -426,13 +426,36 @@ fn a_server_is_described_by_its_metadata() {
         dbpath: None,
         replica_set: Some("rs0".to_owned()),
         processors: Some(4),
+        processors_available: Some(2),
         memory_mib: Some(2_048),
+        memory_limit_mib: Some(512),
         system: Some("Debian".to_owned()),
     };
     for role in [None, Some("common"), Some("shard")] {
         assert_eq!(describe(&metadata(role).to_vec().unwrap()), expected, "{role:?}");
     }
     assert_eq!(describe(b"nothing"), ServerDescription::default());
+    assert_eq!((expected.tighter_memory_mib(), expected.fewer_processors()), (Some(512), Some(2)));
+    let unlimited =
+        ServerDescription { memory_limit_mib: Some(2_048), processors_available: Some(4), ..expected };
+    assert_eq!((unlimited.tighter_memory_mib(), unlimited.fewer_processors()), (None, None));
+}
+
+#[test]
+fn samples_have_the_limits_of_the_server_that_wrote_them() {
+    let data = Plan { reference: bson::doc! {"start": 1_i64, "pid": 7_i64}, columns: vec![vec![]; 2] }.data();
+    let host = |limit_mib: i64| bson::doc! {"hostInfo": {"system": {"memLimitMB": limit_mib, "numCoresAvailableToProcess": 2}}};
+    let mut reader = SampleReader::default();
+    let mut limits = Vec::new();
+    for metadata in [None, Some(host(512)), Some(host(0))] {
+        if let Some(metadata) = metadata {
+            reader.metadata(&metadata.to_vec().unwrap());
+        }
+        reader
+            .read(&data, |sample| limits.push((sample.bounds.memory_kib, sample.bounds.processors)))
+            .unwrap();
+    }
+    assert_eq!(limits, [(None, None), (Some(512 << 10), Some(2)), (None, Some(2))]);
 }
 
 proptest! {

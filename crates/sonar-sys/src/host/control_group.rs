@@ -83,7 +83,8 @@ impl MountedHierarchies {
     }
 
     /// The groups from `path` up that have a controller.
-    fn chain(&self, controller: &str, (path, is_version_2): (&str, bool)) -> Option<GroupChain> {
+    fn chain(&self, controller: &str, place: &GroupPlace<'_>) -> Option<GroupChain> {
+        let GroupPlace { path, is_version_2 } = *place;
         let has_it = |mount: &&Mount| match is_version_2 {
             true => mount.kind == "cgroup2",
             false => mount.kind == "cgroup" && mount.has(controller),
@@ -126,9 +127,9 @@ impl GroupFiles {
         let text = buffer.read(&host.path(&format!("proc/{pid}/cgroup")))?.to_owned();
         let own = MountedHierarchies::own(host);
         let chain = |controller: &str| {
-            let place = group_path(&text, controller)?;
-            let seen = own.chain(controller, place);
-            seen.or_else(|| MountedHierarchies::of_process(host, pid).chain(controller, place))
+            let place = group_place(&text, controller)?;
+            let seen = own.chain(controller, &place);
+            seen.or_else(|| MountedHierarchies::of_process(host, pid).chain(controller, &place))
         };
         let [cpu, memory, tasks] =
             ["cpu", "memory", "pids"].map(|controller| chain(controller).unwrap_or_default());
@@ -226,8 +227,14 @@ impl Host {
     }
 }
 
-/// The path of a process' group that has a controller, and whether it is of version 2.
-fn group_path<'a>(text: &'a str, controller: &str) -> Option<(&'a str, bool)> {
+/// Where the group of a process is in a hierarchy.
+struct GroupPlace<'a> {
+    path: &'a str,
+    is_version_2: bool,
+}
+
+/// The group of a process that has a controller, by the text of its `/proc/PID/cgroup`.
+fn group_place<'a>(text: &'a str, controller: &str) -> Option<GroupPlace<'a>> {
     let path = |wanted: &str| {
         text.lines().find_map(|line| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -235,7 +242,8 @@ fn group_path<'a>(text: &'a str, controller: &str) -> Option<(&'a str, bool)> {
         })
     };
     // A controller is in one hierarchy only: where version 1 does not have it, version 2 has.
-    path(controller).map(|path| (path, false)).or_else(|| path("").map(|path| (path, true)))
+    let first = path(controller).map(|path| GroupPlace { path, is_version_2: false });
+    first.or_else(|| path("").map(|path| GroupPlace { path, is_version_2: true }))
 }
 
 /// Whether the topmost visible group has others above it: these files are in none or only in the topmost.

@@ -68,7 +68,11 @@ pub struct ServerJson {
     pub dbpath: Option<String>,
     pub replica_set: Option<String>,
     pub processors: Option<i64>,
+    /// Processors that the server may run on; null if that is not less than all.
+    pub processors_available: Option<i64>,
     pub memory_mib: Option<i64>,
+    /// Memory that the control group of the server allows; null if there is no limit below the memory of the machine.
+    pub memory_limit_mib: Option<i64>,
     pub system: Option<String>,
 }
 
@@ -164,6 +168,8 @@ impl FtdcReport {
         (sources, zone): (Vec<String>, &Zone),
     ) -> Self {
         let span = assessment.span_ms().map(|(from, to)| (ns(from), ns(to)));
+        let (processors_available, memory_limit_mib) =
+            (server.fewer_processors(), server.tighter_memory_mib());
         let server = server.clone();
         let ends = span.map_or_else(Default::default, |(from, to)| [from, to].map(Timestamp::from_unix_ns));
         Self {
@@ -179,7 +185,9 @@ impl FtdcReport {
                 dbpath: server.dbpath,
                 replica_set: server.replica_set,
                 processors: server.processors,
+                processors_available,
                 memory_mib: server.memory_mib,
+                memory_limit_mib,
                 system: server.system,
             },
             samples: assessment.samples(),

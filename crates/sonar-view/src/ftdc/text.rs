@@ -48,8 +48,16 @@ impl FtdcReport {
             });
         }
         parts.extend(server.replica_set.as_ref().map(|set| format!("replica set {set}")));
-        parts.extend(server.processors.map(|count| plural(u64::try_from(count).unwrap_or(0), "processor")));
-        parts.extend(server.memory_mib.map(|mib| format!("{:.1} GiB of memory", mib as f64 / 1_024.0)));
+        parts.extend(server.processors.map(|count| {
+            let all = plural(u64::try_from(count).unwrap_or(0), "processor");
+            server.processors_available.map_or_else(|| all.clone(), |few| format!("{few} of {all}"))
+        }));
+        let gib = |mib: i64| format!("{:.1} GiB", mib as f64 / 1_024.0);
+        parts.extend(match (server.memory_limit_mib, server.memory_mib) {
+            (Some(limit), Some(all)) => Some(format!("limited to {} of {} of memory", gib(limit), gib(all))),
+            (Some(limit), None) => Some(format!("limited to {} of memory", gib(limit))),
+            (None, all) => all.map(|all| format!("{} of memory", gib(all))),
+        });
         parts.extend(server.dbpath.clone());
         escape(&parts.join(", ")).to_string()
     }

@@ -5,6 +5,7 @@ use sonar_core::time_split::TimePart;
 use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
 use super::files::FileJson;
+use super::limits::{self, ProcessLimitJson};
 use super::parts::{PartJson, ShownPart, WITHOUT_STACK};
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, plural};
 
@@ -22,6 +23,10 @@ pub(super) fn sentences(shape: &ShapeTimeJson, report: &WhyReport) -> Vec<String
         let device = shape.files.first().map(|file| file.device);
         let disk = report.disks.iter().find(|disk| Some(disk.device) == device);
         sentences.extend(disk.map(DiskLoadJson::sentence));
+    }
+    if is_notable(TimePart::RunQueue) {
+        let throttled = report.limits.iter().filter(|limit| limit.is_throttled());
+        sentences.extend(throttled.map(ProcessLimitJson::sentence));
     }
     if is_notable(TimePart::Futex) || is_notable(TimePart::Poll) {
         let first = shape.blockers.first();
@@ -204,10 +209,17 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
         .filter(|part| matches!(part.part, ShownPart::Measured(TimePart::Cpu | TimePart::RunQueue)))
         .map(|part| part.ns as f64 / 1e9 / report.seconds.max(f64::MIN_POSITIVE))
         .sum();
-    if share(TimePart::RunQueue) >= DOMINANT && running > report.processors as f64 {
+    let usable = limits::usable(&report.limits, report.processes.len(), report.processors);
+    let is_throttled = report.limits.iter().any(ProcessLimitJson::is_throttled);
+    if share(TimePart::RunQueue) >= DOMINANT && (is_throttled || running > usable) {
+        let more = if usable < report.processors as f64 {
+            "a higher limit of the control group"
+        } else {
+            "more processors"
+        };
         return Some(format!(
-            "What would help: fewer operations at once, cheaper ones, or more processors: on average, {running:.1} want to run at once on {}.",
-            plural(report.processors as u64, "processor")
+            "What would help: fewer operations at once, cheaper ones, or {more}: on average, {running:.1} want to run at once on {}.",
+            limits::processors(usable)
         ));
     }
     if let Some(help) = help_with_class(shape) {
@@ -270,14 +282,20 @@ mod tests {
     }
 
     fn answer(row: ShapeSplit) -> Vec<String> {
+        limited(row, Vec::new())
+    }
+
+    /// The answer for a process whose control group limits it.
+    fn limited(row: ShapeSplit, limits: Vec<ProcessLimitJson>) -> Vec<String> {
         let started = Timestamp::from_unix_ns(0);
         let ended = started.plus_ns(1_000_000_000);
         let report = WhyReport::new(&WhyTrace {
             about: About::new(None, Vec::new(), None),
-            processes: Vec::new(),
+            processes: vec![77],
             sample: ConnectionSample::default(),
             seconds: 1.0,
             processors: 2,
+            limits,
             wait_weight: 1.0,
             rows: &[row],
             unseen: &[],
@@ -323,6 +341,37 @@ mod tests {
         assert!(in_order(450).contains("on average, in order, in"), "{}", in_order(450));
         assert!(in_order(200).contains("on average, 40% of them in order, in"), "{}", in_order(200));
         assert!(in_order(49).contains("on average, at random, in"), "{}", in_order(49));
+    }
+
+    #[test]
+    fn throttling_by_a_control_group_is_the_cause_of_waits_for_a_processor() {
+        // One operation of two computes and the other waits: 0.2 want to run on 2 processors, so nothing else explains it.
+        let waiting = || {
+            let mut row = reading();
+            row.split = Default::default();
+            row.split[TimePart::Cpu] = 40 * MS;
+            row.split[TimePart::RunQueue] = 160 * MS;
+            row
+        };
+        let help =
+            |limits| limited(waiting(), limits).into_iter().find(|one| one.starts_with("What would help"));
+        assert_eq!(help(Vec::new()), None);
+        let limit = |throttled| ProcessLimitJson {
+            process: 77,
+            processors: 0.5,
+            throttled: Some(throttled),
+            throttled_ns: Some(160 * MS),
+        };
+        assert_eq!(help(vec![limit(0.0)]), None);
+        assert_eq!(
+            help(vec![limit(0.4)]).as_deref(),
+            Some(
+                "What would help: fewer operations at once, cheaper ones, or a higher limit of the control group: on \
+                 average, 0.2 want to run at once on 0.5 processors."
+            )
+        );
+        let cause = "The control group of process 77 allows 0.5 processors and stopped its threads in 40% of the periods";
+        assert!(limited(waiting(), vec![limit(0.4)]).iter().any(|one| one.starts_with(cause)));
     }
 
     #[test]

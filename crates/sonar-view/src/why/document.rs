@@ -9,6 +9,7 @@ use super::activity::ActivityJson;
 use super::disks::DiskLoadJson;
 use super::files::{FileJson, FileWaitsJson};
 use super::in_progress::InProgressJson;
+use super::limits::ProcessLimitJson;
 use super::parts::{PartJson, ShownPart};
 use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use crate::kit::About;
@@ -31,6 +32,8 @@ pub struct WhyReport {
     pub seconds: f64,
     /// Processors of the machine.
     pub processors: usize,
+    /// Processes whose control group limits processor time.
+    pub limits: Vec<ProcessLimitJson>,
     /// Counted operations of all shapes.
     pub operations: u64,
     /// Average number of counted operations in progress at a time.

@@ -8,6 +8,7 @@ mod disks;
 mod document;
 mod files;
 mod in_progress;
+mod limits;
 mod parts;
 mod report;
 mod server;
@@ -18,6 +19,7 @@ pub use disks::DiskLoadJson;
 pub use document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
 pub use files::{FileJson, FileShapeJson, FileWaitsJson};
 pub use in_progress::{InProgressJson, UnfinishedOperation};
+pub use limits::ProcessLimitJson;
 pub use parts::{PartJson, ShownPart, WaitClassJson};
 pub use report::{WhyTrace, role_of};
 pub use server::{

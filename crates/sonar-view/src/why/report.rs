@@ -9,6 +9,7 @@ use super::activity::ActivityJson;
 use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
 use super::in_progress::{self, UnfinishedOperation};
+use super::limits::ProcessLimitJson;
 use super::parts::share;
 use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use super::{answer, files, parts};
@@ -29,6 +30,8 @@ pub struct WhyTrace<'a> {
     pub seconds: f64,
     /// Processors.
     pub processors: usize,
+    /// Processes whose control group limits processor time.
+    pub limits: Vec<ProcessLimitJson>,
     /// How many long waits each one with a class stands for; at least 1.
     pub wait_weight: f64,
     /// The rows that are counted, those with the most time first.
@@ -71,6 +74,7 @@ impl WhyReport {
             sample_every: trace.sample.every.get(),
             seconds: trace.seconds,
             processors: trace.processors,
+            limits: trace.limits.clone(),
             active: active(whole),
             operations: trace.rows.iter().map(ShapeSplit::count).sum(),
             activity: ActivityJson::new(trace.activity, trace.ended, &active_parts),

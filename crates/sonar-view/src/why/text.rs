@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::document::{ShapeTimeJson, SplitCoverageJson, WhyReport};
 use super::parts::PartJson;
-use super::{files, in_progress};
+use super::{files, in_progress, limits};
 use crate::kit::{Fitting, Grouped, Heading, Nanos, Percent, TextTable, bar, escape, or_unknown, plural};
 
 /// Wait classes below this share of the time are not shown.
@@ -15,6 +15,17 @@ const BAR: usize = 20;
 const NOTABLE_CPU: f64 = 0.0005;
 
 impl WhyReport {
+    /// `16 processors`; where control groups allow less, `1.5 of 16 processors`.
+    fn processors_text(&self) -> String {
+        let usable = limits::usable(&self.limits, self.processes.len(), self.processors);
+        let all = plural(self.processors as u64, "processor");
+        if usable < self.processors as f64 {
+            format!("{} of {all}", (usable * 100.0).round() / 100.0)
+        } else {
+            all
+        }
+    }
+
     /// As text.
     ///
     /// # Errors
@@ -26,7 +37,7 @@ impl WhyReport {
             plural(Grouped(self.operations), "operation"),
             Nanos((self.seconds * 1e9) as u64),
             self.active,
-            plural(self.processors as u64, "processor")
+            self.processors_text()
         )?;
         if self.sample_every > 1 {
             writeln!(

@@ -1,33 +1,11 @@
 //! The rules about memory, processors and tasks that the control groups of a server leave it, as those of a container.
 
+use super::facts::{
+    CGROUP, CheckFinding, Grade, MachineFacts, ProcessBounds, Rule, SERVER_60412, WIREDTIGER,
+};
 use super::limits::connections;
-use super::{CGROUP, CheckFinding, Grade, MachineFacts, Rule, SERVER_60412, WIREDTIGER};
 use crate::machine::ControlGroup;
 use crate::words::{binary_size, plural};
-
-/// What the process of a server may use.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ProcessBounds {
-    /// Memory that the server has in use (resident), in bytes.
-    pub resident: Option<u64>,
-    /// How many processors it may run on, by its affinity.
-    pub allowed_processors: Option<u32>,
-    /// Its control groups; `None` if they cannot be seen.
-    pub group: Option<ControlGroup>,
-    /// The folders of the groups that limit processors, memory and tasks.
-    pub folders: [Option<String>; 3],
-    /// Whether its memory is limited by version 2 of control groups.
-    pub is_version_2: bool,
-    /// The size of WiredTiger's cache that was set, in bytes.
-    pub cache: Option<u64>,
-}
-
-impl ProcessBounds {
-    /// ` (by FOLDER)` for the group that limits a resource.
-    fn by(&self, place: usize) -> String {
-        self.folders[place].as_ref().map_or_else(String::new, |folder| format!(" (by {folder})"))
-    }
-}
 
 /// Per cent of a limit of memory in use, page cache not counted: from here on it is worth a warning, a problem.
 const MEMORY_PERCENT: [f64; 2] = [85.0, 95.0];

@@ -1,6 +1,6 @@
 //! The rules about what the process of a server may use: its resource limits.
 
-use super::{CheckFinding, Grade, MachineFacts, Rule, ULIMIT};
+use super::facts::{CheckFinding, Grade, MachineFacts, Rule, ULIMIT};
 use crate::words::plural;
 
 /// Names in `/proc/PID/limits`, recommended minimum (`None`: unlimited), and the setting in a systemd unit.

@@ -1,6 +1,6 @@
 //! The rules about memory: huge pages, the allocator, swapping, NUMA.
 
-use super::{
+use super::facts::{
     CheckFinding, Grade, HUGE_PAGES, MachineFacts, NOTES, RSEQ_BREAK, Rule, TCMALLOC, Version, numbers,
 };
 

@@ -1,6 +1,6 @@
 //! The rules about file systems, arrays and disks.
 
-use super::{
+use super::facts::{
     CheckFinding, Disk, DiskArray, EXT4, FileSystem, Grade, MD, MachineFacts, NOTES, OWN, Rule, WT_FILES, XFS,
 };
 use crate::words::binary_size;

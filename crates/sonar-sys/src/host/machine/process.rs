@@ -61,7 +61,7 @@ impl ProcessReader {
         let stat = Stat::parse(buffer.read(&folder.join("stat"))?.as_bytes()).filter(Stat::runs)?;
         let known = match &mut self.known {
             Some(known) if known.started == stat.started => known,
-            other => other.insert(KnownProcess::new((self.pid, folder), stat.started)),
+            other => other.insert(KnownProcess::new(self.pid, folder, stat.started)),
         };
         let mut reading = ProcessReading {
             pid: self.pid,
@@ -78,7 +78,7 @@ impl ProcessReader {
 }
 
 impl KnownProcess {
-    fn new((pid, folder): (u32, PathBuf), started: u64) -> Self {
+    fn new(pid: u32, folder: PathBuf, started: u64) -> Self {
         Self {
             pid,
             started,

@@ -1,0 +1,68 @@
+//! The configuration of a running mongod.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use sonar_sys::Host;
+use sonar_sys::host::process::Process;
+use sonar_sys::host::regular;
+
+/// The most bytes to read of a configuration of mongod.
+const MOST_CONFIG_BYTES: u64 = 1 << 20;
+
+/// The configuration of a running mongod: the path as mongod sees it, else as we do.
+pub fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
+    let file = mongod.option(&["--config", "-f"])?;
+    let path = own_root(mongod).join(file.trim_start_matches('/'));
+    let mut text = String::new();
+    // Anybody may call a process mongod and name a pipe, which would never end.
+    let opened = regular::open(&path).or_else(|_| regular::open(&machine.path(file))).ok()?;
+    opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The root folder of a mongod, as this process reaches it.
+pub fn own_root(mongod: &Process) -> PathBuf {
+    mongod.folder().join("root")
+}
+
+/// One of these keys of a configuration in YAML (`dbPath: x`), or of one before 2.6 (`dbpath = x`).
+pub fn setting(text: &str, keys: &[&str]) -> Option<String> {
+    text.lines().find_map(|line| {
+        let line = line.split(" #").next().unwrap_or(line).trim();
+        let rest = keys.iter().find_map(|key| line.strip_prefix(key))?.trim_start();
+        let value = rest.strip_prefix([':', '='])?.trim().trim_matches(['"', '\'']);
+        (!value.is_empty()).then(|| value.to_owned())
+    })
+}
+
+/// `path:` below `systemLog:` in YAML, or `logpath =`.
+pub fn log_of(text: &str) -> Option<String> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("systemLog:")).skip(1);
+    let section: Vec<&str> = lines
+        .by_ref()
+        .take_while(|line| line.trim().is_empty() || line.starts_with([' ', '\t', '#']))
+        .collect();
+    setting(&section.join("\n"), &["path"]).or_else(|| setting(text, &["logpath"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_and_log_are_read_from_either_kind_of_configuration() {
+        let yaml = "systemLog:\n  path: /var/log/x\nstorage:\n  # dbPath: /old\n  dbPath: \"/var/lib/mongo db\" # here\n";
+        let dbpath_of = |text| setting(text, &["dbPath", "dbpath"]);
+        assert_eq!(dbpath_of(yaml).as_deref(), Some("/var/lib/mongo db"));
+        assert_eq!(dbpath_of("port = 1\ndbpath=/data\n").as_deref(), Some("/data"));
+        assert_eq!(dbpath_of("dbPathology: x\ndbPath:\n"), None);
+        assert_eq!(log_of(yaml).as_deref(), Some("/var/log/x"));
+        assert_eq!(
+            log_of("net:\n  path: /no\nsystemLog:\n  destination: file\n\n  path: /log\n").as_deref(),
+            Some("/log")
+        );
+        assert_eq!(log_of("logpath=/var/log/mongo.log\n").as_deref(), Some("/var/log/mongo.log"));
+        assert_eq!(log_of("systemLog:\n  destination: syslog\nnet:\n  path: /no\n"), None);
+    }
+}
