@@ -180,6 +180,7 @@ export interface Comparison {
   unchanged: number;
   not_judged: number;
   not_judged_in_one: number;
+  not_judged_few_latencies?: number;
   not_compared: number;
   by: string;
   latencies_compared: boolean;

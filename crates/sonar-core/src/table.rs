@@ -228,6 +228,20 @@ impl Table {
         (at, folded)
     }
 
+    /// Gives servers other names; rows that then have the same key are added up. Returns whether any name changed.
+    pub fn rename_servers(&mut self, name: &mut dyn FnMut(Endpoint) -> Endpoint) -> bool {
+        let names: Vec<Endpoint> = self.rows.iter().map(|row| name(row.server)).collect();
+        if self.rows.iter().zip(&names).all(|(row, name)| row.server == *name) {
+            return false;
+        }
+        let mut old = std::mem::replace(self, Self::new(self.by, self.purpose));
+        for (mut row, name) in old.rows.drain(..).zip(names) {
+            row.server = name;
+            self.add_owned(row);
+        }
+        true
+    }
+
     /// Reserves capacity for `more` additional rows, up to the cap.
     pub fn reserve(&mut self, more: usize) {
         let more = more.min(self.cap().saturating_sub(self.rows.len()));

@@ -2,7 +2,9 @@
 
 use crate::figures::{Figures, Record};
 use crate::table::{GroupBy, Table};
-use crate::{Class, CommandTypes, Coverage, InFlightOperations, Operation, Outcome, Source, Timestamp};
+use crate::{
+    Class, CommandTypes, Coverage, Endpoint, InFlightOperations, Operation, Outcome, Source, Timestamp,
+};
 
 /// All figures of one span of time.
 #[derive(Clone, Debug)]
@@ -90,18 +92,29 @@ impl Window {
         })
     }
 
+    /// Gives servers other names; rows and operations in flight that then have the same key are added up.
+    pub fn rename_servers(&mut self, name: &mut dyn FnMut(Endpoint) -> Endpoint) {
+        self.shapes.rename_servers(name);
+        for mut waiting in std::mem::take(&mut self.in_flight) {
+            waiting.server = name(waiting.server);
+            self.add_in_flight(waiting);
+        }
+    }
+
+    fn add_in_flight(&mut self, waiting: InFlightOperations) {
+        let same = |mine: &&mut InFlightOperations| {
+            (mine.server, mine.role, mine.class, mine.shape.id)
+                == (waiting.server, waiting.role, waiting.class, waiting.shape.id)
+        };
+        match self.in_flight.iter_mut().find(same) {
+            Some(mine) => mine.add(waiting),
+            None => self.in_flight.push(waiting),
+        }
+    }
+
     /// Adds a window of the same span from another thread.
     pub fn join(&mut self, other: &Self) {
-        for theirs in &other.in_flight {
-            let same = |mine: &&mut InFlightOperations| {
-                (mine.server, mine.role, mine.class, mine.shape.id)
-                    == (theirs.server, theirs.role, theirs.class, theirs.shape.id)
-            };
-            match self.in_flight.iter_mut().find(same) {
-                Some(mine) => mine.add(theirs.clone()),
-                None => self.in_flight.push(theirs.clone()),
-            }
-        }
+        other.in_flight.iter().for_each(|theirs| self.add_in_flight(theirs.clone()));
         self.observed = self.observed_with(other, u64::max);
         self.add(other);
     }

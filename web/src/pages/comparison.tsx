@@ -35,9 +35,11 @@ const KINDS: Record<string, string> = { wire: "capture" };
 
 /** What stands above the rows: how many changed, how many did not, and how many could not be judged or compared. */
 export function outcome(report: Comparison): string {
-  const few = report.not_judged - report.not_judged_in_one;
+  const unknown = report.not_judged_few_latencies ?? 0;
+  const few = report.not_judged - report.not_judged_in_one - unknown;
   const reasons = [
     few > 0 ? `${few} with too few calls` : "",
+    unknown > 0 ? `${unknown} with too few known latencies` : "",
     report.not_judged_in_one > 0 ? `${report.not_judged_in_one} in one side only and too rare to be new or gone` : "",
   ].filter(Boolean);
   const parts = [
@@ -54,6 +56,7 @@ export function outcome(report: Comparison): string {
 /** Why a row has its verdict. */
 function why(row: ComparisonRow): string {
   if (row.not_judged === "few calls") return "fewer than 20 calls on a side";
+  if (row.not_judged === "few latencies") return "fewer than 20 known latencies on a side";
   if (row.not_judged === "only in one") return "in one side only, and too rare to be new or gone";
   return ABOUT[row.verdict] ?? "";
 }

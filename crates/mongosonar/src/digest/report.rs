@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
-use sonar_core::{Application, Digest, GroupBy, Notices, Reading, Source, Subject};
+use sonar_core::{Application, Digest, GroupBy, Notices, Reading, RowTotals, Source, Subject};
 use sonar_view::kit::{Hidden, Zone};
 use sonar_view::logs::SourceSummary;
 
@@ -132,7 +132,8 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
     let in_flight = in_flight.iter().map(|file| current::note(file, &zone));
-    let notes = apart(&joined.digest, &zone).into_iter().chain(in_flight).collect();
+    let notes = apart(&joined.digest, &zone).into_iter().chain(mixture(&joined.digest)).chain(in_flight);
+    let notes = notes.collect();
     let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
     let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
@@ -166,6 +167,26 @@ fn by_name(mut digest: Digest) -> Digest {
         });
     }
     digest
+}
+
+/// A note if rows have their figures from different sources, and so the totals too.
+fn mixture(digest: &Digest) -> Option<String> {
+    let totals = RowTotals::of(digest);
+    let named = |sources: &[Source]| {
+        let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
+        names
+            .split_last()
+            .map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")))
+    };
+    let mixed: Vec<String> = [
+        ("calls and latencies", &totals.counted_by),
+        ("examined documents, plans and waits", &totals.executed_by),
+    ]
+    .into_iter()
+    .filter(|(_, sources)| sources.len() > 1)
+    .map(|(what, sources)| format!("{what} are from {}", named(sources)))
+    .collect();
+    (!mixed.is_empty()).then(|| format!("the totals are a mixture: in each row, {}.", mixed.join("; ")))
 }
 
 /// A note if the sources cover different times.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sonar_core::operation::{Compressor, Opcode};
+use sonar_core::operation::{Compressor, ErrorCodes, Opcode};
 use sonar_core::{Class, Outcome, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use crate::message::{Header, Reply};
@@ -296,8 +296,13 @@ impl ReplyFacts {
             facts.outcome = Outcome::Unknown;
         }
         if reply.errors > 0 && facts.codes.is_empty() {
-            // Their results come with later batches, or were not asked for.
-            facts.codes.push((0, u32::try_from(reply.errors).unwrap_or(u32::MAX)));
+            if reply.cursor.is_some_and(|cursor| cursor != 0) {
+                // Each of them comes with a later batch, and counts there.
+                facts.outcome = Outcome::Failed(ErrorCodes { codes: &[] });
+            } else {
+                // Nobody asked for their results.
+                facts.codes.push((0, u32::try_from(reply.errors).unwrap_or(u32::MAX)));
+            }
         }
         facts.returned = match request.kind {
             _ if request.returns_results() => None,

@@ -202,9 +202,8 @@ impl Visitor for Reply {
                 }
             },
             ReplyPart::WriteError | ReplyPart::WriteConcernError if key.bytes == b"code" => {
-                if let Some(code) = number() {
-                    self.add_code(code as i32);
-                }
+                // One without a code is an error nevertheless.
+                self.result.1 = number().map_or(0, |code| code as i32);
                 ElementStep::Next
             }
             ReplyPart::Result if matches!(key.bytes, b"ok" | b"code") => {
@@ -233,7 +232,10 @@ impl Visitor for Reply {
         self.inside = match (self.inside, key.bytes, array) {
             (ReplyPart::Top, b"cursor", false) => ReplyPart::Cursor,
             (ReplyPart::Top, b"writeErrors", true) => ReplyPart::WriteErrors,
-            (ReplyPart::Top, b"writeConcernError", false) => ReplyPart::WriteConcernError,
+            (ReplyPart::Top, b"writeConcernError", false) => {
+                self.result = (false, 0);
+                ReplyPart::WriteConcernError
+            }
             (ReplyPart::Top, b"upserted", true) => ReplyPart::Upserted,
             (ReplyPart::Top, b"lastErrorObject", false) => ReplyPart::LastErrorObject,
             (ReplyPart::Top, b"values" | b"results", true) => {
@@ -248,7 +250,10 @@ impl Visitor for Reply {
                 self.documents = Some(0);
                 ReplyPart::Batch
             }
-            (ReplyPart::WriteErrors, _, false) => ReplyPart::WriteError,
+            (ReplyPart::WriteErrors, _, false) => {
+                self.result = (false, 0);
+                ReplyPart::WriteError
+            }
             (ReplyPart::Batch, _, false) if self.holds_results => {
                 self.result = (true, 0);
                 ReplyPart::Result
@@ -275,7 +280,14 @@ impl Visitor for Reply {
                 }
                 ReplyPart::Batch
             }
-            ReplyPart::WriteError => ReplyPart::WriteErrors,
+            ReplyPart::WriteError => {
+                self.add_code(self.result.1);
+                ReplyPart::WriteErrors
+            }
+            ReplyPart::WriteConcernError => {
+                self.add_code(self.result.1);
+                ReplyPart::Top
+            }
             _ => ReplyPart::Top,
         };
     }

@@ -9,7 +9,7 @@ use crate::commands::{self, CommandRule, NamespacePlace};
 use crate::names;
 use crate::shape::{Builder, CommandKind, ContainerMode, Field, Text};
 
-/// The most namespaces of one bulkWrite that are kept.
+/// The most namespaces of one bulkWrite that are kept; with more, its shape counts as over the caps.
 const MAX_NAMESPACES: usize = 256;
 
 /// Where in the command the reader is.
@@ -279,8 +279,14 @@ impl<T: Text> Request<T> {
     /// Begins one entry of the section `nsInfo`.
     pub fn begin_namespace(&mut self) {
         self.inside = RequestPart::Namespace;
-        if self.namespaces.len() < MAX_NAMESPACES {
-            self.namespaces.push(Name::default());
+        // Also one beyond the cap, which takes the name until it ends.
+        self.namespaces.push(Name::default());
+    }
+
+    fn end_namespace(&mut self) {
+        if self.namespaces.len() > MAX_NAMESPACES {
+            self.namespaces.truncate(MAX_NAMESPACES);
+            self.builder.over_cap = true;
         }
     }
 
@@ -288,6 +294,9 @@ impl<T: Text> Request<T> {
     pub fn end_part(&mut self) {
         if self.inside == RequestPart::Shape && self.builder.is_open() {
             self.builder.close();
+        }
+        if self.inside == RequestPart::Namespace {
+            self.end_namespace();
         }
         if self.legacy_query && self.explain {
             // A find with `$explain` is today's `explain` command.
@@ -532,7 +541,10 @@ impl<T: Text> Visitor for Request<T> {
                 self.in_group = false;
                 RequestPart::Top
             }
-            RequestPart::Namespace => RequestPart::Namespaces,
+            RequestPart::Namespace => {
+                self.end_namespace();
+                RequestPart::Namespaces
+            }
             RequestPart::Client if self.client.is_in_part() => {
                 self.client.close();
                 RequestPart::Client

@@ -50,12 +50,13 @@ impl Seen {
 struct All {
     seen: Vec<Seen>,
     window: Window,
+    over_cap: u64,
 }
 
 impl Default for All {
     fn default() -> Self {
         let settings = WindowSettings { sample: 1, split_by_order: false };
-        Self { seen: Vec::new(), window: Window::new(Timestamp::default(), settings) }
+        Self { seen: Vec::new(), window: Window::new(Timestamp::default(), settings), over_cap: 0 }
     }
 }
 
@@ -88,6 +89,7 @@ fn exchange(messages: &[(Vec<u8>, Document)]) -> All {
         decoder.packet(&packet.as_packet(), &mut all);
     }
     decoder.finish(talk.now(), &mut all);
+    all.over_cap = decoder.coverage().shapes_over_cap;
     assert_eq!(all.seen.len(), messages.len());
     all
 }
@@ -312,6 +314,21 @@ fn a_bulk_write_is_on_the_namespaces_of_its_statements() {
 }
 
 #[test]
+fn namespaces_of_a_bulk_write_beyond_the_cap_are_not_taken_for_others() {
+    let names: Vec<String> = (0..300).map(|index| format!("shop.c{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let of = |index: i32| bulk_write(&[insert(index)], &names);
+    let ok = || bulk_reply(&[], [0, 1, 0, 0, 0, 0]);
+    let all = exchange(&[(of(255), ok()), (of(256), ok()), (of(299), ok())]);
+    let namespaces: Vec<_> = all.seen.iter().map(|seen| seen.namespace.as_str()).collect();
+    assert_eq!(namespaces, ["shop.c255", "admin", "admin"]);
+    assert_eq!(all.over_cap, 3, "they are counted");
+    let alone = exchange(&[(bulk_write(&[insert(0)], &["shop.c255"]), ok())]);
+    assert_eq!(alone.seen[0].id, all.seen[0].id);
+    assert_eq!(alone.over_cap, 0);
+}
+
+#[test]
 fn the_statements_of_a_bulk_write_are_counted_by_what_they_do() {
     let delete = doc! {"delete": 1, "filter": {"a": 1}, "multi": true};
     let update = |field: &str| doc! {"update": 0, "filter": {field: 1}, "updateMods": {"$set": {"b": 1}}};
@@ -345,7 +362,7 @@ fn failed_statements_of_a_bulk_write_are_failures_and_not_documents() {
     let alike = doc! {"cursor": {"id": 0_i64, "firstBatch": [duplicate(1)], "ns": "shop.results"}, "ok": 1.0};
     // Twice, because what is known of the first reply is used for the second one.
     for _ in 0..2 {
-        let seen = exchange(&[
+        let all = exchange(&[
             (bulk(), bulk_reply(&[], [0, 3, 0, 0, 0, 0])),
             (bulk(), bulk_reply(&[duplicate(1)], [1, 2, 0, 0, 0, 0])),
             (bulk(), bulk_reply(&[done.clone(), duplicate(1), duplicate(2)], [2, 1, 0, 0, 0, 0])),
@@ -353,17 +370,116 @@ fn failed_statements_of_a_bulk_write_are_failures_and_not_documents() {
             (bulk(), more.clone()),
             (get_more.clone(), next(&[duplicate(1)])),
             (find("results"), alike.clone()),
-        ])
-        .seen;
+        ]);
+        // The one whose error comes with the getMore has failed, too, but its error counts once.
+        let totals = all.window.totals(&[Class::User]);
+        assert_eq!((totals.failed, totals.error_count()), (5, 1 + 2 + 2 + 1));
+        let seen = all.seen;
         let codes: Vec<_> = seen.iter().map(|seen| seen.codes.as_slice()).collect();
-        assert_eq!(
-            codes,
-            [&[][..], &[(11_000, 1)], &[(11_000, 2)], &[(0, 2)], &[(0, 1)], &[(11_000, 1)], &[]]
-        );
+        assert_eq!(codes, [&[][..], &[(11_000, 1)], &[(11_000, 2)], &[(0, 2)], &[], &[(11_000, 1)], &[]]);
         let returned: Vec<_> = seen.iter().map(|seen| seen.returned).collect();
         assert_eq!(returned, [None, None, None, None, None, None, Some(1)]);
         assert_eq!((seen[5].command.as_str(), seen[5].namespace.as_str()), ("getMore", "shop.orders"));
     }
+}
+
+/// Replies of a server: an error of a statement, of the write concern, of both, and of the whole command.
+#[test]
+fn no_error_in_a_reply_counts_as_a_success() {
+    let insert = || message(&doc! {"insert": "orders", "documents": [{"_id": 1}, {"_id": 2}], "$db": "shop"});
+    let modify =
+        || message(&doc! {"findAndModify": "orders", "query": {"a": 1}, "remove": true, "$db": "shop"});
+    let find = || message(&doc! {"find": "orders", "filter": {}, "$db": "shop"});
+    let get_more = message(&doc! {"getMore": 7_i64, "collection": "orders", "$db": "shop"});
+    let write_error =
+        |index: i32| doc! {"index": index, "code": 11000, "errmsg": "E11000 duplicate key error"};
+    let concern =
+        doc! {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out"};
+    let batch = doc! {"cursor": {"firstBatch": [{"a": 1}], "id": 7_i64, "ns": "shop.orders"}, "ok": 1.0};
+    let all = exchange(&[
+        (insert(), doc! {"n": 2, "ok": 1.0}),
+        (insert(), doc! {"n": 1, "writeErrors": [write_error(1)], "ok": 1.0}),
+        (insert(), doc! {"n": 0, "writeErrors": [write_error(0), write_error(1)], "ok": 1.0}),
+        (insert(), doc! {"n": 2, "writeConcernError": concern.clone(), "ok": 1.0}),
+        (
+            insert(),
+            doc! {"n": 1, "writeErrors": [write_error(1)], "writeConcernError": concern.clone(), "ok": 1.0},
+        ),
+        // An error without a code is one nevertheless.
+        (insert(), doc! {"n": 1, "writeErrors": [{"index": 1, "errmsg": "it failed"}], "ok": 1.0}),
+        (insert(), doc! {"n": 2, "writeConcernError": {"errmsg": "it failed"}, "ok": 1.0}),
+        (
+            modify(),
+            doc! {"lastErrorObject": {"n": 1}, "value": {"a": 1}, "writeConcernError": concern, "ok": 1.0},
+        ),
+        (find(), batch.clone()),
+        (
+            get_more.clone(),
+            doc! {"ok": 0.0, "errmsg": "cursor id 7 not found", "code": 43, "codeName": "CursorNotFound"},
+        ),
+        (find(), batch),
+        (get_more, doc! {"ok": 0.0, "errmsg": "operation exceeded time limit", "code": 50}),
+    ]);
+    let codes: Vec<_> = all.seen.iter().map(|seen| seen.codes.as_slice()).collect();
+    let expected: [&[(i32, u32)]; 12] = [
+        &[],
+        &[(11_000, 1)],
+        &[(11_000, 2)],
+        &[(64, 1)],
+        &[(11_000, 1), (64, 1)],
+        &[(0, 1)],
+        &[(0, 1)],
+        &[(64, 1)],
+        &[],
+        &[(43, 1)],
+        &[],
+        &[(50, 1)],
+    ];
+    assert_eq!(codes, expected);
+    assert_eq!(all.window.totals(&[Class::User]).failed, 9);
+}
+
+/// The collection that a command writes to or moves is its namespace where the command names no other; the target of a
+/// stage is a part of the shape, because a query that writes elsewhere is another one.
+#[test]
+fn the_targets_of_commands_are_known() {
+    let on = |command: Document| on_the_wire(&command);
+    for (command, namespace) in [
+        (doc! {"renameCollection": "shop.orders", "to": "shop.old", "$db": "admin"}, "shop.orders"),
+        (doc! {"moveChunk": "shop.orders", "find": {"a": 1}, "to": "shard2", "$db": "admin"}, "shop.orders"),
+        (
+            doc! {"aggregate": "orders", "pipeline": [{"$out": "copy"}], "cursor": {}, "$db": "shop"},
+            "shop.orders",
+        ),
+        (
+            doc! {"mapReduce": "orders", "map": "f", "reduce": "g", "out": {"merge": "sums"}, "$db": "shop"},
+            "shop.orders",
+        ),
+    ] {
+        assert_eq!(on(command).namespace, namespace);
+    }
+    let aggregate =
+        |stage: Document| on(doc! {"aggregate": "orders", "pipeline": [stage], "cursor": {}, "$db": "shop"});
+    for (one, other, target) in [
+        (doc! {"$out": "copy"}, doc! {"$out": "archive"}, "copy"),
+        (doc! {"$out": {"db": "far", "coll": "copy"}}, doc! {"$out": {"db": "near", "coll": "copy"}}, "far"),
+        (doc! {"$merge": {"into": "sums"}}, doc! {"$merge": {"into": "totals"}}, "sums"),
+        (
+            doc! {"$merge": {"into": {"db": "far", "coll": "sums"}}},
+            doc! {"$merge": {"into": {"db": "near", "coll": "sums"}}},
+            "far",
+        ),
+    ] {
+        let (one, other) = (aggregate(one), aggregate(other));
+        assert_ne!(one.id, other.id, "{}", one.typed);
+        assert!(one.typed.contains(target), "{}", one.typed);
+    }
+    let map_reduce = |out: Document| {
+        on(doc! {"mapReduce": "orders", "map": "f", "reduce": "g", "out": out, "$db": "shop"})
+    };
+    let (one, other) = (map_reduce(doc! {"merge": "sums"}), map_reduce(doc! {"merge": "totals"}));
+    assert_ne!(one.id, other.id, "{}", one.typed);
+    assert!(one.typed.contains("sums"), "{}", one.typed);
 }
 
 /// 3.x counts the new document as matched and modified too; 4.0 and later do not.

@@ -51,8 +51,10 @@ pub enum Change {
 pub enum NotJudged {
     /// Only one of both has it, and it is too rare for saying that it is new or gone.
     OnlyInOne,
-    /// A side has fewer than [`MIN_CALLS`] operations with a latency.
+    /// A side has fewer than [`MIN_CALLS`] operations.
     FewCalls,
+    /// A side has enough operations, but knows the latency of fewer than [`MIN_CALLS`] of them.
+    FewLatencies,
 }
 
 impl NotJudged {
@@ -60,6 +62,7 @@ impl NotJudged {
         match self {
             Self::OnlyInOne => "only in one",
             Self::FewCalls => "few calls",
+            Self::FewLatencies => "few latencies",
         }
     }
 }
@@ -284,7 +287,11 @@ fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
                 Change::NotJudged
             }
             _ if same_clock && pair.shift.is_none() => {
-                pair.not_judged = Some(NotJudged::FewCalls);
+                let few = |row: Option<&Row>| row.is_some_and(|row| row.figures().calls < MIN_CALLS);
+                pair.not_judged = Some(match few(pair.a) || few(pair.b) {
+                    true => NotJudged::FewCalls,
+                    false => NotJudged::FewLatencies,
+                });
                 Change::NotJudged
             }
             _ => Change::Same,
@@ -352,16 +359,21 @@ fn outcome(comparison: &DigestComparison<'_>) -> String {
     let mut parts =
         vec![format!("{} changed", comparison.changed()), format!("{} unchanged", comparison.unchanged())];
     let few = comparison.not_judged(NotJudged::FewCalls);
-    let in_one = comparison.not_judged(NotJudged::OnlyInOne);
+    let (unknown, in_one) =
+        (comparison.not_judged(NotJudged::FewLatencies), comparison.not_judged(NotJudged::OnlyInOne));
     let mut reasons = Vec::new();
     if few > 0 {
         reasons.push(format!("{few} with fewer than {MIN_CALLS} calls on a side"));
+    }
+    if unknown > 0 {
+        reasons
+            .push(format!("{unknown} whose latencies are known of fewer than {MIN_CALLS} calls on a side"));
     }
     if in_one > 0 {
         reasons.push(format!("{in_one} in one side only and too rare to be new or gone"));
     }
     if !reasons.is_empty() {
-        parts.push(format!("{} not judged ({})", few + in_one, reasons.join(", ")));
+        parts.push(format!("{} not judged ({})", few + unknown + in_one, reasons.join(", ")));
     }
     if comparison.not_compared > 0 {
         let rows = comparison.not_compared;
@@ -433,10 +445,17 @@ pub fn text(
             )?;
         }
         if let Some([a, b]) = pair.means().filter(|_| pair.not_judged.is_some()) {
-            let calls = |row: Option<&Row>| Grouped(row.map_or(0, |row| row.figures().calls));
+            let of =
+                if pair.not_judged == Some(NotJudged::FewLatencies) { "known latencies" } else { "calls" };
+            let calls = |row: Option<&Row>| {
+                Grouped(row.map_or(0, |row| match pair.not_judged {
+                    Some(NotJudged::FewLatencies) => row.figures().latency.count(),
+                    _ => row.figures().calls,
+                }))
+            };
             writeln!(
                 out,
-                "            mean latency {} -> {}, of {} -> {} calls: fewer than {MIN_CALLS} on a side",
+                "            mean latency {} -> {}, of {} -> {} {of}: fewer than {MIN_CALLS} on a side",
                 Nanos(a as u64),
                 Nanos(b as u64),
                 calls(pair.a),
@@ -464,7 +483,8 @@ pub fn text(
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: impl Write) -> io::Result<()> {
-    let not_judged = [NotJudged::FewCalls, NotJudged::OnlyInOne].map(|why| comparison.not_judged(why));
+    let not_judged = [NotJudged::FewCalls, NotJudged::FewLatencies, NotJudged::OnlyInOne]
+        .map(|why| comparison.not_judged(why));
     let document = json!({
         "schema": SCHEMA,
         "kind": "comparison",
@@ -472,8 +492,9 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
         "sides": [side(&sides[0], comparison.totals[0]), side(&sides[1], comparison.totals[1])],
         "changed": comparison.changed(),
         "unchanged": comparison.unchanged(),
-        "not_judged": not_judged[0] + not_judged[1],
-        "not_judged_in_one": not_judged[1],
+        "not_judged": not_judged.iter().sum::<usize>(),
+        "not_judged_few_latencies": not_judged[1],
+        "not_judged_in_one": not_judged[2],
         "not_compared": comparison.not_compared,
         "by": comparison.by.name(),
         "latencies_compared": comparison.same_clock,

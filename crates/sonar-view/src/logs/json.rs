@@ -11,7 +11,7 @@ use sonar_core::figures::{Figures, ServerFigures};
 use sonar_core::notices::Start;
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Digest, Notices, Reading, Row, Source, Subject, Timestamp};
+use sonar_core::{Digest, Notices, Reading, Row, RowTotals, Source, Subject, Timestamp};
 
 use super::hint::Suggestion;
 use super::{DigestView, SourceSummary, mean_ns};
@@ -38,7 +38,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             source: view.source.name().to_owned(),
             by: digest.settings.by.name().to_owned(),
             sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),
-            totals: FiguresObject::new(&digest.total),
+            totals: FiguresObject::of_all(&view.totals),
             observed: ObservedJson::of(digest, view.source),
             reading: view.reading.map(reading),
             coverage: view.coverage.map(|coverage| coverage.iter().map(|(name, _, n)| (name, n)).collect()),
@@ -488,6 +488,12 @@ impl FiguresObject {
     fn new(row: &Row) -> Self {
         let ratio = row.examined_per_returned();
         Self::with(row.figures(), row.server(), row.sums(), ratio)
+    }
+
+    /// Those of all rows.
+    fn of_all(totals: &RowTotals) -> Self {
+        let ratio = totals.examined_per_returned();
+        Self::with(&totals.figures, totals.server(), totals.sums(), ratio)
     }
 
     /// Those of one source.

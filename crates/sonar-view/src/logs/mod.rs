@@ -16,7 +16,7 @@ pub use json::json;
 pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
-use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject, Timestamp};
+use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, RowTotals, Subject, Timestamp};
 pub use text::text;
 
 use crate::kit::{About, Count, Hidden, Percent, Reason, Zone, plural, sparkline};
@@ -246,6 +246,8 @@ pub struct DigestView<'a> {
     pub matching: Vec<(usize, &'a Row)>,
     /// How many there were before the limit.
     pub rows_total: usize,
+    /// What all rows of the digest add up to.
+    pub totals: RowTotals,
 }
 
 impl<'a> DigestView<'a> {
@@ -290,6 +292,7 @@ impl<'a> DigestView<'a> {
             rows,
             matching,
             rows_total,
+            totals: RowTotals::of(digest),
         }
     }
 
@@ -333,10 +336,9 @@ impl<'a> DigestView<'a> {
         reading.chain(coverage).map(|(name, _, count)| (name, count)).chain(sources).collect()
     }
 
-    /// Share of the time of all operations that the same source saw, 0 to 1.
+    /// Share of the time of all operations, 0 to 1.
     pub fn share(&self, row: &Row) -> f64 {
-        let all = row.sources().next().and_then(|source| self.digest.total.observed_by(source));
-        let all = all.map_or(0, |all| all.figures.latency.sum_ns());
+        let all = self.totals.figures.latency.sum_ns();
         if all == 0 { 0.0 } else { row.figures().latency.sum_ns() as f64 / all as f64 }
     }
 }

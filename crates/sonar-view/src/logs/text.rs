@@ -79,7 +79,7 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     if view.summaries.len() > 1 {
         writeln!(
             out,
-            "Latencies and calls below are those of the {}, as far as it has the row.",
+            "Latencies and calls below are those of the {}, as far as it has the row; totals are the sums of the rows.",
             view.source.name()
         )?;
         writeln!(out)?;
@@ -135,7 +135,7 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
-    let (totals, server) = (view.digest.totals(), view.digest.total.server());
+    let (totals, server) = (&view.totals.figures, view.totals.server());
     if totals.calls == 0 {
         return writeln!(out, "No operations.");
     }
@@ -187,8 +187,8 @@ fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
 fn waits(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     /// From this share of the time on, a wait is worth a word.
     const WORTH: f64 = 0.01;
-    let (total, server) = (&view.digest.total, view.digest.total.server());
-    let time_ns = total.executed().map_or(total.figures(), |(_, figures)| figures).latency.sum_ns() as f64;
+    let server = view.totals.server();
+    let time_ns = view.totals.executed().latency.sum_ns() as f64;
     let share = |ns: u64| (ns as f64 / time_ns.max(1.0)).min(1.0);
     let waits: Vec<_> = server
         .sums
@@ -402,7 +402,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
         table.row(cells.into_iter().chain(has_plan.then(|| plan(row))).chain(name));
     }
     // What this source knows of no operation has no column.
-    let server = view.digest.total.server();
+    let server = view.totals.server();
     let has_source = |name: &str| view.summaries.iter().any(|summary| summary.source.name() == name);
     table.keep(|title| match title {
         "keys" => server.sums.keys_examined.known > 0,

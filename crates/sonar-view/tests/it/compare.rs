@@ -90,14 +90,41 @@ fn what_examines_half_as_much_again_is_heavier_though_no_slower() {
 
 /// A digest of one shape: so many calls in as many seconds, of so many milliseconds.
 fn digest_of(calls: u64, ms: u64) -> Digest {
+    digest_knowing(calls, ms, u64::MAX)
+}
+
+/// The same, where only the latencies of the first `known` calls are known.
+fn digest_knowing(calls: u64, ms: u64, known: u64) -> Digest {
     let (app, shape) = (app("api", "rust", "3"), shape(1, "find", "shop.orders", "{}", "{}"));
     let mut digest = Digest::default();
     for second in 0..calls {
         let end = Timestamp::from_unix(1_000 + second, 0);
-        let latency_ns = Some((ms + second % 3) * 1_000_000);
+        let latency_ns = (second < known).then_some((ms + second % 3) * 1_000_000);
         digest.record(&Record::wire(&Operation { latency_ns, ..operation(&shape, &app, end) }));
     }
     digest
+}
+
+#[test]
+fn rows_with_few_known_latencies_are_not_said_to_have_few_calls() {
+    for (known, means) in [(0, false), (5, true)] {
+        let (a, b) = (digest_of(400, 33), digest_knowing(400, 2_040, known));
+        let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+        assert_eq!(comparison.pairs[0].not_judged, Some(NotJudged::FewLatencies));
+        let side = |name: &str| ComparedSide {
+            name: name.to_owned(),
+            host: None,
+            source: Source::Wire,
+            zone: Zone::utc(),
+        };
+        let mut bytes = Vec::new();
+        sonar_view::compare::text(&comparison, &[side("a"), side("b")], None, &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let why = "1 not judged (1 whose latencies are known of fewer than 20 calls on a side)";
+        assert!(text.contains(why) && !text.contains("with fewer than 20 calls"), "{text}");
+        assert!(!text.contains("400 -> 400 calls"), "{text}");
+        assert!(!means || !text.contains("mean latency") || text.contains("known latencies"), "{text}");
+    }
 }
 
 #[test]

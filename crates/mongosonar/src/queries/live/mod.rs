@@ -38,6 +38,7 @@ use super::notice::Notice;
 use super::output::QueriesOutput;
 use super::ports::{self, Listened};
 use super::rotate::{SeriesFiles, Started};
+use super::server_names::ServerNames;
 use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::files::names::FileNames;
@@ -73,8 +74,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         None => None,
     };
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
-    let attacher_task =
-        AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined, follows_later: true };
+    let attacher_task = AttacherTask {
+        ports: args.port.clone(),
+        processes: Vec::new(),
+        any_cost: args.tls_any_cost,
+        confined,
+        follows_later: true,
+    };
     let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = args.reads_sockets()?.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
     let header = FileHeader::new(&args.interface);
@@ -85,6 +91,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         _ => None,
     };
     let listened = Listened::choose(&args.port, &Host::live());
+    let server_names = ServerNames::here();
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
@@ -98,6 +105,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             ports: listened.ranges(),
             sample: args.sample.and_then(NonZeroU32::new).filter(|n| n.get() > 1),
             snap_replies: args.snap_replies,
+            tunnels: args.tunnels,
             ..PacketFilter::default()
         },
         size_bytes,
@@ -206,7 +214,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     let follower = follow(listened, finder, on, Changes { threads: capture.changes.clone(), say })?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
-    let mut feed = feed.with_steps(steps).with_splits(splits);
+    let mut feed = feed.with_steps(steps).with_splits(splits).with_servers(server_names);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     capture.wake();
