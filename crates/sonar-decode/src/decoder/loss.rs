@@ -11,7 +11,7 @@ use super::collected::{Collected, message};
 use super::pairing::MAX_PENDING;
 use super::{Decoder, Settings};
 use crate::Shared;
-use crate::testing::{Conversation, ConversationEnd};
+use crate::testing::{ACK, Conversation, ConversationEnd, RST, SYN};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -118,6 +118,47 @@ fn an_acknowledged_gap_ends_the_request_and_not_the_one_behind_it() {
     let seen = run.finish();
     assert_eq!(seen.coverage.requests_reply_lost, 2);
     assert_eq!(seen.coverage.requests_in_flight, 1);
+}
+
+/// What is in flight of a client that asks three servers, after another connection to the first one was answered with
+/// these flags.
+fn in_flight_after(client: &str, flags: u8) -> Vec<String> {
+    let mut run = LossRun::new();
+    let servers = ["10.0.0.1:27017", "10.0.0.1:27018", "10.0.0.9:27017"];
+    for (server, id) in servers.iter().zip(1..) {
+        let talk = Conversation::new("10.0.0.2:40000", server);
+        let begin = talk.now().max(run.now);
+        let mut talk = talk.with_time(begin);
+        talk.handshake().send(ConversationEnd::Client, &request(id));
+        run.take(&mut talk);
+    }
+    // The FIN of the first server was lost. Its client connects again.
+    let mut again = Conversation::new(client, servers[0]).with_time(run.now);
+    again.push(ConversationEnd::Client, SYN, &[]).push(ConversationEnd::Server, flags, &[]);
+    run.take(&mut again);
+    let left = run.in_flight().into_keys().collect();
+    run.finish();
+    left
+}
+
+#[test]
+fn a_server_that_refuses_connections_has_nothing_in_flight() {
+    assert_eq!(in_flight_after("10.0.0.2:40001", RST | ACK), ["c2", "c3"]);
+    // Which is accepted, and one of another client, to whom a rule may apply.
+    assert_eq!(in_flight_after("10.0.0.2:40001", SYN | ACK), ["c1", "c2", "c3"]);
+    assert_eq!(in_flight_after("10.0.0.3:40001", RST | ACK), ["c1", "c2", "c3"]);
+}
+
+#[test]
+fn a_reset_of_a_connection_that_was_open_is_no_refusal() {
+    let mut run = LossRun::new();
+    let mut waits = talk();
+    waits.send(ConversationEnd::Client, &request(1));
+    run.take(&mut waits);
+    let mut other = Conversation::new("10.0.0.2:40001", "10.0.0.1:27017").with_time(run.now);
+    other.handshake().reset(ConversationEnd::Server);
+    run.take(&mut other);
+    assert_eq!(run.in_flight().len(), 1);
 }
 
 /// A reply to one of these may begin a chain; one that was cut does not show whether it does.

@@ -5,6 +5,8 @@
 //! flows than fit: flows that have not delivered anything yet (half-open handshakes, scans) have a queue of their
 //! own, so that a flood of them drops one another and not the connections that matter.
 
+mod refusal;
+
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
@@ -45,6 +47,8 @@ pub struct FlowTable<C> {
     /// Flows with a gap.
     waiting: Vec<u32>,
     totals: Totals,
+    /// When the flows of a client to a server that refuses connections were last ended.
+    refused: Timestamp,
 }
 
 impl<C> Default for FlowTable<C> {
@@ -66,6 +70,7 @@ impl<C> FlowTable<C> {
             last: NONE,
             waiting: Vec::new(),
             totals: Totals::default(),
+            refused: Timestamp::default(),
         }
     }
 
@@ -150,6 +155,7 @@ impl<C> FlowTable<C> {
             entry.tell_ends(segment.time, env);
         }
         let over = reset || entry.fins == [true; 2];
+        let refused = if reset { entry.refused(side) } else { None };
         let to_wait = waits && !entry.waiting;
         entry.waiting |= waits;
         let now_open = entry.opened != was_open;
@@ -165,6 +171,9 @@ impl<C> FlowTable<C> {
         if over {
             let how = if reset { Close::Reset } else { Close::Finished };
             self.end_flow(at, segment.time, how, env);
+        }
+        if let Some(ends) = refused {
+            self.end_refused(ends, segment.time, env);
         }
     }
 
