@@ -5,6 +5,7 @@ mod agent;
 mod by_flow;
 mod docs;
 mod exit_codes;
+mod explain;
 mod files;
 mod foreign;
 mod ftdc;

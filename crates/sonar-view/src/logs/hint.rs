@@ -12,9 +12,9 @@ use sonar_core::{Identity, Row, Subject};
 use super::{DigestView, Indexes};
 
 /// Examined for each document returned, from which on a hint is given.
-pub const MIN_RATIO: f64 = 10.0;
+pub const MIN_RATIO: f64 = sonar_core::explain::MIN_RATIO;
 /// Documents examined altogether, from which on a hint is given.
-pub const MIN_EXAMINED: u64 = 1_000;
+pub const MIN_EXAMINED: u64 = sonar_core::explain::MIN_EXAMINED;
 
 /// Share of the time of all operations that the shapes which want an index take together, from which on it is
 /// suggested.
@@ -88,24 +88,26 @@ pub fn of(row: &Row, indexes: Option<&Indexes>) -> Option<IndexHint> {
     if shape.cut || examined < MIN_EXAMINED || !(wasteful || server.memory_sorts > 0) {
         return None;
     }
-    let wanted = wanted(&shape.typed)?;
-    if wanted.is_empty() {
-        return None;
-    }
-    // An index that begins so exists, whichever of the plans used it: what it cannot help is something else.
-    let used = server
-        .plans
-        .iter()
-        .any(|(plan, _)| looks_up_one(plan) || patterns(plan).iter().any(|index| wanted.is_served_by(index)));
-    let exists = indexes
-        .and_then(|indexes| indexes.get(&shape.namespace()))
-        .is_some_and(|all| all.iter().any(|index| wanted.is_served_by(index)));
-    if used || exists {
+    let plans: Vec<&str> = server.plans.iter().map(|(plan, _)| &**plan).collect();
+    let existing = indexes.and_then(|indexes| indexes.get(&shape.namespace()));
+    let index = for_query(&shape.typed, &plans, existing.map_or(&[], Vec::as_slice))?;
+    Some(IndexHint { namespace: shape.namespace(), index })
+}
+
+/// The index that a query of this typed shape asks for: `{city: 1, age: -1}`. `None` where the shape does not say
+/// enough, or where one of the `existing` indexes or an index of its `plans` serves already: what that one cannot help
+/// is something else.
+pub fn for_query(typed: &str, plans: &[&str], existing: &[Vec<(String, i8)>]) -> Option<String> {
+    let wanted = wanted(typed)?;
+    let is_used =
+        |plan: &&str| looks_up_one(plan) || patterns(plan).iter().any(|index| wanted.is_served_by(index));
+    let exists = existing.iter().any(|index| wanted.is_served_by(index));
+    if wanted.is_empty() || exists || plans.iter().any(is_used) {
         return None;
     }
     let fields: Vec<_> =
         wanted.fields().into_iter().map(|(name, direction)| format!("{name}: {direction}")).collect();
-    Some(IndexHint { namespace: shape.namespace(), index: format!("{{{}}}", fields.join(", ")) })
+    Some(format!("{{{}}}", fields.join(", ")))
 }
 
 /// Whether a plan looks documents up by one key: by `_id`, or by the index that 8.0's express path chose.
