@@ -175,9 +175,14 @@ fn combines(stages: &ExplainStage) -> bool {
     combines
 }
 
-type Found<'a> = Vec<(Option<&'a str>, ExplainFinding)>;
+type StageFindings<'a> = Vec<(Option<&'a str>, ExplainFinding)>;
 
-fn walk<'a>(stage: &'a ExplainStage, shard: Option<&'a str>, is_executed: bool, found: &mut Found<'a>) {
+fn walk<'a>(
+    stage: &'a ExplainStage,
+    shard: Option<&'a str>,
+    is_executed: bool,
+    found: &mut StageFindings<'a>,
+) {
     let shard = stage.shard.as_deref().or(shard);
     // What reads the data comes first.
     stage.inputs.iter().for_each(|input| walk(input, shard, is_executed, found));
