@@ -6,8 +6,8 @@ use std::io::{self, Read};
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
-use sonar_decode::current_op;
 use sonar_decode::log::{LogReader, LogSettings};
+use sonar_decode::{current_op, explain};
 
 use crate::log_container::LogContainer;
 use crate::tar;
@@ -38,6 +38,10 @@ pub enum FileContent {
     ProfileText,
     /// Operations in flight: the output of `currentOp`.
     CurrentOp,
+    /// Plans, as text: the output of `explain`.
+    ExplainText,
+    /// The output of `explain` as BSON.
+    ExplainBson,
     /// A log of mongod or mongos.
     Log,
     /// A file of `diagnostic.data`.
@@ -76,7 +80,7 @@ impl FileContent {
         }
         // The length of a document has a zero byte, which no text begins with.
         if head.iter().take(4).any(|byte| *byte == 0) && is_bson(head) {
-            return Self::ProfileBson;
+            return if explain::is_explain_bson(head) { Self::ExplainBson } else { Self::ProfileBson };
         }
         let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
         if let Some(kind) = own_kind(text) {
@@ -88,6 +92,8 @@ impl FileContent {
             Self::Log
         } else if is_diagnostic_text(text) {
             Self::DiagnosticText
+        } else if explain::is_explain(text) {
+            Self::ExplainText
         } else if current_op::is_current(text) {
             Self::CurrentOp
         } else if is_profile(text) {
@@ -107,7 +113,7 @@ impl FileContent {
             Self::Digest => Some("mongosonar compare FILE OTHER"),
             Self::DiskBench => Some("mongosonar disk bench --compare FILE OTHER"),
             Self::ProfileBson | Self::ProfileText => Some("mongosonar profiler report FILE"),
-            Self::CurrentOp => Some("mongosonar report FILE"),
+            Self::CurrentOp | Self::ExplainText | Self::ExplainBson => Some("mongosonar report FILE"),
             Self::Log => Some("mongosonar logs report FILE"),
             Self::Diagnostic | Self::DiagnosticText => Some("mongosonar ftdc report FILE"),
             _ => None,
@@ -136,6 +142,7 @@ impl fmt::Display for FileContent {
             Self::ProfileBson => "a dump of BSON documents",
             Self::ProfileText => "profile documents as text",
             Self::CurrentOp => "operations in flight (currentOp)",
+            Self::ExplainText | Self::ExplainBson => "the output of explain",
             Self::Log => "a MongoDB log",
             Self::Diagnostic => "a file of MongoDB's diagnostic.data",
             Self::Tar => "an archive (tar); `mongosonar logs report` reads the logs in it, `mongosonar ftdc report` the files of diagnostic.data",
@@ -328,7 +335,7 @@ mod tests {
     fn each_kind_of_file_is_known_by_its_first_bytes() {
         let bson = |body: &[u8]| [&(body.len() as u32 + 5).to_le_bytes(), body, b"\0"].concat();
         let diagnostic = [b"\x09_id\0".as_slice(), &[0; 8], b"\x10type\0", &[1, 0, 0, 0]].concat();
-        let cases: [(&[u8], FileContent); 25] = [
+        let cases: [(&[u8], FileContent); 28] = [
             (b"", FileContent::Empty),
             (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], FileContent::Capture),
             (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0], FileContent::Capture),
@@ -342,6 +349,9 @@ mod tests {
             (b"{\"schema\":1,\"kind\":\"disk_bench\"", FileContent::DiskBench),
             (b"{\"schema\":1,\"kind\":\"disk_stat\"", FileContent::OwnJson),
             (b"{\"op\":\"query\",\"ns\":\"a.b\",\"millis\":3}\n", FileContent::ProfileText),
+            (b"shop> db.c.find().explain()\n{\n  explainVersion: '1',\n  queryPlanner: {\n", FileContent::ExplainText),
+            (b"{\"serverInfo\":{},\"splitPipeline\":null,\"shards\":{\"s0\":{\"stages\":[", FileContent::ExplainText),
+            (&bson(b"\x03queryPlanner\0\x05\0\0\0\0"), FileContent::ExplainBson),
             (b"[\n  {\n    op: 'query',\n    ns: 'a.b',\n", FileContent::ProfileText),
             (b"{ inprog: [ { type: 'op', opid: 5, active: true, op: 'query', ns: 'a.b'", FileContent::CurrentOp),
             (b"{\n\t\"inprog\" : [\n\t\t{\n\t\t\t\"opid\" : 5,", FileContent::CurrentOp),

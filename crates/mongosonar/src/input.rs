@@ -229,16 +229,23 @@ fn open_with(
         0 => ProgressBar::hidden(),
         size => bar(size),
     };
-    let mut input = progress.wrap_read(inner);
+    let input = decompressed(progress.wrap_read(inner)).with_context(|| format!("cannot read {name}"))?;
+    Ok((input, progress))
+}
+
+/// The content of what may be compressed (gzip, zstd).
+///
+/// # Errors
+/// Its first bytes cannot be read.
+pub fn decompressed(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     let mut head = Vec::new();
-    input.by_ref().take(4).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
+    input.by_ref().take(4).read_to_end(&mut head)?;
     let whole = io::Cursor::new(head.clone()).chain(input);
-    let input: Box<dyn Read> = match head.as_slice() {
+    Ok(match head.as_slice() {
         [0x1f, 0x8b, ..] => {
             Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
         }
         [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
         _ => Box::new(whole),
-    };
-    Ok((input, progress))
+    })
 }

@@ -1,11 +1,17 @@
-//! Reads archives of tar: the files in them, one after another (POSIX.1-2017, `pax`; GNU's long names are not needed).
+//! Reads archives of tar: the files in them, one after another (POSIX.1-2017, `pax`, and GNU's long names).
 
+use std::cell::RefCell;
 use std::io::{self, Read};
+use std::rc::Rc;
+
+use crate::input;
 
 /// Bytes of a block.
 const BLOCK: usize = 512;
 /// Bytes of a file that are looked at to recognise it.
-const HEAD: usize = 64 << 10;
+pub const HEAD: usize = 64 << 10;
+/// The longest name, with the other records of its head, in bytes.
+const MAX_NAME: u64 = 64 << 10;
 
 /// Whether bytes begin an archive.
 pub fn is_tar(head: &[u8]) -> bool {
@@ -16,7 +22,9 @@ pub fn is_tar(head: &[u8]) -> bool {
 struct ArchiveHeader {
     name: String,
     size: u64,
-    is_file: bool,
+    /// When it was last written to, in seconds since the Unix epoch.
+    modified: Option<u64>,
+    kind: u8,
 }
 
 impl ArchiveHeader {
@@ -52,64 +60,168 @@ impl ArchiveHeader {
         if size > 1 << 60 {
             return None;
         }
-        let name = String::from_utf8_lossy(text(0..100)).into_owned();
-        Some(Self { name, size, is_file: matches!(block[156], b'0' | 0) })
+        let mut name = String::from_utf8_lossy(text(0..100)).into_owned();
+        // In GNU's own format, other fields stand there.
+        if &block[257..263] == b"ustar\0" && block[345] != 0 {
+            name = format!("{}/{name}", String::from_utf8_lossy(text(345..500)));
+        }
+        Some(Self { name, size, modified: octal(136..148), kind: block[156] })
+    }
+
+    const fn is_file(&self) -> bool {
+        matches!(self.kind, b'0' | b'7' | 0)
     }
 }
 
-/// The contents of those files of an archive that are wanted, one after another, each with a line feed behind it if it
-/// does not end with one.
-pub struct Concatenated<R> {
-    input: R,
-    is_wanted: fn(&[u8]) -> bool,
-    /// The beginning of the file, which was read to recognise it.
-    head: io::Cursor<Vec<u8>>,
-    /// Bytes of the file behind that, and of the padding behind the file.
+/// The archive, and how much of its current file has not been read.
+struct ArchiveInput {
+    input: Box<dyn Read>,
     left: u64,
     padding: u64,
-    last: u8,
-    is_over: bool,
+    /// The number of the current file.
+    number: u64,
 }
 
-impl<R: Read> Concatenated<R> {
-    /// The files whose first bytes are wanted.
-    pub fn new(input: R, is_wanted: fn(&[u8]) -> bool) -> Self {
-        let head = io::Cursor::default();
-        Self { input, is_wanted, head, left: 0, padding: 0, last: b'\n', is_over: false }
+/// A file in an archive.
+pub struct ArchiveMember {
+    /// Its name, with its folders.
+    pub name: String,
+    /// When it was last written to, in milliseconds since the Unix epoch; `None` if not known.
+    pub modified_ms: Option<i64>,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Its content, until the next file is asked for.
+    pub content: Box<dyn Read>,
+}
+
+/// The files of an archive, in their order.
+pub struct ArchiveMembers(Rc<RefCell<ArchiveInput>>);
+
+impl ArchiveMembers {
+    /// Of the archive that is read from `input`.
+    pub fn new(input: Box<dyn Read>) -> Self {
+        Self(Rc::new(RefCell::new(ArchiveInput { input, left: 0, padding: 0, number: 0 })))
     }
 
-    /// Goes to the next file that is wanted; false at the end of the archive.
-    fn next(&mut self) -> io::Result<bool> {
+    /// The next file, whatever was read of the one before; `None` at the end.
+    ///
+    /// # Errors
+    /// The archive cannot be read further.
+    pub fn next(&mut self) -> io::Result<Option<ArchiveMember>> {
+        let mut archive = self.0.borrow_mut();
+        let mut long_name = None;
         loop {
-            skip(&mut self.input, self.left + self.padding)?;
-            (self.left, self.padding) = (0, 0);
-            let Some(header) = header(&mut self.input)? else { return Ok(false) };
-            let mut head = Vec::new();
-            self.input.by_ref().take(header.size.min(HEAD as u64)).read_to_end(&mut head)?;
-            self.left = header.size - (head.len() as u64).min(header.size);
-            self.padding = header.size.next_multiple_of(BLOCK as u64) - header.size;
-            if header.is_file && (self.is_wanted)(&head) {
-                self.head = io::Cursor::new(head);
-                return Ok(true);
+            let (rest, padding) = (archive.left, archive.padding);
+            skip(&mut archive.input, rest + padding)?;
+            (archive.left, archive.padding) = (0, 0);
+            let Some(header) = header(&mut archive.input)? else { return Ok(None) };
+            archive.number += 1;
+            archive.left = header.size;
+            archive.padding = header.size.next_multiple_of(BLOCK as u64) - header.size;
+            if matches!(header.kind, b'L' | b'x') {
+                let length = header.size.min(MAX_NAME);
+                let mut content = Vec::new();
+                archive.input.by_ref().take(length).read_to_end(&mut content)?;
+                archive.left -= (content.len() as u64).min(length);
+                long_name = match header.kind {
+                    b'L' => content.split(|byte| *byte == 0).next().map(<[u8]>::to_vec),
+                    _ => path_of(&content).or(long_name),
+                };
+                continue;
+            }
+            let name = long_name.take().map(|name| String::from_utf8_lossy(&name).into_owned());
+            if header.is_file() {
+                let number = archive.number;
+                let seconds = header.modified.and_then(|seconds| i64::try_from(seconds).ok());
+                return Ok(Some(ArchiveMember {
+                    name: name.unwrap_or(header.name),
+                    modified_ms: seconds.and_then(|seconds| seconds.checked_mul(1_000)).filter(|ms| *ms > 0),
+                    size: header.size,
+                    content: Box::new(MemberContent { archive: self.0.clone(), number }),
+                }));
             }
         }
     }
 }
 
-impl<R: Read> Read for Concatenated<R> {
+/// The path in the records of a head of `pax`: `LENGTH path=VALUE`, each with a line feed.
+fn path_of(records: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = records;
+    while let Some(space) = memchr::memchr(b' ', rest) {
+        let length: usize = std::str::from_utf8(&rest[..space]).ok()?.parse().ok()?;
+        let record = rest.get(space + 1..length)?;
+        if let Some(path) = record.strip_prefix(b"path=") {
+            return Some(path.strip_suffix(b"\n").unwrap_or(path).to_vec());
+        }
+        rest = &rest[length..];
+    }
+    None
+}
+
+struct MemberContent {
+    archive: Rc<RefCell<ArchiveInput>>,
+    number: u64,
+}
+
+impl Read for MemberContent {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut archive = self.archive.borrow_mut();
+        let left = archive.left;
+        if archive.number != self.number || left == 0 || buffer.is_empty() {
+            return Ok(0);
+        }
+        let got = archive.input.by_ref().take(left).read(buffer)?;
+        if got == 0 {
+            return Err(ends_inside_a_file());
+        }
+        archive.left -= got as u64;
+        Ok(got)
+    }
+}
+
+/// The contents of those files of an archive that are wanted, one after another, each with a line feed behind it if it
+/// does not end with one. Compressed files are unpacked.
+pub struct Concatenated {
+    members: ArchiveMembers,
+    is_wanted: fn(&[u8]) -> bool,
+    current: Option<Box<dyn Read>>,
+    last: u8,
+    is_over: bool,
+}
+
+impl Concatenated {
+    /// The files whose first bytes are wanted.
+    pub fn new(input: Box<dyn Read>, is_wanted: fn(&[u8]) -> bool) -> Self {
+        Self { members: ArchiveMembers::new(input), is_wanted, current: None, last: b'\n', is_over: false }
+    }
+
+    /// Goes to the next file that is wanted; false at the end of the archive.
+    fn next(&mut self) -> io::Result<bool> {
+        while let Some(member) = self.members.next()? {
+            let mut content = input::decompressed(member.content)?;
+            let mut head = Vec::new();
+            // An error further on comes again.
+            let read = content.by_ref().take(HEAD as u64).read_to_end(&mut head);
+            if (self.is_wanted)(&head) {
+                self.current = Some(Box::new(io::Cursor::new(head).chain(content)));
+                return Ok(true);
+            }
+            read?;
+        }
+        Ok(false)
+    }
+}
+
+impl Read for Concatenated {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.is_over || buffer.is_empty() {
                 return Ok(0);
             }
-            let mut got = self.head.read(buffer)?;
-            if got == 0 && self.left > 0 {
-                got = self.input.by_ref().take(self.left).read(buffer)?;
-                if got == 0 {
-                    return Err(ends_inside_a_file());
-                }
-                self.left -= got as u64;
-            }
+            let got = match &mut self.current {
+                Some(current) => current.read(buffer)?,
+                None => 0,
+            };
             if got > 0 {
                 self.last = buffer[got - 1];
                 return Ok(got);
@@ -123,34 +235,36 @@ impl<R: Read> Read for Concatenated<R> {
     }
 }
 
+/// Files of an archive, as far as it could be read.
+#[derive(Default)]
+pub struct ArchivedFiles {
+    /// Names and contents; the last one may end early.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Why it could not be read to its end.
+    pub damage: Option<io::Error>,
+}
+
 /// The files of an archive whose names are wanted, with their contents, which are at most `most` bytes together.
-///
-/// # Errors
-/// The archive cannot be read, or holds more.
-pub fn files(
-    mut input: impl Read,
-    is_wanted: fn(&str) -> bool,
-    most: u64,
-) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let (mut files, mut left) = (Vec::new(), most);
-    while let Some(header) = header(&mut input)? {
-        let padded = header.size.next_multiple_of(BLOCK as u64);
-        if !(header.is_file && is_wanted(&header.name)) {
-            skip(&mut input, padded)?;
-            continue;
+pub fn files(input: Box<dyn Read>, is_wanted: fn(&str) -> bool, most: u64) -> ArchivedFiles {
+    let (mut read, mut left) = (ArchivedFiles::default(), most);
+    let mut members = ArchiveMembers::new(input);
+    let mut all = || -> io::Result<()> {
+        while let Some(mut member) = members.next()? {
+            if !is_wanted(&member.name) {
+                continue;
+            }
+            // Empty files take memory, too.
+            let cost = member.size + BLOCK as u64;
+            left = left.checked_sub(cost).ok_or_else(|| io::Error::other("its files are too large"))?;
+            let mut content = Vec::new();
+            let end = member.content.read_to_end(&mut content);
+            read.files.push((member.name, content));
+            end?;
         }
-        // Empty files take memory, too.
-        let cost = header.size + BLOCK as u64;
-        left = left.checked_sub(cost).ok_or_else(|| io::Error::other("its files are too large"))?;
-        let mut content = Vec::new();
-        input.by_ref().take(header.size).read_to_end(&mut content)?;
-        if (content.len() as u64) < header.size {
-            return Err(ends_inside_a_file());
-        }
-        skip(&mut input, padded - header.size)?;
-        files.push((header.name, content));
-    }
-    Ok(files)
+        Ok(())
+    };
+    let damage = all().err();
+    ArchivedFiles { damage, ..read }
 }
 
 /// The next head; `None` at the end of the archive, which two blocks of zeros mark.

@@ -27,6 +27,8 @@ macro_rules! execution {
             $($(#[doc = $doc])+ pub $name: Option<u64>,)+
             /// Plan summary, for example `IXSCAN { a: 1 }`; empty if the source has none.
             pub plan: &'a str,
+            /// The namespace that the operation read, if it named a view (`resolvedViews`, 5.0); else empty.
+            pub view_of: &'a str,
             /// Other properties of the plan.
             pub flags: PlanFlags,
             /// The other distinct plans, if its statements had several.

@@ -286,6 +286,8 @@ pub struct ServerFigures {
     pub used_disk: u64,
     /// Operations that were replanned.
     pub replanned: u64,
+    /// The namespace that was read, if they named a view and the source says it. Not stored in a history.
+    pub view_of: Option<Box<str>>,
     /// By plan summary of the server, cut to [`MAX_PLAN`] bytes.
     pub plans: Breakdown<Box<str>, PlanUse, MAX_PLANS>,
 }
@@ -299,6 +301,9 @@ impl ServerFigures {
         self.memory_sorts += weight * u64::from(memory_sort);
         self.used_disk += weight * u64::from(used_disk);
         self.replanned += weight * u64::from(replanned);
+        if !execution.view_of.is_empty() && self.view_of.is_none() {
+            self.view_of = Some(execution.view_of.into());
+        }
         if !execution.plan.is_empty() {
             let memory_sorts = weight * u64::from(memory_sort);
             self.add_plan(execution.plan, PlanUse { calls: weight, memory_sorts });
@@ -320,6 +325,9 @@ impl ServerFigures {
         self.memory_sorts += other.memory_sorts;
         self.used_disk += other.used_disk;
         self.replanned += other.replanned;
+        if self.view_of.is_none() {
+            self.view_of.clone_from(&other.view_of);
+        }
         self.plans.merge(&other.plans);
     }
 }

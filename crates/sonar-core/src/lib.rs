@@ -14,6 +14,7 @@ pub mod digest;
 pub mod disk;
 pub mod endpoint;
 pub mod execution;
+pub mod explain;
 pub mod figures;
 pub mod files;
 pub mod histogram;

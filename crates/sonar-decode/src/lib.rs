@@ -12,6 +12,7 @@ pub mod compress;
 pub mod current_op;
 pub mod decoder;
 pub mod entry;
+pub mod explain;
 pub mod frame;
 pub mod ftdc;
 pub mod identity;

@@ -26,6 +26,7 @@ pub mod changes;
 pub mod compare;
 pub mod current;
 pub mod disk;
+pub mod explain;
 pub mod files;
 pub mod ftdc;
 pub mod incident;

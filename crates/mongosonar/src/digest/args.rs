@@ -39,7 +39,8 @@ Examples:
   mongosonar report wire.pcap mongod.log --by namespace --sort examined
   mongosonar report wire.pcap mongod.log --html report.html
   mongosonar report --from 14:00 --to 14:30 --html incident.html   an incident, from the history of an agent
-  mongosonar report wire.pcap mongod.log --json > monday.json   for `mongosonar compare`";
+  mongosonar report wire.pcap mongod.log --json > monday.json   for `mongosonar compare`
+  mongosonar report explain.json                     a plan: what is wrong with it, and which index would help";
 
 /// Examples for the help of `compare`.
 pub const COMPARE_EXAMPLES: &str = "\
@@ -58,8 +59,8 @@ pub struct DigestArgs {
     /// One row for each [default: shape]; user and comment only with --show-values
     #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan", "client", "user", "comment"], help_heading = "What to show")]
     pub by: Option<String>,
-    /// Show what clients chose: with --by, the names of users and the comments of commands
-    #[arg(long, requires = "by", help_heading = "What to show")]
+    /// Show what clients chose: with --by, the names of users and the comments of commands; in the output of explain, the values of the query
+    #[arg(long, help_heading = "What to show")]
     pub show_values: bool,
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]

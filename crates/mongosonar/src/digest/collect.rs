@@ -150,6 +150,19 @@ impl TimeRange {
     /// What the arguments ask for.
     ///
     /// # Errors
+    /// It ends before it begins, or values are asked for that no report of operations has.
+    pub fn of_operations(args: &DigestArgs) -> Result<Self> {
+        if args.show_values && args.by.is_none() {
+            return Err(usage!(
+                "--show-values needs --by user or --by comment; without it, only the output of explain has values"
+            ));
+        }
+        Self::of(args)
+    }
+
+    /// What the arguments ask for.
+    ///
+    /// # Errors
     /// It ends before it begins.
     pub fn of(args: &DigestArgs) -> Result<Self> {
         let zone = args.zone.asked();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use sonar_core::CurrentOperations;
 use sonar_decode::current_op::CurrentOpReader;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
@@ -26,8 +26,8 @@ pub struct CurrentFile {
     pub name: String,
     /// What it holds.
     pub current: CurrentOperations,
-    /// It ends inside a document.
-    pub is_cut: bool,
+    /// Why it was not read to its end.
+    pub damage: Option<String>,
 }
 
 /// Reads a file.
@@ -39,12 +39,13 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
     let (mut input, progress) = input::open(path, &name, stop)?;
     let (mut reader, mut documents) = (CurrentOpReader::default(), Documents::default());
     let mut buffer = vec![0u8; 1 << 18];
-    loop {
+    let failed = loop {
         let got = match input.read(&mut buffer) {
-            Ok(0) => break,
+            Ok(0) => break None,
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
+            // What came before it counts.
+            Err(error) => break Some(format!("cannot be read further: {error}")),
         };
         let mut rest = &buffer[..got];
         while let Some(found) = documents.next(&mut rest) {
@@ -53,18 +54,21 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
                 FoundDocument::Broken => reader.broken(),
             }
         }
-    }
+    };
     progress.finish_and_clear();
-    let (current, is_cut) = (reader.finish(), documents.is_cut());
-    if current.operations.is_empty() && current.idle == 0 && (current.malformed > 0 || is_cut) {
-        bail!("{name}: no document of currentOp could be read");
+    let current = reader.finish();
+    let cut = documents.is_cut().then(|| "it ends inside a document or array".to_owned());
+    let damage = failed.or(cut);
+    if current.operations.is_empty() && current.idle == 0 && (current.malformed > 0 || damage.is_some()) {
+        let why = damage.map_or_else(String::new, |damage| format!(": {damage}"));
+        bail!("{name}: no document of currentOp could be read{why}");
     }
-    Ok(CurrentFile { name, current, is_cut })
+    Ok(CurrentFile { name, current, damage })
 }
 
 /// What a report of other sources says of it.
 pub fn note(file: &CurrentFile, zone: &Zone) -> String {
-    let cut = if file.is_cut { "; it ends inside a document" } else { "" };
+    let cut = file.damage.as_ref().map_or_else(String::new, |damage| format!("; {damage}"));
     format!("{}: {}{cut}.", file.name, current::sentence(&file.current, zone))
 }
 
@@ -107,12 +111,12 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
         current::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
-    let cut: Vec<_> = files.iter().filter(|file| file.is_cut).collect();
-    for file in &cut {
-        eprintln!(
-            "mongosonar: {}: it ends inside a document or array; all before it has been read",
-            file.name
-        );
+    let mut is_damaged = false;
+    for file in files {
+        if let Some(damage) = &file.damage {
+            is_damaged = true;
+            eprintln!("mongosonar: {}: {damage}; all before it has been read", file.name);
+        }
     }
-    Ok(if cut.is_empty() { OK } else { TRUNCATED })
+    Ok(if is_damaged { TRUNCATED } else { OK })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use sonar_core::{Notices, Reading, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
@@ -19,6 +19,7 @@ use super::lines::{BLOCK, LineBlock, LineBlocks};
 use crate::content::{self, FileContent, Peeked};
 use crate::input;
 use crate::log_container::LogContainer;
+use crate::tar;
 
 /// Takes what logs say, in the order of their lines.
 pub trait LogSink: EntrySink {
@@ -210,13 +211,90 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
         content::refuse_foreign(&name, content, &[FileContent::Log, FileContent::Tar])?;
         let stopped = self.log.reading().files_stopped;
-        let reader = lines_in(reader, self.log.settings().reference_ms)?;
-        self.damaged |= self.lines(reader, &name);
+        if content == FileContent::Tar {
+            self.archive(reader, &name)?;
+        } else {
+            let reader = lines_in(reader, self.log.settings().reference_ms);
+            self.damaged |= self.lines(reader, &name);
+        }
         if self.log.reading().files_stopped > stopped {
             self.stopped.push(format!("{name}: {}", input::stopped(&progress)));
         }
         progress.finish_and_clear();
         Ok(())
+    }
+
+    /// Reads the logs in an archive, one after another: each may be compressed, damaged, or of another server, as if it
+    /// were named by itself.
+    ///
+    /// # Errors
+    /// There is none in it.
+    fn archive(&mut self, input: Box<dyn Read>, name: &str) -> Result<()> {
+        let mut members = tar::ArchiveMembers::new(input);
+        let (files, mut count) = (self.log.reading().files, 0u64);
+        let reference_ms = self.log.settings().reference_ms;
+        while !self.stop.load(Ordering::Relaxed) {
+            let member = match members.next() {
+                Ok(Some(member)) => member,
+                Ok(None) => break,
+                Err(error) => {
+                    self.lose(name, &error);
+                    break;
+                }
+            };
+            let name = format!("{name}/{}", member.name);
+            let reference_ms = member.modified_ms.unwrap_or(reference_ms);
+            let mut head = Vec::new();
+            let content = input::decompressed(member.content).map(|mut content| {
+                // An error further on comes again.
+                let failed = content.by_ref().take(tar::HEAD as u64).read_to_end(&mut head).err();
+                (content, failed)
+            });
+            let (rest, failed) = match content {
+                Ok(content) => content,
+                Err(error) => {
+                    self.lose(&name, &error);
+                    continue;
+                }
+            };
+            if FileContent::of(&head) != FileContent::Log {
+                if let Some(error) = failed {
+                    self.lose(&name, &error);
+                }
+                continue;
+            }
+            let first = first_time(&head, reference_ms);
+            if count > 0 && (first.is_none() || first < self.log.last_time()) {
+                self.log.next_server();
+            }
+            self.log.set_reference(reference_ms);
+            let head = io::Cursor::new(head);
+            let whole: Box<dyn Read> = match failed {
+                Some(error) => Box::new(head.chain(Failing(Some(error)))),
+                None => Box::new(head.chain(rest)),
+            };
+            let reader = lines_in(whole, reference_ms);
+            self.damaged |= self.lines(reader, &name);
+            count += 1;
+        }
+        let stopped = self.stop.load(Ordering::Relaxed);
+        let reading = self.log.reading_mut();
+        if count == 0 && reading.files_damaged == 0 && !stopped {
+            bail!("{name}: no log is in this archive");
+        }
+        // It is one file of those that were named.
+        reading.files = files + 1;
+        if stopped && count == 0 {
+            reading.files_stopped += 1;
+        }
+        Ok(())
+    }
+
+    /// Counts what cannot be read any further.
+    fn lose(&mut self, name: &str, error: &io::Error) {
+        self.damaged = true;
+        self.log.reading_mut().files_damaged += 1;
+        eprintln!("mongosonar: {name}: cannot be read further: {error}; all before it has been read");
     }
 
     /// Reads all lines of a file; whether it is cut or damaged.
@@ -261,23 +339,40 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
     }
 }
 
+/// Returns an error that was met before.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// The time of the first line in the beginning of a log that has one.
+fn first_time(head: &[u8], reference_ms: i64) -> Option<Timestamp> {
+    let mut log = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
+    lines(head).find_map(|line| {
+        log.line(without_line_feed(line), &mut ());
+        log.last_time()
+    })
+}
+
 /// The lines of a file, also of one that holds them in the format of another program.
-///
-/// # Errors
-/// It cannot be read.
-fn lines_in(mut reader: Box<dyn Read>, reference_ms: i64) -> Result<Box<dyn Read>> {
+fn lines_in(mut reader: Box<dyn Read>, reference_ms: i64) -> Box<dyn Read> {
     let mut head = Vec::new();
-    // An error further on does not matter yet: it comes again.
-    let read = reader.by_ref().take(content::HEAD as u64).read_to_end(&mut head);
+    let failed = reader.by_ref().take(content::HEAD as u64).read_to_end(&mut head).err();
     let container = LogContainer::of(&head, reference_ms);
-    read?;
-    let whole: Box<dyn Read> = Box::new(io::Cursor::new(head).chain(reader));
-    Ok(match container {
+    // What came before an error is read all the same.
+    let whole: Box<dyn Read> = match failed {
+        Some(error) => Box::new(io::Cursor::new(head).chain(Failing(Some(error)))),
+        None => Box::new(io::Cursor::new(head).chain(reader)),
+    };
+    match container {
         Some(container) => {
             container.lines(whole, reference_ms, |head| FileContent::of(head) == FileContent::Log)
         }
         None => whole,
-    })
+    }
 }
 
 /// What `found` finds in one of the first lines of a file, which has been added to the log.
@@ -293,7 +388,7 @@ pub fn find<T>(
     const LOOK: usize = 1_000;
     let (input, _) = input::open(path, &input::name(path), stop)?;
     let mut log = LogReader::new(LogSettings { reference_ms: reference(path), ..LogSettings::default() });
-    let input = lines_in(input, reference(path))?;
+    let input = lines_in(input, reference(path));
     let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
     while left > 0 && blocks.next(&mut block) {
         for line in lines(&block.bytes).take(left) {

@@ -5,6 +5,7 @@ mod captures;
 mod collect;
 mod compare;
 mod current;
+mod explain;
 pub mod in_order;
 mod lines;
 pub mod log_files;
@@ -39,7 +40,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
     let mut read = log_files::read(
         &args.files,
         OperationCollector::of(args, Source::Log),
-        &TimeRange::of(args)?,
+        &TimeRange::of_operations(args)?,
         &stop,
     )?;
     read.refuse_nothing(&args.files)?;
@@ -51,7 +52,8 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
     input::refuse_repeated(&args.files)?;
     let stop = stop::flag()?;
     let zone = args.zone.asked().unwrap_or_default();
-    let collect = OperationCollector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
+    let collect =
+        OperationCollector::of(args, Source::Profile).within(&TimeRange::of_operations(args)?, &zone);
     let mut read = profiles::read(&args.files, collect, &stop)?;
     read.zone = zone;
     read.refuse_nothing(&args.files)?;
@@ -65,7 +67,8 @@ pub fn profiles_of(
     feed: impl FnOnce(&mut Profile, &mut OperationCollector) -> Result<()>,
 ) -> Result<u8> {
     let zone = args.zone.asked().unwrap_or_default();
-    let mut collect = OperationCollector::of(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
+    let mut collect =
+        OperationCollector::of(args, Source::Profile).within(&TimeRange::of_operations(args)?, &zone);
     let ignores_rate_limit = server.info().ignores_rate_limit();
     let mut profile = if ignores_rate_limit { Profile::without_rate_limit() } else { Profile::default() };
     if collect.shows_values {

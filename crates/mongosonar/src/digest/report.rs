@@ -13,7 +13,7 @@ use super::args::DigestArgs;
 use super::captures::Captured;
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::show::{ShownDigest, show};
-use super::{captures, current, log_files, profiles};
+use super::{captures, current, explain, log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::usage;
 use crate::{input, stop};
@@ -29,6 +29,8 @@ struct Inputs {
     logs: Vec<PathBuf>,
     /// Operations in flight.
     current: Vec<PathBuf>,
+    /// Output of `explain`.
+    explained: Vec<PathBuf>,
 }
 
 impl Inputs {
@@ -47,8 +49,9 @@ impl Inputs {
                 FileContent::ProfileBson | FileContent::ProfileText => inputs.profiles.push(path.clone()),
                 FileContent::Log | FileContent::Tar => inputs.logs.push(path.clone()),
                 FileContent::CurrentOp => inputs.current.push(path.clone()),
+                FileContent::ExplainText | FileContent::ExplainBson => inputs.explained.push(path.clone()),
                 _ => bail!(
-                    "{name}: {}; report reads captures, logs, profiles and the output of currentOp",
+                    "{name}: {}; report reads captures, logs, profiles and the output of currentOp and explain",
                     content::advice(content)
                 ),
             }
@@ -93,12 +96,21 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     input::refuse_repeated(&args.files)?;
     let stop = stop::flag()?;
     let inputs = Inputs::of(&args.files, &stop)?;
-    let span = TimeRange::of(args)?;
+    TimeRange::of(args)?;
     let in_flight =
         inputs.current.iter().map(|path| current::read(path, &stop)).collect::<Result<Vec<_>>>()?;
     if inputs.current.len() == args.files.len() {
         return current::show(args, &in_flight);
     }
+    let explained =
+        inputs.explained.iter().map(|path| explain::read(path, &stop)).collect::<Result<Vec<_>>>()?;
+    if inputs.explained.len() == args.files.len() {
+        return explain::show(args, &explained);
+    }
+    if inputs.explained.len() + inputs.current.len() == args.files.len() {
+        return Err(usage!("output of currentOp and of explain: name them in a report of their own each"));
+    }
+    let span = TimeRange::of_operations(args)?;
     let mut joined = JoinedSources::default();
     let mut zone = span.zone.clone();
     // All times are shown in the zone of the log, so it is read first.
@@ -132,8 +144,9 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
     let in_flight = in_flight.iter().map(|file| current::note(file, &zone));
-    let notes = apart(&joined.digest, &zone).into_iter().chain(mixture(&joined.digest)).chain(in_flight);
-    let notes = notes.collect();
+    let explained = explained.iter().flat_map(explain::notes);
+    let notes = apart(&joined.digest, &zone).into_iter().chain(mixture(&joined.digest));
+    let notes = notes.chain(in_flight).chain(explained).collect();
     let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
     let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);

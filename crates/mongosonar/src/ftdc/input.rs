@@ -17,11 +17,12 @@ use sonar_view::ftdc::{FtdcReading, FtdcReport};
 use sonar_view::kit::{Zone, plural};
 
 use super::args::SampleRangeArgs;
-use super::saved;
+use super::saved::{self, SavedLosses};
 use crate::content::{self, FileContent};
 use crate::exit::{self, OK, TRUNCATED, usage};
+use crate::tar::{self, ArchivedFiles};
 use crate::when;
-use crate::{input, stop, tar};
+use crate::{input, stop};
 
 /// The folder that a server writes its files into.
 const FOLDER: &str = "diagnostic.data";
@@ -98,24 +99,20 @@ pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink
     let mut reading = FtdcReading::default();
     for path in files {
         match open(path, stop) {
-            Ok((documents, progress)) if saved::is_saved(&documents) => {
-                let broken = saved::read(documents, |sample| sink.sample(sample))?;
-                if broken > 0 {
-                    let what = plural(broken, "document");
-                    reading.damage.push(format!("{}: {what} could not be read", input::name(path)));
+            Ok(opened) => {
+                for part in opened.parts {
+                    read_part(
+                        part,
+                        path,
+                        &mut reading,
+                        &mut PartReading { stop, progress: &opened.progress, sink },
+                    )?;
                 }
-                progress.finish_and_clear();
-            }
-            Ok((documents, progress)) => {
-                let mut reader = FileReader { path, documents, offset: 0, reading: &mut reading };
-                let end = reader.read(stop, sink)?;
-                let stopped = stop.load(Ordering::Relaxed).then(|| input::stopped(&progress));
-                if let Some(what) = stopped.or(end) {
-                    let what =
-                        if reader.offset > 0 { format!("{what}; all before that is shown") } else { what };
-                    reading.damage.push(format!("{}: {what}", input::name(path)));
+                // What is missing of an archive comes behind what is in it.
+                if let Some(damage) = opened.damage {
+                    reading.damage.push(format!("{}: {damage}; all before that is shown", input::name(path)));
                 }
-                progress.finish_and_clear();
+                opened.progress.finish_and_clear();
             }
             Err(error) if files.len() == 1 => return Err(error),
             Err(error) => reading.damage.push(format!("{error:#}")),
@@ -128,12 +125,49 @@ pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink
     Ok(reading)
 }
 
+/// What a part is read with.
+struct PartReading<'a, S> {
+    stop: &'a Arc<AtomicBool>,
+    progress: &'a ProgressBar,
+    sink: &'a mut S,
+}
+
+/// Reads one file, or one in an archive. Damage in it costs what follows it there.
+fn read_part(
+    part: DocumentFile,
+    path: &Path,
+    reading: &mut FtdcReading,
+    with: &mut PartReading<'_, impl ChunkSink>,
+) -> Result<()> {
+    let DocumentFile { name, documents } = part;
+    if saved::is_saved(&documents) {
+        let SavedLosses { broken, damage } = saved::read(documents, |sample| with.sink.sample(sample))?;
+        if broken > 0 {
+            let what = plural(broken, "document");
+            reading.damage.push(format!("{name}: {what} could not be read"));
+        }
+        if let Some(what) = damage {
+            reading.damage.push(format!("{name}: {what}; all before that is shown"));
+        }
+        return Ok(());
+    }
+    let mut reader = FileReader { path, name, documents, offset: 0, reading };
+    let end = reader.read(with.stop, with.sink)?;
+    let stopped = with.stop.load(Ordering::Relaxed).then(|| input::stopped(with.progress));
+    if let Some(what) = stopped.or(end) {
+        let what = if reader.offset > 0 { format!("{what}; all before that is shown") } else { what };
+        let damage = format!("{}: {what}", reader.name);
+        reader.reading.damage.push(damage);
+    }
+    Ok(())
+}
+
 /// The server of these files, by the first metadata that can be read; nothing is known without any.
 pub fn server(files: &[PathBuf], stop: &Arc<AtomicBool>) -> ServerDescription {
-    let of_file = |path: &PathBuf| {
-        let (documents, _) = open(path, stop).ok()?;
+    let of_part = |path: &PathBuf, part: DocumentFile| {
+        let DocumentFile { name, documents } = part;
         let mut reading = FtdcReading::default();
-        let mut reader = FileReader { path, documents, offset: 0, reading: &mut reading };
+        let mut reader = FileReader { path, name, documents, offset: 0, reading: &mut reading };
         let mut document = Vec::new();
         // They come first.
         reader.next(&mut document).ok().filter(|is_one| *is_one)?;
@@ -142,41 +176,66 @@ pub fn server(files: &[PathBuf], stop: &Arc<AtomicBool>) -> ServerDescription {
             _ => None,
         }
     };
+    let of_file =
+        |path: &PathBuf| open(path, stop).ok()?.parts.into_iter().find_map(|part| of_part(path, part));
     files.iter().find_map(of_file).unwrap_or_default()
 }
 
+/// A file of `diagnostic.data`, or one in an archive.
+struct DocumentFile {
+    /// Its name; in an archive behind the name of that.
+    name: String,
+    documents: BufReader<Box<dyn Read>>,
+}
+
+/// A file, or what is in an archive.
+struct OpenedInput {
+    parts: Vec<DocumentFile>,
+    progress: ProgressBar,
+    /// Why an archive was not read to its end.
+    damage: Option<String>,
+}
+
 /// Opens a file, if it can be one of `diagnostic.data`.
-fn open(path: &Path, stop: &Arc<AtomicBool>) -> Result<(BufReader<Box<dyn Read>>, ProgressBar)> {
+fn open(path: &Path, stop: &Arc<AtomicBool>) -> Result<OpenedInput> {
     let name = input::name(path);
     let (reader, progress) = input::open(path, &name, stop)?;
+    let single = |documents, name, progress| OpenedInput {
+        parts: vec![DocumentFile { name, documents }],
+        progress,
+        damage: None,
+    };
     let peeked = content::peek(reader, &name)?;
     let is_empty = peeked.content == FileContent::Empty;
     if peeked.content == FileContent::DiagnosticText {
         let mut documents = BufReader::with_capacity(1 << 20, peeked.reader);
         // Its first bytes say that it is a text.
         documents.fill_buf().with_context(|| format!("cannot read {name}"))?;
-        return Ok((documents, progress));
+        return Ok(single(documents, name, progress));
     }
     if peeked.content == FileContent::Tar {
-        return Ok((archived(peeked.reader, &name)?, progress));
+        let (parts, damage) = archived(peeked.reader, &name)?;
+        return Ok(OpenedInput { parts, progress, damage });
     }
     if !is_empty && peeked.content != FileContent::Diagnostic {
         content::refuse_foreign(&name, peeked.content, &[FileContent::Diagnostic])?;
         bail!("{name}: not a file of diagnostic.data");
     }
-    Ok((BufReader::with_capacity(1 << 20, peeked.reader), progress))
+    Ok(single(BufReader::with_capacity(1 << 20, peeked.reader), name, progress))
 }
 
 /// The most bytes of the files of one archive, which are kept in memory: `diagnostic.data` has 200 MB unless a server was
 /// told otherwise.
 const MAX_ARCHIVED: u64 = 2 << 30;
 
-/// The files of `diagnostic.data` in an archive, in the order of their time.
-fn archived(archive: Box<dyn Read>, name: &str) -> Result<BufReader<Box<dyn Read>>> {
+/// The files of `diagnostic.data` in an archive, in the order of their time, and why it was not read to its end.
+fn archived(archive: Box<dyn Read>, name: &str) -> Result<(Vec<DocumentFile>, Option<String>)> {
     let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let is_wanted = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("metrics."));
-    let mut files =
-        tar::files(archive, is_wanted, MAX_ARCHIVED).with_context(|| format!("cannot read {name}"))?;
+    let ArchivedFiles { mut files, damage } = tar::files(archive, is_wanted, MAX_ARCHIVED);
+    if let Some(error) = damage.as_ref().filter(|_| files.is_empty()) {
+        bail!("cannot read {name}: {error}");
+    }
     if files.is_empty() {
         bail!("{name}: no file of diagnostic.data (metrics.*) is in this archive");
     }
@@ -188,13 +247,17 @@ fn archived(archive: Box<dyn Read>, name: &str) -> Result<BufReader<Box<dyn Read
         bail!("{name}: it holds the files of {} folders; unpack it and name one of them", folders.len());
     }
     files.sort_by_key(|(path, _)| file_name(path));
-    let all: Vec<u8> = files.into_iter().flat_map(|(_, content)| content).collect();
-    Ok(BufReader::with_capacity(1 << 20, Box::new(std::io::Cursor::new(all))))
+    let part = |(file, content): (String, Vec<u8>)| DocumentFile {
+        name: format!("{name}/{file}"),
+        documents: BufReader::new(Box::new(std::io::Cursor::new(content))),
+    };
+    Ok((files.into_iter().map(part).collect(), damage.map(|error| error.to_string())))
 }
 
 /// Reads one file.
 struct FileReader<'a> {
     path: &'a Path,
+    name: String,
     documents: BufReader<Box<dyn Read>>,
     /// Where the next document begins.
     offset: u64,
@@ -236,7 +299,7 @@ impl FileReader<'_> {
             };
             // One is enough to know where; all are counted.
             if let Some(problem) = problem.filter(|_| self.reading.chunks_damaged == 1) {
-                self.reading.damage.push(format!("{}: {problem}", input::name(self.path)));
+                self.reading.damage.push(format!("{}: {problem}", self.name));
             }
             self.offset += document.len() as u64;
         }

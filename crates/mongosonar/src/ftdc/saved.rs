@@ -1,7 +1,7 @@
 //! Samples that were saved one by one: the output of `db.adminCommand({getDiagnosticData: 1})`, as a shell prints it or
 //! as JSON, one document for each sample.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use anyhow::Result;
 use bson::{Bson, Document};
@@ -17,20 +17,33 @@ pub fn is_saved(documents: &BufReader<Box<dyn Read>>) -> bool {
     !head.is_empty() && !head.iter().take(4).any(|byte| *byte == 0)
 }
 
-/// Hands out each sample as BSON; returns how many documents could not be read.
+/// What could not be read of a file.
+#[derive(Debug, Default)]
+pub struct SavedLosses {
+    /// Documents that could not be read.
+    pub broken: usize,
+    /// Why the file was not read to its end.
+    pub damage: Option<String>,
+}
+
+/// Hands out each sample as BSON, as far as the file can be read.
 ///
 /// # Errors
-/// The outer error of `each`, or the file cannot be read.
+/// The outer error of `each`.
 pub fn read(
     mut input: BufReader<Box<dyn Read>>,
     mut each: impl FnMut(&[u8]) -> Result<Result<(), ChunkError>>,
-) -> Result<usize> {
+) -> Result<SavedLosses> {
     let (mut documents, mut broken) = (Documents::default(), 0);
-    loop {
-        let mut rest = input.fill_buf()?;
+    let damage = loop {
+        let mut rest = match input.fill_buf() {
+            Ok(rest) => rest,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => break Some(format!("cannot be read further: {error}")),
+        };
         let got = rest.len();
         if got == 0 {
-            break;
+            break None;
         }
         while let Some(found) = documents.next(&mut rest) {
             let sample = match found {
@@ -43,8 +56,10 @@ pub fn read(
             }
         }
         input.consume(got);
-    }
-    Ok(broken + usize::from(documents.is_cut()))
+    };
+    // Without its end, the last document is no fault of its own.
+    let is_cut = damage.is_none() && documents.is_cut();
+    Ok(SavedLosses { broken: broken + usize::from(is_cut), damage })
 }
 
 /// The sample in a printed document: what `data` holds, or the document itself.

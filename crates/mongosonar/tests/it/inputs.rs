@@ -301,7 +301,7 @@ const LINES: [&str; 2] = [
 ];
 
 /// A file in an archive, with the sum of its head.
-fn archived(name: &str, content: &[u8]) -> Vec<u8> {
+pub fn archived(name: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0u8; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
     block[100..108].copy_from_slice(b"0000644\0");

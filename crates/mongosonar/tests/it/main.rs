@@ -2,9 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
 
 mod agent;
+mod archives;
 mod by_flow;
 mod docs;
 mod exit_codes;
+mod explain;
 mod files;
 mod foreign;
 mod ftdc;

@@ -413,6 +413,7 @@ impl OperationAssembler {
             keys_examined: fields.keys_examined,
             docs_examined: fields.docs_examined,
             plan: fields.plan.text(),
+            view_of: fields.view_of.text(),
             flags: fields.flags,
             yields: fields.yields,
             write_conflicts: fields.write_conflicts,

@@ -144,6 +144,10 @@ pub struct FieldTable {
     /// Further plans of statements that were joined to their command, each once.
     pub other_plans: Vec<TextField>,
     pub flags: PlanFlags,
+    /// The view whose resolution was read last.
+    pub view: TextField,
+    /// The namespace behind the view that the operation named.
+    pub view_of: TextField,
     pub query_hash: TextField,
     pub query_shape_hash: TextField,
     pub app: TextField,
@@ -327,7 +331,25 @@ impl FieldTable {
                 let BsonValue::Bytes(bytes) = value else { return };
                 add(&mut self.flow_control_us, unsigned(kind, bytes));
             }
+            EntrySection::Views | EntrySection::ViewChain => self.resolved_view(section, name, kind, value),
             EntrySection::Queues | EntrySection::Locks | EntrySection::FlowControl => {}
+        }
+    }
+
+    /// Takes a scalar inside `resolvedViews`: the view, or a collection of the chain that leads from it to what it reads.
+    /// Other views, such as one that a `$lookup` reads, are resolved there too.
+    fn resolved_view(&mut self, section: EntrySection, name: &[u8], kind: ElementKind, value: BsonValue<'_>) {
+        let BsonValue::Bytes(bytes) = value else { return };
+        match section {
+            _ if kind != ElementKind::String => {}
+            EntrySection::Views if name == b"viewNamespace" => self.view.set(bytes),
+            EntrySection::ViewChain if self.view == self.namespace => {
+                let namespace = [self.split_namespace().0, b".", bytes].concat();
+                if names::is_namespace(&namespace) {
+                    self.view_of.set(&namespace);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -401,6 +423,10 @@ pub enum EntrySection {
     Queues,
     /// `flowControl` of 4.2.
     FlowControl,
+    /// `resolvedViews` of 5.0.
+    Views,
+    /// `dependencyChain` inside it.
+    ViewChain,
 }
 
 impl FieldTable {

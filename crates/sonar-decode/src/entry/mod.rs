@@ -408,6 +408,10 @@ impl<T: Text> Entry<T> {
     }
 
     fn top_open(&mut self, key: &Key<'_>, array: bool) -> Opened {
+        if array && key.bytes == b"resolvedViews" {
+            self.inside = EntryPlace::EntrySection { section: EntrySection::Views, depth: 0 };
+            return Opened::Enter;
+        }
         if array {
             return Opened::Skip;
         }

@@ -90,10 +90,12 @@ impl<T: Text> Visitor for Entry<T> {
                 self.opened(opened)
             }
             EntryPlace::EntrySection { section, depth } => {
-                if array {
+                let is_chain = section == EntrySection::Views && key.bytes == b"dependencyChain";
+                if array && !is_chain {
                     return Opened::Skip;
                 }
                 let section = match (section, key.bytes) {
+                    (EntrySection::Views, b"dependencyChain") => EntrySection::ViewChain,
                     (EntrySection::Locks, b"timeAcquiringMicros") => EntrySection::LockWait,
                     (EntrySection::Storage, b"timeWaitingMicros") => EntrySection::StorageWait,
                     (section, _) => section,
@@ -139,6 +141,7 @@ impl<T: Text> Visitor for Entry<T> {
                 *section = match *section {
                     EntrySection::LockWait => EntrySection::Locks,
                     EntrySection::StorageWait => EntrySection::Storage,
+                    EntrySection::ViewChain => EntrySection::Views,
                     other => other,
                 };
             }

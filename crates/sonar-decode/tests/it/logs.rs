@@ -529,3 +529,45 @@ fn users_comments_and_slow_replies_are_read() {
     assert_eq!(callers.0.len(), 4);
     assert!(callers.0.iter().all(|caller| caller.ends_with(r#" "" """#)), "{:?}", callers.0);
 }
+
+/// The namespace behind the view that each operation named.
+struct Views(Vec<String>);
+
+impl entry::EntrySink for Views {
+    fn operation(
+        &mut self,
+        op: &sonar_core::Operation<'_>,
+        _: sonar_core::Identity,
+        execution: &sonar_core::Execution<'_>,
+        _: u64,
+    ) {
+        self.0.push(format!("{} {}", op.shape.namespace(), execution.view_of));
+    }
+}
+
+#[test]
+fn a_view_is_resolved_by_the_line_itself() {
+    let line = |namespace: &str, resolved: &str| {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.120+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn1","msg":"Slow query","attr":{{"type":"command","ns":"{namespace}","command":{{"find":"{}","filter":{{"a":1}},"$db":"shop"}},"planSummary":"COLLSCAN","resolvedViews":[{resolved}],"docsExamined":9,"durationMillis":150}}}}"#,
+            &namespace[5..]
+        )
+    };
+    let view = |name: &str, chain: &str| {
+        format!(
+            r#"{{"viewNamespace":"shop.{name}","dependencyChain":[{chain}],"resolvedPipeline":[{{"$match":{{"viewNamespace":"x","a":["y"]}}}}]}}"#
+        )
+    };
+    let chain = r#""newest","open","orders""#;
+    let lines = [
+        line("shop.newest", &view("newest", chain)),
+        // A view that a $lookup reads is resolved too.
+        line("shop.orders", &view("newest", chain)),
+        line("shop.open", &[view("newest", chain), view("open", r#""open","orders""#)].join(",")),
+        line("shop.orders", ""),
+    ];
+    let (mut log, mut views) = (LogReader::new(LogSettings::default()), Views(Vec::new()));
+    lines.iter().for_each(|line| log.line(line.as_bytes(), &mut views));
+    log.finish(&mut views);
+    assert_eq!(views.0, ["shop.newest shop.orders", "shop.orders ", "shop.open shop.orders", "shop.orders "]);
+}

@@ -13,6 +13,7 @@ use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, Notices, Reading, Row, RowTotals, Source, Subject, Timestamp};
 
+use super::beyond::RowRemark;
 use super::hint::Suggestion;
 use super::{DigestView, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
@@ -47,6 +48,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
             index_hints: super::hint::all(view).iter().map(|one| hint(one, view)).collect(),
+            remarks: super::beyond::remarks(view).iter().filter_map(|(row, one)| remark(row, *one)).collect(),
             notes: view.notes.clone(),
             lost: view.losses().into_iter().collect(),
             zone: ZoneObject::new(&view.zone, [digest.totals().first_seen, digest.totals().last_seen]),
@@ -114,6 +116,9 @@ pub(super) struct DigestDocument {
     /// Indexes that may help, each once.
     #[serde(skip_deserializing)]
     pub index_hints: Vec<Value>,
+    /// What else stands out about shapes.
+    #[serde(skip_deserializing)]
+    pub remarks: Vec<Value>,
     /// What a reader must know before the figures.
     #[serde(skip_deserializing)]
     pub notes: Vec<String>,
@@ -287,6 +292,22 @@ fn hint(suggestion: &Suggestion<'_>, view: &DigestView<'_>) -> Value {
         "time_share": suggestion.share,
         "shapes": suggestion.rows.iter().filter_map(shape).collect::<Vec<_>>(),
     })
+}
+
+/// What else stands out about a shape.
+fn remark(row: &Row, remark: RowRemark) -> Option<Value> {
+    let Subject::Shape { shape, .. } = &row.subject else { return None };
+    let calls = match remark {
+        RowRemark::Skip | RowRemark::View => row.figures().calls,
+        RowRemark::Replanned(calls) => calls,
+    };
+    Some(json!({
+        "kind": remark.name(),
+        "shape_id": shape.id.to_string(),
+        "namespace": shape.namespace(),
+        "calls": calls,
+        "view_of": row.server().view_of,
+    }))
 }
 
 /// What a log tells beside operations.

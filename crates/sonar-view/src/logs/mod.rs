@@ -2,6 +2,8 @@
 //!
 //! A [`DigestView`] chooses and sorts the rows of a [`Digest`]; every share, mean and quantile comes from it.
 
+mod asked;
+pub mod beyond;
 mod csv;
 pub mod hint;
 pub(crate) mod json;

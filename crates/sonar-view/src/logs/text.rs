@@ -6,6 +6,7 @@ use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::{GroupBy, Notices, Row};
 
+use super::beyond::RowRemark;
 use super::{DigestView, Source, calls_over_time, main_plan, mean_ns, names};
 use crate::kit::{
     Bytes, Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape,
@@ -39,6 +40,7 @@ pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result
     }
     rows(view, out)?;
     hints(view, out)?;
+    remarks(view, out)?;
     out.flush()
 }
 
@@ -130,6 +132,46 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
         if one.rows.len() > SHOWN {
             writeln!(out, "    … and {}", plural(one.rows.len() - SHOWN, "more shape"))?;
         }
+    }
+    Ok(())
+}
+
+/// What stands out about shapes, beside the indexes that they want.
+fn remarks(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
+    /// Remarks shown; JSON has all.
+    const SHOWN: usize = 5;
+    let all = super::beyond::remarks(view);
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "
+What else stands out:"
+    )?;
+    for (row, remark) in all.iter().take(SHOWN) {
+        let (command, namespace, text) = names(row, view.form);
+        let what = match remark {
+            RowRemark::Skip => format!(
+                "{} examined for each returned although an index serves: it reads documents only to skip them; ask for the range behind the last one of the page before instead",
+                or_unknown(row.examined_per_returned().map(Count)),
+            ),
+            RowRemark::View => format!(
+                "{} examined for each returned; {namespace} is a view of {}, and indexes for it belong there (explain shows which part of the query reaches it)",
+                or_unknown(row.examined_per_returned().map(Count)),
+                row.server().view_of.as_deref().unwrap_or(UNKNOWN),
+            ),
+            RowRemark::Replanned(count) => format!(
+                "{} of {} gave the cached plan up and planned again",
+                Count(*count as f64),
+                plural(Count(row.figures().calls as f64), "call"),
+            ),
+        };
+        let line = format!("{:.1}, {what}: {command} {namespace} {text}", Percent(view.share(row)));
+        writeln!(out, "  {}", escape(&line))?;
+    }
+    if all.len() > SHOWN {
+        writeln!(out, "  … and {}", plural(all.len() - SHOWN, "more remark"))?;
     }
     Ok(())
 }

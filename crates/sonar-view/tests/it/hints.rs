@@ -1,8 +1,9 @@
 //! Which indexes a report suggests, and how its text fits a terminal.
 
 use crate::synthetic::{app, operation, shape};
-use sonar_core::{Digest, Execution, Operation, Reading, Record, Timestamp};
+use sonar_core::{Digest, Execution, Operation, PlanFlags, Reading, Record, Timestamp};
 use sonar_view::kit::Fitting;
+use sonar_view::logs::beyond::RowRemark;
 use sonar_view::logs::{self, DigestView, Source, ViewOptions, hint};
 
 /// Ten calls of each (shape, plan, milliseconds), each examining 500 documents and returning one.
@@ -60,6 +61,139 @@ fn a_plan_that_uses_the_index_gives_no_hint_whatever_its_stage() {
     // An index that another plan of the same shape used exists too.
     let both = digest(&[(CITY, "COLLSCAN", 10), (CITY, "IXSCAN { city: 1 }", 10)]);
     assert_eq!(suggested(&both), []);
+}
+
+/// Ten calls of a shape that examine and return this much each.
+fn executed(command: &str, typed: &str, execution: &Execution<'_>, returned: u64) -> Digest {
+    let mut digest = Digest::default();
+    let (app, shape) = (app("api", "rust", "3"), shape(1, command, "shop.orders", typed, typed));
+    for call in 0..10 {
+        let op = Operation {
+            latency_ns: Some(10_000_000),
+            docs_returned: Some(returned),
+            ..operation(&shape, &app, Timestamp::from_unix(1_000 + call, 0))
+        };
+        digest.record(&Record::server(Source::Log, &op, execution));
+    }
+    digest
+}
+
+#[test]
+fn a_lookup_without_an_index_wants_one_on_the_foreign_collection() {
+    let by = |stages: &str| {
+        format!(
+            "{{pipeline: [{stages}{{$lookup: {{as: 'p', foreignField: 'code', from: 'products', localField: 'sku'}}}}]}}"
+        )
+    };
+    let wanted = |typed: &str, plan: &str, keys: u64, documents: u64| {
+        let execution = Execution {
+            plan,
+            keys_examined: Some(keys),
+            docs_examined: Some(documents),
+            ..Execution::default()
+        };
+        let digest = executed("aggregate", typed, &execution, 20);
+        let hints: Vec<_> = hint::all(&view(&digest)).into_iter().map(|one| one.hint).collect();
+        hints.into_iter().map(|hint| format!("{} {}", hint.namespace, hint.index)).collect::<Vec<_>>()
+    };
+    let open = by("{$match: {status: ?string}}, ");
+    let (served, code) = ("IXSCAN { status: 1 }", "shop.products {code: 1}");
+    // 20 documents by the index, and 2,000 of the foreign collection for each of them.
+    assert_eq!(wanted(&open, served, 20, 40_020), [code]);
+    // With an index, each foreign document has its key, however many there are.
+    assert_eq!(wanted(&open, served, 1_020, 1_020), [""; 0]);
+    // What the collection itself examined cannot be told apart.
+    assert_eq!(wanted(&open, "COLLSCAN", 0, 40_020), ["shop.orders {status: 1}"]);
+    // All 20 documents of the collection are returned; the others are foreign.
+    assert_eq!(wanted(&by(""), "COLLSCAN", 0, 40_020), [code]);
+    assert_eq!(wanted(&by("{$unwind: {path: '$a'}}, "), "COLLSCAN", 0, 40_020), [""; 0]);
+    let grouped = open.replace("]}", ", {$group: {_id: '$sku'}}]}");
+    assert_eq!(wanted(&grouped, served, 20, 40_020), [""; 0]);
+    let by_id = open.replace("'code'", "'_id'");
+    assert_eq!(wanted(&by_id, served, 20, 40_020), [""; 0]);
+}
+
+#[test]
+fn the_foreign_index_is_not_that_of_the_row() {
+    let typed =
+        "{pipeline: [{$lookup: {as: 'p', foreignField: 'code', from: 'products', localField: 'sku'}}]}";
+    let execution = Execution {
+        plan: "COLLSCAN",
+        keys_examined: Some(0),
+        docs_examined: Some(40_020),
+        ..Execution::default()
+    };
+    let digest = executed("aggregate", typed, &execution, 20);
+    let mut out = Vec::new();
+    logs::json(&view(&digest), &mut out).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(value["index_hints"][0]["namespace"], "shop.products");
+    assert!(value["rows"][0]["index_hint"].is_null());
+}
+
+#[test]
+fn a_large_skip_is_named_where_nothing_else_explains_what_was_examined() {
+    let remarks = |typed: &str, plan: &str| {
+        let execution = Execution {
+            plan,
+            keys_examined: Some(20_020),
+            docs_examined: Some(20_020),
+            ..Execution::default()
+        };
+        let digest = executed("find", typed, &execution, 20);
+        let all: Vec<_> = logs::beyond::remarks(&view(&digest)).into_iter().map(|(_, one)| one).collect();
+        all
+    };
+    let page = "{filter: {user: ?string}, sort: {at: 1}, limit: ?number, skip: ?number}";
+    assert_eq!(remarks(page, "IXSCAN { user: 1, at: 1 }"), [RowRemark::Skip]);
+    assert_eq!(remarks(page, "IXSCAN { user: 1 }"), [], "the index does not serve the sort");
+    assert_eq!(remarks(&page.replace(", skip: ?number", ""), "IXSCAN { user: 1, at: 1 }"), []);
+    let regex = page.replace("?string", "{$regex: ?regex}");
+    assert_eq!(remarks(&regex, "IXSCAN { at: 1, user: 1 }"), []);
+    let piped =
+        "{pipeline: [{$match: {user: ?string}}, {$sort: {at: 1}}, {$skip: ?number}, {$limit: ?number}]}";
+    assert_eq!(remarks(piped, "IXSCAN { user: 1, at: 1 }"), [RowRemark::Skip]);
+}
+
+#[test]
+fn a_view_has_no_indexes() {
+    let execution = Execution {
+        plan: "COLLSCAN",
+        view_of: "shop.all_orders",
+        keys_examined: Some(0),
+        docs_examined: Some(20_000),
+        ..Execution::default()
+    };
+    let digest = executed("find", CITY, &execution, 20);
+    assert_eq!(suggested(&digest), []);
+    let mut out = Vec::new();
+    logs::text(&view(&digest), &mut Fitting::new(&mut out, None)).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        text.contains("shop.orders is a view of shop.all_orders, and indexes for it belong there"),
+        "{text}"
+    );
+}
+
+#[test]
+fn replanning_is_named() {
+    let flags = PlanFlags { replanned: true, ..PlanFlags::default() };
+    let execution = Execution { plan: "IXSCAN { city: 1 }", flags, ..Execution::default() };
+    let digest = executed("find", CITY, &execution, 1);
+    let mut out = Vec::new();
+    logs::text(&view(&digest), &mut Fitting::new(&mut out, None)).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        text.contains("10 of 10 calls gave the cached plan up and planned again: find shop.orders {filter: {city: ?string}}"),
+        "{text}"
+    );
+    let mut out = Vec::new();
+    logs::json(&view(&digest), &mut out).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(
+        (&value["remarks"][0]["kind"], &value["remarks"][0]["calls"]),
+        (&"replanned".into(), &10.into())
+    );
 }
 
 #[test]

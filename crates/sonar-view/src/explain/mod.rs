@@ -1,0 +1,378 @@
+//! The output of `explain` as a report: text and JSON.
+
+mod words;
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use sonar_core::explain::{
+    ExplainFinding, ExplainStage, ExplainedCommand, LocatedFinding, PlanTrial, findings,
+};
+
+use self::words::{details, kind, sentence};
+use crate::kit::{
+    Fitting, Grouped, Heading, Nanos, TextTable, UNKNOWN, escape, json as format, or_unknown, plural,
+};
+use crate::logs::hint::{self, IndexHint};
+
+/// Version of the schema: it grows when a field changes its meaning or goes.
+const SCHEMA: u32 = 1;
+/// Rejected plans of which text shows the stages.
+const REJECTED: usize = 10;
+
+/// The output of `explain`, ready to be written.
+pub struct ExplainView<'a> {
+    /// What was read.
+    pub explained: &'a ExplainedCommand,
+    /// What is wrong, the most important first.
+    pub findings: Vec<LocatedFinding>,
+    /// Indexes that would help.
+    pub indexes: Vec<IndexHint>,
+    /// Values of the query were asked for.
+    pub shows_values: bool,
+}
+
+impl<'a> ExplainView<'a> {
+    /// Finds what is wrong with the plan, and which indexes would help.
+    pub fn new(explained: &'a ExplainedCommand) -> Self {
+        let findings = findings(explained);
+        let indexes = indexes(explained, &findings);
+        Self { explained, findings, indexes, shows_values: false }
+    }
+}
+
+/// Whether an index could help against a finding.
+fn calls_for_index(finding: &ExplainFinding) -> bool {
+    match finding {
+        ExplainFinding::CollectionScan { .. }
+        | ExplainFinding::WholeIndex { .. }
+        | ExplainFinding::FetchFilter { .. }
+        | ExplainFinding::Wasteful { .. } => true,
+        ExplainFinding::Sort { by_index, .. } => *by_index,
+        _ => false,
+    }
+}
+
+/// Indexes that would help against the findings: equality, sort, range, as for shapes of a log.
+fn indexes(explained: &ExplainedCommand, findings: &[LocatedFinding]) -> Vec<IndexHint> {
+    let mut all: Vec<IndexHint> = Vec::new();
+    let mut add = |hint: IndexHint| {
+        if !all.contains(&hint) {
+            all.push(hint);
+        }
+    };
+    let wants = |shard: Option<&str>| {
+        let is_of = |one: &&LocatedFinding| one.shard.is_none() || one.shard.as_deref() == shard;
+        findings.iter().filter(is_of).any(|one| calls_for_index(&one.finding))
+    };
+    for plan in explained.plans.iter().filter(|plan| wants(plan.shard.as_deref())) {
+        // A plan that was rejected has an index that exists.
+        let plans: Vec<String> =
+            std::iter::once(&plan.winning).chain(&plan.rejected).map(ExplainStage::summary).collect();
+        let plans: Vec<&str> = plans.iter().map(String::as_str).collect();
+        if let Some(index) = hint::for_query(&plan.asked, &plans, &[]) {
+            add(IndexHint { namespace: plan.namespace.clone(), index });
+        }
+    }
+    let database = explained.namespace.split_once('.').map_or("", |(database, _)| database);
+    for one in findings {
+        let ExplainFinding::ForeignScan { namespace, field, .. } = &one.finding else { continue };
+        if field.is_empty() || namespace.is_empty() {
+            continue;
+        }
+        let is_whole = namespace.contains('.') || database.is_empty();
+        let namespace = if is_whole { namespace.clone() } else { format!("{database}.{namespace}") };
+        add(IndexHint { namespace, index: format!("{{{field}: 1}}") });
+    }
+    all
+}
+
+/// What was explained, and what it did, in one sentence.
+pub fn summary(explained: &ExplainedCommand) -> String {
+    let mut text = "explain of ".to_owned();
+    if !explained.command.is_empty() {
+        text.push_str(&format!("{} ", explained.command));
+    }
+    text.push_str(if explained.namespace.is_empty() { UNKNOWN } else { &explained.namespace });
+    let plan = explained.stages.summary();
+    if !plan.is_empty() {
+        text.push_str(&format!(": {plan}"));
+    }
+    let totals = explained.totals;
+    if !explained.is_executed {
+        text.push_str("; not executed, so figures are not known (explain(\"executionStats\") has them)");
+        return text;
+    }
+    let counted = |what: &str, count: Option<u64>| count.map(|count| format!("{} {what}", Grouped(count)));
+    let figures = [
+        totals.time_ms.map(|ms| format!("{} altogether", time(ms))),
+        counted("returned", totals.returned),
+        counted("documents examined", totals.docs_examined),
+        counted("keys examined", totals.keys_examined),
+    ];
+    let figures: Vec<_> = figures.into_iter().flatten().collect();
+    if !figures.is_empty() {
+        text.push_str(&format!("; {}", figures.join(", ")));
+    }
+    text
+}
+
+/// A time that the server gives in whole milliseconds.
+fn time(ms: u64) -> String {
+    if ms == 0 { "<1ms".to_owned() } else { Nanos(ms.saturating_mul(1_000_000)).to_string() }
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+    let explained = view.explained;
+    writeln!(out, "{}", escape(&summary(explained)))?;
+    let query = match (view.shows_values && !explained.values.is_empty(), &explained.shape) {
+        (true, _) => explained.values.clone(),
+        (false, Some(shape)) => shape.typed.to_string(),
+        (false, None) => explained.plans.first().map_or_else(String::new, |plan| plan.asked.clone()),
+    };
+    if !query.is_empty() {
+        writeln!(out, "  {}", escape(&query))?;
+    }
+    if let Some(line) = about(explained) {
+        writeln!(out, "  {}", escape(&line))?;
+    }
+    if explained.is_incomplete {
+        writeln!(
+            out,
+            "  NOTE: a part of it is missing (left out by a shell or by the server): findings may be missing too."
+        )?;
+    }
+    if view.findings.is_empty() {
+        let why = if explained.is_executed { "" } else { " without figures" };
+        writeln!(out, "\nNothing is wrong that can be seen{why}.")?;
+    } else {
+        writeln!(out, "\nWhat stands out:")?;
+        out.sentences(view.findings.iter().map(|one| sentence(one, view.shows_values)))?;
+    }
+    if !view.indexes.is_empty() {
+        writeln!(out, "\nIndexes that may help (equality, sort, range; check before building):")?;
+        for IndexHint { namespace, index } in &view.indexes {
+            writeln!(out, "  {} {}", escape(namespace), escape(index))?;
+        }
+    }
+    writeln!(out)?;
+    stages(view, out)?;
+    rejected(view, out)?;
+    out.flush()
+}
+
+/// Server, version and engine.
+fn about(explained: &ExplainedCommand) -> Option<String> {
+    let mut parts = Vec::new();
+    parts.extend(explained.server.clone());
+    parts.extend(explained.version.as_ref().map(|version| format!("MongoDB {version}")));
+    let plan = explained.plans.first();
+    parts.extend(plan.and_then(|plan| plan.engine).map(|engine| format!("{} engine", engine.name())));
+    if plan.is_some_and(|plan| plan.is_cached == Some(true)) {
+        parts.push("plan from the cache".to_owned());
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn stages<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+    let mut table = TextTable::new(&[
+        Heading::whole("stage", 0),
+        Heading::figure("returned", 0),
+        Heading::figure("time", 0),
+        Heading::figure("own", 3),
+        Heading::figure("documents", 1),
+        Heading::figure("keys", 1),
+        Heading::figure("works", 4),
+        Heading::text("what it does", 0, 20),
+    ])
+    .spaced();
+    let mut knows = StageColumns::default();
+    add_rows(&mut table, &mut knows, &view.explained.stages, &RowPlace { prefix: "", last: None, view });
+    table.keep(|title| match title {
+        "returned" => knows.returned,
+        "time" | "own" => knows.time,
+        "documents" => knows.documents,
+        "keys" => knows.keys,
+        "works" => knows.works,
+        _ => true,
+    });
+    table.write(out)
+}
+
+/// Which columns have a figure.
+#[derive(Default)]
+struct StageColumns {
+    returned: bool,
+    time: bool,
+    documents: bool,
+    keys: bool,
+    works: bool,
+}
+
+/// Where a stage stands in the tree.
+struct RowPlace<'a> {
+    /// What stands before the stage's own branch.
+    prefix: &'a str,
+    /// Whether it is the last input; `None` for the root.
+    last: Option<bool>,
+    view: &'a ExplainView<'a>,
+}
+
+fn add_rows(table: &mut TextTable, knows: &mut StageColumns, stage: &ExplainStage, place: &RowPlace<'_>) {
+    let (branch, below) = match place.last {
+        None => ("", ""),
+        Some(true) => ("└ ", "  "),
+        Some(false) => ("├ ", "│ "),
+    };
+    knows.returned |= stage.returned.is_some();
+    knows.time |= stage.time_ms.is_some();
+    knows.documents |= stage.docs_examined.is_some();
+    knows.keys |= stage.keys_examined.is_some();
+    knows.works |= stage.works.is_some();
+    let grouped = |count: Option<u64>| or_unknown(count.map(Grouped));
+    table.row([
+        format!("{}{branch}{}", place.prefix, stage.name),
+        grouped(stage.returned),
+        or_unknown(stage.time_ms.map(time)),
+        or_unknown(stage.own_ms().map(time)),
+        grouped(stage.docs_examined),
+        grouped(stage.keys_examined),
+        grouped(stage.works),
+        details(stage, place.view.shows_values),
+    ]);
+    let prefix = format!("{}{below}", place.prefix);
+    for (at, input) in stage.inputs.iter().enumerate() {
+        let last = Some(at + 1 == stage.inputs.len());
+        add_rows(table, knows, input, &RowPlace { prefix: &prefix, last, view: place.view });
+    }
+}
+
+fn rejected<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+    let plans = view.explained.plans.iter();
+    let all: Vec<_> =
+        plans.flat_map(|plan| plan.rejected.iter().map(move |rejected| (plan, rejected))).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nPlans that were rejected:")?;
+    for (plan, rejected) in all.iter().take(REJECTED) {
+        let shard = plan.shard.as_ref().map_or_else(String::new, |shard| format!("shard {shard}: "));
+        let paths = rejected.access_paths();
+        let trial = plan.trials.iter().find(|trial| trial.stages.access_paths() == paths);
+        let did = trial.map_or_else(String::new, |trial| format!(": {}", did(trial)));
+        writeln!(out, "  {}", escape(&format!("{shard}{}{did}", rejected.summary())))?;
+    }
+    if all.len() > REJECTED {
+        writeln!(out, "  … and {}", plural(all.len() - REJECTED, "more plan"))?;
+    }
+    Ok(())
+}
+
+/// What a plan did in the trial.
+fn did(trial: &PlanTrial) -> String {
+    let counted = |what: &str, count: Option<u64>| count.map(|count| format!("{what} {}", Grouped(count)));
+    let parts = [
+        counted("returned", trial.returned),
+        counted("documents", trial.docs_examined),
+        counted("keys", trial.keys_examined),
+        counted("works", trial.stages.works),
+        trial.has_failed().then(|| "failed".to_owned()),
+    ];
+    format!("in the trial {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+/// Writes the report as one object.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(view: &ExplainView<'_>, out: impl Write) -> io::Result<()> {
+    let explained = view.explained;
+    let finding = |one: &LocatedFinding| {
+        json!({
+            "kind": kind(&one.finding),
+            "shard": one.shard,
+            "text": sentence(one, view.shows_values),
+        })
+    };
+    let index = |one: &IndexHint| json!({"namespace": one.namespace, "index": one.index});
+    let plans = explained.plans.iter().map(|plan| {
+        let trials = plan.trials.iter().map(|trial| {
+            json!({
+                "access": trial.stages.access_paths(),
+                "returned": trial.returned,
+                "docs_examined": trial.docs_examined,
+                "keys_examined": trial.keys_examined,
+                "works": trial.stages.works,
+                "score": trial.score,
+                "failed": trial.has_failed(),
+            })
+        });
+        json!({
+            "shard": plan.shard,
+            "namespace": plan.namespace,
+            "engine": plan.engine.map(|engine| engine.name()),
+            "cached": plan.is_cached,
+            "asked": plan.asked,
+            "winning": plan.winning.summary(),
+            "rejected": plan.rejected.iter().map(|one| tree(one, view.shows_values)).collect::<Vec<_>>(),
+            "trials": trials.collect::<Vec<_>>(),
+        })
+    });
+    let mut document = json!({
+        "schema": SCHEMA,
+        "kind": "explain",
+        "command": explained.command,
+        "namespace": explained.namespace,
+        "shape_id": explained.shape.as_ref().map(|shape| shape.id.to_string()),
+        "shape": explained.shape.as_ref().map(|shape| &*shape.typed),
+        "identity": explained.identity.filter(|_| explained.shape.is_some()).map(|identity| identity.name()),
+        "server": explained.server,
+        "version": explained.version,
+        "executed": explained.is_executed,
+        "incomplete": explained.is_incomplete,
+        "time_ms": explained.totals.time_ms,
+        "returned": explained.totals.returned,
+        "docs_examined": explained.totals.docs_examined,
+        "keys_examined": explained.totals.keys_examined,
+        "findings": view.findings.iter().map(finding).collect::<Vec<_>>(),
+        "indexes": view.indexes.iter().map(index).collect::<Vec<_>>(),
+        "stages": tree(&explained.stages, view.shows_values),
+        "plans": plans.collect::<Vec<_>>(),
+    });
+    if view.shows_values {
+        document["values"] = json!(explained.values);
+    }
+    format::line(&document, out)
+}
+
+fn tree(stage: &ExplainStage, shows_values: bool) -> Value {
+    json!({
+        "stage": stage.name,
+        "shard": stage.shard,
+        "returned": stage.returned,
+        "affected": stage.affected,
+        "time_ms": stage.time_ms,
+        "own_ms": stage.own_ms(),
+        "docs_examined": stage.docs_examined,
+        "keys_examined": stage.keys_examined,
+        "works": stage.works,
+        "index": stage.index,
+        "key_pattern": stage.key_pattern,
+        "sort": stage.sort,
+        "limit": stage.limit,
+        "skip": stage.skip,
+        "memory_bytes": stage.memory_bytes,
+        "used_disk": stage.used_disk,
+        "spills": stage.spills,
+        "spilled_bytes": stage.spilled_bytes,
+        "estimated": stage.estimated,
+        "failed": stage.has_failed,
+        "filter": stage.filter.as_ref().map(|filter| words::shown(filter, shows_values)),
+        "details": details(stage, shows_values),
+        "inputs": stage.inputs.iter().map(|input| tree(input, shows_values)).collect::<Vec<_>>(),
+    })
+}
