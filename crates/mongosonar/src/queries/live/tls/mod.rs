@@ -67,6 +67,8 @@ impl TlsCapture {
         let before = OpenDescriptors::now()?;
         let mut tracer = TlsTracer::load(source)?;
         let attacher = TlsAttacher::start(&mut tracer, before, (source, task))?;
+        // From now on only the helper decides which processes are read.
+        tracer.give_up_control().context("cannot give up the control of what is read")?;
         Ok((Self { source, tracer: Arc::new(Mutex::new(tracer)) }, attacher))
     }
 }
