@@ -19,6 +19,7 @@ mod positions;
 mod queries;
 mod reload;
 mod report;
+mod server_files;
 mod split;
 mod status;
 mod status_file;
