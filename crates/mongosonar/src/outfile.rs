@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use sonar_sys::trust;
 
 /// Reads the argument of `--html`: a new file, or one that holds a page already.
 ///
@@ -61,9 +62,9 @@ impl OutFile {
     /// Opens the file, or makes it; what it holds stays until it is written.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// It cannot be created, or another user may have prepared it.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::options().write(true).create(true).truncate(false).open(path);
+        let file = trust::open_to_replace(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_path_buf(), file })
     }

@@ -25,7 +25,7 @@ pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
 
 /// The same for a command that writes files below `write` for as long as it runs.
 pub fn give_up_but_writing(read: &[&Path], write: &Path, keep: &[u32]) {
-    give_up_files(Duty::Writing, FileAccess::Writing(read, &[write]), keep);
+    give_up_files(Duty::Storing, FileAccess::Writing(read, &[write]), keep);
 }
 
 fn give_up_files(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {

@@ -30,9 +30,14 @@ pub fn mongodb(host: &Host) -> Vec<Process> {
     host.processes(&MONGODB)
 }
 
-/// Whether the process with this number is a running mongod or mongos.
-pub fn is_mongodb(host: &Host, pid: u32) -> bool {
-    host.process(pid, &MONGODB).is_some()
+/// Every running mongod and mongos, by its program file: what a process calls itself does not count.
+pub fn proven(host: &Host) -> Vec<Process> {
+    host.processes_running(&MONGODB)
+}
+
+/// Whether the process with this number is a running mongod or mongos, by its program file.
+pub fn is_proven(host: &Host, pid: u32) -> bool {
+    host.process_running(pid, &MONGODB)
 }
 
 /// The ports of all programs that serve MongoDB's protocol.

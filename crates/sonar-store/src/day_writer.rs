@@ -1,6 +1,6 @@
 //! The database of one day, for writing.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -48,8 +48,13 @@ impl DayWriter {
             }
             _ => {}
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(&path, flags).map_err(StoreError::of_sql(&path))?;
+        // No file elsewhere that somebody else has linked here. Links on the way to the folder are as its owner wants
+        // them, but SQLite would refuse them too.
+        let real = fs::canonicalize(dir).map(|dir| day.path(&dir)).map_err(StoreError::of_io("open", dir))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut connection = Connection::open_with_flags(&real, flags).map_err(StoreError::of_sql(&path))?;
         schema::prepare(&mut connection, &path, durable)?;
         let mut writer = Self {
             day,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::StoreError;
@@ -26,6 +26,8 @@ impl StoreLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Not a file elsewhere that somebody else has linked here.
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .map_err(StoreError::of_io("open", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -1,9 +1,10 @@
 //! A helper process that keeps privileges which this process drops.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -31,11 +32,23 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Helper {
     /// Starts a helper, which runs `serve` on its end of a socket until that returns. Call it before starting any
-    /// thread, and before opening descriptors that the helper must not have.
+    /// thread. It inherits standard input, output and error, and no other descriptor.
     ///
     /// # Errors
     /// There are threads already, or no process can be created.
     pub fn start(serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
+        Self::start_without(None, serve)
+    }
+
+    /// The same for a helper that works with what has been opened since `before`: it inherits that too.
+    ///
+    /// # Errors
+    /// As [`Helper::start`].
+    pub fn start_with_opened(before: OpenDescriptors, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
+        Self::start_without(Some(before), serve)
+    }
+
+    fn start_without(before: Option<OpenDescriptors>, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::other("the program has several threads already"));
         }
@@ -50,8 +63,9 @@ impl Helper {
             None => {
                 drop(ours);
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
+                let is_closed = close_inherited(before.as_ref(), theirs.as_raw_fd()).is_ok();
                 // The parent ends it by closing the socket; Ctrl-C reaches the whole process group.
-                if std::os::unix::process::parent_id() == parent {
+                if is_closed && std::os::unix::process::parent_id() == parent {
                     sys_process::ignore_signals();
                     let _ = catch_unwind(AssertUnwindSafe(|| serve(theirs)));
                 }
@@ -71,6 +85,32 @@ impl Helper {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.as_raw_pid().unsigned_abs()
+    }
+}
+
+/// In a new helper: closes sockets of earlier helpers, rings, maps of eBPF programs and what else is open, but not its own
+/// socket, and not what was opened since `before`.
+fn close_inherited(before: Option<&OpenDescriptors>, socket: RawFd) -> io::Result<()> {
+    let is_opened = |descriptor| before.is_some_and(|before| !before.0.contains(&descriptor));
+    sys_process::close_all_but(|descriptor| descriptor == socket || is_opened(descriptor))
+}
+
+/// The descriptors that are open at a moment.
+#[derive(Debug)]
+pub struct OpenDescriptors(HashSet<RawFd>);
+
+impl OpenDescriptors {
+    /// Those that are open now.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn now() -> io::Result<Self> {
+        let entries = std::fs::read_dir("/proc/self/fd")?;
+        let listed: Vec<RawFd> =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        // The list was read from one that is closed by now, whose number the next one gets.
+        let is_open = |descriptor: &RawFd| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok();
+        Ok(Self(listed.into_iter().filter(is_open).collect()))
     }
 }
 
@@ -148,6 +188,34 @@ mod tests {
         // Nobody receives it after the other side has given up.
         let _ = send_file(&one, &File::open("/dev/null").unwrap());
         assert!(waiting.join().unwrap().unwrap().is_some());
+    }
+
+    /// What of these descriptors a helper has that works with what was opened since `before`.
+    fn inherited(before: Option<OpenDescriptors>, of: &[RawFd]) -> Vec<RawFd> {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        if sys_process::fork().unwrap().is_none() {
+            let socket = theirs.as_raw_fd();
+            let closed = close_inherited(before.as_ref(), socket).is_ok();
+            let is_open =
+                |descriptor: &&RawFd| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok();
+            let open: Vec<u8> = of.iter().filter(is_open).map(|descriptor| *descriptor as u8).collect();
+            let told = (&theirs).write_all(&open).is_ok();
+            sys_process::exit_now(i32::from(!closed || !told));
+        }
+        drop(theirs);
+        let mut open = Vec::new();
+        ours.read_to_end(&mut open).unwrap();
+        open.into_iter().map(RawFd::from).collect()
+    }
+
+    #[test]
+    fn a_helper_inherits_neither_the_sockets_of_others_nor_what_is_open() {
+        let (earlier, _other) = UnixStream::pair().unwrap();
+        let before = OpenDescriptors::now().unwrap();
+        let map = File::open("/dev/null").unwrap();
+        let all = [0, 1, 2, earlier.as_raw_fd(), map.as_raw_fd()];
+        assert_eq!(inherited(None, &all), [0, 1, 2]);
+        assert_eq!(inherited(Some(before), &all), [0, 1, 2, map.as_raw_fd()]);
     }
 
     #[test]

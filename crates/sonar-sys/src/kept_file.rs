@@ -1,11 +1,13 @@
 //! A small file whose content is replaced again and again, even while the disk is full.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::trust;
 
 /// The size of a file is a multiple of this, in bytes.
 const BLOCK: usize = 16 << 10;
@@ -37,9 +39,11 @@ impl KeptFile {
     /// # Errors
     /// It cannot be read.
     pub fn read(&self) -> io::Result<Option<String>> {
-        match fs::read_to_string(&self.path) {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let mut text = String::new();
+        match OpenOptions::new().read(true).custom_flags(flags).open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            result => result.map(Some),
+            opened => opened?.read_to_string(&mut text).map(|_| Some(text)),
         }
     }
 
@@ -48,8 +52,7 @@ impl KeptFile {
     /// # Errors
     /// The file cannot be written. The old content stays.
     pub fn write(&self, text: &str) -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.new)?;
+        let mut file = trust::open_own(&self.new)?;
         let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         let fitting = (text.len() + SPARE).next_multiple_of(BLOCK);
         let size = if (text.len()..=fitting).contains(&size) { size } else { fitting };
@@ -103,6 +106,22 @@ mod tests {
         assert_eq!(fs::metadata(file.path()).unwrap().len(), 2 * BLOCK as u64);
         file.remove();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn links_of_others_are_neither_read_nor_written() {
+        let folder = folder("links");
+        let (file, target) = (KeptFile::new(&folder, "state"), folder.join("target"));
+        fs::write(&target, "secret").unwrap();
+        std::os::unix::fs::symlink(&target, folder.join("state")).unwrap();
+        assert!(file.read().is_err());
+        std::os::unix::fs::symlink(&target, folder.join("state.new")).unwrap();
+        file.write("new").unwrap();
+        assert_eq!(file.read().unwrap().unwrap().trim_end(), "new");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "secret");
+        file.write("newer").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "secret");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -38,6 +38,7 @@ pub mod terminal;
 pub mod tls;
 #[cfg(test)]
 mod tree;
+pub mod trust;
 
 pub use filter::PacketFilter;
 pub use host::Host;

@@ -17,7 +17,9 @@ use rustix::thread::{
 
 mod calls;
 
-use self::calls::{ATTACHING, CHANGES, Call, DECODING, ESCALATION, OPENING, SERVING, SOCKETS, Test};
+use self::calls::{
+    ATTACHING, CHANGES, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING, SOCKETS, Test,
+};
 use crate::classic_bpf::{BpfAssembler, Condition, Instruction, JumpLabel, Width};
 use crate::sys_process::{self, Ruleset};
 
@@ -50,6 +52,8 @@ pub enum Duty {
     Client,
     /// Like [`Duty::General`], and it opens no socket.
     Writing,
+    /// Like [`Duty::Writing`], and it passes no descriptors on.
+    Storing,
     /// The same, but it reads files and changes none; of eBPF it uses only maps that are open.
     Reading,
     /// Like [`Duty::Reading`], and it attaches eBPF programs.
@@ -152,6 +156,14 @@ mod right {
     }
 }
 
+/// The scopes of a set of rules, and the length of the structure with them; `None` if this version has none. The abstract
+/// sockets of other processes are out of reach then, and their signals if `signals` says so.
+fn scopes(version: u32, signals: bool) -> Option<(u64, usize)> {
+    const ABSTRACT_SOCKETS: u64 = 1;
+    const SIGNALS: u64 = 2;
+    (version >= 6).then_some((ABSTRACT_SOCKETS | if signals { SIGNALS } else { 0 }, 24))
+}
+
 /// The kernel's version of Landlock; `None` if it has none, or it is switched off.
 pub fn landlock() -> Option<u32> {
     sys_process::landlock_version().ok()
@@ -163,13 +175,15 @@ fn landlock_version() -> io::Result<u32> {
 }
 
 /// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network and files that are
-/// open.
+/// open. If the kernel can do that, it reaches no abstract socket of another process and sends no signal to one.
 ///
 /// # Errors
 /// As [`limit_files`].
 pub fn refuse_changes() -> io::Result<()> {
-    let files = right::known(landlock_version()?) & !right::READING;
-    let rules = sys_process::landlock_ruleset(&Ruleset { files, network: 0 }, 8)?;
+    let version = landlock_version()?;
+    let files = right::known(version) & !right::READING;
+    let (scoped, bytes) = scopes(version, true).unwrap_or((0, 8));
+    let rules = sys_process::landlock_ruleset(&Ruleset { files, network: 0, scoped }, bytes)?;
     sys_process::landlock_restrict(&rules)
 }
 
@@ -183,7 +197,9 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
     let all = right::known(version);
     let tcp = 0b11;
     let (network, bytes) = if version >= 4 { (tcp, 16) } else { (0, 8) };
-    let rules = sys_process::landlock_ruleset(&Ruleset { files: all, network }, bytes)?;
+    // Ctrl-Z stops the whole process group, which only the agent, without a terminal, need not do.
+    let (scoped, bytes) = scopes(version, !write.is_empty()).unwrap_or((0, bytes));
+    let rules = sys_process::landlock_ruleset(&Ruleset { files: all, network, scoped }, bytes)?;
     let reading = right::READING;
     let writing = reading
         | right::WRITE_FILE
@@ -211,9 +227,10 @@ pub fn confine(duty: Duty) -> io::Result<()> {
         Duty::General => refuse(&[ESCALATION, ATTACHING]),
         Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES]),
         Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS]),
+        Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES]),
         Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES]),
         Duty::Attaching => refuse(&[ESCALATION, SOCKETS, CHANGES]),
-        Duty::Showing => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES, OPENING]),
+        Duty::Showing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, OPENING]),
         Duty::Decoding => allow_only(DECODING),
     };
     sys_process::filter_calls(&program?)
@@ -304,286 +321,35 @@ fn met_or(program: &mut BpfAssembler, test: Test, arguments: u32, refused: JumpL
             program.load(Width::Word, arguments + 8 * argument);
             program.when(Condition::AnyBit, bits, refused);
         }
+        Test::With(argument, bits) => {
+            program.load(Width::Word, arguments + 8 * argument);
+            program.unless(Condition::AnyBit, bits, refused);
+        }
+        Test::Null(argument) => {
+            for half in [0, 4] {
+                program.load(Width::Word, arguments + 8 * argument + half);
+                program.unless(Condition::Equal, 0, refused);
+            }
+        }
+        Test::OwnProcess(argument) => {
+            program.load(Width::Word, arguments + 8 * argument);
+            program.unless(Condition::Equal, std::process::id(), refused);
+        }
+        Test::OwnProcessOrZero(argument) => {
+            program.load(Width::Word, arguments + 8 * argument);
+            program.when(Condition::Equal, 0, next);
+            program.unless(Condition::Equal, std::process::id(), refused);
+        }
+        Test::OwnSignal => {
+            program.load(Width::Word, arguments);
+            program.when(Condition::Equal, std::process::id(), next);
+            program.unless(Condition::Equal, 0, refused);
+            program.load(Width::Word, arguments + 8);
+            program.unless(Condition::Equal, libc::SIGTSTP as u32, refused);
+        }
     }
     program.place(next);
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{TcpListener, UdpSocket};
-    use std::os::unix::net::UnixStream;
-    use std::process::Command;
-    use std::thread;
-
-    use super::*;
-
-    /// What a thread may still do.
-    #[derive(Debug, PartialEq, Eq)]
-    struct Able {
-        read: bool,
-        write: bool,
-        socket: bool,
-        run: bool,
-        trace: bool,
-        memory: bool,
-    }
-
-    /// Tries everything, in its own thread after `confined`.
-    fn after(confined: impl FnOnce() + Send + 'static) -> Able {
-        let file = std::env::temp_dir().join(format!(
-            "sonar-sys-privileges-{}-{:?}",
-            std::process::id(),
-            thread::current().id()
-        ));
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let id = child.id();
-        let able = thread::spawn(move || {
-            let write = |file| File::create(file).is_ok();
-            assert!(write(&file), "before it is confined");
-            confined();
-            // Results first: a failed assertion would open files.
-            Able {
-                read: File::open("/proc/self/maps").is_ok(),
-                write: write(&file),
-                socket: TcpListener::bind("127.0.0.1:0").is_ok()
-                    || UdpSocket::bind("127.0.0.1:0").is_ok()
-                    || UnixStream::connect("/nonexistent")
-                        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
-                run: Command::new("/bin/true").status().is_ok(),
-                trace: sys_process::trace(id).is_ok(),
-                memory: vec![1u8; 64 << 20].iter().map(|byte| usize::from(*byte)).sum::<usize>() == 64 << 20,
-            }
-        })
-        .join()
-        .unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        able
-    }
-
-    fn confined_to(duty: Duty) -> impl FnOnce() + Send {
-        move || {
-            set_no_new_privs(true).unwrap();
-            confine(duty).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_decoder_thread_can_open_nothing_and_start_nothing() {
-        let able = after(confined_to(Duty::Decoding));
-        let none = Able { read: false, write: false, socket: false, run: false, trace: false, memory: true };
-        assert_eq!(able, none);
-    }
-
-    #[test]
-    fn each_duty_can_do_what_it_is_for() {
-        let none = Able { read: false, write: false, socket: false, run: false, trace: false, memory: true };
-        assert_eq!(after(confined_to(Duty::Showing)), none);
-        assert_eq!(after(confined_to(Duty::Reading)), Able { read: true, ..none });
-        assert_eq!(after(confined_to(Duty::Attaching)), Able { read: true, ..none });
-        assert_eq!(after(confined_to(Duty::Client)), Able { read: true, socket: true, ..none });
-        let writing = Able { read: true, write: true, ..none };
-        assert_eq!(after(confined_to(Duty::Writing)), writing);
-        let general = after(confined_to(Duty::General));
-        assert_eq!(general, Able { read: true, write: true, socket: true, ..none });
-    }
-
-    #[test]
-    fn an_unconfined_thread_can_do_all_that_is_tried() {
-        let able = after(|| {});
-        assert!(able.read && able.write && able.socket && able.run && able.memory, "{able:?}");
-    }
-
-    /// The error of each call, in its own thread after `confined`. The kernel itself refuses all arguments but the
-    /// given ones: if the filter lets a call pass, nothing happens.
-    fn errors_after(
-        confined: impl FnOnce() + Send + 'static,
-        calls: &'static [(libc::c_long, [libc::c_long; 2])],
-    ) -> Vec<Option<i32>> {
-        let tried = thread::spawn(move || {
-            confined();
-            let errors: Vec<_> =
-                calls.iter().map(|(number, arguments)| sys_process::fails(*number, *arguments)).collect();
-            let other = thread::spawn(|| 7).join();
-            (errors, other.ok())
-        });
-        let (errors, other) = tried.join().unwrap();
-        assert_eq!(other, Some(7), "threads can be started");
-        errors
-    }
-
-    #[test]
-    fn unusual_ways_to_more_privileges_are_closed_too() {
-        const NAMESPACE: libc::c_long = (libc::CLONE_NEWUSER | libc::CLONE_FS) as _;
-        const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
-            (libc::SYS_clone, [NAMESPACE, 0]),
-            (libc::SYS_clone, [(libc::CLONE_NEWNS | libc::CLONE_FS) as _, 0]),
-            (libc::SYS_unshare, [-1, 0]),
-            (libc::SYS_setns, [-1, 0]),
-            (libc::SYS_ioctl, [-1, libc::TIOCSTI as _]),
-            (libc::SYS_ioctl, [-1, libc::TIOCLINUX as _]),
-            (libc::SYS_fsconfig, [-1, -1]),
-            (467, [-1, -1]),
-        ];
-        let unconfined = errors_after(|| {}, CALLS);
-        assert!(
-            unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)),
-            "{unconfined:?}"
-        );
-        let duties =
-            [Duty::General, Duty::Client, Duty::Writing, Duty::Reading, Duty::Attaching, Duty::Showing];
-        for duty in duties {
-            assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 8], "{duty:?}");
-        }
-        const OTHERS: &[(libc::c_long, [libc::c_long; 2])] = &[
-            (libc::SYS_clone3, [0, 0]),
-            // CLONE_THREAD needs CLONE_SIGHAND.
-            (libc::SYS_clone, [libc::CLONE_THREAD as _, 0]),
-            (libc::SYS_ioctl, [-1, libc::TIOCGWINSZ as _]),
-        ];
-        assert_eq!(
-            errors_after(confined_to(Duty::Showing), OTHERS),
-            [Some(libc::ENOSYS), Some(libc::EINVAL), Some(libc::EBADF)]
-        );
-    }
-
-    #[test]
-    fn a_thread_that_may_change_no_file_may_change_no_attribute_either() {
-        const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
-            (libc::SYS_utimensat, [-1, 0]),
-            (libc::SYS_fchmod, [-1, 0]),
-            (libc::SYS_fchown, [-1, 0]),
-            (libc::SYS_fsetxattr, [-1, 0]),
-            (libc::SYS_removexattr, [0, 0]),
-            (libc::SYS_lremovexattr, [0, 0]),
-            (libc::SYS_fremovexattr, [-1, 0]),
-            // FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR.
-            (libc::SYS_ioctl, [-1, 0x4008_6602]),
-            (libc::SYS_ioctl, [-1, 0x401c_5820]),
-            // fchmodat2, setxattrat, removexattrat, file_setattr
-            (452, [-1, 0]),
-            (463, [-1, 0]),
-            (466, [-1, 0]),
-            (469, [-1, 0]),
-        ];
-        for duty in [Duty::General, Duty::Writing] {
-            let errors = errors_after(confined_to(duty), CALLS);
-            assert!(errors.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{errors:?}");
-        }
-        for duty in [Duty::Client, Duty::Reading, Duty::Attaching, Duty::Showing] {
-            assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 13], "{duty:?}");
-        }
-    }
-
-    #[test]
-    fn only_a_thread_that_attaches_programs_may_open_probes() {
-        // A command that does not exist, and attributes that lie nowhere.
-        const CALLS: &[(libc::c_long, [libc::c_long; 2])] =
-            &[(libc::SYS_bpf, [-1, 0]), (libc::SYS_perf_event_open, [0, -1])];
-        let refused = [Some(libc::EPERM); 2];
-        for duty in [Duty::General, Duty::Client, Duty::Writing, Duty::Reading, Duty::Showing] {
-            assert_eq!(errors_after(confined_to(duty), CALLS), refused, "{duty:?}");
-        }
-        let unconfined = errors_after(|| {}, CALLS);
-        assert_eq!(errors_after(confined_to(Duty::Attaching), CALLS), unconfined);
-    }
-
-    #[test]
-    fn a_failed_step_does_not_keep_the_others() {
-        let able = after(|| {
-            set_no_new_privs(true).unwrap();
-            sys_process::filter_calls(&refuse(&[&[(libc::SYS_capset, Test::Among(0, &[]))]]).unwrap())
-                .unwrap();
-            let failed: Vec<_> =
-                give_up(Duty::Client, FileAccess::ReadOnly, &[]).into_iter().map(|(what, _)| what).collect();
-            let expected = ["capabilities", "files, by Landlock"];
-            assert_eq!(failed, expected[..if landlock().is_some() { 1 } else { 2 }]);
-        });
-        let expected =
-            Able { read: true, write: false, socket: true, run: false, trace: false, memory: true };
-        assert_eq!(able, expected);
-    }
-
-    #[test]
-    fn landlock_too_limits_a_reader_to_reading() {
-        let folder = std::env::temp_dir().join(format!("sonar-sys-read-only-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("file");
-        std::fs::write(&file, "x").unwrap();
-        let result = thread::spawn(move || {
-            set_no_new_privs(true).unwrap();
-            if let Err(error) = refuse_changes() {
-                assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-                return None;
-            }
-            Some([
-                std::fs::read(&file).is_ok(),
-                File::open("/etc/passwd").is_ok(),
-                TcpListener::bind("127.0.0.1:0").is_ok(),
-                std::fs::write(&file, "y").is_ok(),
-                std::fs::remove_file(&file).is_ok(),
-                File::create(file.with_extension("new")).is_ok(),
-            ])
-        })
-        .join()
-        .unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        match result {
-            Some(allowed) => assert_eq!(allowed, [true, true, true, false, false, false]),
-            None => println!("skipped: this kernel has no Landlock"),
-        }
-    }
-
-    #[test]
-    fn capabilities_are_gone_from_every_set() {
-        let permitted = capabilities(None).unwrap().permitted;
-        if !permitted.contains(one_capability(capability::SYS_PTRACE) | one_capability(capability::BPF)) {
-            println!("skipped: without root there are no capabilities to drop");
-            return;
-        }
-        let status = thread::spawn(|| {
-            drop_capabilities(&[capability::SYS_PTRACE]).unwrap();
-            std::fs::read_to_string("/proc/thread-self/status").unwrap()
-        })
-        .join()
-        .unwrap();
-        let set = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            u64::from_str_radix(line.trim(), 16).unwrap()
-        };
-        let kept = 1 << capability::SYS_PTRACE;
-        assert_eq!((set("CapEff:"), set("CapPrm:")), (kept, kept));
-        assert_eq!((set("CapInh:"), set("CapAmb:"), set("NoNewPrivs:")), (0, 0, 1));
-    }
-
-    #[test]
-    fn files_outside_of_the_folders_are_out_of_reach() {
-        let folder = std::env::temp_dir().join(format!("sonar-sys-landlock-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let own = folder.clone();
-        let result = thread::spawn(move || {
-            set_no_new_privs(true).unwrap();
-            if let Err(error) = limit_files(&[Path::new("/proc")], &[&own]) {
-                assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-                return None;
-            }
-            let file = own.join("file");
-            Some([
-                std::fs::write(&file, "x").is_ok(),
-                std::fs::remove_file(&file).is_ok(),
-                File::open("/proc/self/status").is_ok(),
-                File::options().write(true).open("/proc/self/comm").is_ok(),
-                File::open("/etc/passwd").is_ok(),
-                std::fs::read_dir("/").is_ok(),
-                File::create(own.with_extension("beside")).is_ok(),
-            ])
-        })
-        .join()
-        .unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        match result {
-            Some(allowed) => assert_eq!(allowed, [true, true, true, false, false, false, false]),
-            None => println!("skipped: this kernel has no Landlock"),
-        }
-    }
-}
+mod tests;

@@ -56,6 +56,13 @@ pub(crate) fn bytes_of<T: KernelShared>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
+/// Closes what a descriptor refers to, and lets its number refer to something else: whoever owns the number closes that.
+pub(crate) fn replace(descriptor: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes integers only; the number stays open, and its owner stays the only one to close it.
+    let result = unsafe { libc::dup3(other.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// What the kernel counts of a program.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct ProgramStatistics {

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, Signal, kill_current_process_group};
 
@@ -41,6 +41,20 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
     Ok(Pid::from_raw(id))
 }
 
+/// Closes all descriptors but standard input, output and error and those for which `keep` says so. Nothing may use a
+/// closed one any more: this is for a process that has just been forked.
+pub(crate) fn close_all_but(keep: impl Fn(RawFd) -> bool) -> io::Result<()> {
+    // The list is complete before the first one is closed: it is read from a descriptor itself.
+    let names: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in names.into_iter().filter(|descriptor| *descriptor > 2 && !keep(*descriptor)) {
+        // SAFETY: the caller promises that nothing uses it; closing one that is closed already only fails.
+        unsafe { libc::close(descriptor) };
+    }
+    Ok(())
+}
+
 /// Ignores the signals by which a person or a terminal ends a whole process group.
 pub(crate) fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP, libc::SIGPIPE] {
@@ -72,6 +86,7 @@ pub(crate) fn filter_calls(program: &[Instruction]) -> io::Result<()> {
 pub(crate) struct Ruleset {
     pub(crate) files: u64,
     pub(crate) network: u64,
+    pub(crate) scoped: u64,
 }
 
 /// The version of Landlock that the kernel has.

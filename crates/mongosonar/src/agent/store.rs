@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use sonar_store::{SqliteHistory, StoreSettings};
+use sonar_sys::trust;
 
 use super::settings::StoreTable;
 
@@ -11,10 +12,11 @@ use super::settings::StoreTable;
 /// appended, even if the power fails.
 ///
 /// # Errors
-/// The folder cannot be created or used, or another process writes to it.
+/// The folder cannot be created or used, other users can write to it, or another process does.
 pub fn open(folder: &Path, table: &StoreTable, durable: bool) -> Result<SqliteHistory> {
-    SqliteHistory::create(folder, settings(table, durable))
-        .with_context(|| format!("cannot use the store {}", folder.display()))
+    let cannot = || format!("cannot use the store {}", folder.display());
+    trust::check_folder(folder).with_context(cannot)?;
+    SqliteHistory::create(folder, settings(table, durable)).with_context(cannot)
 }
 
 /// The settings of a store.

@@ -13,7 +13,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-pub use self::place::{FileIdentity, FollowedPath, FollowedPlace};
+#[cfg(test)]
+pub use self::place::FollowedPath;
+pub use self::place::{FileIdentity, FollowedPlace, newest_copies};
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;

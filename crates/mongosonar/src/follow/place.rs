@@ -1,17 +1,25 @@
 //! Where a followed file is.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+#[cfg(test)]
+use std::fs;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+#[cfg(test)]
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(test)]
+use std::path::PathBuf;
+use std::time::SystemTime;
 
+#[cfg(test)]
 use sonar_sys::host::regular;
 
 /// The most files beside a followed one that are looked at.
 const MAX_COPIES: usize = 4;
 /// The most entries of a folder that are looked at.
+#[cfg(test)]
 const MAX_ENTRIES: usize = 10_000;
 
 /// Distinguishes files, whatever their names. The number of a file that was deleted may be used again.
@@ -42,9 +50,11 @@ pub trait FollowedPlace {
 }
 
 /// A path that may be opened.
+#[cfg(test)]
 #[derive(Clone, Debug)]
 pub struct FollowedPath(pub PathBuf);
 
+#[cfg(test)]
 impl FollowedPlace for FollowedPath {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         match fs::metadata(&self.0) {
@@ -63,22 +73,27 @@ impl FollowedPlace for FollowedPath {
     }
 }
 
-/// Files beside `path` whose names begin with its name, as those of rotated logs do, the newest first. Not compressed
-/// ones.
+/// Files beside `path` whose names begin with its name, as those of rotated logs do, the newest first.
+#[cfg(test)]
 fn copies_of(path: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let is_packed = |end: &OsStr| matches!(end.as_bytes(), b"gz" | b"bz2" | b"xz" | b"zst");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
-    let mut found: Vec<_> = entries
-        .filter(|entry| {
-            let other = entry.file_name();
-            other != name
-                && other.as_bytes().starts_with(name.as_bytes())
-                && !Path::new(&other).extension().is_some_and(is_packed)
-        })
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
+    let changed =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.file_name())));
+    newest_copies(name, changed).into_iter().map(|name| folder.join(name)).collect()
+}
+
+/// Of the files of a folder, with the times of their last change, those whose names begin with `name`, the newest first.
+/// Not the file itself, and not compressed ones. At most a few.
+pub fn newest_copies(name: &OsStr, files: impl Iterator<Item = (SystemTime, OsString)>) -> Vec<OsString> {
+    let is_packed = |end: &OsStr| matches!(end.as_bytes(), b"gz" | b"bz2" | b"xz" | b"zst");
+    let is_copy = |other: &OsStr| {
+        other != name
+            && other.as_bytes().starts_with(name.as_bytes())
+            && !Path::new(other).extension().is_some_and(is_packed)
+    };
+    let mut found: Vec<_> = files.filter(|(_, other)| is_copy(other)).collect();
     found.sort();
-    found.into_iter().rev().take(MAX_COPIES).map(|(_, path)| path).collect()
+    found.into_iter().rev().take(MAX_COPIES).map(|(_, name)| name).collect()
 }

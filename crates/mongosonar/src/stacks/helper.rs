@@ -220,7 +220,7 @@ fn serve_later(mut socket: UnixStream) -> io::Result<()> {
     loop {
         let process = u32::from_ne_bytes(array(&mut socket)?);
         let is_wanted =
-            Arc::strong_count(&running) <= MAX_LATER && servers::is_mongodb(&Host::live(), process);
+            Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process);
         let answering = if is_wanted { answer_later(process, running.clone()).ok() } else { None };
         send_or_refuse(&mut socket, answering)?;
     }

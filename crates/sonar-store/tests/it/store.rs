@@ -17,6 +17,31 @@ fn store(dir: &tempfile::TempDir) -> SqliteHistory {
 }
 
 #[test]
+fn a_link_in_place_of_the_lock_or_of_a_day_is_not_followed() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let target = elsewhere.path().join("target");
+    std::fs::write(&target, "content").unwrap();
+    let lock = dir.path().join("lock");
+    std::os::unix::fs::symlink(&target, &lock).unwrap();
+    let refused = SqliteHistory::create(dir.path(), settings());
+    assert!(matches!(refused, Err(StoreError::Io { .. })));
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "content");
+    std::fs::remove_file(&lock).unwrap();
+
+    // A database of this program elsewhere, named from the day that is written next.
+    let other = tempfile::tempdir().unwrap();
+    store(&other).append(&window(DAY + 3_610, 1, &mut Random(1)), &[]).unwrap();
+    let is_day = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "db");
+    let files = std::fs::read_dir(other.path()).unwrap().map(|entry| entry.unwrap().path());
+    let day = files.into_iter().find(is_day).unwrap();
+    let before = std::fs::read(&day).unwrap();
+    std::os::unix::fs::symlink(&day, dir.path().join(day.file_name().unwrap())).unwrap();
+    let mut store = SqliteHistory::create(dir.path(), settings()).unwrap();
+    assert!(store.append(&window(DAY + 3_610, 1, &mut Random(2)), &[]).is_err());
+    assert_eq!(std::fs::read(&day).unwrap(), before);
+}
+
+#[test]
 fn the_bundled_sqlite_has_no_known_fault_in_its_log() {
     // Two connections could damage a log before 3.51.3 (https://sqlite.org/wal.html).
     let version = rusqlite::version();

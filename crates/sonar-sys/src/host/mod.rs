@@ -13,6 +13,7 @@ pub mod machine;
 pub mod mounts;
 pub mod namespace;
 pub mod process;
+pub mod process_files;
 mod processors;
 pub mod regular;
 mod text;
@@ -119,9 +120,22 @@ impl Host {
         found
     }
 
+    /// The same, but only those whose program file has one of these names, which no process can choose for itself. Those
+    /// whose program cannot be seen are left out, and those that run the program of this process.
+    pub fn processes_running(&self, names: &[&str]) -> Vec<Process> {
+        let mut found = self.processes(names);
+        found.retain(|process| process::runs_program(process, names));
+        found
+    }
+
     /// A process, if it is one of these programs and runs.
     pub fn process(&self, pid: u32, names: &[&str]) -> Option<Process> {
         process::identify(&self.proc_root, pid, names)
+    }
+
+    /// Whether a process runs one of these programs, as [`Host::processes_running`] says.
+    pub fn process_running(&self, pid: u32, names: &[&str]) -> bool {
+        self.process(pid, names).is_some_and(|process| process::runs_program(&process, names))
     }
 
     /// State and times of a process; `None` if none has this number.

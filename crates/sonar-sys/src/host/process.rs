@@ -1,6 +1,7 @@
 //! Processes and what `/proc` says about them: program, arguments, open files, limits, memory policy.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -94,6 +95,23 @@ pub(super) fn soft_limit(line: &str) -> Option<(&str, Option<u64>)> {
     Some((name.trim(), soft))
 }
 
+/// The path of its program, which only the kernel can say; `None` without permission.
+fn program(folder: &Path) -> Option<String> {
+    let path = fs::read_link(folder.join("exe")).ok()?.to_string_lossy().into_owned();
+    // The kernel appends this after an upgrade replaced the file.
+    Some(path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path))
+}
+
+/// Whether the program of a process has one of these names, whatever the process calls itself. `false` for those that run
+/// the program of this process: mongosonar is no server, even if its name is changed.
+pub(super) fn runs_program(process: &Process, names: &[&str]) -> bool {
+    let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let own = file(Path::new("/proc/self/exe"));
+    let is_named = program(&process.folder)
+        .is_some_and(|path| path.rsplit('/').next().is_some_and(|base| names.contains(&base)));
+    is_named && own.is_some() && file(&process.folder.join("exe")) != own
+}
+
 /// The process, if its program is one of `names` and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
@@ -103,11 +121,7 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
         line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
     // servers rename their main thread: one match is enough.
-    let program = fs::read_link(folder.join("exe")).ok().map(|path| {
-        let path = path.to_string_lossy().into_owned();
-        // The kernel appends this after an upgrade replaced the file.
-        path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path)
-    });
+    let program = program(&folder);
     let short = small(&folder.join("comm"));
     let candidates = [program.as_deref(), arguments.first().map(String::as_str), short.as_deref()];
     let name = candidates.into_iter().flatten().find_map(|candidate| {
@@ -291,7 +305,15 @@ broken
         let names: Vec<_> = found.iter().map(|found| (found.pid, found.name.as_str())).collect();
         assert_eq!(names, [(1, "mongod"), (2, "mongos"), (3, "mongod")]);
         assert_eq!(host.process(2, &["mongos"]).as_ref(), Some(&found[1]));
-        assert!(host.process(5, &["mongod"]).is_none() && host.process(6, &["mongod"]).is_none());
+        assert!(host.process(5, &["mongod"]).is_none() && host.process(9, &["mongod"]).is_none());
+        let proven: Vec<_> =
+            host.processes_running(&["mongod", "mongos"]).into_iter().map(|p| p.pid).collect();
+        assert_eq!(proven, [1], "what it calls itself does not count");
+        // A program of ours under another name.
+        let own = root.join("mongod");
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &own).unwrap();
+        process(6, own.to_str().unwrap(), "mongod", "mongod", "S");
+        assert_eq!(host.processes_running(&["mongod"]).len(), 1);
         let stat = host.stat(1).unwrap();
         assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, duration(300)));
         fs::write(root.join("1/stat"), "77 (a").unwrap();

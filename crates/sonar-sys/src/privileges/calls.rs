@@ -10,6 +10,16 @@ pub(super) enum Test {
     Except(u32, &'static [u32]),
     /// It has none of these bits.
     Without(u32, u32),
+    /// It has one of these bits.
+    With(u32, u32),
+    /// All of it is 0.
+    Null(u32),
+    /// It is the number of the process that puts itself under the filter.
+    OwnProcess(u32),
+    /// The same, or 0, which means that process too.
+    OwnProcessOrZero(u32),
+    /// The arguments of `kill`: the process itself with any signal, or its group with the one of Ctrl-Z.
+    OwnSignal,
     /// Never, and it fails as in a kernel without this call: callers handle that.
     Absent,
 }
@@ -39,10 +49,33 @@ const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 /// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither needs a descriptor for writing.
 const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820];
 
+/// Names the process that gets a signal about a descriptor, from `asm-generic/sockios.h`: with `fcntl` it may be any
+/// process and any signal.
+const SETTING_OWNER: &[u32] = &[0x8901, 0x8902];
+const SETTING_OWNER_BY_FCNTL: &[u32] = &[libc::F_SETOWN as u32, F_SETSIG, F_SETOWN_EX];
+/// From `linux/resource.h`: the number that follows is that of a process.
+const PRIO_PROCESS: u32 = 0;
+/// From `asm-generic/fcntl.h`.
+const F_SETSIG: u32 = 10;
+const F_SETOWN_EX: u32 = 15;
+
+/// Types of a pair of sockets that leads nowhere: a stream ignores addresses. A datagram socket sends to any other one
+/// on this machine, and passes descriptors on.
+const STREAM: u32 = libc::SOCK_STREAM as u32;
+const STREAM_PAIR: &[u32] = &[
+    STREAM,
+    STREAM | libc::SOCK_CLOEXEC as u32,
+    STREAM | libc::SOCK_NONBLOCK as u32,
+    STREAM | (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32,
+];
+
 /// Calls that the libc crate does not know everywhere. The numbers of new ones are the same on both architectures.
 mod new {
     use libc::c_long;
 
+    pub const PIDFD_SEND_SIGNAL: c_long = 424;
+    pub const PROCESS_MADVISE: c_long = 440;
+    pub const PROCESS_MRELEASE: c_long = 448;
     pub const FCHMODAT2: c_long = 452;
     pub const SETXATTRAT: c_long = 463;
     pub const REMOVEXATTRAT: c_long = 466;
@@ -65,6 +98,12 @@ pub(super) const ESCALATION: &[Call] = &[
     // Threads are started by clone3 if there is one, else by clone. Its flags are behind a pointer.
     (libc::SYS_clone3, Test::Absent),
     (libc::SYS_clone, Test::Without(0, NAMESPACES)),
+    // A process of its own would outlive this one.
+    (libc::SYS_clone, Test::With(0, libc::CLONE_THREAD as u32)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_fork, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_vfork, NEVER),
     (libc::SYS_ioctl, Test::Except(1, TYPING)),
     (libc::SYS_execve, NEVER),
     (libc::SYS_execveat, NEVER),
@@ -109,10 +148,37 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_io_uring_register, NEVER),
     // PT_TRACE_ME and the like are above; personality may make data executable.
     (libc::SYS_personality, NEVER),
+    // Other processes of the same user, which is root where root started this one: signals, limits and priorities.
+    (libc::SYS_kill, Test::OwnSignal),
+    (libc::SYS_tgkill, Test::OwnProcess(0)),
+    (libc::SYS_tkill, NEVER),
+    (libc::SYS_rt_sigqueueinfo, NEVER),
+    (libc::SYS_rt_tgsigqueueinfo, NEVER),
+    (new::PIDFD_SEND_SIGNAL, NEVER),
+    (libc::SYS_fcntl, Test::Except(1, SETTING_OWNER_BY_FCNTL)),
+    (libc::SYS_ioctl, Test::Except(1, SETTING_OWNER)),
+    (libc::SYS_prlimit64, Test::OwnProcessOrZero(0)),
+    (libc::SYS_setpriority, Test::Among(0, &[PRIO_PROCESS])),
+    (libc::SYS_setpriority, Test::Among(1, &[0])),
+    (libc::SYS_ioprio_set, Test::Among(1, &[0])),
+    (libc::SYS_sched_setaffinity, Test::Among(0, &[0])),
+    (libc::SYS_sched_setscheduler, Test::Among(0, &[0])),
+    (libc::SYS_sched_setparam, Test::Among(0, &[0])),
+    (libc::SYS_sched_setattr, Test::Among(0, &[0])),
+    (libc::SYS_migrate_pages, NEVER),
+    (libc::SYS_move_pages, NEVER),
+    (new::PROCESS_MADVISE, NEVER),
+    (new::PROCESS_MRELEASE, NEVER),
+    // The program that a process is said to run, by which helpers recognise servers.
+    (libc::SYS_prctl, Test::Except(0, &[libc::PR_SET_MM as u32])),
 ];
 
-/// Ways out over a network, or to another process. A pair of sockets leads nowhere, so it is not among them.
+/// Ways out over a network, or to another process: new sockets, but for a pair of streams, and addresses to send to.
 pub(super) const SOCKETS: &[Call] = &[
+    (libc::SYS_socketpair, Test::Among(0, &[libc::AF_UNIX as u32])),
+    (libc::SYS_socketpair, Test::Among(1, STREAM_PAIR)),
+    (libc::SYS_sendto, Test::Null(4)),
+    (libc::SYS_sendmmsg, NEVER),
     (libc::SYS_socket, NEVER),
     (libc::SYS_connect, NEVER),
     (libc::SYS_bind, NEVER),
@@ -120,6 +186,9 @@ pub(super) const SOCKETS: &[Call] = &[
     (libc::SYS_accept, NEVER),
     (libc::SYS_accept4, NEVER),
 ];
+
+/// Passing descriptors on. The addresses are behind a pointer.
+pub(super) const MESSAGES: &[Call] = &[(libc::SYS_sendmsg, NEVER)];
 
 const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
@@ -234,6 +303,7 @@ pub(super) const DECODING: &[Call] = &[
     always(libc::SYS_sched_getaffinity),
     always(libc::SYS_getpid),
     always(libc::SYS_gettid),
+    (libc::SYS_tgkill, Test::OwnProcess(0)),
     (libc::SYS_tgkill, Test::Among(2, &[libc::SIGABRT as u32])),
     always(libc::SYS_getrandom),
     always(libc::SYS_rt_sigreturn),

@@ -7,8 +7,10 @@ mod files;
 mod probes;
 
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -188,6 +190,18 @@ impl TlsTracer {
         !self.probes.is_multi()
     }
 
+    /// Keeps the ring and gives up all other maps, in this process: it can follow no process any more. Call it once a
+    /// helper has a copy, which then is the only one that decides whose plaintext is read.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn give_up_control(&mut self) -> io::Result<()> {
+        let null = File::open("/dev/null")?;
+        let ring = self.skeleton.maps.tls_ring.as_fd().as_raw_fd();
+        let others = self.skeleton.object().maps().filter(|map| map.as_fd().as_raw_fd() != ring);
+        others.into_iter().try_for_each(|map| sys_bpf::replace(map.as_fd(), null.as_fd()))
+    }
+
     /// Follows one more process, by its id in the initial process namespace.
     ///
     /// # Errors
@@ -311,4 +325,35 @@ fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<Plaintext<'a>> {
         suite: TlsSuite::of_server_hello(record.version, record.cipher),
         begins: record.begins != 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_control_no_further_process_is_followed_and_the_ring_is_still_read() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        tracer.follow(1).unwrap();
+        tracer.give_up_control().unwrap();
+        assert!(tracer.follow(2).is_err());
+        let ring = tracer.skeleton.maps.tls_ring.as_fd().as_raw_fd();
+        for map in tracer.skeleton.object().maps().filter(|map| map.as_fd().as_raw_fd() != ring) {
+            let key = vec![0; map.key_size() as usize];
+            assert!(map.delete(&key).is_err() && map.keys().next().is_none(), "{:?}", map.name());
+        }
+        let looks = tracer.run(
+            0,
+            || {},
+            |_, _| {},
+            |looks, _| {
+                *looks += 1;
+                *looks < 3
+            },
+        );
+        assert_eq!(looks.unwrap(), 3);
+    }
 }

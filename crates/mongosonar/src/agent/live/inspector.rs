@@ -1,5 +1,6 @@
 //! Finds the servers of this host, their logs and their `diagnostic.data`, and opens these files, after the agent has
-//! dropped its privileges: a helper process does it. It opens nothing else, whatever it is asked.
+//! dropped its privileges: a helper process does it. It opens nothing else, whatever it is asked, and nothing that the
+//! user of the server may not read (`server_files`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::helper::send_file;
+use sonar_sys::host::listeners::ListenerOrigin;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 use sonar_sys::privileges::{Duty, capability};
@@ -19,10 +21,11 @@ use super::helper_channel::{
     HelperChannel, Refusal, lock, read_message, receive_opened, send_opened, write_message,
 };
 use super::options;
+use super::server_files::{InspectableLog, InspectableSamples, LogLocation, ServerProcess, beside_log};
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::disk::{configuration_of, log_of, setting};
-use crate::follow::{FileIdentity, FollowedPath, FollowedPlace};
-use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder, DiagnosticPath};
+use crate::disk::{log_of, setting};
+use crate::follow::{FileIdentity, FollowedPlace};
+use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::{privileges, servers};
 
 /// The most servers that are reported.
@@ -98,66 +101,86 @@ enum InspectorRequest {
 /// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
 type ListedFile = (String, u64, u64, u64, i64);
 
+/// A server with the files that may be opened for it.
+#[derive(Clone)]
+struct KnownServer {
+    found: FoundServer,
+    log: Option<InspectableLog>,
+    samples: Option<InspectableSamples>,
+}
+
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 pub struct Inspection {
     host: Host,
     /// The configuration file that was named.
     config: Option<PathBuf>,
     configured: Vec<ServerTable>,
-    found: Vec<FoundServer>,
+    known: Vec<KnownServer>,
 }
 
 impl Inspection {
-    fn servers(&mut self) -> &[FoundServer] {
+    /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
+    /// says of itself does not count.
+    fn servers(&mut self) -> Vec<FoundServer> {
         let listeners = servers::listeners(&self.host).unwrap_or_default().listeners;
-        let ports: BTreeMap<u32, u16> =
-            listeners.iter().rev().map(|one| (one.pid, one.address.port())).collect();
-        let mut found: Vec<FoundServer> = Vec::new();
-        for process in servers::mongodb(&self.host) {
-            if found.len() >= MAX_SERVERS {
+        let held = listeners.iter().filter(|one| one.origin == ListenerOrigin::Socket);
+        let ports: BTreeMap<u32, u16> = held.rev().map(|one| (one.pid, one.address.port())).collect();
+        let mut known: Vec<KnownServer> = Vec::new();
+        for process in servers::proven(&self.host) {
+            if known.len() >= MAX_SERVERS {
                 break;
             }
             match ports.get(&process.pid) {
-                Some(port) => found.push(self.server(&process, *port)),
-                None => found.extend(self.closed(&process)),
+                Some(port) => known.push(self.server(process, *port)),
+                None => known.extend(self.closed(&process)),
             }
         }
         // Another server may have the port now.
-        let open: BTreeSet<u16> = found.iter().filter(|one| !one.is_closed).map(|one| one.port).collect();
-        found.retain(|one| !one.is_closed || !open.contains(&one.port));
-        found.sort();
-        self.found = found;
-        &self.found
+        let is_open = |one: &&KnownServer| !one.found.is_closed;
+        let open: BTreeSet<u16> = known.iter().filter(is_open).map(|one| one.found.port).collect();
+        known.retain(|one| !one.found.is_closed || !open.contains(&one.found.port));
+        known.sort_by(|a, b| a.found.cmp(&b.found));
+        self.known = known;
+        self.known.iter().map(|known| known.found.clone()).collect()
     }
 
     /// A server that was found before and has closed its port: it may write its last data for minutes.
-    fn closed(&self, process: &Process) -> Option<FoundServer> {
+    fn closed(&self, process: &Process) -> Option<KnownServer> {
         let started = self.host.stat(process.pid)?.started;
-        let known = self.found.iter().find(|one| (one.pid, one.started) == (process.pid, started))?;
-        Some(FoundServer { is_closed: true, ..known.clone() })
+        let is_it = |one: &&KnownServer| (one.found.pid, one.found.started) == (process.pid, started);
+        let known = self.known.iter().find(is_it)?.clone();
+        Some(KnownServer { found: FoundServer { is_closed: true, ..known.found }, ..known })
     }
 
-    fn server(&self, process: &Process, port: u16) -> FoundServer {
+    fn server(&self, process: Process, port: u16) -> KnownServer {
         let configured = self.configured.iter().find(|table| table.port.0 == port);
-        let text = configuration_of(&self.host, process);
+        let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
+        let server = ServerProcess { process, started };
+        let process = &server.process;
         let root = process.folder().join("root");
         let working = fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-        // A container has a root folder of its own.
-        let outside = |path: &Path| match path.strip_prefix(&root) {
-            Ok(_) => path.to_path_buf(),
-            Err(_) => root.join(working.join(path).strip_prefix("/").unwrap_or(path)),
+        // As the process sees it: a container has a root folder of its own.
+        let inside = |path: &Path| match path.strip_prefix(&root) {
+            Ok(rest) => Path::new("/").join(rest),
+            Err(_) => working.join(path),
         };
-        let option = |name: &str| process.option(&[name]).map(PathBuf::from);
+        let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        let option = |names: &[&str]| process.option(names).map(PathBuf::from);
+        let text = option(&["--config", "-f"]).and_then(|path| server.configuration(&inside(&path)));
         let open = process.open_files();
-        let named_log = option("--logpath").or_else(|| log_of(text.as_deref()?).map(PathBuf::from));
-        let log = configured.and_then(|table| table.log.clone()).or_else(|| {
-            let named = named_log.as_deref().map(outside);
+        let named_log = option(&["--logpath"]).or_else(|| log_of(text.as_deref()?).map(PathBuf::from));
+        let place = match (configured.and_then(|table| table.log.clone()), &named_log) {
+            (Some(path), _) => LogLocation::Configured(path),
+            (None, Some(path)) => LogLocation::Named(inside(path)),
             // Without a log path a server may write to standard output, which may be a file.
-            named.or_else(|| {
-                let output = process.folder().join("fd/1");
-                regular::open(&output).is_ok().then_some(output)
-            })
-        });
+            (None, None) => LogLocation::Output,
+        };
+        let output = process.folder().join("fd/1");
+        let log_path = match &place {
+            LogLocation::Configured(path) => Some(path.clone()),
+            LogLocation::Named(path) => Some(outside(path)),
+            LogLocation::Output => regular::open(&output).is_ok().then_some(output),
+        };
         // A mongod always has this file open.
         let of_open_file = || {
             let is_it = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "WiredTiger.wt");
@@ -165,28 +188,29 @@ impl Inspection {
         };
         let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(|| {
             let of_text = || setting(text.as_deref()?, &["dbPath", "dbpath"]).map(PathBuf::from);
-            option("--dbpath").or_else(of_text).or_else(of_open_file).map(|path| working.join(path))
+            option(&["--dbpath"]).or_else(of_text).or_else(of_open_file).map(|path| working.join(path))
         });
         let is_mongod = process.name == servers::MONGOD;
-        let diagnostic = match (is_mongod, &dbpath, &named_log) {
-            (true, Some(dbpath), _) => Some(outside(&dbpath.join(DIAGNOSTIC))),
+        let folder = match (is_mongod, &dbpath, &named_log) {
+            (true, Some(dbpath), _) => Some(inside(&dbpath.join(DIAGNOSTIC))),
             // mongos: the name of its log up to the first dot.
-            (false, _, Some(log)) => beside_log(log).map(|folder| outside(&folder)),
+            (false, _, Some(log)) => beside_log(&inside(log), DIAGNOSTIC),
             _ => None,
         };
-        let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
-        let dbpath = dbpath.filter(|_| is_mongod);
-        FoundServer {
+        let options = options::of(&process.arguments, text.as_deref());
+        let found = FoundServer {
             port,
             pid: process.pid,
             started,
             name: process.name.clone(),
-            log,
-            dbpath,
-            diagnostic,
+            log: log_path.clone(),
+            dbpath: dbpath.filter(|_| is_mongod),
+            diagnostic: folder.as_deref().map(outside),
             is_closed: false,
-            options: options::of(&process.arguments, text.as_deref()),
-        }
+            options,
+        };
+        let log = log_path.map(|_| InspectableLog { server: server.clone(), place });
+        KnownServer { found, log, samples: folder.map(|folder| InspectableSamples { server, folder }) }
     }
 
     fn reload(&mut self) -> io::Result<Vec<ServerFiles>> {
@@ -197,19 +221,15 @@ impl Inspection {
     }
 
     /// A log, if it is that of a server.
-    fn log(&self, path: &Path) -> io::Result<FollowedPath> {
-        match self.found.iter().any(|server| server.log.as_deref() == Some(path)) {
-            true => Ok(FollowedPath(path.to_path_buf())),
-            false => Err(of_no_server()),
-        }
+    fn log(&self, path: &Path) -> io::Result<InspectableLog> {
+        let is_it = |known: &&KnownServer| known.found.log.as_deref() == Some(path);
+        self.known.iter().find(is_it).and_then(|known| known.log.clone()).ok_or_else(of_no_server)
     }
 
     /// A folder of samples, if it is that of a server.
-    fn folder(&self, path: &Path) -> io::Result<DiagnosticPath> {
-        match self.found.iter().any(|server| server.diagnostic.as_deref() == Some(path)) {
-            true => Ok(DiagnosticPath(path.to_path_buf())),
-            false => Err(of_no_server()),
-        }
+    fn folder(&self, path: &Path) -> io::Result<InspectableSamples> {
+        let is_it = |known: &&KnownServer| known.found.diagnostic.as_deref() == Some(path);
+        self.known.iter().find(is_it).and_then(|known| known.samples.clone()).ok_or_else(of_no_server)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<ListedFile>> {
@@ -222,13 +242,8 @@ impl Inspection {
         Ok(files.into_iter().skip(newest).map(listed).collect())
     }
 
-    /// Opens a file of samples. A name with a folder in it leads to another one.
     fn open_sample(&self, folder: &Path, name: &str) -> io::Result<File> {
-        let mut folder = self.folder(folder)?;
-        if !name.starts_with("metrics.") || name.contains('/') {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        folder.open(name)
+        self.folder(folder)?.open(name)
     }
 
     fn serve(&mut self, mut socket: UnixStream) -> io::Result<()> {
@@ -272,13 +287,6 @@ fn of_no_server() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no server here has this file any more")
 }
 
-/// The folder of samples of a mongos with this log: `mongos.log` becomes `mongos.diagnostic.data`.
-fn beside_log(log: &Path) -> Option<PathBuf> {
-    let name = log.file_name()?.to_str()?;
-    let base = name.split('.').next().unwrap_or(name);
-    Some(log.with_file_name(format!("{base}.{DIAGNOSTIC}")))
-}
-
 /// Finds servers and opens their files, here or in the helper.
 pub enum Inspector {
     /// In this process, which keeps its privileges.
@@ -296,7 +304,7 @@ impl Inspector {
             host: Host::live(),
             config: config.map(Path::to_path_buf),
             configured: configured.to_vec(),
-            found: Vec::new(),
+            known: Vec::new(),
         };
         let what = "following servers, their logs and their diagnostic.data";
         let helper = confined
@@ -314,7 +322,7 @@ impl Inspector {
     pub fn servers(&self) -> io::Result<Vec<FoundServer>> {
         self.ask(
             InspectorRequest::Servers,
-            |inspection| Ok(inspection.servers().to_vec()),
+            |inspection| Ok(inspection.servers()),
             |socket| Ok(Ok(read_message(socket)?)),
         )
     }
@@ -431,3 +439,6 @@ impl DiagnosticFolder for InspectedFolder {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

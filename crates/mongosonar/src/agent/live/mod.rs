@@ -22,6 +22,7 @@ mod queries;
 mod reload;
 mod report;
 mod search;
+mod server_files;
 mod split;
 mod stating;
 mod status;

@@ -1,15 +1,21 @@
 //! The folder that a server writes its diagnostic data into.
 
-use std::fs::{self, File};
+use std::ffi::OsString;
+#[cfg(test)]
+use std::fs;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+#[cfg(test)]
 use std::path::PathBuf;
 
+#[cfg(test)]
 use sonar_sys::host::regular;
 
 use crate::follow::FileIdentity;
 
 /// The most entries of the folder that are looked at.
+#[cfg(test)]
 const MAX_ENTRIES: usize = 10_000;
 
 /// A file of `diagnostic.data`.
@@ -23,6 +29,21 @@ pub struct DiagnosticFile {
     pub size: u64,
     /// When it was last changed, in nanoseconds since 1970.
     pub modified_ns: i64,
+}
+
+impl DiagnosticFile {
+    /// Of the entries of a folder those that a server writes its samples into, by name.
+    pub fn among(entries: impl IntoIterator<Item = (OsString, Metadata)>) -> Vec<Self> {
+        let file = |(name, found): (OsString, Metadata)| {
+            let name = name.into_string().ok().filter(|name| name.starts_with("metrics."))?;
+            let modified_ns = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+            let identity = FileIdentity { device: found.dev(), inode: found.ino() };
+            found.is_file().then(|| Self { name, identity, size: found.len(), modified_ns })
+        };
+        let mut files: Vec<Self> = entries.into_iter().filter_map(file).collect();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        files
+    }
 }
 
 /// A folder of diagnostic data. A process that may not open its files itself lets a helper do it.
@@ -41,31 +62,17 @@ pub trait DiagnosticFolder {
 }
 
 /// A folder that may be read.
+#[cfg(test)]
 #[derive(Clone, Debug)]
 pub struct DiagnosticPath(pub PathBuf);
 
+#[cfg(test)]
 impl DiagnosticFolder for DiagnosticPath {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.0)?.take(MAX_ENTRIES) {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            // One that has just been removed is not there.
-            let Ok(found) = entry.metadata() else { continue };
-            if name.starts_with("metrics.") && found.is_file() {
-                files.push(DiagnosticFile {
-                    name,
-                    identity: FileIdentity { device: found.dev(), inode: found.ino() },
-                    size: found.len(),
-                    modified_ns: found
-                        .mtime()
-                        .saturating_mul(1_000_000_000)
-                        .saturating_add(found.mtime_nsec()),
-                });
-            }
-        }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(files)
+        let entries = fs::read_dir(&self.0)?.take(MAX_ENTRIES).collect::<io::Result<Vec<_>>>()?;
+        // One that has just been removed is not there.
+        let about = |entry: fs::DirEntry| Some((entry.file_name(), entry.metadata().ok()?));
+        Ok(DiagnosticFile::among(entries.into_iter().filter_map(about)))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {

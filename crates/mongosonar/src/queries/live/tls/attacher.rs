@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_sys::Host;
-use sonar_sys::helper::Helper;
+use sonar_sys::helper::{Helper, OpenDescriptors};
 use sonar_sys::privileges::{self, Duty, capability};
 use sonar_sys::tls::{PlaintextSource, TlsTracer};
 
@@ -78,12 +78,17 @@ impl AttacherTask {
     }
 }
 
-/// Starts the helper, which attaches these programs. Call it before starting any thread.
+/// Starts the helper, which attaches these programs; `before` are the descriptors that were open before they were loaded.
+/// Call it before starting any thread.
 ///
 /// # Errors
 /// No process can be created.
-pub fn start(tracer: &mut TlsTracer, task: (PlaintextSource, AttacherTask)) -> Result<Helper> {
-    Ok(Helper::start(|socket| {
+pub fn start(
+    tracer: &mut TlsTracer,
+    before: OpenDescriptors,
+    task: (PlaintextSource, AttacherTask),
+) -> Result<Helper> {
+    Ok(Helper::start_with_opened(before, |socket| {
         // It ends when the other side does.
         let _ = serve(tracer, task, socket);
     })?)

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use sonar_core::Coverage;
 use sonar_decode::TlsSource;
 use sonar_sys::Stopper;
-use sonar_sys::helper::Helper;
+use sonar_sys::helper::{Helper, OpenDescriptors};
 use sonar_sys::tls::{PlaintextSource, TlsLosses, TlsTracer};
 
 use self::attacher::AttacherNews;
@@ -64,8 +64,11 @@ impl TlsCapture {
     }
 
     fn start(source: PlaintextSource, task: AttacherTask) -> Result<(Self, TlsAttacher)> {
+        let before = OpenDescriptors::now()?;
         let mut tracer = TlsTracer::load(source)?;
-        let attacher = TlsAttacher::start(&mut tracer, (source, task))?;
+        let attacher = TlsAttacher::start(&mut tracer, before, (source, task))?;
+        // From now on only the helper decides which processes are read.
+        tracer.give_up_control().context("cannot give up the control of what is read")?;
         Ok((Self { source, tracer: Arc::new(Mutex::new(tracer)) }, attacher))
     }
 }
@@ -117,8 +120,12 @@ impl CaptureSource for TlsCapture {
 }
 
 impl TlsAttacher {
-    fn start(tracer: &mut TlsTracer, task: (PlaintextSource, AttacherTask)) -> Result<Self> {
-        let helper = attacher::start(tracer, task).context("cannot start a helper process")?;
+    fn start(
+        tracer: &mut TlsTracer,
+        before: OpenDescriptors,
+        task: (PlaintextSource, AttacherTask),
+    ) -> Result<Self> {
+        let helper = attacher::start(tracer, before, task).context("cannot start a helper process")?;
         let mut socket = helper.socket()?;
         let mut is_attached = false;
         loop {

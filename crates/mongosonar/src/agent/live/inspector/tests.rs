@@ -1,0 +1,250 @@
+//! What a process that calls itself a server, and an agent that was taken over, get out of the helper.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use sonar_sys::privileges::{confine, drop_capabilities};
+
+use super::*;
+
+/// Another user, who may run a program called mongod.
+const USER: u32 = 65_533;
+const LINE: &str = "2018-11-21T21:26:53.420+0000 I COMMAND  [conn7] command stats.daily\n";
+/// Listens on a port, and ends with its standard input.
+const LISTENS: &str = "import socket, sys\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()\n\
+                       print('listens', flush=True)\nsys.stdin.read()\n";
+
+/// A folder for everybody, removed at the end.
+struct SharedFolder(PathBuf);
+
+impl SharedFolder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("mongosonar-inspector-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self, name: &str, content: &str, (user, mode): (u32, u32)) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        if user != 0 {
+            chown(&path, Some(user), Some(user)).unwrap();
+        }
+        path
+    }
+
+    fn link(&self, name: &str, to: &Path) -> PathBuf {
+        let path = self.0.join(name);
+        symlink(to, &path).unwrap();
+        path
+    }
+
+    /// A program called mongod that listens.
+    fn program(&self) -> PathBuf {
+        let said = Command::new("python3")
+            .args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"])
+            .output()
+            .unwrap();
+        let path = self.0.join("mongod");
+        fs::copy(String::from_utf8(said.stdout).unwrap().trim(), &path).unwrap();
+        path
+    }
+}
+
+impl Drop for SharedFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that listens.
+struct Listening(Child);
+
+impl Listening {
+    fn start(program: &Path, user: u32, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.arg0("mongod").args(["-S", "-c", LISTENS]).args(arguments);
+        let mut child =
+            command.uid(user).gid(user).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "listens\n");
+        Self(child)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// The helper's work, in a thread with the privileges and the filter of the helper.
+struct ConfinedHelper(UnixStream);
+
+impl ConfinedHelper {
+    /// `None` without root: then it could open nothing anyway.
+    fn start(configured: &[(u16, &Path)]) -> Option<Self> {
+        if !is_root() {
+            println!("skipped: only root can start processes of other users");
+            return None;
+        }
+        let table = |(port, log): &(u16, &Path)| format!("[[server]]\nport = {port}\nlog = {:?}\n", log);
+        let text: String = configured.iter().map(table).collect();
+        let settings: AgentSettings = toml::from_str(&text).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            drop_capabilities(&[capability::SYS_PTRACE, capability::DAC_READ_SEARCH]).unwrap();
+            confine(Duty::Reading).unwrap();
+            let mut inspection = Inspection {
+                host: Host::live(),
+                config: None,
+                configured: settings.server,
+                known: Vec::new(),
+            };
+            let _ = inspection.serve(theirs);
+        });
+        Some(Self(ours))
+    }
+
+    fn server(&mut self, of: &Listening) -> Option<FoundServer> {
+        write_message(&mut self.0, &InspectorRequest::Servers).unwrap();
+        let servers: Vec<FoundServer> = read_message(&mut self.0).unwrap();
+        servers.into_iter().find(|server| server.pid == of.0.id())
+    }
+
+    fn open(&mut self, path: &Path) -> Result<String, io::ErrorKind> {
+        write_message(&mut self.0, &InspectorRequest::Open(path.to_owned())).unwrap();
+        read(receive_opened(&mut self.0).unwrap())
+    }
+
+    fn open_sample(&mut self, folder: &Path, name: &str) -> Result<String, io::ErrorKind> {
+        let request = InspectorRequest::OpenSample(folder.to_owned(), name.to_owned());
+        write_message(&mut self.0, &request).unwrap();
+        read(receive_opened(&mut self.0).unwrap())
+    }
+
+    /// What the helper opens as the log of a server with these arguments.
+    fn log_of(&mut self, program: &Path, arguments: &[&str]) -> Result<String, io::ErrorKind> {
+        let process = Listening::start(program, USER, arguments);
+        let server = self.server(&process).expect("it runs the program and listens");
+        self.open(&server.log.ok_or(io::ErrorKind::NotFound)?)
+    }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+fn read(opened: io::Result<File>) -> Result<String, io::ErrorKind> {
+    let mut text = String::new();
+    opened.map_err(|error| error.kind())?.read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+#[test]
+fn a_process_that_only_calls_itself_a_server_is_none() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("name");
+    let secret = folder.file("secret", LINE, (0, 0o600));
+    let path = secret.to_str().unwrap();
+    // As an agent that was taken over can do it with its own arguments and name.
+    let renames = format!("open('/proc/self/comm', 'w').write('mongod')\n{LISTENS}");
+    let arguments = ["-S", "-c", &renames, "--port", "27017", "--logpath", path];
+    let mut child = Command::new("python3")
+        .arg0("mongod")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let process = Listening(child);
+    let called = fs::read_to_string(format!("/proc/{}/comm", process.0.id())).unwrap();
+    assert_eq!((line.as_str(), called.as_str()), ("listens\n", "mongod\n"));
+    assert_eq!(helper.server(&process), None);
+    assert!(helper.open(&secret).is_err());
+    let inside = PathBuf::from(format!("/proc/{}/root{path}", process.0.id()));
+    assert!(helper.open(&inside).is_err());
+}
+
+#[test]
+fn a_server_without_a_socket_that_listens_is_none() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("silent");
+    let arguments =
+        ["-S", "-c", "print('listens', flush=True); import sys; sys.stdin.read()", "--port=27017"];
+    let mut child = Command::new(folder.program())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    assert_eq!(helper.server(&Listening(child)), None);
+}
+
+#[test]
+fn the_log_of_a_server_is_what_its_user_may_read_and_what_looks_like_one() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("user");
+    let program = folder.program();
+    let own = folder.file("own.log", LINE, (USER, 0o600));
+    let secret = folder.file("secret", LINE, (0, 0o600));
+    let others = folder.file("private/log", LINE, (0, 0o644));
+    fs::set_permissions(others.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+    let no_log = folder.file("no-log", "root:$6$salt$hash:19000:0:99999:7:::\n", (USER, 0o600));
+    let denied = Err(io::ErrorKind::PermissionDenied);
+    for (path, expected) in [
+        (own.clone(), Ok(LINE.to_owned())),
+        (folder.link("to-own", &own), Ok(LINE.to_owned())),
+        (secret.clone(), denied.clone()),
+        (folder.link("to-secret", &secret), denied.clone()),
+        (others, denied),
+        (no_log, Err(io::ErrorKind::Other)),
+        (PathBuf::from("/dev/zero"), Err(io::ErrorKind::Other)),
+    ] {
+        let text = path.to_str().unwrap();
+        assert_eq!(helper.log_of(&program, &["--logpath", text]), expected, "{text}");
+    }
+    // A configuration that its user may not read names nothing.
+    let config = format!("systemLog:\n  path: {}\n", own.display());
+    let own_config = folder.file("own.conf", &config, (USER, 0o600));
+    let secret_config = folder.file("secret.conf", &config, (0, 0o600));
+    assert_eq!(helper.log_of(&program, &["-f", own_config.to_str().unwrap()]), Ok(LINE.to_owned()));
+    let of_secret = helper.log_of(&program, &["-f", secret_config.to_str().unwrap()]);
+    assert_eq!(of_secret, Err(io::ErrorKind::NotFound), "standard output is a pipe here");
+}
+
+#[test]
+fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("samples");
+    let program = folder.program();
+    let sample = "\u{20}\0\0\0\u{9}_id\0and so on";
+    folder.file("diagnostic.data/metrics.own", sample, (USER, 0o600));
+    folder.file("diagnostic.data/metrics.other", sample, (0, 0o600));
+    folder.file("diagnostic.data/metrics.text", LINE, (USER, 0o600));
+    let secret = folder.file("secret", sample, (0, 0o600));
+    folder.link("diagnostic.data/metrics.link", &secret);
+    let process = Listening::start(&program, USER, &["--dbpath", folder.0.to_str().unwrap()]);
+    let samples = helper.server(&process).unwrap().diagnostic.unwrap();
+    assert_eq!(helper.open_sample(&samples, "metrics.own"), Ok(sample.to_owned()));
+    let denied = Err(io::ErrorKind::PermissionDenied);
+    for name in ["metrics.other", "metrics.link", "metrics./../../secret", "secret"] {
+        assert_eq!(helper.open_sample(&samples, name), denied, "{name}");
+    }
+    assert_eq!(helper.open_sample(&samples, "metrics.text"), Err(io::ErrorKind::Other));
+    write_message(&mut helper.0, &InspectorRequest::List(samples)).unwrap();
+    let listed: Result<Vec<ListedFile>, Refusal> = read_message(&mut helper.0).unwrap();
+    let names: Vec<_> = listed.unwrap().into_iter().map(|file| file.0).collect();
+    assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
+}

@@ -1,0 +1,256 @@
+//! The files of a server that the inspector opens: with the rights of the server's user, below its root folder, and only
+//! if they look like what they should be.
+//!
+//! Any user may run a program called mongod and give it any path.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use sonar_sys::Host;
+use sonar_sys::host::process::Process;
+use sonar_sys::host::process_files::ProcessFiles;
+
+use crate::follow::{FileIdentity, FollowedPlace, newest_copies};
+use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
+
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+/// The most bytes to read of a configuration of a server.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// How much of a log is looked at, at its beginning and at its end, for lines of a server.
+const LOOKED_AT: usize = 64 << 10;
+/// How every line of a log begins since MongoDB 4.4.
+const JSON_LINE: &[u8] = br#"{"t":{"$date""#;
+/// The number of standard output.
+const OUTPUT: u32 = 1;
+
+/// A process, and when it started, in clock ticks since boot: another one may get its number.
+#[derive(Clone, Debug)]
+pub struct ServerProcess {
+    /// The process.
+    pub process: Process,
+    /// When it started.
+    pub started: u64,
+}
+
+impl ServerProcess {
+    /// Its files.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn files(&self) -> io::Result<ProcessFiles> {
+        self.still(ProcessFiles::of(&self.process)?)
+    }
+
+    /// Those that the configuration of the agent names for it.
+    fn named(&self) -> io::Result<ProcessFiles> {
+        self.still(ProcessFiles::named_for(&self.process)?)
+    }
+
+    fn still<T>(&self, opened: T) -> io::Result<T> {
+        let started = Host::live().stat(self.process.pid).map(|stat| stat.started);
+        if started == Some(self.started) { Ok(opened) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// Its configuration, as far as its user may read it.
+    pub fn configuration(&self, path: &Path) -> Option<String> {
+        let mut text = Vec::new();
+        self.files().ok()?.open(path).ok()?.take(MAX_CONFIG_BYTES).read_to_end(&mut text).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Where the log of a server is.
+#[derive(Clone, Debug)]
+pub enum LogLocation {
+    /// At this path, as the process sees it.
+    Named(PathBuf),
+    /// At this path, as we see it: the configuration of the agent says so.
+    Configured(PathBuf),
+    /// The server's standard output.
+    Output,
+}
+
+/// The log of a server.
+#[derive(Clone, Debug)]
+pub struct InspectableLog {
+    /// Whose it is.
+    pub server: ServerProcess,
+    /// Where it is.
+    pub place: LogLocation,
+}
+
+impl InspectableLog {
+    fn files(&self) -> io::Result<ProcessFiles> {
+        match self.place {
+            LogLocation::Configured(_) => self.server.named(),
+            LogLocation::Named(_) | LogLocation::Output => self.server.files(),
+        }
+    }
+
+    fn open_output(&self) -> io::Result<File> {
+        checked(self.server.files()?.open_descriptor(&self.server.process, OUTPUT)?, is_log)
+    }
+}
+
+impl FollowedPlace for InspectableLog {
+    fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
+        let found = match &self.place {
+            LogLocation::Named(path) | LogLocation::Configured(path) => self.files()?.metadata(path)?,
+            LogLocation::Output => {
+                Some(self.server.still(fs::metadata(self.server.process.folder().join("fd/1"))?)?)
+            }
+        };
+        Ok(found.map(|found| FileIdentity { device: found.dev(), inode: found.ino() }))
+    }
+
+    fn open(&mut self) -> io::Result<File> {
+        match &self.place {
+            LogLocation::Named(path) => checked(self.files()?.open(path)?, is_log),
+            LogLocation::Configured(path) => self.files()?.open(path),
+            LogLocation::Output => self.open_output(),
+        }
+    }
+
+    fn copies(&mut self) -> Vec<File> {
+        let (LogLocation::Named(path) | LogLocation::Configured(path)) = &self.place else {
+            return Vec::new();
+        };
+        let (Some(folder), Some(name), Ok(files)) = (path.parent(), path.file_name(), self.files()) else {
+            return Vec::new();
+        };
+        let listed = files.list(folder, MAX_ENTRIES).unwrap_or_default();
+        let changed = listed.into_iter().filter_map(|(name, found)| Some((found.modified().ok()?, name)));
+        let open = |name| checked(files.open(&folder.join(name)).ok()?, is_log).ok();
+        newest_copies(name, changed).into_iter().filter_map(open).collect()
+    }
+}
+
+/// The folder of samples of a server, at this path as the process sees it.
+#[derive(Clone, Debug)]
+pub struct InspectableSamples {
+    /// Whose it is.
+    pub server: ServerProcess,
+    /// Where it is.
+    pub folder: PathBuf,
+}
+
+impl DiagnosticFolder for InspectableSamples {
+    fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
+        let listed = self.server.files()?.list(&self.folder, MAX_ENTRIES)?;
+        Ok(DiagnosticFile::among(listed))
+    }
+
+    /// A name with a folder in it would lead to another one.
+    fn open(&mut self, name: &str) -> io::Result<File> {
+        if !name.starts_with("metrics.") || name.contains('/') {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        checked(self.server.files()?.open(&self.folder.join(name))?, is_samples)
+    }
+}
+
+fn checked(file: File, looks_right: fn(&File) -> io::Result<bool>) -> io::Result<File> {
+    match looks_right(&file)? {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it does not look like a file of MongoDB")),
+    }
+}
+
+/// Whether a line at the beginning or the end of a file looks like one of a server's log. An empty file is a log that
+/// has just begun.
+fn is_log(file: &File) -> io::Result<bool> {
+    let size = file.metadata()?.len();
+    let part = |at: u64| -> io::Result<bool> {
+        let mut bytes = vec![0; LOOKED_AT];
+        let read = file.read_at(&mut bytes, at)?;
+        Ok(bytes[..read].split(|byte| *byte == b'\n').any(is_log_line))
+    };
+    Ok(size == 0 || part(0)? || part(size.saturating_sub(LOOKED_AT as u64))?)
+}
+
+/// `{"t":{"$date"…`, `2018-11-21T21:26:53…`, or `Wed Nov 21 21:26:53…`.
+fn is_log_line(line: &[u8]) -> bool {
+    const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
+    let fits = |pattern: &[u8]| {
+        line.len() >= pattern.len()
+            && pattern.iter().zip(line).all(|(wanted, byte)| match wanted {
+                b'0' => byte.is_ascii_digit(),
+                b'a' => byte.is_ascii_alphabetic(),
+                b'_' => *byte == b' ' || byte.is_ascii_digit(),
+                other => other == byte,
+            })
+    };
+    let is_ctime = || DAYS.iter().any(|day| line.starts_with(day)) && fits(b"aaa aaa _0 00:00:00");
+    line.starts_with(JSON_LINE) || fits(b"0000-00-00T00:00:00") || is_ctime()
+}
+
+/// Whether a file begins with a document as `diagnostic.data` has them, which starts with a date named `_id`. An empty one
+/// has just been created.
+fn is_samples(file: &File) -> io::Result<bool> {
+    let mut head = [0; 9];
+    let read = file.read_at(&mut head, 0)?;
+    Ok(read == 0 || (read == head.len() && &head[4..] == b"\x09_id\0"))
+}
+
+/// The folder of samples of a mongos with this log: `mongos.log` becomes `mongos.diagnostic.data`.
+pub fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
+    let name = log.file_name()?.as_bytes();
+    let base = name.split(|byte| *byte == b'.').next().unwrap_or(name);
+    Some(log.with_file_name(format!("{}.{suffix}", String::from_utf8_lossy(base))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_every_kind_of_log_are_recognised_and_those_of_other_files_are_not() {
+        for line in [
+            r#"{"t":{"$date":"2026-11-21T21:26:53.420+00:00"},"s":"I",  "c":"COMMAND""#,
+            "2018-11-21T21:26:53.420+0000 I COMMAND  [conn7] command stats.daily",
+            "Wed Nov 21 21:26:53.420 [conn7] query stats.daily",
+            "Sun Nov  1 01:26:53 [initandlisten] connection accepted",
+        ] {
+            assert!(is_log_line(line.as_bytes()), "{line}");
+        }
+        for line in [
+            "root:$6$salt$hash:19000:0:99999:7:::",
+            "-----BEGIN PRIVATE KEY-----",
+            r#"{"password":"x","t":{"$date":1}}"#,
+            "2018-11-21 21:26:53 not a server's",
+            "Wed Nov",
+            "",
+        ] {
+            assert!(!is_log_line(line.as_bytes()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_stands_before_and_after_the_lines_of_a_log_does_not_matter_and_other_files_are_refused() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-looks-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let looks = |name: &str, bytes: &[u8], looks_right: fn(&File) -> io::Result<bool>| {
+            let path = folder.join(name);
+            std::fs::write(&path, bytes).unwrap();
+            looks_right(&File::open(&path).unwrap()).unwrap()
+        };
+        let line = b"\n2018-11-21T21:26:53.420+0000 I COMMAND\n".to_vec();
+        let long = vec![b'x'; 3 * LOOKED_AT];
+        assert!(
+            looks("new", b"", is_log) && looks("script", &[b"starting".as_slice(), &line].concat(), is_log)
+        );
+        assert!(looks("end", &[long.as_slice(), &line].concat(), is_log));
+        assert!(looks("begin", &[&line, long.as_slice()].concat(), is_log));
+        assert!(!looks("shadow", b"root:$6$salt$hash:19000:0:99999:7:::\n", is_log));
+        assert!(
+            looks("metrics.x", b"\x20\0\0\0\x09_id\0\0\0", is_samples) && looks("metrics.y", b"", is_samples)
+        );
+        assert!(!looks("metrics.z", b"root:$6$salt$hash", is_samples));
+        assert!(!looks("metrics.cut", b"\x20\0\0\0\x09", is_samples));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

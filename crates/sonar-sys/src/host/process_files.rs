@@ -1,0 +1,426 @@
+//! Opens the files that another process names, as that process itself could: below its root folder, with the rights of
+//! its user, and nothing but regular files.
+//!
+//! Who starts a process chooses its arguments and the links that they lead to. mongosonar has rights that this person may
+//! not have, and must not use them on that person's behalf. So it goes from folder to folder itself, checks each, and
+//! follows a symbolic link by its text only: a link of the kernel (`/proc/PID/root`) leads nowhere else than its text. It
+//! does not use `openat2`, which Linux 4.18 lacks, and which cannot check the rights of another user.
+//!
+//! Only the permissions of a file count: its access control list, if it has one, gives no further rights.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat as FileStat, fstat, openat, readlinkat};
+use rustix::io::Errno;
+
+use super::process::Process;
+use super::text::small;
+
+/// The most symbolic links on the way to a file, as in the kernel.
+const MAX_LINKS: usize = 40;
+/// The most folders on the way to a file.
+const MAX_DEPTH: usize = 256;
+/// The longest path, in parts that are still to go.
+const MAX_PARTS: usize = 1_024;
+
+/// Who a process runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ProcessUser {
+    user: u32,
+    groups: Vec<u32>,
+    /// It passes over permissions.
+    reads_all: bool,
+}
+
+/// Rights to a file or a folder, in the bits of a mode.
+const READ: u32 = 4;
+const SEARCH: u32 = 1;
+
+impl ProcessUser {
+    /// From `/proc/PID/status`: the ids that count for files.
+    fn parse(status: &str) -> Option<Self> {
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        // Real, effective, saved, of the file system.
+        let id = |name: &str| line(name)?.split_ascii_whitespace().nth(3)?.parse::<u32>().ok();
+        let user = id("Uid")?;
+        let mut groups = vec![id("Gid")?];
+        let others = line("Groups").unwrap_or_default().split_ascii_whitespace();
+        groups.extend(others.filter_map(|group| group.parse::<u32>().ok()));
+        // CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH. Those of another user count in a namespace of that user only.
+        let effective = u64::from_str_radix(line("CapEff").unwrap_or_default().trim(), 16).unwrap_or(0);
+        Some(Self { user, groups, reads_all: user == 0 && effective & 0b110 != 0 })
+    }
+
+    fn may(&self, found: &FileStat, right: u32) -> bool {
+        let class = if found.st_uid == self.user {
+            6
+        } else if self.groups.contains(&found.st_gid) {
+            3
+        } else {
+            0
+        };
+        self.reads_all || found.st_mode >> class & right == right
+    }
+}
+
+/// The files of a process.
+#[derive(Debug)]
+pub struct ProcessFiles {
+    root: OwnedFd,
+    user: ProcessUser,
+    /// Paths come from the administrator: the rights of the user count only where a symbolic link leads elsewhere.
+    trusts_paths: bool,
+}
+
+impl ProcessFiles {
+    /// Those of a process. It may have ended, and another one may have its number: the caller compares when it started.
+    ///
+    /// # Errors
+    /// It has ended, or its root folder cannot be seen.
+    pub fn of(process: &Process) -> io::Result<Self> {
+        let folder = process.folder();
+        // Its root folder first: it shows who the process is that it belongs to.
+        Self::below(&folder.join("root"), folder, false)
+    }
+
+    /// Those that the administrator of this host names for a process, by paths as they are seen from here.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn named_for(process: &Process) -> io::Result<Self> {
+        Self::below(Path::new("/"), process.folder(), true)
+    }
+
+    fn below(root: &Path, process: &Path, trusts_paths: bool) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let status = small(&process.join("status")).ok_or(io::ErrorKind::NotFound)?;
+        let user = ProcessUser::parse(&status).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { root, user, trusts_paths })
+    }
+
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] if the user of the process may not read it, [`io::ErrorKind::InvalidInput`] if
+    /// it is not a regular file; or there is none.
+    pub fn open(&self, path: &Path) -> io::Result<File> {
+        let found = self.find(path)?;
+        let about = fstat(&found.descriptor)?;
+        if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        self.check(&found, &about)?;
+        opened(&found.descriptor, libc::O_NONBLOCK | libc::O_NOCTTY)
+    }
+
+    /// Opens a regular file that the process has open, by its number; it may be outside of its root folder.
+    ///
+    /// # Errors
+    /// As [`ProcessFiles::open`].
+    pub fn open_descriptor(&self, process: &Process, number: u32) -> io::Result<File> {
+        let file = super::regular::open(&process.folder().join("fd").join(number.to_string()))?;
+        match self.user.may(&fstat(&file)?, READ) {
+            true => Ok(file),
+            false => Err(denied()),
+        }
+    }
+
+    /// What is at a path; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// The path cannot be looked at.
+    pub fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>> {
+        let found = match self.find(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        File::from(found.descriptor).metadata().map(Some)
+    }
+
+    /// The entries of a folder, at most `most`, with what they are; links are not followed.
+    ///
+    /// # Errors
+    /// The user of the process may not read the folder, or there is none.
+    pub fn list(&self, folder: &Path, most: usize) -> io::Result<Vec<(OsString, Metadata)>> {
+        let found = self.find(folder)?;
+        self.check(&found, &fstat(&found.descriptor)?)?;
+        let folder = opened(&found.descriptor, libc::O_DIRECTORY)?;
+        let entries = fs::read_dir(itself(&folder))?.take(most);
+        // One that has just been removed is not there.
+        let entry = |entry: fs::DirEntry| Some((entry.file_name(), entry.metadata().ok()?));
+        Ok(entries.collect::<io::Result<Vec<_>>>()?.into_iter().filter_map(entry).collect())
+    }
+
+    fn check(&self, found: &FoundPath, about: &FileStat) -> io::Result<()> {
+        let is_named = self.trusts_paths && !found.by_link;
+        if is_named || self.user.may(about, READ) { Ok(()) } else { Err(denied()) }
+    }
+
+    /// Goes to a path, from folder to folder.
+    fn find(&self, path: &Path) -> io::Result<FoundPath> {
+        let mut folders: Vec<OwnedFd> = Vec::new();
+        let mut to_go = parts(path);
+        let mut links = 0;
+        while let Some(part) = to_go.pop() {
+            let part = match part {
+                PathPart::Root => {
+                    folders.clear();
+                    continue;
+                }
+                PathPart::Up => {
+                    folders.pop();
+                    continue;
+                }
+                PathPart::Name(name) => name,
+            };
+            let here = folders.last().unwrap_or(&self.root);
+            if (!self.trusts_paths || links > 0) && !self.user.may(&fstat(here)?, SEARCH) {
+                return Err(denied());
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let next = openat(here, &part, flags, Mode::empty())?;
+            if FileType::from_raw_mode(fstat(&next)?.st_mode) == FileType::Symlink {
+                links += 1;
+                let target = readlinkat(&next, "", Vec::new())?;
+                to_go.extend(parts(Path::new(&OsString::from_vec(target.into_bytes()))));
+            } else {
+                folders.push(next);
+            }
+            if links > MAX_LINKS || folders.len() > MAX_DEPTH || to_go.len() > MAX_PARTS {
+                return Err(Errno::LOOP.into());
+            }
+        }
+        let descriptor = match folders.pop() {
+            Some(found) => found,
+            None => self.root.try_clone()?,
+        };
+        Ok(FoundPath { descriptor, by_link: links > 0 })
+    }
+}
+
+/// A file or a folder that a path leads to, not opened for reading.
+struct FoundPath {
+    descriptor: OwnedFd,
+    /// Whether there was a symbolic link on the way.
+    by_link: bool,
+}
+
+/// A step on the way to a file.
+enum PathPart {
+    Root,
+    Up,
+    Name(OsString),
+}
+
+/// The steps of a path, the first one last.
+fn parts(path: &Path) -> Vec<PathPart> {
+    let part = |component: Component<'_>| match component {
+        Component::RootDir => Some(PathPart::Root),
+        Component::ParentDir => Some(PathPart::Up),
+        Component::Normal(name) => Some(PathPart::Name(name.to_owned())),
+        Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(part).collect()
+}
+
+fn denied() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the user of that process may not read it")
+}
+
+/// The path by which the kernel opens the file of a descriptor itself, whatever has become of its name.
+fn itself(descriptor: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+fn opened(found: &OwnedFd, flags: i32) -> io::Result<File> {
+    File::options().read(true).custom_flags(flags).open(itself(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    use std::process::Command;
+
+    use super::super::Host;
+    use super::*;
+
+    /// The user of the process.
+    const USER: u32 = 65_533;
+    /// Another one, who shares a group with it.
+    const OTHER: u32 = 65_532;
+    const GROUP: u32 = 65_531;
+
+    /// A process of `USER` with a root folder of its own, and files of others; removed at the end.
+    struct OtherUsers {
+        folder: PathBuf,
+        process: Process,
+    }
+
+    impl OtherUsers {
+        /// `None` without root, who alone may give files to others.
+        fn new(name: &str, capabilities: &str) -> Option<Self> {
+            if !rustix::process::geteuid().is_root() {
+                println!("skipped: only root can give files to other users");
+                return None;
+            }
+            let folder = std::env::temp_dir().join(format!("sonar-sys-files-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(folder.join("7/root/log")).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::write(folder.join("7/comm"), "mongod\n").unwrap();
+            let status = format!(
+                "Name:\tmongod\nUid:\t1\t1\t1\t{USER}\nGid:\t1\t1\t1\t{USER}\nGroups:\t{GROUP} 5 \nCapEff:\t{capabilities}\n"
+            );
+            fs::write(folder.join("7/status"), status).unwrap();
+            let process = Host::of_proc(&folder).process(7, &["mongod"]).unwrap();
+            Some(Self { folder, process })
+        }
+
+        /// A file below the root of the process.
+        fn file(&self, path: &str, (user, group, mode): (u32, u32, u32)) {
+            let path = self.folder.join("7/root").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "content").unwrap();
+            chown(&path, Some(user), Some(group)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+
+        fn link(&self, path: &str, to: &str) {
+            symlink(to, self.folder.join("7/root").join(path)).unwrap();
+        }
+
+        fn opens(&self, path: &str) -> Option<io::ErrorKind> {
+            ProcessFiles::of(&self.process).unwrap().open(Path::new(path)).err().map(|error| error.kind())
+        }
+    }
+
+    impl Drop for OtherUsers {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    const OPENED: Option<io::ErrorKind> = None;
+    const DENIED: Option<io::ErrorKind> = Some(io::ErrorKind::PermissionDenied);
+
+    #[test]
+    fn a_file_is_opened_if_the_user_of_the_process_may_read_it() {
+        let Some(users) = OtherUsers::new("rights", "0000000000000000") else { return };
+        for (name, about, expected) in [
+            ("own", (USER, 0, 0o400), OPENED),
+            ("own-but-not-for-itself", (USER, 0, 0o044), DENIED),
+            ("group", (OTHER, GROUP, 0o040), OPENED),
+            ("main-group", (OTHER, USER, 0o040), OPENED),
+            ("not-for-the-group", (OTHER, GROUP, 0o404), DENIED),
+            ("all", (OTHER, OTHER, 0o004), OPENED),
+            ("shadow", (0, 0, 0o640), DENIED),
+            ("written", (OTHER, OTHER, 0o622), DENIED),
+        ] {
+            users.file(&format!("log/{name}"), about);
+            assert_eq!(users.opens(&format!("/log/{name}")), expected, "{name}");
+        }
+        // Everybody may read the file, and nobody but its owner may get at it.
+        users.file("private/log", (OTHER, OTHER, 0o644));
+        let private = users.folder.join("7/root/private");
+        chown(&private, Some(OTHER), Some(OTHER)).unwrap();
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(users.opens("/private/log"), DENIED);
+        let files = ProcessFiles::of(&users.process).unwrap();
+        assert_eq!(files.list(Path::new("/private"), 9).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(files.metadata(Path::new("/private/log")).is_err());
+        assert_eq!(files.metadata(Path::new("/log/own")).unwrap().unwrap().uid(), USER);
+        assert!(files.metadata(Path::new("/log/nothing")).unwrap().is_none());
+        assert_eq!(files.list(Path::new("/log"), 3).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn links_stay_below_the_root_of_the_process_and_need_the_rights_of_its_user() {
+        let Some(users) = OtherUsers::new("links", "0000000000000000") else { return };
+        users.file("log/own", (USER, USER, 0o600));
+        users.file("etc/shadow", (0, 0, 0o600));
+        let outside = users.folder.join("outside");
+        fs::write(&outside, "content").unwrap();
+        for (name, to, expected) in [
+            ("relative", "own", OPENED),
+            ("absolute", "/log/own", OPENED),
+            ("up", "../../../../../log/own", OPENED),
+            ("shadow", "/etc/shadow", DENIED),
+            ("outside", outside.to_str().unwrap(), Some(io::ErrorKind::NotFound)),
+            ("kernel", "/proc/self/root/etc/passwd", Some(io::ErrorKind::NotFound)),
+        ] {
+            users.link(&format!("log/{name}"), to);
+            assert_eq!(users.opens(&format!("/log/{name}")), expected, "{name}");
+        }
+        users.link("log/loop", "loop");
+        let files = ProcessFiles::of(&users.process).unwrap();
+        let error = files.open(Path::new("/log/loop")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn a_link_of_the_kernel_leads_nowhere_but_to_its_text() {
+        let Some(users) = OtherUsers::new("magic", "0000000000000000") else { return };
+        // The root folder of the process is that of the host here.
+        fs::remove_dir_all(users.folder.join("7/root")).unwrap();
+        symlink("/", users.folder.join("7/root")).unwrap();
+        let secret = users.folder.join("secret");
+        fs::write(&secret, "content").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+        let open = File::open(&secret).unwrap();
+        fs::remove_file(&secret).unwrap();
+        // The descriptor leads to a file that has no name any more; the text of the link leads to none.
+        let path = format!("/proc/self/fd/{}", open.as_raw_fd());
+        assert!(fs::read(&path).is_ok());
+        assert!(users.opens(&path).is_some());
+        assert_eq!(users.opens("/etc/shadow"), DENIED);
+        assert_eq!(users.opens("/etc/passwd"), OPENED);
+        assert_eq!(users.opens("/proc/1/environ"), DENIED);
+    }
+
+    #[test]
+    fn nothing_but_a_regular_file_is_opened_and_a_pipe_is_not_waited_for() {
+        let Some(users) = OtherUsers::new("kinds", "0000000000000000") else { return };
+        let pipe = users.folder.join("7/root/log/pipe");
+        assert!(Command::new("mkfifo").arg("-m666").arg(pipe).status().unwrap().success());
+        for path in ["/log/pipe", "/log", "/"] {
+            assert_eq!(users.opens(path), Some(io::ErrorKind::InvalidInput), "{path}");
+        }
+    }
+
+    #[test]
+    fn root_in_a_namespace_of_its_own_has_no_further_rights_here() {
+        let Some(users) = OtherUsers::new("namespace", "000001ffffffffff") else { return };
+        users.file("log/other", (OTHER, OTHER, 0o600));
+        assert_eq!(users.opens("/log/other"), DENIED);
+        let status = fs::read_to_string(users.folder.join("7/status")).unwrap();
+        fs::write(users.folder.join("7/status"), status.replace(&format!("1\t{USER}"), "1\t0")).unwrap();
+        assert_eq!(users.opens("/log/other"), OPENED, "root of the host");
+        let status = fs::read_to_string(users.folder.join("7/status")).unwrap();
+        fs::write(users.folder.join("7/status"), status.replace("1ffffffffff", "00000000000")).unwrap();
+        assert_eq!(users.opens("/log/other"), DENIED, "root without capabilities");
+    }
+
+    #[test]
+    fn a_path_of_the_administrator_counts_as_it_is_and_links_do_not() {
+        let Some(users) = OtherUsers::new("named", "0000000000000000") else { return };
+        users.file("log/syslog", (0, 0, 0o600));
+        users.file("log/own", (USER, USER, 0o600));
+        users.link("log/to-syslog", "syslog");
+        users.link("log/to-own", "own");
+        let files = ProcessFiles::named_for(&users.process).unwrap();
+        let opens = |name: &str| {
+            let path = users.folder.join("7/root/log").join(name);
+            files.open(&path).err().map(|error| error.kind())
+        };
+        assert_eq!((opens("syslog"), opens("to-own")), (OPENED, OPENED));
+        assert_eq!(opens("to-syslog"), DENIED);
+    }
+}
