@@ -39,6 +39,13 @@ def wait_until(condition, what, seconds=15.0):
     return value
 
 
+def put_as_mongod(program, path):
+    """A program of the lab under the name of the real one: the program file itself has it, not only a link to it."""
+    if not path.exists():
+        shutil.copy(LAB / "bin" / program, path)
+    return path
+
+
 @contextlib.contextmanager
 def process(arguments, **options):
     """Runs a program and ends it at the end of the block, by SIGINT first."""

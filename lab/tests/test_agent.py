@@ -87,9 +87,7 @@ def free_port():
 @contextlib.contextmanager
 def mongod(directory, port):
     """The lab's server under the name of the real one, with a small workload."""
-    program = directory / "mongod"
-    if not program.exists():
-        program.symlink_to(labkit.LAB / "bin/server")
+    program = labkit.put_as_mongod("server", directory / "mongod")
     with labkit.ready([program, "--demo", "--listen", f"127.0.0.1:{port}"]):
         yield
 

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.root, pytest.mark.servers]
 @contextlib.contextmanager
 def server(directory, port):
     """The lab's server under the name of the real one; yields its process."""
-    program = directory / "mongod"
-    if not program.exists():
-        program.symlink_to(labkit.LAB / "bin/server")
+    program = labkit.put_as_mongod("server", directory / "mongod")
     command = [program, "--demo", "--listen", f"127.0.0.1:{port}"]
     with labkit.process(command, stdout=subprocess.PIPE) as child:
         labkit.first_line(child)

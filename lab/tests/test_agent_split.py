@@ -26,9 +26,7 @@ WINDOW_S = 10
 @contextlib.contextmanager
 def threaded(directory, port, options=()):
     """The server under the name of the real one, so that the agent finds it."""
-    program = directory / "mongod"
-    if not program.exists():
-        program.symlink_to(labkit.LAB / "bin/threaded")
+    program = labkit.put_as_mongod("threaded", directory / "mongod")
     data = tempfile.mkdtemp(prefix="data-", dir=directory)
     with labkit.threaded(data, port, program, options) as server:
         yield server

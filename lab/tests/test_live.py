@@ -52,8 +52,7 @@ def test_a_duration_ends_it(tmp_path):
 
 @pytest.mark.servers
 def test_a_server_that_starts_later_is_captured_and_announced_once(tmp_path):
-    server = tmp_path / "mongod"
-    server.symlink_to(labkit.LAB / "bin/server")
+    server = labkit.put_as_mongod("server", tmp_path / "mongod")
     with (
         labkit.live_capture(tmp_path, ["--json", "--interval", "1s"]) as sonar,
         labkit.ready([server, "--demo"]) as address,

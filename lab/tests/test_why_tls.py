@@ -213,8 +213,7 @@ def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served
 @pytest.mark.servers
 def test_a_named_port_means_the_servers_that_listen_on_it_alone(served, tmp_path):
     """Both have the name of the real one, so both are found without --pid."""
-    program = tmp_path / "mongod"
-    program.symlink_to(labkit.LAB / "bin/threaded")
+    program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
     folders = [tmp_path / "one", tmp_path / "other"]
     for folder in folders:
         folder.mkdir()
