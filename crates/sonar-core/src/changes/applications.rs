@@ -8,6 +8,10 @@ use super::sides::{ComparedSpan, SOURCES, Sides};
 use crate::history::EventKind;
 use crate::{Class, Endpoint, Role, Timestamp};
 
+/// How many operations of unknown applications there must have been before, for each of an application now, for it to have
+/// been one of them.
+const MIN_UNKNOWN: f64 = 0.5;
+
 /// One application: its operations after, and the versions of its driver on both sides.
 #[derive(Default)]
 struct SeenApplication {
@@ -55,6 +59,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
         return Vec::new();
     };
     let all = gather(sides);
+    let unknown = unknown_before(sides);
     let announced = |name: &str| {
         let mut events = sides.events().iter().filter(|event| event.kind == EventKind::NewApplication);
         events.any(|event| *event.subject == *name && sides.span().contains(event.at))
@@ -76,6 +81,13 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             changes.push(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() });
         };
         if !was_there {
+            // It may have run on connections that were there before the capture, whose application is not known.
+            let usual = |side| sides.windows(side).len().max(1) as f64;
+            let rate = seen.calls as f64 / usual(ComparedSpan::After);
+            let unknown = *unknown.get(&server).unwrap_or(&0) as f64 / usual(ComparedSpan::Before);
+            if unknown >= MIN_UNKNOWN * rate {
+                continue;
+            }
             let is_beyond_chance = sides.all_after(source, seen.calls) <= sides.alpha();
             if is_beyond_chance || seen.time_ns >= LONG_NS as f64 || announced(&name) {
                 let driver = seen.after.iter().max_by_key(|(_, calls)| **calls).map(|(driver, _)| driver);
@@ -100,6 +112,19 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
         }
     }
     changes
+}
+
+/// Operations before whose application is not known, by server.
+fn unknown_before(sides: &Sides<'_>) -> BTreeMap<Endpoint, u64> {
+    let mut unknown = BTreeMap::new();
+    for window in sides.windows(ComparedSpan::Before) {
+        let rows = window.window.shapes.iter();
+        for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+            let shares = row.observed().apps.iter().filter(|(app, _)| app.name.is_empty());
+            *unknown.entry(row.server).or_default() += shares.map(|(_, share)| share.calls).sum::<u64>();
+        }
+    }
+    unknown
 }
 
 fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {

@@ -103,3 +103,19 @@ fn an_application_that_ends_is_one_change() {
     let seldom = Load { calls: 1, ..of(1, "report") };
     assert!(compare(&[FIND, seldom], &[FIND], &[]).is_empty());
 }
+
+#[test]
+fn an_application_that_may_have_been_there_is_not_new() {
+    // Its connections were there before the capture, so nobody knew whose they were. After a restart they are known.
+    let unknown = Load { app: ("", ""), calls: 95, ..FIND };
+    let known = Load { app: ("shop", "1.0"), ..unknown };
+    let restart = event(301, EventKind::ServerStart, "");
+    let is_new = |before: &[Load]| {
+        let found = compare(before, &[known], std::slice::from_ref(&restart));
+        found.changes.iter().any(|change| matches!(change.what, ChangeKind::Application(_)))
+    };
+    assert!(!is_new(&[unknown]));
+    // A few operations of unknown clients are not all that it runs now.
+    assert!(is_new(&[Load { calls: 9, ..unknown }]));
+    assert!(is_new(&[Load { app: ("other", "1.0"), ..unknown }]));
+}
