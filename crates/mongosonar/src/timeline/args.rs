@@ -26,6 +26,9 @@ pub struct TimelineArgs {
     /// Until this time [default: the end of the history]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<When>,
+    /// Show only the server at this port, beside the machine [default: all servers]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]

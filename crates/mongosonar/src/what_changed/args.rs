@@ -34,6 +34,9 @@ pub struct WhatChangedArgs {
     /// Compare the whole span with another one: yesterday, last-week, or a span like 13:00+1h [default: each moment with the time before it]
     #[arg(long, value_name = "SPAN", value_parser = parse_against)]
     pub against: Option<Against>,
+    /// Explain only the server at this port, beside the machine [default: all servers]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]
