@@ -391,12 +391,17 @@ pub fn between((from, to): (Option<When>, Option<When>), zone: &Zone, stored: Sp
     Ok(match (from, to) {
         (Some(from), Some(to)) => WrittenSpan::new(from, to).in_zone(zone)?,
         (from, to) => {
+            let is_until = to.is_some();
             let from = from.map_or(stored.from, |from| from.in_zone(zone));
             let to = to.map_or(stored.to, |to| to.in_zone(zone));
             if to <= from {
-                let covers =
-                    format!("{} to {}", zone.show_seconds(stored.from), zone.show_seconds(stored.to));
-                return Err(usage!("the span ends before it begins; the history covers {covers}"));
+                let show = |at| zone.show_seconds(at);
+                let covers = format!("{} to {}", show(stored.from), show(stored.to));
+                let what = match is_until {
+                    true => format!("before {}", show(to)),
+                    false => format!("after {} yet", show(from)),
+                };
+                return Err(usage!("nothing is stored {what}; the history covers {covers}"));
             }
             Span { from, to }
         }
@@ -421,6 +426,22 @@ mod tests {
         let zone = Zone::named("Europe/Berlin").unwrap();
         let span = parse_span(text).unwrap().resolve(&zone, NOW).unwrap();
         (zone.show_seconds(span.from).to_string(), zone.show_seconds(span.to).to_string())
+    }
+
+    #[test]
+    fn a_span_of_which_nothing_is_stored_yet_is_told_so() {
+        let zone = Zone::utc();
+        let stored = Span { from: Timestamp::from_unix(1_000, 0), to: Timestamp::from_unix(2_000, 0) };
+        let parse = |text: &str| Some(parse_time(text).unwrap());
+        let error = |ends| super::between(ends, &zone, stored).unwrap_err().to_string();
+        // The end of the history, and twenty seconds of it that are not stored yet.
+        let late = error((parse("1970-01-01T00:33:40Z"), None));
+        assert!(late.contains("nothing is stored after 1970-01-01T00:33:40Z yet"), "{late}");
+        assert!(late.contains("the history covers 1970-01-01T00:16:40Z to 1970-01-01T00:33:20Z"), "{late}");
+        let early = error((None, parse("1970-01-01T00:10:00Z")));
+        assert!(early.contains("nothing is stored before 1970-01-01T00:10:00Z"), "{early}");
+        let within = super::between((parse("1970-01-01T00:33:00Z"), None), &zone, stored).unwrap();
+        assert_eq!(within.length_ns(), 20_000_000_000);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct StoredHistory {
     pub extent: Span,
     /// The folder.
     pub name: String,
+    /// Only what is about the server at this port.
+    server: Option<u16>,
 }
 
 impl StoredHistory {
@@ -53,7 +55,12 @@ impl StoredHistory {
         let Some(extent) = extent else {
             bail!("the history in {name} is empty: `mongosonar agent --status` says what the agent does");
         };
-        Ok(Self { store, extent, name })
+        Ok(Self { store, extent, name, server: None })
+    }
+
+    /// With only what is about the server at this port, and what is about no server, like the machine.
+    pub fn of_server(self, server: Option<u16>) -> Self {
+        Self { server, ..self }
     }
 
     /// The span that `--from` and `--to` ask for; the whole history without them.
@@ -97,7 +104,11 @@ impl StoredHistory {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<()> {
-        self.store.windows(span, resolution, &mut observed(visit)).with_context(|| self.cannot_read())
+        let mut visit = |mut window: HistoryWindow| {
+            self.server.iter().for_each(|port| window.keep_server(*port));
+            visit(window);
+        };
+        self.store.windows(span, resolution, &mut observed(&mut visit)).with_context(|| self.cannot_read())
     }
 
     /// Hands out the same windows without their series.
@@ -128,7 +139,11 @@ impl StoredHistory {
     /// # Errors
     /// The history cannot be read.
     pub fn events(&self, span: Span) -> Result<Vec<Event>> {
-        self.store.events(span).with_context(|| self.cannot_read())
+        let mut events = self.store.events(span).with_context(|| self.cannot_read())?;
+        if let Some(server) = self.server {
+            events.retain(|event| event.server.port == 0 || event.server.port == server);
+        }
+        Ok(events)
     }
 
     /// The times of a span that were not observed.

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::digest::ZoneArgs;
 use crate::history::StoreArgs;
 use crate::outfile;
+use crate::values::number;
 use crate::when::{When, parse_time};
 
 /// Examples for the help.
@@ -26,6 +27,9 @@ pub struct TimelineArgs {
     /// Until this time [default: the end of the history]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<When>,
+    /// Show only the server at this port, beside the machine [default: all servers]
+    #[arg(short, long, value_name = "PORT", value_parser = number(1_u16..=65_535, 27_017))]
+    pub port: Option<u16>,
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]

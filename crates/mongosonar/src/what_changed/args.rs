@@ -7,6 +7,7 @@ use clap::Args;
 use crate::digest::ZoneArgs;
 use crate::history::StoreArgs;
 use crate::outfile;
+use crate::values::number;
 use crate::when::{Against, When, parse_against, parse_time};
 
 /// Examples for the help.
@@ -34,6 +35,9 @@ pub struct WhatChangedArgs {
     /// Compare the whole span with another one: yesterday, last-week, or a span like 13:00+1h [default: each moment with the time before it]
     #[arg(long, value_name = "SPAN", value_parser = parse_against)]
     pub against: Option<Against>,
+    /// Explain only the server at this port, beside the machine [default: all servers]
+    #[arg(short, long, value_name = "PORT", value_parser = number(1_u16..=65_535, 27_017))]
+    pub port: Option<u16>,
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]

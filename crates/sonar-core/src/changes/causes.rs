@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::change::{
-    ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeWay,
+    ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay,
 };
 use super::commands;
+use super::shapes::LONG_NS;
 use super::sides::{ComparedSpan, Sides};
 use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
@@ -165,16 +166,20 @@ pub(super) fn explain(
 fn beside_new_shapes(changes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<HistoryChange> {
     let is_load = |change: &HistoryChange| {
         matches!(&change.what, ChangeKind::Shape(shape)
-            if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::MoreOften | ShapeWay::Stopped)))
+            if matches!(shape.ways.first(),
+                Some(ShapeWay::New | ShapeWay::Again | ShapeWay::MoreOften | ShapeWay::Stopped)))
     };
     let (mut loads, victims): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_load);
     let mut rest = Vec::new();
     for victim in victims {
         let began_with = |load: &HistoryChange| {
-            let distance = load.since.since(victim.since).max(victim.since.since(load.since));
+            // A long operation counts when it ends, and hinders others until then.
+            let until = load.since.plus_ns(longest_ns(load).unwrap_or(0));
+            let distance = load.since.since(victim.since).max(victim.since.since(until));
+            let is_enough = load.cost_ns.abs() >= MIN_DOMINANCE * victim.cost_ns.abs();
             load.server == victim.server
                 && distance <= sides.width_ns
-                && load.cost_ns.abs() >= MIN_DOMINANCE * victim.cost_ns.abs()
+                && (is_enough || may_have_held(load, &victim))
                 && load.cost_ns.signum() == victim.cost_ns.signum()
         };
         let is_shape = matches!(victim.what, ChangeKind::Shape(_));
@@ -184,8 +189,43 @@ fn beside_new_shapes(changes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<Hist
             None => rest.push(victim),
         }
     }
+    // What runs now and then is worth a line only if something else changed with it, or if it is unlike before.
+    loads.retain(|load| !is_as_before(load));
     loads.extend(rest);
     loads
+}
+
+/// The longest operation of a shape in the span, in nanoseconds.
+fn longest_ns(change: &HistoryChange) -> Option<u64> {
+    match &change.what {
+        ChangeKind::Shape(shape) => shape.after.latency.map(|[.., longest]| longest),
+        _ => None,
+    }
+}
+
+/// Whether a shape that is new, or new again, may have held what operations on the same database waited for: one of its
+/// operations took about as long as they did. Many may have waited for one.
+fn may_have_held(load: &HistoryChange, victim: &HistoryChange) -> bool {
+    let (ChangeKind::Shape(held), ChangeKind::Shape(waited)) = (&load.what, &victim.what) else {
+        return false;
+    };
+    let is_holder = matches!(held.ways.first(), Some(ShapeWay::New | ShapeWay::Again));
+    let is_victim = matches!(waited.ways.first(), Some(ShapeWay::Stalled | ShapeWay::Slower));
+    let (Some(held_ns), Some(waited_ns)) = (longest_ns(load), longest_ns(victim)) else { return false };
+    is_holder
+        && is_victim
+        && held.shape.database == waited.shape.database
+        && held_ns >= LONG_NS
+        && held_ns.saturating_mul(2) >= waited_ns
+}
+
+/// Whether a change is only that a shape runs again as it did, with nothing beside it.
+fn is_as_before(change: &HistoryChange) -> bool {
+    let ChangeKind::Shape(shape) = &change.what else { return false };
+    let longest = |figures: &ShapeFigures| figures.latency.map_or(0, |[.., longest]| longest);
+    shape.ways.first() == Some(&ShapeWay::Again)
+        && change.effects.is_empty()
+        && longest(&shape.after) < longest(&shape.before).saturating_mul(4)
 }
 
 /// The events of the span as changes, those of one kind about one subject together.
@@ -302,7 +342,7 @@ fn is_near(at: Timestamp, change: &HistoryChange, sides: &Sides<'_>) -> bool {
     let reach = width.saturating_mul(REACH_WINDOWS).min(MAX_REACH_NS);
     let (slack, reach) = match &change.what {
         ChangeKind::Shape(shape) => match shape.ways.first() {
-            Some(ShapeWay::New) => (width.min(MAX_REACH_NS), reach),
+            Some(ShapeWay::New | ShapeWay::Again) => (width.min(MAX_REACH_NS), reach),
             // Its time is that of its last operation: the next one may have been due only after the event.
             Some(ShapeWay::Stopped) => (width.min(MAX_REACH_NS), reach),
             // Operations count when they end, but what they waited for was there when they began.
@@ -336,7 +376,7 @@ fn can_cause(event: &Event, way: ShapeWay) -> bool {
     let is_hindered = matches!(way, Way::Slower | Way::Stalled);
     match event.kind {
         // Nothing that happens to a server makes applications ask something new.
-        _ if way == Way::New => false,
+        _ if matches!(way, Way::New | Way::Again) => false,
         Kind::IndexBuildBegin => is_hindered || matches!(way, Way::Plan | Way::Heavier | Way::LessOften),
         // Writes have one index less to keep.
         Kind::IndexDrop => way != Way::Stopped && way != Way::MoreOften,

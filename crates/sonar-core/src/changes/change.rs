@@ -79,6 +79,8 @@ pub struct ShapeChange {
     pub after: ShapeFigures,
     /// Applications that ran it after, or before if it stopped, the busiest first.
     pub applications: Vec<Box<str>>,
+    /// How long it had not occurred before, in nanoseconds; `None` unless it is new again.
+    pub pause_ns: Option<u64>,
     /// Where the time of its operations went, if that is known of enough of them on both sides.
     pub split: Option<Box<SplitChange>>,
 }
@@ -138,6 +140,8 @@ pub struct SplitGrowth {
 pub enum ShapeWay {
     /// It did not occur before.
     New,
+    /// It had not occurred for a long time.
+    Again,
     /// It does not occur any more.
     Stopped,
     /// A few operations took longer than any before.
@@ -163,6 +167,7 @@ impl ShapeWay {
     pub const fn name(self) -> &'static str {
         match self {
             Self::New => "new",
+            Self::Again => "new_again",
             Self::Stopped => "stopped",
             Self::Stalled => "stalled",
             Self::Slower => "slower",

@@ -32,6 +32,9 @@ const MAX_STALLED: u64 = 5;
 pub(super) const MIN_EXPECTED: f64 = 10.0;
 /// The minimum number of parts of the time before for saying which latencies are usual.
 const MIN_PARTS: usize = 4;
+/// A shape that had not occurred in at least this many windows, and in most of those before, is new again.
+const MIN_PAUSE: usize = 6;
+const MAX_ACTIVE: f64 = 0.2;
 /// The minimum number of operations in the log on both sides for comparing plans.
 const MIN_PLANS: u64 = 3;
 
@@ -239,6 +242,10 @@ impl<'a> Judgement<'a> {
             }
             return;
         }
+        if let Some(p) = self.again(sides, least) {
+            add(ShapeWay::Again, p, first_began(&self.after.figures));
+            return;
+        }
         if let Some((p, since)) = self.stopped(sides) {
             if self.recent.load() >= least {
                 add(ShapeWay::Stopped, p, since);
@@ -261,6 +268,24 @@ impl<'a> Judgement<'a> {
         }
         if let Some(p) = self.plan() {
             add(ShapeWay::Plan, p, first);
+        }
+    }
+
+    /// Whether it had not occurred for a long time, with the probability that it occurs now by chance.
+    fn again(&self, sides: &Sides<'_>, least: f64) -> Option<f64> {
+        let windows = sides.windows(ComparedSpan::Before).len();
+        let active = &self.known().before;
+        let pause = windows.saturating_sub(active.last()?.0 + 1);
+        let is_rare = active.len() as f64 <= MAX_ACTIVE * windows as f64;
+        let is_long = self.after.figures.latency.max_ns() >= Some(LONG_NS);
+        if pause < MIN_PAUSE || !is_rare || self.after.figures.calls == 0 {
+            return None;
+        }
+        let of_window = self.before.seconds / windows as f64;
+        let share = self.after.seconds / (self.after.seconds + pause as f64 * of_window);
+        match is_long {
+            true => Some(0.0),
+            false => (self.after.load() >= least).then(|| share.powf(self.after.figures.calls as f64)),
         }
     }
 
@@ -450,13 +475,15 @@ impl<'a> Judgement<'a> {
         let ways: Vec<ShapeWay> = found.iter().map(|candidate| candidate.way).collect();
         let side =
             if ways.first() == Some(&ShapeWay::Stopped) { ComparedSpan::Before } else { ComparedSpan::After };
+        let is_again = ways.contains(&ShapeWay::Again);
         let slower_ns = self.after.mean_ns() - self.recent.mean_ns();
         let what = ShapeChange {
             shape: self.track.shape.clone(),
             source: self.source(),
-            before: self.figures(&self.recent, &self.log[0]),
+            before: self.figures(if is_again { &self.before } else { &self.recent }, &self.log[0]),
             after: self.figures(&self.after, &self.log[1]),
             applications: self.applications(side),
+            pause_ns: is_again.then(|| since.since(self.before.figures.last_seen)),
             split: self.track.split(slower_ns, sides).map(Box::new),
             ways,
         };

@@ -46,7 +46,7 @@ impl ShapeSplits<'_> {
                 let mean = |split: &RowSplit| each(split, |split| what.ns(split));
                 let (from, to) = (mean(before), mean(after));
                 let mut values: Vec<f64> = usual.iter().map(mean).collect();
-                let p = chance(&values, to, now.len());
+                let p = chance_of_time(&values, to, now.len());
                 values.sort_by(f64::total_cmp);
                 let high = values[((values.len() - 1) as f64 * 0.9).round() as usize];
                 let is_material = to - from >= MIN_SHARE * whole;
@@ -85,6 +85,17 @@ fn each(split: &RowSplit, ns: impl Fn(&RowSplit) -> u64) -> f64 {
     ns(split) as f64 / split.operations.max(1) as f64
 }
 
+/// Times below this are all the same, in nanoseconds.
+const SHORTEST_NS: f64 = 1_000.0;
+
+/// The probability that times are at least `mean` in `parts` values, if they are usual. Times vary by factors, so it is
+/// judged on a logarithmic scale: one long wait earlier does not hide that all are long now.
+fn chance_of_time(usual: &[f64], mean: f64, parts: usize) -> f64 {
+    let log = |ns: f64| ns.max(SHORTEST_NS).ln();
+    let usual: Vec<f64> = usual.iter().map(|ns| log(*ns)).collect();
+    chance(&usual, log(mean), parts)
+}
+
 /// The probability that the mean of `parts` values is at least `mean`, if it is usual: Student's t-test, with the
 /// scatter of the `usual` values, because the span may have one part only.
 pub(super) fn chance(usual: &[f64], mean: f64, parts: usize) -> f64 {
@@ -118,4 +129,30 @@ fn growth(what: GrownTime, before: &RowSplit, after: &RowSplit) -> SplitGrowth {
         (name, each(after, |_| now.wait_ns) - each(before, |_| earlier))
     });
     SplitGrowth { what, before_ns, after_ns, class: largest(waits.collect()), file: largest(files.collect()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    #[test]
+    fn one_long_wait_before_does_not_hide_a_jump_in_a_few_windows() {
+        let mut usual: Vec<f64> = (0..30).map(|at| (0.08 + 0.002 * f64::from(at)) * MS).collect();
+        usual[7] = 30.0 * MS;
+        // Nine parts of the time are judged together.
+        let alpha = 0.001 / 9.0;
+        assert!(chance_of_time(&usual, 12.0 * MS, 2) < alpha);
+        assert!(chance_of_time(&usual, 0.15 * MS, 2) > 0.1);
+        // The mean of the plain values is not beyond chance.
+        assert!(chance(&usual, 12.0 * MS, 2) > alpha);
+    }
+
+    #[test]
+    fn waits_that_do_not_occur_are_no_outliers() {
+        let usual = [0.0; 30];
+        assert!(chance_of_time(&usual, 0.0, 3) > 0.4);
+        assert!(chance_of_time(&usual, 5.0 * MS, 3) < 1e-6);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Collector, Resolution, SeriesKey, SeriesValue};
 use crate::window::WindowSettings;
-use crate::{Reading, Source, Timestamp, Window};
+use crate::{GroupBy, Reading, Source, Table, Timestamp, Window};
 
 /// One window of the history. Without any collector it is an unobserved span, not a quiet one.
 #[derive(Clone, Debug)]
@@ -86,6 +86,16 @@ impl HistoryWindow {
         self.series.get_mut(key)
     }
 
+    /// Leaves only what is about the server at this port, and what is about no server.
+    pub fn keep_server(&mut self, port: u16) {
+        let all = std::mem::replace(&mut self.window.shapes, Table::of_window(GroupBy::Shape));
+        for row in all.iter().filter(|row| row.server.port == port) {
+            self.window.shapes.add(row);
+        }
+        self.window.in_flight.retain(|one| one.server.port == port);
+        self.series.retain(|key, _| key.server.port == 0 || key.server.port == port);
+    }
+
     /// Adds a window of the same span from another source. A collector observed for as long as it did in the window
     /// where it did longer: two logs of the same ten seconds are ten seconds.
     pub fn join(&mut self, other: &Self) {
@@ -162,6 +172,24 @@ mod tests {
         assert_eq!(joined.observed_ns(Collector::Log), 10_000_000_000, "not fourteen seconds of ten");
         assert_eq!((joined.reading.lines, joined.series[&key].mean()), (6, Some(20.0)));
         assert_eq!(joined.window.length_ns(), Resolution::TenSeconds.width_ns());
+    }
+
+    #[test]
+    fn a_window_can_be_that_of_one_server() {
+        let key = |port| SeriesKey {
+            subject: SeriesSubject::Server,
+            server: Endpoint::v4([0; 4], port),
+            name: "".into(),
+            metric: "cache.used".into(),
+        };
+        let start = Timestamp::from_unix(1_000, 0);
+        let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+        for port in [0, 27_017, 27_018] {
+            window.sample(&key(port), start, (1.0, 1.0));
+        }
+        window.keep_server(27_018);
+        let ports: Vec<u16> = window.series.keys().map(|key| key.server.port).collect();
+        assert_eq!(ports, [0, 27_018]);
     }
 
     fn window(values: &[(&str, f64)]) -> HistoryWindow {

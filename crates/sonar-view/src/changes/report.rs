@@ -12,7 +12,7 @@ use sonar_core::history::{Collector, HistoryGap, Span};
 use super::seen::SeenSpan;
 use super::{sentence, servers, split};
 use crate::kit::json::{line, name};
-use crate::kit::{About, Nanos, Percent, Zone, ZoneObject};
+use crate::kit::{About, Nanos, Percent, Zone, ZoneObject, plural};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -30,6 +30,8 @@ pub struct ChangesReport {
     pub zone: ZoneObject,
     /// What the span was compared with; null if each moment was compared with the time before it.
     pub compared_with: Option<SpanJson>,
+    /// The answer in one sentence.
+    pub summary: String,
     /// The moments at which something changed, by time.
     pub moments: Vec<MomentJson>,
     /// Times within the span that were not observed.
@@ -167,13 +169,15 @@ impl ChangesReport {
                 left_out: moment.changes.left_out,
             }
         });
+        let moments: Vec<MomentJson> = moments.collect();
         Self {
             schema: SCHEMA,
+            summary: summary(&moments),
             kind: "what-changed",
             about: About::new(None, vec![spans.source.clone()], span_ns),
             zone: ZoneObject::new(&spans.zone, ends),
             compared_with: spans.against.map(SpanJson::from),
-            moments: moments.collect(),
+            moments,
             gaps,
             lost: BTreeMap::new(),
             notes: Vec::new(),
@@ -210,6 +214,29 @@ impl ChangesReport {
     /// Those of `out`.
     pub fn json(&self, out: impl Write) -> io::Result<()> {
         line(self, out)
+    }
+}
+
+/// How many changes there are, and the one that cost most; of several without a cost the first.
+fn summary(moments: &[MomentJson]) -> String {
+    let all = || moments.iter().flat_map(|moment| &moment.changes);
+    let count = all().count() + moments.iter().map(|moment| moment.left_out).sum::<usize>();
+    let costs = |change: &ChangeJson| change.cost_ns.unsigned_abs();
+    let Some(largest) = all().reduce(|most, one| if costs(one) > costs(most) { one } else { most }) else {
+        return match moments.is_empty() {
+            true => "Nothing changed beyond chance.".to_owned(),
+            false => {
+                "No query changed beyond chance, but figures of the machine or the server did.".to_owned()
+            }
+        };
+    };
+    let cost = match largest.cost_ns {
+        0 => String::new(),
+        ns => format!(" ({})", sentence::cost(ns as f64)),
+    };
+    match count {
+        1 => format!("1 change: {}{cost}", largest.sentence),
+        _ => format!("{}; the largest: {}{cost}", plural(count, "change"), largest.sentence),
     }
 }
 
@@ -288,5 +315,5 @@ fn shape_figures(change: &ShapeChange) -> Value {
         "namespace": change.shape.namespace(), "shape": change.shape.typed, "source": change.source.name(),
         "ways": change.ways.iter().map(|way| way.name()).collect::<Vec<_>>(),
         "applications": change.applications, "before": side(&change.before), "after": side(&change.after),
-        "split": change.split.as_deref().map(split::json) })
+        "pause_ns": change.pause_ns, "split": change.split.as_deref().map(split::json) })
 }

@@ -36,7 +36,8 @@ pub(super) const NO_CAUSE: &str = "no cause seen";
 pub(super) fn lacks_cause(change: &HistoryChange) -> bool {
     match &change.what {
         ChangeKind::Shape(shape) => {
-            let is_load = matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::MoreOften));
+            let is_load =
+                matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::Again | ShapeWay::MoreOften));
             !is_load && change.effects.is_empty()
         }
         ChangeKind::Errors(errors) => !errors.has_ended,
@@ -181,6 +182,10 @@ fn shape_sentence(shape: &ShapeChange) -> String {
     let mean = |figures: &ShapeFigures| figures.mean_ns().max(1.0);
     let words = shape.ways.iter().map(|way| match way {
         ShapeWay::New => "is new".to_owned(),
+        ShapeWay::Again => match shape.pause_ns {
+            Some(ns) => format!("is new again: it had not run for {}", Nanos(ns)),
+            None => "is new again".to_owned(),
+        },
         ShapeWay::Stopped => "stopped".to_owned(),
         ShapeWay::Stalled => {
             let (count, ns) = after.stalled;
@@ -396,9 +401,20 @@ fn series_evidence(series: &SeriesChange) -> Vec<String> {
     lines
 }
 
-/// `+1.20s` or `-1.20s`.
+/// `1.20s more` or `1.20s less`: the time that operations took.
 pub(super) fn cost(ns: f64) -> String {
-    format!("{}{}", if ns < 0.0 { '-' } else { '+' }, Nanos(ns.abs() as u64))
+    format!("{} {}", Nanos(ns.abs() as u64), if ns < 0.0 { "less" } else { "more" })
+}
+
+/// The same of a change within `span_ns`; time of many operations at once is more than the span is long, which needs
+/// words.
+pub(super) fn cost_within(ns: f64, span_ns: u64) -> String {
+    let at_once = (ns / span_ns.max(1) as f64).round();
+    if at_once < 2.0 {
+        return cost(ns);
+    }
+    let operations = plural(Grouped(at_once as u64), "operation");
+    format!("{} of waiting, by about {operations} at a time", Nanos(ns as u64))
 }
 
 /// A clock time within a day that the heading names, and the whole time otherwise.
@@ -419,6 +435,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_time_that_a_change_cost_is_in_words() {
+        let s = 1_000_000_000;
+        assert_eq!(cost(1.2e9), "1.20s more");
+        assert_eq!(cost(-34.3e9), "34.3s less");
+        // 700 clients wait for 20 seconds.
+        let words = cost_within(14_640e9, 20 * s);
+        assert_eq!(words, "4h04m of waiting, by about 732 operations at a time");
+        assert_eq!(cost_within(26e9, 30 * s), "26.0s more");
+        assert_eq!(cost_within(-1e15, s), cost(-1e15));
+    }
+
+    #[test]
     fn a_slower_shape_has_its_means_and_its_callers_in_words() {
         let figures =
             |ms: f64| ShapeFigures { calls: 100, seconds: 10.0, time_ns: ms * 1e8, ..Default::default() };
@@ -429,6 +457,7 @@ mod tests {
             before: figures(1.0),
             after: figures(118.0),
             applications: vec!["joined late".into(), "shop".into()],
+            pause_ns: None,
             split: None,
         };
         let change = HistoryChange {

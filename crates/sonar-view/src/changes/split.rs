@@ -122,6 +122,7 @@ mod tests {
             before: ShapeFigures::default(),
             after: ShapeFigures::default(),
             applications: Vec::new(),
+            pause_ns: None,
             split: Some(Box::new(SplitChange {
                 before: row(2_000, &[(TimePart::Cpu, 2)]),
                 after,

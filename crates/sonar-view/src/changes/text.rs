@@ -6,7 +6,7 @@ use sonar_core::Timestamp;
 use sonar_core::history::Span;
 
 use super::report::{ChangeJson, ChangesReport, MomentJson, SpanJson};
-use super::sentence::{clock, cost};
+use super::sentence::{clock, cost_within};
 use crate::kit::{Fitting, Nanos, Zone, escape, plural, width};
 
 /// The most changes of a moment, effects of a change, and series beside them that text shows.
@@ -34,6 +34,7 @@ impl ChangesReport {
                 format!("compared with {} to {}", shown(against.from), shown(against.to))
             }
         };
+        writeln!(out, "{}", escape(&self.summary))?;
         writeln!(
             out,
             "{} to {} ({}), {against}",
@@ -45,11 +46,11 @@ impl ChangesReport {
             writeln!(out, "{}", gap.words(zone, whole))?;
         }
         out.sentences(&self.notes)?;
-        if self.moments.is_empty() {
-            return writeln!(out, "Nothing changed beyond chance.");
-        }
-        let page = MomentsText { zone, whole, more, has_servers: self.has_several_servers() };
-        self.moments.iter().try_for_each(|moment| page.moment(moment, out))
+        let has_servers = self.has_several_servers();
+        self.moments.iter().try_for_each(|moment| {
+            let page = MomentsText { zone, whole, more, has_servers, moment: span(&moment.span) };
+            page.moment(moment, out)
+        })
     }
 }
 
@@ -69,6 +70,8 @@ struct MomentsText<'a> {
     more: (&'a str, &'a str),
     /// Whether changes name their servers.
     has_servers: bool,
+    /// The time of the moment.
+    moment: Span,
 }
 
 impl MomentsText<'_> {
@@ -80,7 +83,10 @@ impl MomentsText<'_> {
     fn moment<W: Write>(&self, moment: &MomentJson, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(out)?;
         if span(&moment.span) != self.whole {
-            let (from, to) = (span(&moment.span).from, span(&moment.span).to);
+            // A change may have begun a little before its moment, or be known to the second only.
+            let began = moment.changes.iter().map(|change| Timestamp::from_unix_ns(change.since_ns));
+            let from = began.clone().fold(span(&moment.span).from, Timestamp::min);
+            let to = began.fold(span(&moment.span).to, Timestamp::max);
             let (from, to) = (clock(self.zone, from, self.whole), clock(self.zone, to, self.whole));
             writeln!(out, "Between {from} and {to}:")?;
         }
@@ -113,7 +119,7 @@ impl MomentsText<'_> {
         let at = clock(self.zone, Timestamp::from_unix_ns(change.since_ns), self.whole);
         let cost = match change.cost_ns {
             0 => String::new(),
-            ns => format!("  [{}]", cost(ns as f64)),
+            ns => format!("  [{}]", cost_within(ns as f64, self.moment.length_ns())),
         };
         writeln!(out, "{mark}{at}  {}{}{cost}", self.server(change), escape(&change.sentence))?;
         for line in &change.evidence {

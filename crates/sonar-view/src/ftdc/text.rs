@@ -89,7 +89,7 @@ impl FtdcReport {
             let value = |value| show(value, figure.unit);
             writeln!(
                 out,
-                "; median {}, p95 {}, most {}",
+                "; median {}, p95 {}, max {}",
                 value(figure.p50),
                 value(figure.p95),
                 value(figure.max)
@@ -120,7 +120,7 @@ impl FtdcReport {
             Heading::text("figure", 0, 24),
             Heading::figure("median", 3),
             Heading::figure("p95", 2),
-            Heading::figure("most", 3),
+            Heading::figure("max", 3),
             Heading::whole("verdict", 1),
             Heading::whole("over time", 4),
         ];

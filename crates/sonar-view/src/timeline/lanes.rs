@@ -1,6 +1,6 @@
 //! Collects the figures of windows on an axis of equal parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sonar_core::changes::CommandEvents;
 use sonar_core::figures::Figures;
@@ -8,7 +8,7 @@ use sonar_core::history::{
     Collector, Event, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
-use sonar_core::{Class, Role, Source, Timestamp};
+use sonar_core::{Class, Histogram, Role, Source, Timestamp};
 
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::GapJson;
@@ -37,6 +37,8 @@ const MACHINE: [(&str, &str); 5] = [
 struct TimelinePart {
     /// What each source saw, in the order of [`Source::ALL`].
     figures: [Figures; Source::ALL.len()],
+    /// The latencies that each source saw, by the ports of servers.
+    latencies: BTreeMap<u16, [Histogram; Source::ALL.len()]>,
     /// Seconds in which each source was observed, in the same order.
     seconds: [f64; Source::ALL.len()],
     series: BTreeMap<SeriesKey, SeriesValue>,
@@ -82,8 +84,13 @@ impl TimelineBuilder {
             let part = &mut self.parts[place];
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
-                for (source, figures) in Source::ALL.into_iter().zip(&mut part.figures) {
-                    row.observed_by(source).iter().for_each(|observed| figures.merge(&observed.figures));
+                let latencies = part.latencies.entry(row.server.port).or_default();
+                let of_sources = Source::ALL.into_iter().zip(&mut part.figures).zip(latencies);
+                for ((source, figures), latency) in of_sources {
+                    if let Some(observed) = row.observed_by(source) {
+                        figures.merge(&observed.figures);
+                        latency.merge(&observed.figures.latency);
+                    }
                 }
             }
             for (source, seconds) in Source::ALL.into_iter().zip(&mut part.seconds) {
@@ -157,17 +164,36 @@ impl TimelineBuilder {
                 .collect(),
         };
         let rate = |count: u64, seconds: f64| Some(count as f64 / seconds);
-        let quantile = |figures: &Figures, _| figures.latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
-        vec![
-            lane("calls", calls, "per_second", &|figures, seconds| rate(figures.calls, seconds)),
-            lane("p99", p99, "milliseconds", &quantile),
+        let quantile = |latency: &Histogram| latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
+        let has_latencies = |port: &u16| {
+            let mut all = self.parts.iter().filter_map(|part| part.latencies.get(port));
+            all.any(|latencies| latencies[at].count() > 0)
+        };
+        let ports: BTreeSet<u16> =
+            self.parts.iter().flat_map(|part| part.latencies.keys().copied()).filter(has_latencies).collect();
+        let mut lanes =
+            vec![lane("calls", calls, "per_second", &|figures, seconds| rate(figures.calls, seconds))];
+        // A quantile over several servers says nothing of any: it falls when a fast one starts.
+        for port in &ports {
+            let of_part = |part: &TimelinePart| quantile(&part.latencies.get(port)?[at]);
+            lanes.push(LaneJson {
+                server: (ports.len() > 1).then_some(*port),
+                values: self.parts.iter().map(of_part).collect(),
+                ..lane("p99", p99, "milliseconds", &|_, _| None)
+            });
+        }
+        if ports.is_empty() {
+            lanes.push(lane("p99", p99, "milliseconds", &|_, _| None));
+        }
+        lanes.extend([
             lane("load", "operations in progress", "ratio", &|figures, seconds| {
                 Some(figures.latency.sum_ns() as f64 / 1e9 / seconds)
             }),
             lane("errors", "failed operations", "per_second", &|figures, seconds| {
                 rate(figures.failed, seconds)
             }),
-        ]
+        ]);
+        lanes
     }
 
     /// The judged figures that are over a limit somewhere in the span, the worst first.

@@ -61,9 +61,9 @@ impl TimelineReport {
         let mut head = String::new();
         push_padded(&mut head, &group.to_uppercase(), TITLE, false);
         head.push_str(&" ".repeat(self.parts + 1));
-        push_padded(&mut head, "lowest", FIGURE, true);
+        push_padded(&mut head, "min", FIGURE, true);
         head.push(' ');
-        push_padded(&mut head, "highest", FIGURE, true);
+        push_padded(&mut head, "max", FIGURE, true);
         writeln!(out, "{head}")?;
         for (lane, label) in lanes.iter().zip(labels(&lanes)) {
             let mut line = String::new();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use sonar_core::changes::{ChangeInput, ChangeKind, find};
 use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
-use sonar_core::{DigestSettings, HistoryDigester, Operation, Timestamp};
+use sonar_core::{DigestSettings, Endpoint, HistoryDigester, Operation, Timestamp};
 use sonar_view::compare::{ComparedSide, DigestComparison};
 use sonar_view::kit::Zone;
 use sonar_view::logs::Source;
@@ -51,6 +51,39 @@ fn windows() -> impl Strategy<Value = Vec<(u64, Observation)>> {
         };
         all.into_iter().map(number).collect()
     })
+}
+
+#[test]
+fn a_fast_server_that_starts_does_not_hide_the_p99_of_a_slow_one() {
+    let start = |number: u64| Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
+    let span = Span { from: start(0), to: start(6) };
+    let mut builder = TimelineBuilder::new(span, 6, WIDTH_S * 1_000_000_000);
+    let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
+    for number in 0..6 {
+        let mut window = window(number, Observation { calls: 0, seconds: WIDTH_S });
+        // The fast one starts after 30 seconds, and has a hundred times as many calls.
+        let loads = [(27_117, 10, 50_000_000), (27_118, if number < 3 { 0 } else { 2_000 }, 1_000_000)];
+        for (port, calls, latency_ns) in loads {
+            for at in 0..calls {
+                let operation = operation(&shape, &app, start(number).plus_ns(at * 1_000_000));
+                let server = Endpoint::v4([0; 4], port);
+                window.window.record(&Operation { server, latency_ns: Some(latency_ns), ..operation });
+            }
+        }
+        window.state_observed();
+        builder.add(&window);
+    }
+    let report = builder.finish(&[], &[], ("history", &Zone::utc()));
+    let p99 = |port| -> Vec<Option<f64>> {
+        let lane = report.lanes.iter().find(|lane| lane.id == "p99" && lane.server == Some(port)).unwrap();
+        lane.values.clone()
+    };
+    // A bucket of the histogram is 2.2 % wide.
+    let is_near = |value: &Option<f64>, ms: f64| value.is_some_and(|value| (value / ms - 1.0).abs() < 0.03);
+    assert!(p99(27_117).iter().all(|value| is_near(value, 50.0)), "{:?}", p99(27_117));
+    let fast = p99(27_118);
+    assert_eq!(fast[..3], [None; 3]);
+    assert!(fast[3..].iter().all(|value| is_near(value, 1.0)), "{fast:?}");
 }
 
 /// Calls divided by the seconds that were observed; `None` if nothing was.

@@ -11,9 +11,36 @@ use sonar_view::agent::{AgentStatus, WatchedServer};
 use super::inspector::FoundServer;
 use super::report::folder_bytes;
 use super::{LiveAgent, status_file};
+use crate::history::StoreArgs;
 use crate::queries::live::now;
 
+/// The most servers that the first line names.
+const MAX_NAMED: usize = 4;
+
 impl LiveAgent<'_> {
+    /// Says what is watched, where it is stored, and how to ask for it.
+    pub(super) fn announce(&self) {
+        let servers = self.watched.all();
+        let name = |server: &FoundServer| format!("{} {} on port {}", server.name, server.pid, server.port);
+        let mut names: Vec<String> = servers.iter().take(MAX_NAMED).map(name).collect();
+        if servers.len() > MAX_NAMED {
+            names.push(format!("{} more", servers.len() - MAX_NAMED));
+        }
+        let what = match names.is_empty() {
+            true => "no mongod or mongos runs on this host yet, each that starts is watched".to_owned(),
+            false => format!("watching {}", names.join(", ")),
+        };
+        let folder = self.plan.folder;
+        let store =
+            StoreArgs { store: (folder != StoreArgs::default().folder()).then(|| folder.to_path_buf()) };
+        let suffix = store.suffix();
+        eprintln!(
+            "mongosonar: {what}; storing in {}; ask with `mongosonar what-changed{suffix}`, `mongosonar \
+             timeline{suffix}`, `mongosonar agent --status{suffix}`",
+            folder.display()
+        );
+    }
+
     /// Writes the status.
     pub(super) fn state(&mut self) {
         self.stated = Some(Instant::now());

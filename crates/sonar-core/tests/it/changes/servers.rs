@@ -119,3 +119,43 @@ fn an_application_that_may_have_been_there_is_not_new() {
     assert!(is_new(&[Load { calls: 9, ..unknown }]));
     assert!(is_new(&[Load { app: ("other", "1.0"), ..unknown }]));
 }
+
+/// Thirty-three windows: a report runs in the third one and in the thirty-first, and updates wait in the last three.
+fn with_report(report: Load, waited: Option<Load>) -> HistoryChanges {
+    let mut noise = Noise(17);
+    let windows: Vec<_> = (0..33)
+        .map(|at| {
+            let mut loads = vec![FIND, UPDATE];
+            loads.extend((at == 2 || at == 30).then_some(report));
+            loads.extend(waited.filter(|_| at >= 30));
+            window(at, &loads, &mut noise)
+        })
+        .collect();
+    let (before, after) = windows.split_at(30);
+    find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None)
+}
+
+#[test]
+fn a_shape_that_had_not_run_for_minutes_is_a_cause() {
+    let report = Load { shape: 77, command: "aggregate", calls: 1, latency_ns: 20_000 * MS, ..FIND };
+    // Together they cost more than what they wait for.
+    let waited = Load { calls: 60, latency_ns: 1_000 * MS, ..UPDATE };
+    let found = with_report(report, Some(waited));
+    let first = &found.changes[0];
+    assert_eq!(ways(first), [ShapeWay::Again], "{found:#?}");
+    let ChangeKind::Shape(shape) = &first.what else { unreachable!() };
+    assert_eq!(shape.shape.id, ShapeId(77));
+    // From the middle of the third window to the begin of an operation that ends in the middle of the thirty-first.
+    let pause_s = shape.pause_ns.unwrap() / (1_000 * MS);
+    assert!((100..=280).contains(&pause_s), "{pause_s}");
+    let [effect] = first.effects.as_slice() else { panic!("{first:#?}") };
+    let ChangeKind::Shape(victim) = &effect.what else { panic!("{effect:#?}") };
+    assert_eq!(victim.shape.id, ShapeId(2));
+}
+
+#[test]
+fn a_report_that_runs_now_and_then_is_no_change_by_itself() {
+    let report = Load { shape: 77, command: "aggregate", calls: 1, latency_ns: 8_000 * MS, ..FIND };
+    let found = with_report(report, None);
+    assert!(found.changes.iter().all(|change| !matches!(change.what, ChangeKind::Shape(_))), "{found:#?}");
+}
