@@ -138,7 +138,9 @@ pub(super) fn explain(
     }
     let mut rest = Vec::new();
     for change in changes {
-        let explains = |cause: &HistoryChange| strength(cause, &change, sides);
+        // What happened to the server itself explains it better than what happened to the machine.
+        let own = |cause: &HistoryChange| cause.server == change.server;
+        let explains = |cause: &HistoryChange| Some((strength(cause, &change, sides)?, own(cause)));
         let best = causes.iter().enumerate().filter_map(|(at, cause)| Some((explains(cause)?, at))).max();
         match best {
             Some((_, at)) => causes[at].effects.push(change),

@@ -159,3 +159,20 @@ fn a_report_that_runs_now_and_then_is_no_change_by_itself() {
     let found = with_report(report, None);
     assert!(found.changes.iter().all(|change| !matches!(change.what, ChangeKind::Shape(_))), "{found:#?}");
 }
+
+#[test]
+fn what_happened_to_the_server_itself_explains_it_before_what_happened_to_the_machine() {
+    let memory = Event { server: Endpoint::default(), ..event(300, EventKind::OutOfMemory, "") };
+    for kind in [EventKind::ServerCrash, EventKind::ServerUnreachable] {
+        for events in [[memory.clone(), event(301, kind, "")], [event(301, kind, ""), memory.clone()]] {
+            let found = compare(&[FIND, UPDATE], &[], &events);
+            let with_effects: Vec<_> = found.changes.iter().filter(|one| !one.effects.is_empty()).collect();
+            let [cause] = with_effects[..] else { panic!("{found:#?}") };
+            let ChangeKind::Event(caused) = &cause.what else { panic!("{cause:#?}") };
+            assert_eq!(caused[0].kind, kind);
+        }
+    }
+    // Another server has no such event of its own.
+    let found = compare(&[FIND, UPDATE], &[], &[memory]);
+    assert!(found.changes.iter().any(|one| !one.effects.is_empty()), "{found:#?}");
+}
