@@ -90,7 +90,9 @@ mod tests {
         let calm = ProcessLimitJson::new(77, &group((100, 10), 5), &group((200, 11), 6)).unwrap();
         assert!(!calm.is_throttled());
         assert_eq!(ProcessLimitJson::new(77, &ControlGroup::default(), &ControlGroup::default()), None);
-        assert_eq!((usable(&[limit.clone()], 1, 16), usable(&[limit.clone()], 2, 16)), (1.5, 16.0));
-        assert_eq!((usable(&[limit.clone(), limit], 2, 2), usable(&[], 1, 16)), (2.0, 16.0));
+        let one = std::slice::from_ref(&limit);
+        assert_eq!((usable(one, 1, 16), usable(one, 2, 16)), (1.5, 16.0));
+        let two = [limit.clone(), limit.clone()];
+        assert_eq!((usable(&two, 2, 2), usable(&[], 1, 16)), (2.0, 16.0));
     }
 }
