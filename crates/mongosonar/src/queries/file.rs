@@ -14,6 +14,7 @@ use super::args::QueriesArgs;
 use super::live::OperationListener;
 use super::output::QueriesOutput;
 use super::packets::CaptureEnd;
+use super::server_names::ServerNames;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::exit::{self, OK, TRUNCATED};
 use crate::stop;
@@ -27,6 +28,7 @@ struct WindowCollector {
     /// Of the windows that were closed.
     total: Option<Window>,
     counted: Coverage,
+    servers: ServerNames,
 }
 
 /// Reads `path`, shows its operations, and returns the exit code.
@@ -56,6 +58,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         error: None,
         total: None,
         counted: Coverage::default(),
+        servers: ServerNames::default(),
     };
     let read = capture_reading::read(path, &plan, &mut collect)?;
     let end = read.end.clone();
@@ -125,6 +128,7 @@ impl WindowCollector {
         window.in_flight = in_flight;
         window.coverage.add(&coverage.since(&self.counted));
         self.counted = *coverage;
+        self.servers.apply(&mut window);
         window
     }
 

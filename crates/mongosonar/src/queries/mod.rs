@@ -12,6 +12,7 @@ mod past;
 pub mod ports;
 mod replay;
 mod rotate;
+mod server_names;
 mod write;
 
 pub use self::args::QueriesArgs;

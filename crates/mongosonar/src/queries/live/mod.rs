@@ -38,6 +38,7 @@ use super::notice::Notice;
 use super::output::QueriesOutput;
 use super::ports::{self, Listened};
 use super::rotate::{SeriesFiles, Started};
+use super::server_names::ServerNames;
 use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::files::names::FileNames;
@@ -85,6 +86,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         _ => None,
     };
     let listened = Listened::choose(&args.port, &Host::live());
+    let server_names = ServerNames::here();
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
@@ -206,7 +208,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     let follower = follow(listened, finder, on, Changes { threads: capture.changes.clone(), say })?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
-    let mut feed = feed.with_steps(steps).with_splits(splits);
+    let mut feed = feed.with_steps(steps).with_splits(splits).with_servers(server_names);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     capture.wake();

@@ -18,6 +18,7 @@ use super::split::RunningSplits;
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::queries::notice::{INTERFACE_DOWN, Notice};
 use crate::queries::output::QueriesOutput;
+use crate::queries::server_names::ServerNames;
 use crate::stop::{self, JobState};
 use crate::when::now;
 
@@ -48,6 +49,7 @@ pub struct WindowFeed {
     splits: Option<RunningSplits>,
     /// A window that waits for what the threads did in it, and since when.
     held: Option<(Window, Instant)>,
+    servers: ServerNames,
 }
 
 impl WindowFeed {
@@ -66,7 +68,13 @@ impl WindowFeed {
             steps: None,
             splits: None,
             held: None,
+            servers: ServerNames::default(),
         }
+    }
+
+    /// The same, with what is known of the addresses of servers.
+    pub fn with_servers(self, servers: ServerNames) -> Self {
+        Self { servers, ..self }
     }
 
     /// The same, with a history that the live view can step through.
@@ -81,6 +89,13 @@ impl WindowFeed {
 
     /// The next complete window, if there is one in time.
     fn next(&mut self, wait: Duration) -> Option<Window> {
+        let mut window = self.next_divided(wait)?;
+        self.servers.apply(&mut window);
+        Some(window)
+    }
+
+    /// The same, with servers by all of their addresses: so the threads know them.
+    fn next_divided(&mut self, wait: Duration) -> Option<Window> {
         let Some(splits) = &self.splits else { return self.joiner.next(wait) };
         let (mut window, since) = match self.held.take() {
             Some(held) => held,
@@ -119,7 +134,8 @@ impl WindowFeed {
             add(&mut rest, window);
         }
         // Where a thread does not end.
-        while let Some(window) = self.joiner.incomplete() {
+        while let Some(mut window) = self.joiner.incomplete() {
+            self.servers.apply(&mut window);
             add(&mut rest, window);
         }
         if let (Some(splits), Some(rest)) = (&self.splits, &mut rest) {
