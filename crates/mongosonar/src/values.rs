@@ -145,9 +145,31 @@ pub fn parse_connections(text: &str) -> Result<ConnectionSample, String> {
     Ok(ConnectionSample { every })
 }
 
+/// Reads the id of a shape, or its beginning: up to 16 hexadecimal digits.
+pub fn parse_shape_id(text: &str) -> Result<String, String> {
+    let id = text.trim().to_ascii_lowercase();
+    if (1..=16).contains(&id.len()) && id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(id);
+    }
+    Err(format!(
+        "{text:?} is no id of a shape: write up to 16 digits from 0 to 9 and a to f, as `mongosonar queries --json` shows them"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shape_is_named_by_the_beginning_of_its_id() {
+        for (text, id) in [("1f2e3d4c5b6a7980", "1f2e3d4c5b6a7980"), ("1F2e", "1f2e"), (" 0 ", "0")] {
+            assert_eq!(parse_shape_id(text).unwrap(), id);
+        }
+        for wrong in ["xyz", "", "find", "1f2e3d4c5b6a79801", "0x1f", "shop.orders"] {
+            let said = parse_shape_id(wrong).unwrap_err();
+            assert!(said.contains("16 digits from 0 to 9 and a to f"), "{wrong}: {said}");
+        }
+    }
 
     #[test]
     fn a_number_outside_of_its_range_is_answered_with_the_range() {

@@ -51,3 +51,38 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     }
     Ok(serving)
 }
+
+/// The ports to capture for these processes: those that were named, else those on which they listen if they were named
+/// themselves. Empty: those of every server here.
+///
+/// # Errors
+/// A named process listens on none that can be seen.
+pub fn ports(asked: &[u32], named: &[Range]) -> Result<Vec<Range>> {
+    if asked.is_empty() || !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    let host = Host::live();
+    if let Some(deaf) = asked.iter().find(|process| host.ports_of(&[**process]).is_empty()) {
+        bail!("process {deaf} listens on no TCP port that can be seen from here: name its port with --port");
+    }
+    Ok(host.ports_of(asked).into_iter().map(|port| Range(port, port)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_named_process_has_the_ports_it_listens_on_and_no_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let own = ports(&[std::process::id()], &[]).unwrap();
+        assert!(own.contains(&Range(port, port)), "{own:?}");
+        let other = ports(&[1], &[]).map(|found| found.contains(&Range(port, port)));
+        assert!(!other.unwrap_or(false));
+        assert_eq!(ports(&[1], &[Range(5, 6)]).unwrap(), [Range(5, 6)]);
+        assert_eq!(ports(&[], &[]).unwrap(), []);
+    }
+}

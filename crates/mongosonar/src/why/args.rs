@@ -8,7 +8,7 @@ use clap::Args;
 use crate::connection::PortlessServerArgs;
 use crate::outfile;
 use crate::queries::args::{Range, SourceArg, parse_ports};
-use crate::values::{number, parse_connections, parse_duration};
+use crate::values::{number, parse_connections, parse_duration, parse_shape_id};
 use sonar_core::time_split::ConnectionSample;
 
 /// Examples for the help.
@@ -24,7 +24,7 @@ Examples:
 #[derive(Args, Debug, Clone)]
 pub struct WhyArgs {
     /// Only the shape with this id; the beginning of the id is enough
-    #[arg(long, value_name = "ID", help_heading = "What to explain")]
+    #[arg(long, value_name = "ID", value_parser = parse_shape_id, help_heading = "What to explain")]
     pub shape: Option<String>,
     /// Only this collection (db.collection) or database
     #[arg(long, value_name = "NS", help_heading = "What to explain")]
@@ -44,7 +44,7 @@ pub struct WhyArgs {
     /// Process to trace; repeat for several [default: each mongod and mongos of this machine; with --port those that listen on it]
     #[arg(long, short_alias = 'p', value_name = "PID", help_heading = "What to trace")]
     pub pid: Vec<u32>,
-    /// Port or range of ports of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017]
+    /// Port or range of ports of the servers; repeat for several [default: those on which the processes of --pid listen; else the ports of each mongod and mongos on this host, else 27017]
     #[arg(long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to trace")]
     pub port: Vec<Range>,
     /// Capture on this interface; repeat for several [default: all, or loopback alone if the traced servers listen nowhere else]

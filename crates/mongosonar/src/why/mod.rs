@@ -69,6 +69,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let confined = !args.keep_privileges;
     let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
     let processes = splitting::processes(&args.pid, &args.port)?;
+    let ports = splitting::ports(&args.pid, &args.port)?;
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_else(|| sample_of_busy(&processes));
@@ -80,14 +81,15 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     )?;
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
     let attacher_task = AttacherTask {
-        ports: args.port.clone(),
+        ports: ports.clone(),
+        processes: processes.clone(),
         any_cost: args.tls_any_cost,
         confined,
         follows_later: false,
     };
     let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = reads_sockets.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
-    let only_port = match args.port.as_slice() {
+    let only_port = match ports.as_slice() {
         [Range(first, last)] if first == last => Some(*first),
         _ => None,
     };
@@ -97,7 +99,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let mut trace = helpers.trace(sample)?;
     trace.sample_processors();
     let names = FileNames::ask_target(target.clone())?;
-    let listened = Listened::choose(&args.port, &Host::live());
+    let listened = Listened::choose(&ports, &Host::live());
     let config = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
         filter: PacketFilter { ports: listened.ranges(), clients: sample, ..PacketFilter::default() },

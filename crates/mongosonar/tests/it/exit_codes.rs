@@ -49,6 +49,7 @@ fn an_unknown_flag_is_2_in_every_command() {
     }
     assert_eq!(run("").status.code(), Some(2));
     fails("nosuch", 2);
+    assert!(fails("why --shape xyz --pid 1", 2).contains("is no id of a shape"));
     fails("completions fishy", 2);
 }
 

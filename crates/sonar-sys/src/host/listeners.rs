@@ -142,6 +142,20 @@ pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16
     serving
 }
 
+/// The ports on which these processes listen, each in its own network namespace. Those whose open files cannot be read
+/// have none. `proc_root` is `/proc`.
+pub(super) fn ports_of(proc_root: &Path, processes: &[u32]) -> BTreeSet<u16> {
+    let mut ports = BTreeSet::new();
+    for pid in processes {
+        let process = proc_root.join(pid.to_string());
+        let Ok(inodes) = socket_inodes(&process.join("fd")) else { continue };
+        let table = SocketTable::read(&process.join("net"));
+        let own = table.listening.iter().filter(|(inode, _)| inodes.contains(inode));
+        ports.extend(own.map(|(_, address)| address.port()));
+    }
+    ports
+}
+
 /// Whether each of these processes accepts TCP connections, and only from this machine: all of its listening sockets are
 /// bound to loopback addresses of our network namespace. `false` if that cannot be seen.
 pub(super) fn are_local(proc_root: &Path, processes: &[u32]) -> bool {
@@ -414,6 +428,10 @@ mod tests {
         );
         assert_eq!(found.incomplete, []);
         assert_eq!(found.ports(), [27001, 27017, 27034]);
+        let ports_of = |processes: &[u32]| Host::of_proc(&tree.0).ports_of(processes);
+        assert_eq!(ports_of(&[10]), [27017, 27034], "not those of others in the same namespace");
+        assert_eq!(ports_of(&[20, 10]), [27001, 27017, 27034]);
+        assert_eq!(ports_of(&[99]), []);
     }
 
     #[test]

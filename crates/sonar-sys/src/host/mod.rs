@@ -166,6 +166,11 @@ impl Host {
         listeners::serving(&self.proc_root, processes, is_asked)
     }
 
+    /// The TCP ports on which these processes listen, in order; those whose open files cannot be read have none.
+    pub fn ports_of(&self, processes: &[u32]) -> Vec<u16> {
+        listeners::ports_of(&self.proc_root, processes).into_iter().collect()
+    }
+
     /// Whether each of these processes accepts TCP connections, and only from this machine: all of its listening
     /// sockets are bound to loopback addresses of our network namespace. `false` if that cannot be seen.
     pub fn are_local(&self, processes: &[u32]) -> bool {

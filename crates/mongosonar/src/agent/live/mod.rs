@@ -137,6 +137,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let tls = match settings.collectors.queries && settings.queries.tls {
         true => TlsCapture::open(AttacherTask {
             ports: settings.queries.ports(),
+            processes: Vec::new(),
             any_cost: false,
             confined: plan.confined,
             follows_later: true,

@@ -74,8 +74,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         None => None,
     };
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
-    let attacher_task =
-        AttacherTask { ports: args.port.clone(), any_cost: args.tls_any_cost, confined, follows_later: true };
+    let attacher_task = AttacherTask {
+        ports: args.port.clone(),
+        processes: Vec::new(),
+        any_cost: args.tls_any_cost,
+        confined,
+        follows_later: true,
+    };
     let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = args.reads_sockets()?.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
     let header = FileHeader::new(&args.interface);

@@ -61,12 +61,21 @@ pub enum AttacherNews {
 pub struct AttacherTask {
     /// The ports that were named; if none, those of each server.
     pub ports: Vec<Range>,
+    /// The only processes to attach to; if none, all that listen on these ports.
+    pub processes: Vec<u32>,
     /// Attach also where a probe costs ten times as much.
     pub any_cost: bool,
     /// Drop privileges.
     pub confined: bool,
     /// Attach also to processes that start later.
     pub follows_later: bool,
+}
+
+impl AttacherTask {
+    /// Whether it may attach to this process, if it listens on one of the ports.
+    fn wants(&self, process: u32) -> bool {
+        self.processes.is_empty() || self.processes.contains(&process)
+    }
 }
 
 /// Starts the helper, which attaches these programs. Call it before starting any thread.
@@ -286,7 +295,8 @@ impl Attacher<'_> {
         if !all.is_empty() {
             self.tracer.leave_all_but(&all).ok();
         }
-        let candidates = self.seen.candidates(all, Instant::now(), at_all);
+        let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
+        candidates.retain(|process| self.task.wants(*process));
         let mut news = Vec::new();
         for process in host.serving(&candidates, &|port| listened.has(port)) {
             self.seen.done(process);
@@ -350,6 +360,19 @@ mod tests {
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 4]);
         assert_eq!(sorted(seen.candidates(vec![1, 4], later, false)), [4]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, false)), [2, 4]);
+    }
+
+    #[test]
+    fn of_named_processes_no_others_are_read() {
+        let task = |processes: &[u32]| AttacherTask {
+            ports: Vec::new(),
+            processes: processes.to_vec(),
+            any_cost: false,
+            confined: true,
+            follows_later: false,
+        };
+        assert_eq!([7, 8, 9].map(|process| task(&[7, 9]).wants(process)), [true, false, true]);
+        assert!(task(&[]).wants(8), "none is named");
     }
 
     #[test]
