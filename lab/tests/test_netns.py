@@ -1,8 +1,12 @@
-"""Network namespaces: both ends of a veth pair and `any` give the same figures; a connection behind address translation is captured once."""
+"""Network namespaces: both ends of a veth pair and `any` give the same figures; a connection behind address translation is captured once; what is mirrored through a tunnel is read live."""
 
 import contextlib
+import gzip
+import json
 import os
+import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -132,3 +136,94 @@ def test_a_connection_behind_address_translation_is_captured_once(tmp_path):
         # Both sides were visible; every second copy was counted as such and nothing else.
         assert coverage["frames_twin_nat"] > 500
         assert coverage["kernel_drops"] == coverage["gaps"] == coverage["messages_damaged"] == 0
+
+
+MIRRORED = labkit.LAB.parent / "fixtures/mirrored"
+SEND = """
+import socket, struct, sys
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+link.bind((sys.argv[1], 0))
+records = open(sys.argv[2], "rb").read()
+while records:
+    (length,), records = struct.unpack(">I", records[:4]), records[4:]
+    link.send(records[:length])
+    records = records[length:]
+"""
+
+
+def ipv4(protocol, content):
+    head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(content), 0, 0x4000, 64, protocol, 0)
+    return head + bytes([198, 51, 100, 1]) + bytes([198, 51, 100, 9]) + content
+
+
+def udp(port, content):
+    return ipv4(17, struct.pack(">HHHH", 50000, port, 8 + len(content), 0) + content)
+
+
+# Each takes an Ethernet frame with IPv4, and gives an Ethernet type and what follows it. Headers after RFC 7348,
+# RFC 8926, RFC 2784, RFC 2890 with draft-foschiano-erspan, RFC 2003, RFC 3032 and RFC 2516.
+TUNNELS = {
+    "vxlan": lambda frame: (0x0800, udp(4789, struct.pack(">II", 0x08000000, 4660 << 8) + frame)),
+    "geneve": lambda frame: (0x0800, udp(6081, struct.pack(">BBHI", 0, 0, 0x6558, 7 << 8) + frame)),
+    "gre": lambda frame: (0x0800, ipv4(47, struct.pack(">HH", 0, 0x0800) + frame[14:])),
+    "erspan": lambda frame: (0x0800, ipv4(47, struct.pack(">HHIHHI", 0x1000, 0x88BE, 1, 0x1001, 100, 0) + frame)),
+    "ip in ip": lambda frame: (0x0800, ipv4(4, frame[14:])),
+    "mpls": lambda frame: (0x8847, struct.pack(">I", 16 << 12 | 1 << 8 | 64) + frame[14:]),
+    "pppoe": lambda frame: (
+        0x8864,
+        struct.pack(">BBHHH", 0x11, 0, 5, 2 + len(frame) - 14, 0x0021) + frame[14:],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_mirrored_traffic_is_read_live_as_from_a_file(tmp_path, kind):
+    capture = gzip.decompress((MIRRORED / "vxlan.pcap.gz").read_bytes())
+    frames, at = [], 24
+    while at < len(capture):
+        (length,) = struct.unpack_from("<I", capture, at + 8)
+        # Ethernet, IPv4, UDP and VXLAN around it.
+        frames.append(capture[at + 16 + 14 + 20 + 8 + 8 : at + 16 + length])
+        at += 16 + length
+    frames = [frame for frame in frames if frame[12:14] == b"\x08\x00"]
+    ethernet = bytes([2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1])
+    sent = tmp_path / "sent"
+    with open(sent, "wb") as out:
+        for frame in frames:
+            ethertype, content = TUNNELS[kind](frame)
+            outer = ethernet + struct.pack(">H", ethertype) + content
+            out.write(struct.pack(">I", len(outer)) + outer)
+    plain = tmp_path / "plain.pcap"
+    with open(plain, "wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for second, frame in enumerate(frames):
+            out.write(struct.pack("<IIII", 1_700_000_000 + second // 100, second % 100, len(frame), len(frame)) + frame)
+    servers = {int.from_bytes(frame[36:38], "big") for frame in frames if frame[47] & 0x12 == 0x02}
+    ports = [option for port in sorted(servers) for option in ("--port", str(port))]
+    everything = ["--class", "all", "--role", "all", "--limit", "1000"]
+    with namespaces("mirror", "here") as ns, contextlib.ExitStack() as stack:
+        join_by_veth((ns["mirror"], "m0", "10.99.1.1/24"), (ns["here"], "h0", "10.99.1.2/24"))
+        for namespace, device in ((ns["mirror"], "m0"), (ns["here"], "h0")):
+            ip("-n", namespace, "link", "set", device, "mtu", "9900")
+        options = ["--interface", "h0", "--tunnels", "--json", *ports, *everything]
+        live = labkit.live_capture(tmp_path, options, prefix=inside(ns["here"]))
+        sonar = stack.enter_context(live)
+        subprocess.run([*inside(ns["mirror"]), sys.executable, "-c", SEND, "m0", str(sent)], check=True)
+
+        def captured():
+            intervals = [line for line in sonar.lines() if "coverage" in line]
+            return sum(line["coverage"]["frames_tunnelled"] for line in intervals) >= len(frames)
+
+        labkit.wait_until(captured, "all frames of the mirror")
+        found = labkit.summary(sonar.stop())
+    command = [labkit.MONGOSONAR, "queries", "--read", str(plain), "--json", *ports, *everything]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    expected = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+
+    def calls(summary):
+        return {
+            (row["command"], row["database"], row["collection"], row["shape"]): row["calls"] for row in summary["rows"]
+        }
+
+    assert calls(found) == calls(expected) and len(calls(found)) > 3
+    assert found["coverage"]["frames_tunnelled"] == len(frames)

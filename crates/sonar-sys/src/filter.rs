@@ -38,6 +38,8 @@ pub struct PacketFilter {
     pub snap_replies: Option<u32>,
     /// Keep at most this many bytes of any packet, from its link-layer header on.
     pub snap_len: u32,
+    /// Keep every packet of a tunnel too (VXLAN, GENEVE, GRE, IP in IP, MPLS, PPPoE), whatever is inside it.
+    pub tunnels: bool,
 }
 
 impl Default for PacketFilter {
@@ -49,6 +51,7 @@ impl Default for PacketFilter {
             clients: ConnectionSample::default(),
             snap_replies: None,
             snap_len: WHOLE,
+            tunnels: false,
         }
     }
 }
@@ -98,8 +101,13 @@ impl PacketFilter {
             return Err(FilterError::SnapWithoutPorts);
         }
         let mut asm = BpfAssembler::default();
-        let labels =
-            Labels { tcp: asm.label(), extension: asm.label(), accept: asm.label(), drop: asm.label() };
+        let labels = Labels {
+            tcp: asm.label(),
+            udp: asm.label(),
+            extension: asm.label(),
+            accept: asm.label(),
+            drop: asm.label(),
+        };
         let mut writer = FilterWriter { asm, labels, sampled: self.sample.is_some(), filter: self };
         writer.scope(scope);
         writer.link_layer();
@@ -191,6 +199,13 @@ const ETHERTYPE_IPV6: u32 = libc::ETH_P_IPV6 as u32;
 /// 802.1Q, 802.1ad, and an earlier number of the outer tag.
 const ETHERTYPES_VLAN: [u32; 3] = [libc::ETH_P_8021Q as u32, libc::ETH_P_8021AD as u32, 0x9100];
 const PROTOCOL_TCP: u32 = libc::IPPROTO_TCP as u32;
+const PROTOCOL_UDP: u32 = libc::IPPROTO_UDP as u32;
+/// MPLS (also multicast) and sessions of PPPoE: what they carry may be IP.
+const ETHERTYPES_TUNNEL: [u32; 3] = [0x8847, 0x8848, 0x8864];
+/// IP in IP, 6in4, GRE, and MPLS in IP.
+const PROTOCOLS_TUNNEL: [u32; 4] = [4, 41, 47, 137];
+/// VXLAN, its extension GPE, and Linux's earlier number of it; GENEVE; GRE and MPLS in UDP.
+const PORTS_TUNNEL: [u32; 6] = [4_789, 4_790, 8_472, 6_081, 4_754, 6_635];
 const PROTOCOL_FRAGMENT: u32 = libc::IPPROTO_FRAGMENT as u32;
 const PROTOCOL_AUTHENTICATION: u32 = libc::IPPROTO_AH as u32;
 /// Extension headers that begin with the next protocol and their length in units of eight bytes, the first
@@ -203,6 +218,8 @@ const EXTENSIONS: usize = 2;
 struct Labels {
     /// X is the offset of a TCP header.
     tcp: JumpLabel,
+    /// X is the offset of a UDP header, which may be that of a tunnel.
+    udp: JumpLabel,
     /// A is the protocol of the IPv6 header at X.
     extension: JumpLabel,
     accept: JumpLabel,
@@ -273,20 +290,29 @@ impl FilterWriter<'_> {
                 self.asm.when(Condition::Equal, ethertype, tag);
             }
         }
+        if self.filter.tunnels {
+            for ethertype in ETHERTYPES_TUNNEL {
+                self.asm.when(Condition::Equal, ethertype, self.labels.accept);
+            }
+        }
         self.asm.jump(self.labels.drop);
 
         self.asm.place(v4);
         self.asm.load(Width::Byte, base + 9);
-        self.asm.unless(Condition::Equal, PROTOCOL_TCP, self.labels.drop);
-        self.asm.load(Width::Half, base + 6);
-        self.asm.when(Condition::AnyBit, 0x1fff, self.labels.drop);
-        self.remember(network, 12, 4);
-        self.asm.load_x_ipv4_length(base);
-        if base != 0 {
-            self.asm.x_to_a();
-            self.asm.arithmetic(Arithmetic::Add, Operand::Constant(base));
-            self.asm.a_to_x();
+        if self.filter.tunnels {
+            let (tcp, udp) = (self.asm.label(), self.asm.label());
+            self.asm.when(Condition::Equal, PROTOCOL_TCP, tcp);
+            self.tunnels_or_udp(udp);
+            self.asm.jump(self.labels.drop);
+            self.asm.place(udp);
+            self.first_ipv4_fragment(base);
+            self.asm.jump(self.labels.udp);
+            self.asm.place(tcp);
+        } else {
+            self.asm.unless(Condition::Equal, PROTOCOL_TCP, self.labels.drop);
         }
+        self.remember(network, 12, 4);
+        self.first_ipv4_fragment(base);
         self.asm.jump(self.labels.tcp);
 
         self.asm.place(v6);
@@ -294,8 +320,31 @@ impl FilterWriter<'_> {
         self.asm.load_x_constant(base + 40);
         self.asm.load(Width::Byte, base + 6);
         self.asm.when(Condition::Equal, PROTOCOL_TCP, self.labels.tcp);
+        self.tunnels_or_udp(self.labels.udp);
         self.asm.jump(self.labels.extension);
         self.asm.place(tag);
+    }
+
+    /// Drops later fragments of an IPv4 packet; then X is where its header ends.
+    fn first_ipv4_fragment(&mut self, base: u32) {
+        self.asm.load(Width::Half, base + 6);
+        self.asm.when(Condition::AnyBit, 0x1fff, self.labels.drop);
+        self.asm.load_x_ipv4_length(base);
+        if base != 0 {
+            self.asm.x_to_a();
+            self.asm.arithmetic(Arithmetic::Add, Operand::Constant(base));
+            self.asm.a_to_x();
+        }
+    }
+
+    /// If tunnels are wanted: keeps the packet if A is the protocol of one, and goes on at `udp` if it is UDP.
+    fn tunnels_or_udp(&mut self, udp: JumpLabel) {
+        if self.filter.tunnels {
+            for protocol in PROTOCOLS_TUNNEL {
+                self.asm.when(Condition::Equal, protocol, self.labels.accept);
+            }
+            self.asm.when(Condition::Equal, PROTOCOL_UDP, udp);
+        }
     }
 
     /// Stores what only the network header states and the end of the program needs.
@@ -349,6 +398,7 @@ impl FilterWriter<'_> {
             self.asm.load_at_x(Width::Byte, 0);
             self.asm.load_x_memory(slot::SCRATCH);
             self.asm.when(Condition::Equal, PROTOCOL_TCP, self.labels.tcp);
+            self.tunnels_or_udp(self.labels.udp);
         }
         for kind in PROTOCOLS_OPTIONS.into_iter().chain([PROTOCOL_FRAGMENT, PROTOCOL_AUTHENTICATION]) {
             self.asm.when(Condition::Equal, kind, self.labels.accept);
@@ -513,6 +563,14 @@ impl FilterWriter<'_> {
     }
 
     fn ends(&mut self) {
+        if self.filter.tunnels {
+            self.asm.place(self.labels.udp);
+            self.asm.load_at_x(Width::Half, 2);
+            for port in PORTS_TUNNEL {
+                self.asm.when(Condition::Equal, port, self.labels.accept);
+            }
+            self.asm.jump(self.labels.drop);
+        }
         self.asm.place(self.labels.accept);
         self.asm.return_constant(self.filter.snap_len);
         self.asm.place(self.labels.drop);

@@ -37,7 +37,7 @@ Examples:
 Keys of the live view: h for help.";
 
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 22] = [
+const NOT_IN_THE_PAST: [&str; 23] = [
     "source",
     "interface",
     "port",
@@ -48,6 +48,7 @@ const NOT_IN_THE_PAST: [&str; 22] = [
     "split",
     "pid",
     "snap_replies",
+    "tunnels",
     "verify_checksums",
     "no_tls",
     "tls_any_cost",
@@ -107,6 +108,9 @@ pub struct QueriesArgs {
     /// Process whose threads --split traces; repeat for several [default: each mongod and mongos of this machine]
     #[arg(long, value_name = "PID", requires = "split", help_heading = "What to capture")]
     pub pid: Vec<u32>,
+    /// Also read packets inside VXLAN, GENEVE, GRE, ERSPAN, IP in IP, MPLS and PPPoE, as a mirror of the traffic of another host sends them; files are always read so
+    #[arg(long, conflicts_with_all = ["read", "sample", "split", "snap_replies"], help_heading = "What to capture")]
+    pub tunnels: bool,
     /// Copy only the first N bytes of each packet of a reply, at least 26: costs least, but documents, cursors and late errors are not known
     #[arg(long, value_name = "N", value_parser = parse_snap_replies, conflicts_with = "read", help_heading = "What to capture")]
     pub snap_replies: Option<u32>,

@@ -224,6 +224,56 @@ fn other_packets_are_dropped() {
 }
 
 #[test]
+fn packets_of_tunnels_are_kept_where_they_are_wanted() {
+    let without = port(27017, 27019);
+    let with = PacketFilter { tunnels: true, ..without.clone() };
+    let (without, with) = (program(&without), program(&with));
+    let (v4, v6) = (frame((C4, 40000), (S4, 5)), frame((C6, 40000), (S6, 5)));
+    let to = |frame: &FrameSpec, port| FrameSpec {
+        protocol: 17,
+        destination: (frame.destination.0, port),
+        ..frame.clone()
+    };
+    let mut tunnels = Vec::new();
+    for plain in [&v4, &v6] {
+        tunnels.extend([4, 41, 47, 137].map(|protocol| FrameSpec { protocol, ..plain.clone() }));
+        tunnels.extend([4789, 4790, 8472, 6081, 4754, 6635].map(|port| to(plain, port)));
+        tunnels.push(FrameSpec { tags: vec![(0x88a8, 7), (0x8100, 8)], ..to(plain, 4789) });
+    }
+    tunnels.push(FrameSpec { ip_options: 10, ..to(&v4, 6081) });
+    // As Linux sends GRE over IPv6: with a limit of encapsulations.
+    tunnels.push(FrameSpec { protocol: 47, extensions: vec![(60, 8)], ..v6.clone() });
+    tunnels.push(FrameSpec { extensions: vec![(0, 8), (60, 16)], ..to(&v6, 4789) });
+    for frame in &tunnels {
+        for seen in
+            [frame.ethernet(), frame.on(libc::ARPHRD_NONE, &[]), frame.on(libc::ARPHRD_INFINIBAND, &[0; 24])]
+        {
+            assert_eq!((run(&with, &seen), run(&without, &seen)), (WHOLE, 0), "protocol {}", frame.protocol);
+        }
+    }
+    for ethertype in [0x8847u16, 0x8848, 0x8864] {
+        let mut seen = v4.ethernet();
+        seen.bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
+        seen.protocol = ethertype;
+        assert_eq!((run(&with, &seen), run(&without, &seen)), (WHOLE, 0), "{ethertype:#x}");
+    }
+    // TCP as before, and nothing else.
+    for (frame, kept) in [
+        (frame((C4, 40000), (S4, 27018)), true),
+        (frame((C6, 27017), (S6, 40000)), true),
+        (v4.clone(), false),
+        (v6.clone(), false),
+        (to(&v4, 53), false),
+        (to(&v6, 27017), false),
+        (FrameSpec { fragment: 5, ..to(&v4, 4789) }, false),
+        (FrameSpec { protocol: 50, ..v4 }, false),
+        (FrameSpec { protocol: 58, extensions: vec![(0, 8)], ..v6 }, false),
+    ] {
+        assert_eq!(run(&with, &frame.ethernet()) > 0, kept, "{:?} {}", frame.destination, frame.protocol);
+    }
+}
+
+#[test]
 fn a_first_fragment_is_kept() {
     let more_fragments = FrameSpec { fragment: 0x2000, ..frame((C4, 40000), (S4, 27017)) };
     assert_eq!(run(&program(&port(27017, 27017)), &more_fragments.ethernet()), WHOLE);

@@ -105,6 +105,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             ports: listened.ranges(),
             sample: args.sample.and_then(NonZeroU32::new).filter(|n| n.get() > 1),
             snap_replies: args.snap_replies,
+            tunnels: args.tunnels,
             ..PacketFilter::default()
         },
         size_bytes,
