@@ -221,7 +221,9 @@ def test_mirrored_traffic_is_read_live_as_from_a_file(tmp_path, kind):
     expected = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
 
     def calls(summary):
-        return {(row["command"], row["database"], row["collection"], row["shape"]): row["calls"] for row in summary["rows"]}
+        return {
+            (row["command"], row["database"], row["collection"], row["shape"]): row["calls"] for row in summary["rows"]
+        }
 
     assert calls(found) == calls(expected) and len(calls(found)) > 3
     assert found["coverage"]["frames_tunnelled"] == len(frames)
