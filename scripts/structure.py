@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks what no compiler does: each type name is unique in the workspace, no function takes more than four parameters,
-and no file imports one that imports it. Prints every finding; the exit code is 1 if there is one.
+no file imports one that imports it, and every message passes through the macros that escape it. Prints every finding; the exit code is 1 if there is one.
 
 Unit tests do not count. A re-exported item counts as an import of the file that defines it."""
 
@@ -17,6 +17,10 @@ FUNCTION = re.compile(r"\bfn (\w+)\s*(?:<(?:[^()<>]|<[^<>]*>|\([^()]*\)|->)*>)?\
 UNIT_TESTS = re.compile(r"^\s*#\[cfg\((?:all\()?test\b", re.M)
 COMMENT = re.compile(r"(?<!:)//[^\n]*")
 USE = re.compile(rf"^\s*({VISIBILITY})?use ([^;]+);", re.M)
+# The binary's own macros of these names escape what they print; other crates print nothing.
+UNESCAPED = re.compile(r"\bstd::e?println!|\bwrite(?:ln)?!\(\s*(?:std::)?io::stderr\(\)|\beprint!|\bdbg!")
+PRINTED = re.compile(r"\be?print(?:ln)?!")
+MACROS = pathlib.Path("crates/mongosonar/src/main.rs")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
 
 
@@ -168,6 +172,14 @@ def import_cycles(crate, files):
         yield f"these files import each other: {', '.join(names.get(module, str(crate)) for module in component)}"
 
 
+def raw_output(files):
+    for path, text in files.items():
+        is_binary = path.parts[:2] == MACROS.parts[:2]
+        pattern = UNESCAPED if is_binary else PRINTED
+        if path != MACROS and (found := pattern.search(text)):
+            yield f"{path}: {found[0]} prints what nothing has escaped"
+
+
 def check_itself():
     """Finds one seeded fault of each kind, and nothing in what only looks like one."""
     seeded = {
@@ -181,6 +193,15 @@ def check_itself():
     assert list(import_cycles(pathlib.Path("x"), files)) == ["these files import each other: x/a.rs, x/b.rs"]
     assert list(duplicates(files)) == ["type Two is defined more than once: a.rs, c.rs"]
     assert list(long_lists(files)) == ["a.rs: fn long takes 5 parameters"]
+    own = MACROS.parent
+    printing = {
+        own / "a.rs": 'writeln!(std::io::stderr(), "x")',
+        own / "b.rs": 'eprintln!("x");\nio::stderr().is_terminal()',
+        MACROS: "writeln!(std::io::stderr())",
+        pathlib.Path("crates/sonar-sys/src/a.rs"): 'println!("x")',
+    }
+    raw = [line.split(":")[0] for line in raw_output(printing)]
+    assert raw == ["crates/mongosonar/src/a.rs", "crates/sonar-sys/src/a.rs"]
 
 
 def main():
@@ -192,7 +213,7 @@ def main():
         files = {path.relative_to(src): source(path.read_text()) for path in found}
         findings += import_cycles(src.relative_to(ROOT), files)
         everything |= {src.relative_to(ROOT) / path: text for path, text in files.items()}
-    findings += [*duplicates(everything), *long_lists(everything)]
+    findings += [*duplicates(everything), *long_lists(everything), *raw_output(everything)]
     print("\n".join(findings), end="\n" if findings else "")
     return bool(findings)
 

@@ -295,9 +295,43 @@ def test_a_reader_that_does_not_read_does_not_block_the_end():
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=zero)
     labkit.wait_until(lambda: waits_to_write(child.pid), "a full pipe", seconds=60)
     child.send_signal(signal.SIGTERM)
-    # It had time for a summary.
-    assert child.wait(20) == 128 + signal.SIGTERM
+    assert wait_soon(child) == 128 + signal.SIGTERM
     child.stdout.close()
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
+    """As after Ctrl-S in a terminal's window: the live view waits in a write."""
+    with on_terminal(*QUERIES) as terminal:
+        terminal.wait_for(b"mongosonar ")
+        labkit.wait_until(lambda: catches(terminal.pid, signal.SIGTERM), "its handlers")
+
+        def is_full():
+            # The help, and the view again.
+            terminal.type(b"?")
+            waits = waits_for_terminal(terminal.pid)
+            time.sleep(0.2 if waits else 0)
+            return waits and waits_for_terminal(terminal.pid)
+
+        labkit.wait_until(is_full, "a full terminal", seconds=60)
+        os.kill(terminal.pid, getattr(signal, how))
+        soon = Soon(lambda: [terminal.pid])
+        while terminal.running():
+            assert not soon.over(), "still running"
+            time.sleep(0.02)
+        # It ends by itself once nothing waits any more, if it is fast enough.
+        assert terminal.code in (0, 128 + getattr(signal, how))
+        # What was not shown yet is thrown away, and the terminal is as it was.
+        terminal.read_all()
+        assert terminal.shown.endswith(b"\x1b[?1049l\x1b[?25h"), terminal.shown[-100:]
+        assert terminal.modes()[3] & termios.ICANON
+
+
+def waits_for_terminal(pid):
+    stacks = pathlib.Path(f"/proc/{pid}/task").glob("*/stack")
+    with contextlib.suppress(OSError):
+        return any("n_tty_write" in stack.read_text() for stack in stacks)
+    return False
 
 
 def waits_to_write(pid):

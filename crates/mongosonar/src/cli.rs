@@ -132,7 +132,8 @@ pub fn run() -> Result<ExitCode> {
         let tip = file_tip(&error);
         let _ = error.print();
         if let Some(tip) = tip {
-            eprintln!("\n{tip}");
+            eprintln!("");
+            eprintln!("{tip}");
         }
         std::process::exit(error.exit_code())
     });

@@ -12,6 +12,7 @@ use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
+use sonar_view::kit::escape;
 
 use self::checks::DoctorLine;
 use crate::config;
@@ -55,17 +56,24 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
         serde_json::to_writer(&mut out, &lines)?;
         writeln!(out)?;
     } else {
-        let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
-        for line in &lines {
-            let needed =
-                if line.verdict == "ok" { String::new() } else { format!(" (needed by: {})", line.commands) };
-            writeln!(out, "{:8} {:width$}  {}{needed}", line.verdict, line.name, line.found)?;
-            if let Some(remedy) = &line.remedy {
-                writeln!(out, "{:8} {:width$}  fix: {remedy}", "", "")?;
-            }
-        }
+        text(&lines, &mut out)?;
     }
     Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
+}
+
+/// A line for each finding, and one for what helps. Paths in them are chosen by whoever starts a server.
+fn text(lines: &[DoctorLine], out: &mut impl Write) -> io::Result<()> {
+    let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    for line in lines {
+        let needed =
+            if line.verdict == "ok" { String::new() } else { format!(" (needed by: {})", line.commands) };
+        let DoctorLine { verdict, name, found, remedy, .. } = line;
+        writeln!(out, "{verdict:8} {name:width$}  {}{needed}", escape(found))?;
+        if let Some(remedy) = remedy {
+            writeln!(out, "{:8} {:width$}  fix: {}", "", "", escape(remedy))?;
+        }
+    }
+    Ok(())
 }
 
 /// What helps a collector of the agent that cannot work, in the words of this command.
@@ -117,4 +125,21 @@ fn terminal() -> DoctorLine {
         _ => "standard output is no terminal: a table for each interval".to_owned(),
     };
     DoctorLine::new("terminal", "queries, io live").ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_another_user_chose_is_shown_and_not_obeyed() {
+        let path = "/tmp/\u{1b}[2J\nok       servers  all is well\u{9b}0m";
+        let line =
+            DoctorLine::new("log", "logs report").warning(format!("{path} cannot be read"), path.to_owned());
+        let mut out = Vec::new();
+        text(&[line], &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out.lines().count(), 2, "{out}");
+        assert!(!out.contains(['\u{1b}', '\u{9b}']), "{out:?}");
+    }
 }

@@ -2,11 +2,12 @@
 //! nothing else.
 #![forbid(unsafe_code)]
 
-/// As in the standard library, but a standard error that nobody reads any more is no reason to panic.
+/// As in the standard library, but a standard error that nobody reads any more is no reason to panic, and a message is one
+/// line: whatever else is in it, like a file name of another user, is shown and not obeyed.
 macro_rules! eprintln {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($argument)*);
+        let _ = writeln!(std::io::stderr(), "{}", sonar_view::kit::escape(&format!($($argument)*)));
     }};
 }
 
@@ -14,7 +15,7 @@ macro_rules! eprintln {
 macro_rules! println {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($argument)*);
+        let _ = writeln!(std::io::stdout(), "{}", sonar_view::kit::escape(&format!($($argument)*)));
     }};
 }
 

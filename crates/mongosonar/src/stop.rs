@@ -16,13 +16,16 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use sonar_sys::Host;
-use sonar_sys::terminal::{Streams, Woken};
-use sonar_view::queries::live::Screen;
+use sonar_sys::terminal::{Streams, StuckOutput, Woken, show_last};
+use sonar_view::queries::live::{Screen, give_back_terminal, restore_terminal};
 
 /// How long a command that has nothing to restore may take to end, once nobody sees its output any more.
 const ABANDONED: Duration = Duration::from_secs(3);
 /// The same where somebody may wait for its summary.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long output that nobody takes may hold up a command that was asked to stop, and how often it is looked at.
+const STUCK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(100);
 /// Signals within this time of the first one are one request: a shell or a supervisor may send several.
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -214,6 +217,8 @@ fn guard(
     mut caught: SignalDelivery<UnixStream, SignalOnly>,
 ) {
     let mut first: Option<Instant> = None;
+    // Since when it takes nothing of what is written, without a break.
+    let mut stuck_since: Option<Instant> = None;
     loop {
         let has_deadline = match ending {
             StopBehavior::Prompt => true,
@@ -222,6 +227,7 @@ fn guard(
         };
         let deadline = first.filter(|_| has_deadline).map(|first| first + stop.patience());
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = if first.is_some() { Some(left.map_or(LOOK, |left| left.min(LOOK))) } else { None };
         let mut is_asked = false;
         match streams.wait(caught.get_read(), left) {
             Ok(gone @ (Woken::Gone | Woken::ErrorUnread)) => {
@@ -250,17 +256,38 @@ fn guard(
         if is_again {
             stop.requests.ask();
         }
+        let stuck = streams.stuck();
+        stuck_since = stuck.and(stuck_since.or_else(|| Some(Instant::now())));
+        let stuck = stuck.filter(|_| stuck_since.is_some_and(|begun| begun.elapsed() >= STUCK));
         let is_over = match ending {
-            StopBehavior::Prompt | StopBehavior::Report => {
-                is_again || has_deadline && since >= stop.patience()
+            StopBehavior::Prompt => is_again || since >= stop.patience() || stuck.is_some(),
+            // A pager takes its time to read a report; a terminal that does not read shows none.
+            StopBehavior::Report => {
+                let is_late = has_deadline && since >= stop.patience();
+                is_again || is_late || stuck == Some(StuckOutput::Terminal)
             }
             StopBehavior::Service => is_again,
             StopBehavior::Careful => false,
         };
         if is_over {
-            sonar_view::queries::live::restore_terminal();
+            leave(streams);
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }
+        if stuck.is_some() && matches!(ending, StopBehavior::Careful | StopBehavior::Service) {
+            // What it restores or stores must not wait for what it prints.
+            let _ = streams.give_up_stuck();
+        }
+    }
+}
+
+/// Restores the terminal, also one that does not read what is written to it.
+fn leave(streams: &Streams) {
+    if streams.stuck().is_none() {
+        return restore_terminal();
+    }
+    let restoring = give_back_terminal();
+    if let (Ok(Some(terminal)), Some(bytes)) = (streams.give_up_stuck(), restoring) {
+        show_last(&terminal, &bytes);
     }
 }
 

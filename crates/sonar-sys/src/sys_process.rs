@@ -69,6 +69,31 @@ pub(crate) fn exit_now(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Ends a system call in which the main thread waits, with EINTR.
+pub(crate) fn interrupt_main_thread() {
+    extern "C" fn nothing(_: c_int) {}
+    // A signal that is ignored unless somebody asks for it.
+    let process = std::process::id() as libc::pid_t;
+    // SAFETY: the handler does nothing, and both structures live through the calls; without SA_RESTART a call that waits
+    // ends. The main thread has the number of its process.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut());
+        libc::syscall(libc::SYS_tgkill, process, process, libc::SIGURG);
+    }
+}
+
+/// Lets a terminal go on that was stopped (Ctrl-S), and takes away what waits to be shown there.
+pub(crate) fn discard_output(terminal: BorrowedFd<'_>) {
+    // SAFETY: takes integers only. A terminal stops a background process that changes it unless SIGTTOU is ignored.
+    unsafe {
+        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+        libc::tcflow(terminal.as_raw_fd(), libc::TCOON);
+        libc::tcflush(terminal.as_raw_fd(), libc::TCOFLUSH);
+    }
+}
+
 /// Puts the calling thread, and those it starts from now on, under a filter of system calls.
 pub(crate) fn filter_calls(program: &[Instruction]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -26,6 +26,29 @@ pub enum Woken {
     TimedOut,
 }
 
+/// What takes no output.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum StuckOutput {
+    /// A terminal that was stopped (Ctrl-S), or whose other side does not read.
+    Terminal,
+    /// A pipe or a socket whose reader does not read.
+    Pipe,
+}
+
+/// Shows a few bytes on a terminal that takes nothing: what it has not shown yet is thrown away. Waits half a second at
+/// most, and gives up then.
+pub fn show_last(terminal: &OwnedFd, bytes: &[u8]) {
+    for _ in 0..25 {
+        let mut entry = [PollFd::new(terminal, PollFlags::OUT)];
+        let is_ready = poll(&mut entry, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if is_ready && rustix::io::write(terminal, bytes).is_ok() {
+            return;
+        }
+        sys_process::discard_output(terminal.as_fd());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The standard streams that can go away while the program runs. A stream that has gone is replaced by a silent one:
 /// writing to it succeeds, and reading finds nothing. So nothing that still uses it fails or spins.
 #[derive(Debug)]
@@ -102,6 +125,47 @@ impl Streams {
             }
         }
         Ok(())
+    }
+
+    /// What takes nothing of what is written now, so that writing waits: a terminal that does not read comes before a pipe.
+    pub fn stuck(&self) -> Option<StuckOutput> {
+        let found = self.stuck_streams().unwrap_or_default();
+        let is_terminal = found.iter().any(|fd| fd.is_terminal());
+        (!found.is_empty()).then_some(if is_terminal { StuckOutput::Terminal } else { StuckOutput::Pipe })
+    }
+
+    /// Replaces the streams that take nothing by silent ones, so that nothing waits for them any more; the main thread
+    /// ends its wait. Returns the first terminal among them.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn give_up_stuck(&self) -> io::Result<Option<OwnedFd>> {
+        let mut terminal = None;
+        for fd in self.stuck_streams()? {
+            if terminal.is_none() && fd.is_terminal() {
+                terminal = Some(fd.try_clone_to_owned()?);
+            }
+            match fd.as_raw_fd() {
+                libc::STDOUT_FILENO => dup2_stdout(&self.null)?,
+                _ => dup2_stderr(&self.null)?,
+            }
+        }
+        // Room for what has to be shown before the main thread ends the program.
+        terminal.iter().for_each(|terminal| sys_process::discard_output(terminal.as_fd()));
+        sys_process::interrupt_main_thread();
+        Ok(terminal)
+    }
+
+    /// Standard output and error, as far as they take nothing.
+    fn stuck_streams(&self) -> io::Result<Vec<BorrowedFd<'static>>> {
+        let outputs =
+            self.watched.iter().map(|(fd, _)| *fd).filter(|fd| fd.as_raw_fd() != libc::STDIN_FILENO);
+        let outputs: Vec<_> = outputs.collect();
+        let mut entries: Vec<_> =
+            outputs.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::OUT)).collect();
+        retry_on_intr(|| poll(&mut entries, Some(&Timespec::default())))?;
+        let is_stuck = |entry: &PollFd<'_>| entry.revents().is_empty();
+        Ok(outputs.into_iter().zip(&entries).filter(|(_, entry)| is_stuck(entry)).map(|(fd, _)| fd).collect())
     }
 
     /// The streams that have gone and were not replaced yet.

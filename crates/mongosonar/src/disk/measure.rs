@@ -58,7 +58,10 @@ impl Bench<'_> {
     fn say(&self, line: &str) -> io::Result<()> {
         match (self.args.quiet, self.args.json) {
             (true, _) => Ok(()),
-            (_, true) => writeln!(io::stderr(), "{line}"),
+            (_, true) => {
+                eprintln!("{line}");
+                Ok(())
+            }
             (_, false) => writeln!(io::stdout(), "{line}"),
         }
     }

@@ -227,7 +227,7 @@ fn sockets_that_are_open_or_made_in_pairs_lead_nowhere() {
             confined_to(duty)();
             let elsewhere = socket.send_to(b"out", &to).map_err(|error| error.raw_os_error());
             let pair = UnixStream::pair().map_err(|error| error.raw_os_error());
-            (elsewhere, connected.send(b"told").ok(), pair.map(|(one, _)| (&one).write(b"x").ok()))
+            (elsewhere, connected.send(b"sent").ok(), pair.map(|(one, _)| (&one).write(b"x").ok()))
         });
         let sent = sent.join().unwrap();
         assert_eq!(sent, (Err(Some(libc::EPERM)), Some(4), Ok(Some(1))), "{duty:?}");

@@ -8,7 +8,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_core::{Source, Timestamp};
 
-use crate::kit::{Grouped, Nanos, Zone, json};
+use crate::kit::{Grouped, Nanos, Zone, escape, json};
 
 /// What a collector has contributed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -117,9 +117,9 @@ impl AgentSummary {
             (Some(start), Some(end)) => {
                 let windows = plural(self.windows, "window");
                 let span = format!("from {} to {}", time(start), time(end));
-                writeln!(out, "stored {windows} of 10 s {span} in {}", self.store)?;
+                writeln!(out, "stored {windows} of 10 s {span} in {}", escape(&self.store))?;
             }
-            _ => writeln!(out, "stored nothing in {}", self.store)?,
+            _ => writeln!(out, "stored nothing in {}", escape(&self.store))?,
         }
         for CollectorSummary { name, observed_ns, operations } in &self.collectors {
             let operations = match operations {
@@ -144,7 +144,7 @@ impl AgentSummary {
             }
         }
         for note in &self.notes {
-            writeln!(out, "NOT IN FULL: {note}")?;
+            writeln!(out, "NOT IN FULL: {}", escape(note))?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use sonar_core::history::Span;
 use sonar_core::time::NS_PER_S;
 
 pub use draw::KEYS;
-pub use screen::{Screen, restore as restore_terminal};
+pub use screen::{Screen, give_back as give_back_terminal, restore as restore_terminal};
 
 use crate::queries::column::Sort;
 use crate::queries::layout::sortable;

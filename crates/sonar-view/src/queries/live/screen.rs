@@ -151,6 +151,17 @@ pub fn restore() {
     }
 }
 
+/// Gives the terminal back without writing to it. Returns what has to be written to it to restore it; `None` if it is not
+/// ours. For a terminal that does not read, where [`restore`] would wait.
+pub fn give_back() -> Option<Vec<u8>> {
+    TAKEN.swap(false, Ordering::SeqCst).then(|| {
+        let _ = disable_raw_mode();
+        let mut bytes = Vec::new();
+        let _ = execute!(bytes, LeaveAlternateScreen, Show);
+        bytes
+    })
+}
+
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
