@@ -1,8 +1,9 @@
 //! The configuration file: defaults for the flags of `queries`.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
@@ -54,9 +55,21 @@ pub fn find(named: Option<&Path>) -> Option<PathBuf> {
 /// The file cannot be read, or a setting is wrong ([`crate::exit::UsageError`]).
 pub fn load(named: Option<&Path>) -> Result<File> {
     let Some(path) = find(named) else { return Ok(File::default()) };
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+    let text = read(&path)?;
     parse(&text).map_err(|why| usage!("configuration file {}: {why}", path.display()))
+}
+
+/// The text of a configuration file.
+///
+/// # Errors
+/// There is none, or it is no text ([`crate::exit::UsageError`]); or it cannot be read.
+pub fn read(path: &Path) -> Result<String> {
+    let shown = path.display();
+    std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => usage!("configuration file {shown}: there is no such file"),
+        ErrorKind::InvalidData => usage!("configuration file {shown}: it is not a text in UTF-8"),
+        _ => anyhow::Error::new(error).context(format!("cannot read the configuration file {shown}")),
+    })
 }
 
 /// Reads the text of a configuration file.

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use sonar_core::history::{Collector, Resolution};
@@ -13,6 +13,7 @@ use sonar_core::time_split::ConnectionSample;
 use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
+use crate::config;
 use crate::exit::usage;
 use crate::queries::args::Range;
 use crate::values::{parse_connections, parse_scaled};
@@ -287,14 +288,13 @@ impl AgentSettings {
     /// file that was read too.
     ///
     /// # Errors
-    /// The file cannot be read, or a setting is wrong ([`crate::exit::UsageError`]).
+    /// The file cannot be read, or it is missing or a setting is wrong ([`crate::exit::UsageError`]).
     pub fn load(named: Option<&Path>) -> Result<(Self, Option<PathBuf>)> {
         let path = named.unwrap_or(Path::new(PLACE));
         if named.is_none() && !path.exists() {
             return Ok((Self::default(), None));
         }
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+        let text = config::read(path)?;
         let settings =
             Self::parse(&text).map_err(|why| usage!("configuration file {}, {why}", path.display()))?;
         let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());

@@ -1,6 +1,6 @@
 //! Exit codes are the same in every command, and an error names its cause once, in words.
 
-use crate::support::{Folder, run, text};
+use crate::support::{Folder, program, run, text};
 
 /// Every command that does something.
 const COMMANDS: [&str; 18] = [
@@ -92,7 +92,6 @@ fn a_missing_file_is_1_and_is_named() {
     for words in [
         "queries --read /no/such/file".to_owned(),
         format!("queries --read {recording} --baseline /no/such/file"),
-        format!("queries --read {recording} --config /no/such/file"),
         "logs report /no/such/file".to_owned(),
         "profiler report /no/such/file".to_owned(),
         format!("compare /no/such/file {recording}"),
@@ -163,4 +162,50 @@ fn a_file_that_must_be_new_says_what_is_in_its_way() {
     let output = write("/nowhere/new.pcapng");
     let message = text(&output.stderr);
     assert!(message.contains("there is no folder /nowhere"), "{message}");
+}
+
+#[test]
+fn what_others_put_into_a_file_name_is_shown_and_not_obeyed() {
+    let name = "/nowhere/\u{1b}[2J\nmongosonar: all is well\u{9b}0m";
+    for command in [&["logs", "report"][..], &["ftdc", "report"], &["queries", "--read"], &["io", "report"]] {
+        let output = program(command.iter().chain(&[name])).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{command:?}: {said:?}");
+        assert!(!said.contains(['\u{1b}', '\u{9b}']), "{command:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_missing_or_no_text_is_2() {
+    let folder = Folder::new("configuration");
+    let binary = folder.file("binary.toml", b"[queries]\nport = \xff\xfe\n");
+    let missing = folder.path("missing.toml");
+    let log = folder.file("mongod.log", b"");
+    for (path, why) in [(&binary, "it is not a text in UTF-8"), (&missing, "there is no such file")] {
+        let config = path.display();
+        for words in [
+            format!("queries --config {config} --read {}", log.display()),
+            format!("agent --config {config} --check-config"),
+        ] {
+            assert!(fails(&words, 2).contains(&format!("{config}: {why}")), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_page_is_not_written_through_the_link_of_another_user() {
+    let folder = Folder::new("link");
+    let log = folder.file("mongod.log", b"2026-05-01T10:00:00.000+0000 I NETWORK  [listener] hello\n");
+    let (target, link) = (folder.path("target.html"), folder.path("report.html"));
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    if std::os::unix::fs::lchown(&link, Some(65_532), None).is_err() {
+        println!("skipped: only root can give a link to another user");
+        return;
+    }
+    let words = format!("logs report {} --html {}", log.display(), link.display());
+    assert!(fails(&words, 1).contains("is a symbolic link of another user (id 65532)"));
+    assert!(!target.exists());
+    std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
+    assert!(run(&words).status.success() && target.exists());
 }
