@@ -11,6 +11,7 @@ use sonar_sys::disk::file_system_state;
 use sonar_sys::host::devices::{Device, DeviceKind, Devices};
 use sonar_sys::host::mounts::{self, Mount};
 use sonar_sys::host::process::Process;
+use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 use sonar_view::disk::check::CheckReport;
 use sonar_view::kit::Fitting;
@@ -158,15 +159,21 @@ fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The configuration of a running mongod: the path as mongod sees it, else as we do.
+/// The configuration of a running mongod: the path as mongod sees it, else as we do; as far as its user may read it.
+/// Anybody may call a process mongod and name any file.
 pub fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
     let file = mongod.option(&["--config", "-f"])?;
-    let path = own_root(mongod).join(file.trim_start_matches('/'));
-    let mut text = String::new();
-    // Anybody may call a process mongod and name a pipe, which would never end.
-    let opened = regular::open(&path).or_else(|_| regular::open(&machine.path(file))).ok()?;
-    opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    let opened = if machine.is_live() {
+        let at = fs::read_link(mongod.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+        let files = ProcessFiles::of(mongod).or_else(|_| ProcessFiles::in_our_root(mongod)).ok()?;
+        files.open(&at.join(file))
+    } else {
+        let inside = mongod.folder().join("root").join(file.trim_start_matches('/'));
+        regular::open(&inside).or_else(|_| regular::open(&machine.path(file)))
+    };
+    let mut text = Vec::new();
+    opened.ok()?.take(MOST_CONFIG_BYTES).read_to_end(&mut text).ok()?;
+    String::from_utf8(text).ok()
 }
 
 fn own_root(mongod: &Process) -> PathBuf {
