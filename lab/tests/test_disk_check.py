@@ -196,7 +196,9 @@ def test_check_never_prints_a_command_that_destroys_data(machine, name):
 )
 def test_check_says_where_readahead_and_scheduler_are_if_no_device_can_be_seen(machine, kind, source, where):
     root = machine("cloud")
-    table = f"25 1 259:1 / / rw - ext4 /dev/nvme0n1p1 rw\n31 25 0:52 / /data rw,noatime,hard,nolock - {kind} {source} rw\n"
+    table = (
+        f"25 1 259:1 / / rw - ext4 /dev/nvme0n1p1 rw\n31 25 0:52 / /data rw,noatime,hard,nolock - {kind} {source} rw\n"
+    )
     for process in ("self", "1207"):
         (root / f"proc/{process}/mountinfo").write_text(table)
     result = json.loads(run("check", "--json", "--root", root).stdout)

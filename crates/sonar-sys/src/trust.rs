@@ -164,7 +164,13 @@ pub fn open_to_replace(path: &Path) -> io::Result<File> {
         _ => {}
     }
     // The one that was looked at, whatever is at the path now.
-    File::options().write(true).open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+    match File::options().write(true).open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
+        // There is no /proc here.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(path)
+        }
+        result => result,
+    }
 }
 
 /// Opens a file of our own in a folder that may be shared: a regular file with this name only, which belongs to us, and

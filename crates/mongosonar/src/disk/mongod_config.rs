@@ -1,24 +1,32 @@
 //! The configuration of a running mongod.
 
+use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
+use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 
 /// The most bytes to read of a configuration of mongod.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The configuration of a running mongod: the path as mongod sees it, else as we do.
+/// The configuration of a running mongod: the path as mongod sees it, else as we do; as far as its user may read it.
+/// Anybody may call a process mongod and name any file.
 pub fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
     let file = mongod.option(&["--config", "-f"])?;
-    let path = own_root(mongod).join(file.trim_start_matches('/'));
-    let mut text = String::new();
-    // Anybody may call a process mongod and name a pipe, which would never end.
-    let opened = regular::open(&path).or_else(|_| regular::open(&machine.path(file))).ok()?;
-    opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    let opened = if machine.is_live() {
+        let at = fs::read_link(mongod.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+        let files = ProcessFiles::of(mongod).or_else(|_| ProcessFiles::in_our_root(mongod)).ok()?;
+        files.open(&at.join(file))
+    } else {
+        let inside = own_root(mongod).join(file.trim_start_matches('/'));
+        regular::open(&inside).or_else(|_| regular::open(&machine.path(file)))
+    };
+    let mut text = Vec::new();
+    opened.ok()?.take(MOST_CONFIG_BYTES).read_to_end(&mut text).ok()?;
+    String::from_utf8(text).ok()
 }
 
 /// The root folder of a mongod, as this process reaches it.

@@ -1,6 +1,7 @@
 //! Who is on connections that were open before mongosonar started: from the logs of the servers on this machine,
 //! from a log that was named, or from a server. Clients are identified by address and port.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +20,7 @@ use sonar_mongo::{Server, Target};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::host::process::Process;
-use sonar_sys::host::regular;
+use sonar_sys::host::process_files::ProcessFiles;
 use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
@@ -33,6 +34,8 @@ const MOST_BYTES: u64 = 256 << 20;
 const MOST_LINE_BYTES: u64 = 1 << 20;
 /// A longer configuration is none.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
+/// The most entries of a folder that are looked at.
+const MOST_ENTRIES: usize = 10_000;
 /// The most logs of one server: the one that is written, and older ones beside it.
 const MOST_FILES: usize = 8;
 /// How long the capture waits for the answer. A later one is used from then on.
@@ -217,24 +220,20 @@ fn left_out(connections: u64) -> Option<String> {
 /// The log of a running server: the file that its arguments or its configuration name, or else a log among its open
 /// files. Empty if there is none or it cannot be read.
 fn log_of_process(server: &Process) -> ServerLog {
-    let folder = server.folder();
-    // A container has a root folder of its own.
-    let root = folder.join("root");
-    let working = fs::read_link(folder.join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-    let inside = |path: &Path| root.join(working.join(path).strip_prefix("/").unwrap_or(path));
+    // Anybody may call a process mongod and name any file, also one that only we may read.
+    let Ok(files) = ProcessFiles::of(server) else { return ServerLog::new() };
+    let working = fs::read_link(server.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
     let configured = || {
         let mut text = String::new();
-        let path = inside(Path::new(server.option(&["--config", "-f"])?));
-        // Anybody may call a process mongod and name a pipe, which would never end.
-        let file = regular::open(&path).ok()?;
+        let file = files.open(&working.join(server.option(&["--config", "-f"])?)).ok()?;
         file.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
         log_of(&text)
     };
     let named = server.option(&["--logpath"]).map(str::to_owned).or_else(configured);
     if let Some(path) = &named {
-        let files = files_of(&inside(Path::new(path)));
-        if !files.is_empty() {
-            return files;
+        let found = files_of(&files, &working.join(path));
+        if !found.is_empty() {
+            return found;
         }
     }
     // Renamed or removed meanwhile, or never named: standard output may be a file.
@@ -243,11 +242,9 @@ fn log_of_process(server: &Process) -> ServerLog {
         Some(path) => continues(target, &working.join(path)),
         None => *number == 1 || target.extension().is_some_and(|extension| extension == "log"),
     };
-    let found = open.iter().filter(is_log).find_map(|(number, _)| {
-        // Not a terminal, a pipe or /dev/null.
-        regular::open(&folder.join("fd").join(number.to_string())).ok()
-    });
-    found.into_iter().collect()
+    // Not a terminal, a pipe or /dev/null.
+    let opened = |(number, _): &(u32, PathBuf)| files.open_descriptor(server, *number).ok();
+    open.iter().filter(is_log).find_map(opened).into_iter().collect()
 }
 
 /// Whether a path is another with more at its end: `mongod.log (deleted)`, `mongod.log.1`.
@@ -259,28 +256,27 @@ fn continues(path: &Path, begin: &Path) -> bool {
 
 /// A log and the older ones beside it that a rotation left (`mongod.log.2024-05-01T00-00-00`), the oldest first.
 /// Compressed ones are left out. Empty if the log itself is not there.
-fn files_of(path: &Path) -> ServerLog {
-    let Ok(newest) = regular::open(path) else { return ServerLog::new() };
+fn files_of(files: &ProcessFiles, path: &Path) -> ServerLog {
+    let Ok(newest) = files.open(path) else { return ServerLog::new() };
     let siblings = || {
-        let name = path.file_name()?.to_str()?.to_owned() + ".";
-        let entries = fs::read_dir(path.parent()?).ok()?.flatten();
-        let mut found: Vec<_> = entries
-            .filter(|entry| entry.file_name().to_str().is_some_and(|other| other.starts_with(&name)))
-            .filter(|entry| {
-                let path = entry.path();
-                let compressed = ["gz", "bz2", "xz", "zst"];
-                !path.extension().is_some_and(|ext| compressed.iter().any(|other| ext == *other))
-            })
-            .filter_map(|entry| {
-                let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-                Some(((metadata.mtime(), metadata.mtime_nsec()), entry.path()))
-            })
+        let folder = path.parent()?;
+        let begin = path.file_name()?.to_str()?.to_owned() + ".";
+        let is_older = |name: &OsStr, found: &fs::Metadata| {
+            let compressed = Path::new(name)
+                .extension()
+                .is_some_and(|end| ["gz", "bz2", "xz", "zst"].iter().any(|other| end == *other));
+            !compressed && found.is_file() && name.to_str().is_some_and(|other| other.starts_with(&begin))
+        };
+        let listed = files.list(folder, MOST_ENTRIES).ok()?.into_iter();
+        let mut found: Vec<_> = listed
+            .filter(|(name, found)| is_older(name, found))
+            .map(|(name, found)| ((found.mtime(), found.mtime_nsec()), folder.join(name)))
             .collect();
         found.sort();
         Some(found.split_off(found.len().saturating_sub(MOST_FILES - 1)))
     };
     let older = siblings().unwrap_or_default().into_iter().map(|(_, path)| path);
-    older.filter_map(|path| regular::open(&path).ok()).chain([newest]).collect()
+    older.filter_map(|path| files.open(&path).ok()).chain([newest]).collect()
 }
 
 /// Reads the last [`MOST_BYTES`] of these files together, in order.
@@ -321,7 +317,7 @@ fn read_lines(input: impl Read, remotes: &mut Remotes) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -335,6 +331,10 @@ mod tests {
             fs::create_dir_all(root.join("7/fd")).unwrap();
             fs::create_dir_all(root.join("7/root/var/log")).unwrap();
             fs::write(root.join("7/comm"), "mongod\n").unwrap();
+            let own = fs::metadata(&root).unwrap();
+            let ids = |id: u32| format!("{id}\t{id}\t{id}\t{id}");
+            let status = format!("Uid:\t{}\nGid:\t{}\n", ids(own.uid()), ids(own.gid()));
+            fs::write(root.join("7/status"), status).unwrap();
             Self(root)
         }
 
@@ -426,6 +426,24 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         symlink(&pipe, tree.0.join("7/fd/1")).unwrap();
         for arguments in [&["--logpath", "/var/log/mongod.log"][..], &["-f", "/var/log/mongod.log"], &[]] {
+            tree.arguments(arguments);
+            assert_eq!(tree.found(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_the_user_of_the_server_may_not_read_is_not_read_for_it() {
+        let tree = ProcFixture::new("user");
+        let log = tree.write("var/log/mongod.log", &line(1, "secret"));
+        fs::set_permissions(&log, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&log, tree.0.join("7/fd/1")).unwrap();
+        let status = "Uid:\t65533\t65533\t65533\t65533\nGid:\t65533\t65533\t65533\t65533\n";
+        for arguments in [&["--logpath", "/var/log/mongod.log"][..], &[]] {
+            tree.arguments(arguments);
+            assert_eq!(tree.found(), ["secret"]);
+        }
+        fs::write(tree.0.join("7/status"), status).unwrap();
+        for arguments in [&["--logpath", "/var/log/mongod.log"][..], &[]] {
             tree.arguments(arguments);
             assert_eq!(tree.found(), [""; 0]);
         }

@@ -14,6 +14,7 @@ use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{LogReader, LogSettings};
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
+use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 
 use super::server_operation::DescribedOperations;
@@ -51,8 +52,8 @@ impl ServerLogs {
         let mut logs = Vec::new();
         for process in processes {
             for log in written_logs(*process) {
-                match regular::open(&log.link).and_then(|file| TracedLog::new(log.path, file, Some(*process)))
-                {
+                let opened = log.open().and_then(|file| TracedLog::new(log.path, file, Some(*process)));
+                match opened {
                     Ok(log) => logs.push(log),
                     Err(error) => eprintln!("mongosonar: cannot read the log of process {process}: {error}"),
                 }
@@ -135,8 +136,9 @@ fn identity_of(file: &File) -> io::Result<FileIdentity> {
 struct WrittenLog {
     /// As the process sees it.
     path: PathBuf,
-    /// The link in `/proc` that opens it, also in a container.
-    link: PathBuf,
+    /// Who has it open, and its number there: it opens the log also in a container.
+    process: Process,
+    number: u32,
     identity: FileIdentity,
 }
 
@@ -168,7 +170,13 @@ impl WrittenLog {
     fn new(process: &Process, number: u32, path: PathBuf) -> Option<Self> {
         let link = process.folder().join(format!("fd/{number}"));
         let found = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
-        Some(Self { path, link, identity: FileIdentity { device: found.dev(), inode: found.ino() } })
+        let identity = FileIdentity { device: found.dev(), inode: found.ino() };
+        Some(Self { path, process: process.clone(), number, identity })
+    }
+
+    /// Opens it, if the user of the process may read it.
+    fn open(&self) -> io::Result<File> {
+        ProcessFiles::of(&self.process)?.open_descriptor(&self.process, self.number)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `agent`: what it stores is what the separate commands give on the same input.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -110,6 +111,21 @@ fn the_operations_stored_are_those_of_queries() {
     let seconds = all.observed_ns(Collector::Queries) as f64 / 1e9;
     let reported = report["end_ns"].as_f64().unwrap() - report["start_ns"].as_f64().unwrap();
     assert!((seconds - reported / 1e9).abs() < 1.0, "{seconds} {reported}");
+}
+
+#[test]
+fn a_store_that_others_can_write_to_is_refused_and_left_as_it_is() {
+    let folder = Folder::new("agent-shared");
+    let store = folder.path("store");
+    std::fs::create_dir(&store).unwrap();
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let output = replay(&[&path(LOG)], &store);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("other users can write to {}", store.display())), "{said}");
+    assert_eq!(std::fs::read_dir(&store).unwrap().count(), 0);
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(replay(&[&path(LOG)], &store).status.success());
 }
 
 #[test]
@@ -440,7 +456,7 @@ fn the_configuration_is_checked() {
         assert!(message.contains(part), "{message}");
     }
     let missing = program(["agent", "--check-config", "--config", "/nonexistent.toml"]).output().unwrap();
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
 }
 
 #[test]

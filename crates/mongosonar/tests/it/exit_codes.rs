@@ -193,3 +193,20 @@ fn a_configuration_that_is_missing_or_no_text_is_2() {
         }
     }
 }
+
+#[test]
+fn a_page_is_not_written_through_the_link_of_another_user() {
+    let folder = Folder::new("link");
+    let log = folder.file("mongod.log", b"2026-05-01T10:00:00.000+0000 I NETWORK  [listener] hello\n");
+    let (target, link) = (folder.path("target.html"), folder.path("report.html"));
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    if std::os::unix::fs::lchown(&link, Some(65_532), None).is_err() {
+        println!("skipped: only root can give a link to another user");
+        return;
+    }
+    let words = format!("logs report {} --html {}", log.display(), link.display());
+    assert!(fails(&words, 1).contains("is a symbolic link of another user (id 65532)"));
+    assert!(!target.exists());
+    std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
+    assert!(run(&words).status.success() && target.exists());
+}

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ApplicationChange, ChangeKind, HistoryChange};
-use super::shapes::{LONG_NS, MIN_EXPECTED, first_began};
-use super::sides::{ComparedSpan, SOURCES, Sides};
+use super::shapes::{LONG_NS, MIN_EXPECTED};
+use super::sides::{ComparedSpan, SOURCES, Sides, first_began};
 use crate::history::EventKind;
 use crate::{Class, Endpoint, Role, Timestamp};
 

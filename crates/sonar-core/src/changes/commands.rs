@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::shapes::first_began;
-use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides};
+use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides, first_began};
 use crate::history::{Event, EventKind, HistoryWindow};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Role, ShapeInfo, Source, Timestamp};

@@ -7,7 +7,7 @@ use super::change::{
     ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay, SplitChange,
 };
 use super::commands;
-use super::sides::{ComparedSpan, SOURCES, Sides};
+use super::sides::{ComparedSpan, SOURCES, Sides, first_began};
 use super::splits::ShapeSplits;
 use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::figures::{Apps, Figures};
@@ -526,13 +526,6 @@ impl<'a> Judgement<'a> {
         apps.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         apps.into_iter().map(|(name, _)| name.into()).collect()
     }
-}
-
-/// When the first operation began, as far as that is known: exact if there is only one.
-pub(super) fn first_began(figures: &Figures) -> Timestamp {
-    let longest = figures.latency.max_ns().unwrap_or(0);
-    let ns = if figures.calls == 1 { longest } else { 0 };
-    Timestamp::from_unix_ns(figures.first_seen.unix_ns().saturating_sub(ns))
 }
 
 /// How much more the latencies of neighbouring parts differ than those of independent operations, as a ratio of

@@ -1,5 +1,6 @@
 //! The two sides of a comparison: their windows, and how long each source was observed.
 
+use crate::figures::Figures;
 use crate::history::{Collector, Event, HistoryWindow, Span};
 use crate::{Source, Timestamp};
 
@@ -22,6 +23,13 @@ pub struct ChangeInput<'a> {
     pub events: &'a [Event],
     /// Probability of a false alarm, over all tests together.
     pub alpha: f64,
+}
+
+/// When the first operation began, as far as that is known: exact if there is only one.
+pub(super) fn first_began(figures: &Figures) -> Timestamp {
+    let longest = figures.latency.max_ns().unwrap_or(0);
+    let ns = if figures.calls == 1 { longest } else { 0 };
+    Timestamp::from_unix_ns(figures.first_seen.unix_ns().saturating_sub(ns))
 }
 
 /// A side of a comparison.

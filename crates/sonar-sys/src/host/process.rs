@@ -107,8 +107,14 @@ fn program(folder: &Path) -> Option<String> {
 pub(super) fn runs_program(process: &Process, names: &[&str]) -> bool {
     let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let own = file(Path::new("/proc/self/exe"));
-    let is_named = program(&process.folder)
-        .is_some_and(|path| path.rsplit('/').next().is_some_and(|base| names.contains(&base)));
+    // A link `mongod` may lead to `mongod-7.0.5`.
+    let is_one = |base: &str| {
+        let rest = |name: &&str| {
+            base.strip_prefix(*name).map(|rest| rest.is_empty() || rest.starts_with(['-', '.', '_']))
+        };
+        names.iter().filter_map(rest).any(|is_it| is_it)
+    };
+    let is_named = program(&process.folder).is_some_and(|path| path.rsplit('/').next().is_some_and(is_one));
     is_named && own.is_some() && file(&process.folder.join("exe")) != own
 }
 
@@ -300,20 +306,22 @@ broken
         process(3, "/usr/bin/python3", "python3", "mongod", "D");
         process(4, "/usr/bin/mongodump", "mongodump", "mongodump", "S");
         process(5, "/usr/bin/mongod", "mongod", "mongod", "Z");
+        process(7, "/opt/mongod-7.0.5", "x", "mongod", "S");
+        process(8, "/opt/mongodx", "x", "mongod", "S");
         let host = Host::of_proc(&root);
         let found = host.processes(&["mongod", "mongos"]);
         let names: Vec<_> = found.iter().map(|found| (found.pid, found.name.as_str())).collect();
-        assert_eq!(names, [(1, "mongod"), (2, "mongos"), (3, "mongod")]);
+        assert_eq!(names, [(1, "mongod"), (2, "mongos"), (3, "mongod"), (7, "mongod"), (8, "mongod")]);
         assert_eq!(host.process(2, &["mongos"]).as_ref(), Some(&found[1]));
         assert!(host.process(5, &["mongod"]).is_none() && host.process(9, &["mongod"]).is_none());
         let proven: Vec<_> =
             host.processes_running(&["mongod", "mongos"]).into_iter().map(|p| p.pid).collect();
-        assert_eq!(proven, [1], "what it calls itself does not count");
+        assert_eq!(proven, [1, 7], "what it calls itself does not count");
         // A program of ours under another name.
         let own = root.join("mongod");
         std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &own).unwrap();
         process(6, own.to_str().unwrap(), "mongod", "mongod", "S");
-        assert_eq!(host.processes_running(&["mongod"]).len(), 1);
+        assert_eq!(host.processes_running(&["mongod"]).len(), 2);
         let stat = host.stat(1).unwrap();
         assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, duration(300)));
         fs::write(root.join("1/stat"), "77 (a").unwrap();

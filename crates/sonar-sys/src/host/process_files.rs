@@ -89,6 +89,14 @@ impl ProcessFiles {
         Self::below(&folder.join("root"), folder, false)
     }
 
+    /// The same by paths as they are seen from here: for a process whose root folder cannot be seen, and is probably ours.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn in_our_root(process: &Process) -> io::Result<Self> {
+        Self::below(Path::new("/"), process.folder(), false)
+    }
+
     /// Those that the administrator of this host names for a process, by paths as they are seen from here.
     ///
     /// # Errors

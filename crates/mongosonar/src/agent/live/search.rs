@@ -9,7 +9,7 @@ use sonar_sys::clock::monotonic;
 use super::board::lost_helper;
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
-use super::lives::{ServerLives, Silence};
+use super::lives::{ServerLives, Unreachable};
 use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
 
@@ -72,11 +72,13 @@ impl LiveAgent<'_> {
         let servers = self.watched.all();
         let states: Vec<_> = servers.iter().map(|server| (server, state_of(&host, server))).collect();
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
-        let silent: Vec<(FoundServer, Silence)> = states
+        let silent: Vec<(FoundServer, Unreachable)> = states
             .iter()
             .filter_map(|(server, state)| match state {
-                ProcessState::Stopped => Some(((*server).clone(), Silence::Stopped)),
-                ProcessState::Runs if server.is_closed => Some(((*server).clone(), Silence::NotListening)),
+                ProcessState::Stopped => Some(((*server).clone(), Unreachable::Stopped)),
+                ProcessState::Runs if server.is_closed => {
+                    Some(((*server).clone(), Unreachable::NotListening))
+                }
                 _ => None,
             })
             .collect();

@@ -38,7 +38,7 @@ impl DiagnosticFile {
             let name = name.into_string().ok().filter(|name| name.starts_with("metrics."))?;
             let modified_ns = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
             let identity = FileIdentity { device: found.dev(), inode: found.ino() };
-            found.is_file().then(|| Self { name, identity, size: found.len(), modified_ns })
+            found.is_file().then_some(Self { name, identity, size: found.len(), modified_ns })
         };
         let mut files: Vec<Self> = entries.into_iter().filter_map(file).collect();
         files.sort_by(|a, b| a.name.cmp(&b.name));
