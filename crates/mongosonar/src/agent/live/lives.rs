@@ -53,7 +53,7 @@ pub struct ServerLives {
     /// Handles of those that run, by process and the time it started.
     running: BTreeMap<(u32, u64), Arc<ProcessHandle>>,
     /// Those that do not answer, though they run, and since when.
-    silent: BTreeMap<(u16, u32), (Timestamp, Unreachable)>,
+    silent: BTreeMap<(u16, u32), (Timestamp, NotServing)>,
     /// Of which it is not known yet why they ended.
     undecided: Vec<EndedProcess>,
     /// The last one that ended, by port: when, and its process.
@@ -70,7 +70,7 @@ pub struct ServerLives {
 
 /// Why a process that runs does not answer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Unreachable {
+pub enum NotServing {
     /// It has closed its port.
     NotListening,
     /// A signal or a debugger has stopped it.
@@ -154,7 +154,7 @@ impl ServerLives {
 
     /// Which processes do not answer now, though they run: events of those that have begun to be silent, and of those
     /// that answer again.
-    pub fn silent(&mut self, servers: &[(FoundServer, Unreachable)], now: Timestamp) -> Vec<Event> {
+    pub fn silent(&mut self, servers: &[(FoundServer, NotServing)], now: Timestamp) -> Vec<Event> {
         let mut events = Vec::new();
         let is_silent = |key: &(u16, u32)| servers.iter().any(|(one, _)| (one.port, one.pid) == *key);
         self.silent.retain(|(port, pid), (since, why)| {
@@ -162,8 +162,8 @@ impl ServerLives {
             if !stays {
                 let seconds = plural(now.since(*since) / NS_PER_S, "second");
                 let what = match why {
-                    Unreachable::NotListening => "listens again",
-                    Unreachable::Stopped => "runs again",
+                    NotServing::NotListening => "listens again",
+                    NotServing::Stopped => "runs again",
                 };
                 let text = format!("process {pid} {what}, after {seconds}");
                 events.push(Event::new(now, EventKind::ServerReachable, local(*port), ("", &text)));
@@ -180,10 +180,10 @@ impl ServerLives {
             self.silent.insert(key, (now, *why));
             let process = process(&server.name, server.pid);
             let text = match why {
-                Unreachable::NotListening => {
+                NotServing::NotListening => {
                     format!("{process} runs, but does not listen on its port any more")
                 }
-                Unreachable::Stopped => format!("{process} was stopped by a signal or a debugger"),
+                NotServing::Stopped => format!("{process} was stopped by a signal or a debugger"),
             };
             events.push(Event::new(now, EventKind::ServerUnreachable, local(server.port), ("", &text)));
         }

@@ -166,7 +166,7 @@ fn a_restart_names_the_process_before_and_the_settings_that_differ() {
 #[test]
 fn a_process_that_does_not_answer_is_told_once_and_so_is_its_return() {
     let mut lives = ServerLives::default();
-    let stopped = [(server(7), Unreachable::Stopped)];
+    let stopped = [(server(7), NotServing::Stopped)];
     let events = lives.silent(&stopped, at(0));
     assert_eq!(
         texts(&events),
@@ -177,7 +177,7 @@ fn a_process_that_does_not_answer_is_told_once_and_so_is_its_return() {
     assert_eq!(texts(&events), [(EventKind::ServerReachable, "process 7 runs again, after 12 seconds")]);
     // A server that shuts down closes its port first.
     lives.see(&shutdown(20, "shut down, exit code 0"));
-    assert_eq!(lives.silent(&[(server(7), Unreachable::NotListening)], at(21)), []);
+    assert_eq!(lives.silent(&[(server(7), NotServing::NotListening)], at(21)), []);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sonar_sys::clock::monotonic;
 use super::board::lost_helper;
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
-use super::lives::{ServerLives, Unreachable};
+use super::lives::{NotServing, ServerLives};
 use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
 
@@ -72,13 +72,11 @@ impl LiveAgent<'_> {
         let servers = self.watched.all();
         let states: Vec<_> = servers.iter().map(|server| (server, state_of(&host, server))).collect();
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
-        let silent: Vec<(FoundServer, Unreachable)> = states
+        let silent: Vec<(FoundServer, NotServing)> = states
             .iter()
             .filter_map(|(server, state)| match state {
-                ProcessState::Stopped => Some(((*server).clone(), Unreachable::Stopped)),
-                ProcessState::Runs if server.is_closed => {
-                    Some(((*server).clone(), Unreachable::NotListening))
-                }
+                ProcessState::Stopped => Some(((*server).clone(), NotServing::Stopped)),
+                ProcessState::Runs if server.is_closed => Some(((*server).clone(), NotServing::NotListening)),
                 _ => None,
             })
             .collect();
