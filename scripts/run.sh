@@ -78,9 +78,12 @@ if port_taken; then
     exit 1
 fi
 
-echo "Starting FerretDB with a small workload." >&2
 mkdir -p lab/bin
+if [ ! -e lab/bin/server ]; then
+    echo "Building FerretDB, a server of MongoDB's protocol: one to four minutes, and only this time." >&2
+fi
 (cd lab/server && go build -o ../bin/server .)
+echo "Starting FerretDB with a small workload." >&2
 mkdir "$files/data"
 lab/bin/server --demo --listen 127.0.0.1:27017 --dir "$files/data" >"$files/log" 2>&1 &
 server=$!
