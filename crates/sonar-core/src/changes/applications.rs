@@ -114,13 +114,13 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     changes
 }
 
-/// Operations before whose application is not known, by server.
+/// Operations before on connections that were there before the capture, so that their application is not known, by server.
 fn unknown_before(sides: &Sides<'_>) -> BTreeMap<Endpoint, u64> {
     let mut unknown = BTreeMap::new();
     for window in sides.windows(ComparedSpan::Before) {
         let rows = window.window.shapes.iter();
         for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
-            let shares = row.observed().apps.iter().filter(|(app, _)| app.name.is_empty());
+            let shares = row.observed().apps.iter().filter(|(app, _)| app.joined_late && app.name.is_empty());
             *unknown.entry(row.server).or_default() += shares.map(|(_, share)| share.calls).sum::<u64>();
         }
     }

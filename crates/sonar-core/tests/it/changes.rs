@@ -23,6 +23,8 @@ use sonar_core::{
 const SERVER: Endpoint = Endpoint::v4([0, 0, 0, 0], 27_017);
 const MS: u64 = 1_000_000;
 const WIDTH_S: u64 = 10;
+/// An application whose connections were there before the capture.
+const JOINED_LATE: (&str, &str) = ("", "?");
 
 /// A workload: what is called in each window.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +88,7 @@ fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
             name: load.app.0.into(),
             driver: "driver".into(),
             driver_version: load.app.1.into(),
-            joined_late: false,
+            joined_late: load.app == JOINED_LATE,
         });
         // Some more, some less.
         let calls = (load.calls as f64 * (0.8 + 0.4 * noise.next())).round() as u64;

@@ -107,7 +107,7 @@ fn an_application_that_ends_is_one_change() {
 #[test]
 fn an_application_that_may_have_been_there_is_not_new() {
     // Its connections were there before the capture, so nobody knew whose they were. After a restart they are known.
-    let unknown = Load { app: ("", ""), calls: 95, ..FIND };
+    let unknown = Load { app: JOINED_LATE, calls: 95, ..FIND };
     let known = Load { app: ("shop", "1.0"), ..unknown };
     let restart = event(301, EventKind::ServerStart, "");
     let is_new = |before: &[Load]| {
@@ -118,6 +118,8 @@ fn an_application_that_may_have_been_there_is_not_new() {
     // A few operations of unknown clients are not all that it runs now.
     assert!(is_new(&[Load { calls: 9, ..unknown }]));
     assert!(is_new(&[Load { app: ("other", "1.0"), ..unknown }]));
+    // A client that gives no name is known, and another one.
+    assert!(is_new(&[Load { app: ("", ""), ..unknown }]));
 }
 
 /// Thirty-three windows: a report runs in the third one and in the thirty-first, and updates wait in the last three.
