@@ -115,7 +115,7 @@ def test_a_server_that_goes_and_returns_is_reported_once(tmp_path):
         problems = running.collector("status")["problems"]
         assert len(problems) == 1 and problems[0].startswith(f"{mock.address}: "), problems
         running.wait_for("status", "working", 90)
-        lines = [line for line in running.err.read_text().splitlines() if "status" in line]
+        lines = [line for line in running.err.read_text().splitlines() if line.startswith("mongosonar: status")]
         assert len(lines) == 2, lines
         assert running.stop() == 0
 

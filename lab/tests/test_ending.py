@@ -67,6 +67,7 @@ class Terminal:
         fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.shown = b""
         self.code = None
+        self.is_at_end = False
 
     def read(self, seconds=0.05):
         """Reads the program's output from the terminal."""
@@ -82,14 +83,14 @@ class Terminal:
                 os.write(self.side, b"\x1b[1;1R" * written.count(b"\x1b[6n"))
             except OSError as error:
                 assert error.errno == errno.EIO
+                self.is_at_end = True
         return self.shown
 
     def read_all(self):
-        """Reads the program's remaining output after it ended."""
-        seen = None
-        while self.side is not None and seen != len(self.shown):
-            seen = len(self.shown)
-            self.read(0)
+        """Reads the program's remaining output after it ended. What it wrote may still be on its way; the end is known
+        when no process has the terminal any more."""
+        if self.side is not None:
+            labkit.wait_until(lambda: self.read() is not None and self.is_at_end, "the end of the output")
 
     def wait_for(self, text, seconds=20.0):
         deadline = time.monotonic() + seconds
@@ -319,7 +320,7 @@ def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
         while terminal.running():
             assert not soon.over(), "still running"
             time.sleep(0.02)
-        # It ends by itself once nothing waits any more, if it is fast enough.
+        # It ends by itself if it did not wait at that moment.
         assert terminal.code in (0, 128 + getattr(signal, how))
         # What was not shown yet is thrown away, and the terminal is as it was.
         terminal.read_all()

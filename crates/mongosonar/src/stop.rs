@@ -285,8 +285,10 @@ fn leave(streams: &Streams) {
     if streams.stuck().is_none() {
         return restore_terminal();
     }
-    let restoring = give_back_terminal();
-    if let (Ok(Some(terminal)), Some(bytes)) = (streams.give_up_stuck(), restoring) {
+    // Whoever waits in a write would go on and end the program with another exit code, if there is nothing to restore.
+    if let Some(bytes) = give_back_terminal()
+        && let Ok(Some(terminal)) = streams.give_up_stuck()
+    {
         show_last(&terminal, &bytes);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io::{self, Stdout, Write};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::execute;
@@ -12,8 +13,19 @@ use ratatui::backend::CrosstermBackend;
 
 use super::App;
 
-/// Whether the terminal is ours at the moment.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whose the terminal is at the moment: one of the following.
+static OWNER: AtomicU8 = AtomicU8::new(OTHERS);
+/// It is not ours.
+const OTHERS: u8 = 0;
+/// It shows the view.
+const VIEW: u8 = 1;
+/// It is being restored.
+const RESTORED: u8 = 2;
+/// It was given back by [`give_back`], whose caller restores it and ends the program.
+const GIVEN_BACK: u8 = 3;
+/// How often, and how long each time, the others wait for the end of the program then.
+const WAITS: u32 = 100;
+const WAIT: Duration = Duration::from_millis(20);
 
 /// Standard output as a screen. Dropping it restores the terminal; a panic, in whichever thread,
 /// restores it before its message is printed, so that the message can be read.
@@ -29,7 +41,7 @@ struct ScreenOutput(Stdout);
 
 impl ScreenOutput {
     fn unless_given_back<T>(outcome: io::Result<T>, done: T) -> io::Result<T> {
-        outcome.or_else(|error| if TAKEN.load(Ordering::SeqCst) { Err(error) } else { Ok(done) })
+        outcome.or_else(|error| if OWNER.load(Ordering::SeqCst) == VIEW { Err(error) } else { Ok(done) })
     }
 }
 
@@ -51,7 +63,7 @@ impl Screen {
     pub fn enter() -> io::Result<Self> {
         restore_on_panic();
         enable_raw_mode()?;
-        TAKEN.store(true, Ordering::SeqCst);
+        OWNER.store(VIEW, Ordering::SeqCst);
         let enter = || {
             execute!(io::stdout(), EnterAlternateScreen, Hide)?;
             let mut terminal = Terminal::new(CrosstermBackend::new(ScreenOutput(io::stdout())))?;
@@ -101,7 +113,7 @@ impl Screen {
         // The shell has set its own modes meanwhile; without this, raw mode would count as set.
         let _ = disable_raw_mode();
         enable_raw_mode()?;
-        TAKEN.store(true, Ordering::SeqCst);
+        OWNER.store(VIEW, Ordering::SeqCst);
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         self.terminal.clear()
     }
@@ -145,16 +157,28 @@ impl Drop for Screen {
 
 /// Restores the terminal if it is ours: for a way out that drops nothing.
 pub fn restore() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
+    if change(VIEW, RESTORED) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
+        change(RESTORED, OTHERS);
+    }
+    for _ in 0..WAITS {
+        if OWNER.load(Ordering::SeqCst) != GIVEN_BACK {
+            break;
+        }
+        std::thread::sleep(WAIT);
     }
 }
 
+fn change(from: u8, to: u8) -> bool {
+    OWNER.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+}
+
 /// Gives the terminal back without writing to it. Returns what has to be written to it to restore it; `None` if it is not
-/// ours. For a terminal that does not read, where [`restore`] would wait.
+/// ours. For a terminal that does not read, where [`restore`] would wait or waits already. The caller must end the
+/// program: who calls `restore` meanwhile waits for that.
 pub fn give_back() -> Option<Vec<u8>> {
-    TAKEN.swap(false, Ordering::SeqCst).then(|| {
+    (change(VIEW, GIVEN_BACK) || change(RESTORED, GIVEN_BACK)).then(|| {
         let _ = disable_raw_mode();
         let mut bytes = Vec::new();
         let _ = execute!(bytes, LeaveAlternateScreen, Show);
