@@ -99,6 +99,19 @@ export interface Notices {
   slow_replies?: { count: number; total_ms: number; longest_ms: number; first: Unknown; last: Unknown };
 }
 
+/** What stands out about a shape. */
+export interface Remark {
+  /** `skip`, `view` or `replanned`. */
+  kind: string;
+  shape_id: string;
+  command: string;
+  namespace: string;
+  shape: string;
+  time_share: number;
+  /** What stands out, and what to do. */
+  words: string;
+}
+
 export interface Digest {
   kind: "digest";
   about: About;
@@ -123,6 +136,8 @@ export interface Digest {
       memory_sorts: number;
     }[];
   }[];
+  /** What else stands out about shapes. */
+  remarks?: Remark[];
   notes: string[];
   /** Operations that the rows do not show, by reason, and the switch that shows them. */
   hidden?: { reason: string; operations: number; classes: Counters; show_with: string }[];
