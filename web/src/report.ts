@@ -681,6 +681,15 @@ export interface UnfinishedOperation {
   class: string | null;
 }
 
+/** What the control group of a process allows. */
+export interface ProcessLimit {
+  process: number;
+  processors: number;
+  /** Share of the periods of the trace in which its threads were stopped. */
+  throttled: Unknown;
+  throttled_ns: Unknown;
+}
+
 export interface WhyReport {
   kind: "why";
   about: About;
@@ -688,7 +697,7 @@ export interface WhyReport {
   seconds: number;
   processors: number;
   /** Processes whose control group limits processor time. */
-  limits?: { process: number; processors: number; throttled: Unknown; throttled_ns: Unknown }[];
+  limits?: ProcessLimit[];
   /** Every how many connections one was followed; 1 if all were. */
   sample_every: number;
   /** Counted operations of all shapes. */
