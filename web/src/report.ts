@@ -520,8 +520,15 @@ export interface FtdcReport {
   figures: FtdcFigure[];
 }
 
+/** A time from and to, in nanoseconds since 1970. */
+export interface Span {
+  start_ns: number;
+  end_ns: number;
+}
+
 /** One change: a sentence, its evidence, and what it caused. */
 export interface Change {
+  /** `event`, `application`, `shape`, `errors`, `growth`, `server` or `series`. */
   kind: string;
   server: string | null;
   since_ns: number;
@@ -529,23 +536,34 @@ export interface Change {
   cost_ns: number;
   sentence: string;
   evidence: string[];
+  /** The arguments of the command that shows more. */
+  command: string[];
   effects: Change[];
 }
 
+/** What changed within some windows. */
+export interface Moment extends Span {
+  changes: Change[];
+  context: Change[];
+  left_out: number;
+}
+
 /** A time that was not observed. */
-export interface Gap {
+export interface Gap extends Span {
   what: string;
   /** The share that was observed nevertheless, 0 to 1. */
   observed: number;
-  start_ns: number;
-  end_ns: number;
 }
 
 export interface Changes {
   kind: "what-changed";
   about: About;
   zone: Zone;
-  moments: { start_ns: number; end_ns: number; changes: Change[]; context: Change[]; left_out: number }[];
+  /** Null if each moment was compared with the time before it. */
+  compared_with: Span | null;
+  /** The answer in one sentence. */
+  summary: string;
+  moments: Moment[];
   gaps: Gap[];
   notes: string[];
 }
@@ -557,7 +575,10 @@ export interface Lane {
   title: string;
   unit: string;
   server: Unknown;
+  /** `amber` or `red` if it is over a limit somewhere. */
   verdict: string | null;
+  /** That limit. */
+  limit: Unknown;
   values: Unknown[];
 }
 
@@ -576,6 +597,7 @@ export interface TimelineReport {
   parts: number;
   lanes: Lane[];
   events: LaneEvent[];
+  events_left_out: number;
   gaps: Gap[];
 }
 
