@@ -99,6 +99,19 @@ export interface Notices {
   slow_replies?: { count: number; total_ms: number; longest_ms: number; first: Unknown; last: Unknown };
 }
 
+/** What stands out about a shape. */
+export interface Remark {
+  /** `skip`, `view` or `replanned`. */
+  kind: string;
+  shape_id: string;
+  command: string;
+  namespace: string;
+  shape: string;
+  time_share: number;
+  /** What stands out, and what to do. */
+  words: string;
+}
+
 export interface Digest {
   kind: "digest";
   about: About;
@@ -123,6 +136,8 @@ export interface Digest {
       memory_sorts: number;
     }[];
   }[];
+  /** What else stands out about shapes. */
+  remarks?: Remark[];
   notes: string[];
   /** Operations that the rows do not show, by reason, and the switch that shows them. */
   hidden?: { reason: string; operations: number; classes: Counters; show_with: string }[];
@@ -505,8 +520,15 @@ export interface FtdcReport {
   figures: FtdcFigure[];
 }
 
+/** A time from and to, in nanoseconds since 1970. */
+export interface Span {
+  start_ns: number;
+  end_ns: number;
+}
+
 /** One change: a sentence, its evidence, and what it caused. */
 export interface Change {
+  /** `event`, `application`, `shape`, `errors`, `growth`, `server` or `series`. */
   kind: string;
   server: string | null;
   since_ns: number;
@@ -514,23 +536,34 @@ export interface Change {
   cost_ns: number;
   sentence: string;
   evidence: string[];
+  /** The arguments of the command that shows more. */
+  command: string[];
   effects: Change[];
 }
 
+/** What changed within some windows. */
+export interface Moment extends Span {
+  changes: Change[];
+  context: Change[];
+  left_out: number;
+}
+
 /** A time that was not observed. */
-export interface Gap {
+export interface Gap extends Span {
   what: string;
   /** The share that was observed nevertheless, 0 to 1. */
   observed: number;
-  start_ns: number;
-  end_ns: number;
 }
 
 export interface Changes {
   kind: "what-changed";
   about: About;
   zone: Zone;
-  moments: { start_ns: number; end_ns: number; changes: Change[]; context: Change[]; left_out: number }[];
+  /** Null if each moment was compared with the time before it. */
+  compared_with: Span | null;
+  /** The answer in one sentence. */
+  summary: string;
+  moments: Moment[];
   gaps: Gap[];
   notes: string[];
 }
@@ -542,7 +575,10 @@ export interface Lane {
   title: string;
   unit: string;
   server: Unknown;
+  /** `amber` or `red` if it is over a limit somewhere. */
   verdict: string | null;
+  /** That limit. */
+  limit: Unknown;
   values: Unknown[];
 }
 
@@ -561,6 +597,7 @@ export interface TimelineReport {
   parts: number;
   lanes: Lane[];
   events: LaneEvent[];
+  events_left_out: number;
   gaps: Gap[];
 }
 
@@ -666,6 +703,15 @@ export interface UnfinishedOperation {
   class: string | null;
 }
 
+/** What the control group of a process allows. */
+export interface ProcessLimit {
+  process: number;
+  processors: number;
+  /** Share of the periods of the trace in which its threads were stopped. */
+  throttled: Unknown;
+  throttled_ns: Unknown;
+}
+
 export interface WhyReport {
   kind: "why";
   about: About;
@@ -673,7 +719,7 @@ export interface WhyReport {
   seconds: number;
   processors: number;
   /** Processes whose control group limits processor time. */
-  limits?: { process: number; processors: number; throttled: Unknown; throttled_ns: Unknown }[];
+  limits?: ProcessLimit[];
   /** Every how many connections one was followed; 1 if all were. */
   sample_every: number;
   /** Counted operations of all shapes. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
-import { findings, plots } from "../src/pages/ftdc";
-import type { FtdcFigure } from "../src/report";
+import { findings, machine, plots } from "../src/pages/ftdc";
+import type { FtdcFigure, FtdcReport } from "../src/report";
 
 const passed = (total_ns: number) => ({ total_ns, longest_ns: total_ns, longest_start_ns: 1 });
 
@@ -67,6 +67,29 @@ describe("plots", () => {
       [3, null, 6],
       [null, 9, null],
     ]);
-    expect(bytes!.title).toBe("cache, bytes a second");
+    expect([percent!.title, bytes!.title]).toEqual(["Used and dirty", "Read"]);
+    const many = ["used", "dirty", "updates"].map((id) => figure(id, { unit: "bytes" }));
+    expect(plots(many).map(({ title }) => title)).toEqual(["Cache, in bytes"]);
+  });
+});
+
+describe("the machine", () => {
+  const server = {
+    processors: 16,
+    processors_available: null,
+    memory_mib: 65_536,
+    memory_limit_mib: null,
+    system: null,
+  } as FtdcReport["server"];
+
+  it("is what the server may use of it, in the words of the text report", () => {
+    expect(machine(server)).toBe("16 processors, 64.0 GiB of memory");
+    expect(machine({ ...server, processors_available: 4, memory_limit_mib: 8_192, system: "Linux" })).toBe(
+      "4 of 16 processors, limited to 8.0 GiB of 64.0 GiB of memory, Linux",
+    );
+    expect(machine({ ...server, processors: null, memory_mib: null, memory_limit_mib: 512 })).toBe(
+      "limited to 0.5 GiB of memory",
+    );
+    expect(machine({ ...server, processors: null, memory_mib: null })).toBe("");
   });
 });

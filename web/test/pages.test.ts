@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 
 import { outcome } from "../src/pages/comparison";
-import { caller, columnsOf, label } from "../src/pages/digest";
+import { caller, columnsOf, label, REMARKS } from "../src/pages/digest";
+import { shown } from "../src/parts/columns";
 import type { Comparison, Digest, DigestRow } from "../src/report";
 
 describe("a table of rows", () => {
@@ -22,6 +23,26 @@ describe("a table of rows", () => {
       "(no name)",
       "(no plan)",
       "other",
+    ]);
+  });
+});
+
+describe("a remark", () => {
+  it("says of which shape it is, what stands out and what to do", () => {
+    const remark = {
+      kind: "view",
+      shape_id: "00000000000000ab",
+      command: "find",
+      namespace: "shop.orders",
+      shape: "{filter: {city: ?string}}",
+      time_share: 0.0751,
+      words:
+        "1000 examined for each returned; shop.orders is a view of shop.all\u202e, and indexes for it belong there",
+    };
+    expect(REMARKS.map((column) => shown(column, remark))).toEqual([
+      "7.5%",
+      "find shop.orders",
+      "1000 examined for each returned; shop.orders is a view of shop.all\\u{202e}, and indexes for it belong there",
     ]);
   });
 });

@@ -2,7 +2,19 @@ import { readFileSync } from "node:fs";
 
 import { describe, expect, it } from "vitest";
 
-import { activity, partOf, partRows, sinceStart, tiles, unseen, waitedBy } from "../src/pages/why";
+import {
+  activity,
+  LIMITS_TABLE,
+  partOf,
+  partRows,
+  processors,
+  processorsText,
+  sinceStart,
+  tiles,
+  unseen,
+  waitedBy,
+} from "../src/pages/why";
+import { shown } from "../src/parts/columns";
 import type { ShapeTime, WhyReport } from "../src/report";
 
 describe("the time of operations", () => {
@@ -45,6 +57,34 @@ describe("the time of operations", () => {
     expect([...limits, ...losses].sort(([, a], [, b]) => a - b)).toEqual(expected);
     expect(losses.map(([said]) => said)).toContain("Packets dropped by the kernel");
     expect(unseen({ joined: 5, ring_full: 0 })).toEqual({ limits: [], losses: [] });
+  });
+
+  it("says how many processors control groups allow, and how often they stopped threads", () => {
+    const limit = { process: 77, processors: 1.5, throttled: 0.4, throttled_ns: 900e6 };
+    const report = (limits: object[], processes = [77]) =>
+      processors({ limits, processes, processors: 16 } as unknown as WhyReport);
+    expect(report([limit])).toBe("1.5 of 16 processors");
+    // A second process may use all of them.
+    expect(report([limit], [77, 78])).toBe("16 processors");
+    expect(report([])).toBe("16 processors");
+    expect(report([{ ...limit, processors: 32 }])).toBe("16 processors");
+    expect([1, 1.004, 1.5, 2].map(processorsText)).toEqual([
+      "1 processor",
+      "1 processor",
+      "1.5 processors",
+      "2 processors",
+    ]);
+    const cells = LIMITS_TABLE.map((column) => [column.name, shown(column, limit)]);
+    expect(cells).toEqual([
+      ["process", "77"],
+      ["allowed", "1.5 processors"],
+      ["throttled", "40.0%"],
+      ["stopped for", "900ms"],
+    ]);
+    const unknown = { ...limit, throttled: null, throttled_ns: null };
+    expect(LIMITS_TABLE.slice(2).map((column) => shown(column, unknown))).toEqual(["-", "-"]);
+    expect(LIMITS_TABLE[2]!.tone!(limit)).toBe("bad");
+    expect(LIMITS_TABLE[2]!.tone!({ ...limit, throttled: 0.01 })).toBe("");
   });
 
   it("names the shapes that waited for a file", () => {

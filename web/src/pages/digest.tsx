@@ -13,7 +13,7 @@ import { Table } from "../parts/table";
 import { logTicks, timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
 import { begins, grid, rates } from "../parts/timeline";
-import type { Digest, DigestRow, Latency, Tally } from "../report";
+import type { Digest, DigestRow, Latency, Remark, Tally } from "../report";
 
 const TITLES = { log: "Log report", profile: "Profile report", wire: "Capture report" };
 const SOURCES = { log: "of a log", profile: "of a profile", wire: "captured on the wire" };
@@ -299,6 +299,7 @@ export function DigestPage({ report }: { report: Digest }) {
         ))}
       </section>
       <Hints report={report} />
+      <Remarks remarks={report.remarks ?? []} />
       <Server report={report} clock={clock} />
       <Coverage report={report} />
     </Shell>
@@ -579,6 +580,44 @@ function Hints({ report }: { report: Digest }) {
               </li>
             ))}
           </ul>
+        )}
+      />
+    </section>
+  );
+}
+
+export const REMARKS: Column<Remark>[] = [
+  {
+    name: "time",
+    value: ({ time_share }) => time_share,
+    format: (share) => percent(share, 1),
+    about: "share of the time of all operations",
+    rank: 0,
+    zero: true,
+  },
+  { name: "where", value: ({ command, namespace }) => visible(`${command} ${namespace}`), text: true, rank: 1 },
+  { name: "what stands out", value: ({ words }) => visible(words), text: true, main: true },
+];
+
+/** What stands out about shapes, beside the indexes that they want. */
+function Remarks({ remarks }: { remarks: readonly Remark[] }) {
+  if (remarks.length === 0) return null;
+  return (
+    <section>
+      <h2>What else stands out</h2>
+      <Table
+        name="what else stands out"
+        rows={remarks}
+        by="time"
+        columns={REMARKS}
+        detail={({ command, shape, shape_id, words }) => (
+          <>
+            <p>{visible(words)}</p>
+            <pre class="full">{visible(`${command} ${shape}`)}</pre>
+            <p class="dim">
+              shape id <code class="id">{shape_id}</code>
+            </p>
+          </>
         )}
       />
     </section>

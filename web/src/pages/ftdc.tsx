@@ -10,7 +10,7 @@ import { type Fact, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
-import { axis, show } from "../parts/units";
+import { axis, chartTitle, show } from "../parts/units";
 import type { FtdcExceedance, FtdcFigure, FtdcReport } from "../report";
 
 /** What the marks of incidents are called. */
@@ -37,6 +37,26 @@ function over({ limits, verdict }: FtdcFigure): [FtdcExceedance, number] {
   return verdict === "red" && limits.red != null ? [limits.over_red, limits.red] : [limits.over_amber, limits.amber];
 }
 
+/** The machine, and what of it the server may use: `4 of 16 processors`. */
+export function machine({
+  processors,
+  processors_available,
+  memory_mib,
+  memory_limit_mib,
+  system,
+}: FtdcReport["server"]): string {
+  const gib = (mib: number) => `${(mib / 1024).toFixed(1)} GiB`;
+  const all = processors == null ? null : plural(processors, "processor");
+  const memory = memory_mib == null ? "memory" : `${gib(memory_mib)} of memory`;
+  return [
+    all && (processors_available == null ? all : `${processors_available} of ${all}`),
+    memory_limit_mib != null ? `limited to ${gib(memory_limit_mib)} of ${memory}` : memory_mib != null && memory,
+    system,
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
 /** A chart: figures of one group and unit. */
 export interface Plot {
   title: string;
@@ -51,17 +71,17 @@ export function plots(figures: readonly FtdcFigure[]): Plot[] {
   const groups = new Map<string, FtdcFigure[]>();
   for (const figure of figures) {
     if (figure.max <= 0) continue;
-    const key = `${figure.group}, ${axis(figure)}`;
+    const key = `${figure.group} ${figure.unit}`;
     groups.set(key, [...(groups.get(key) ?? []), figure]);
   }
-  return [...groups].map(([title, figures]) => {
+  return [...groups.values()].map((figures) => {
     const starts = figures.flatMap(({ trend }) => trend.buckets.map(([start]) => start));
     const begins = [...new Set(starts)].sort((a, b) => a - b);
     const series = figures.map(({ title, trend }, at): Series => {
       const values = new Map(trend.buckets.map(([start, , , most]) => [start, most]));
       return { name: title, colour: colour(at), values: begins.map((start) => values.get(start) ?? null) };
     });
-    return { title, figures, xs: begins.map(seconds), series };
+    return { title: chartTitle(figures[0]!.group, figures), figures, xs: begins.map(seconds), series };
   });
 }
 
@@ -71,7 +91,7 @@ const columns: Column<FtdcFigure>[] = [
   { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
   { name: "median", value: ({ p50 }) => p50, show: (figure) => show(figure)(figure.p50), rank: 2 },
   { name: "p95", value: ({ p95 }) => p95, show: (figure) => show(figure)(figure.p95), rank: 1 },
-  { name: "most", value: ({ max }) => max, show: (figure) => show(figure)(figure.max), rank: 2 },
+  { name: "max", value: ({ max }) => max, show: (figure) => show(figure)(figure.max), rank: 2 },
   {
     name: "limits",
     value: ({ limits }) => limits?.amber ?? null,
@@ -99,8 +119,8 @@ function Finding({ figure, clock }: { figure: FtdcFigure; clock: Clock }) {
   return (
     <div class={`words ${figure.verdict === "red" ? "bad" : "verdict"}`}>
       <p>
-        <b>{figure.verdict}</b> {figure.title}:{bound} for {duration(passed.total_ns)}
-        {longest}; median {show(figure)(figure.p50)}, p95 {show(figure)(figure.p95)}, most {show(figure)(figure.max)}
+        <b>{figure.verdict}</b> · {figure.title}:{bound} for {duration(passed.total_ns)}
+        {longest}; median {show(figure)(figure.p50)}, p95 {show(figure)(figure.p95)}, max {show(figure)(figure.max)}
       </p>
       <p class="dim">
         {figure.limits?.meaning} ({figure.limits?.source})
@@ -128,18 +148,7 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
         .join(", "),
     ],
     ["data", server.dbpath],
-    [
-      "machine",
-      [
-        server.processors != null && plural(server.processors, "processor"),
-        server.processors_available != null && `${server.processors_available} of them for the server`,
-        server.memory_mib != null && `${(server.memory_mib / 1024).toFixed(1)} GiB of memory`,
-        server.memory_limit_mib != null && `${(server.memory_limit_mib / 1024).toFixed(1)} GiB for the server`,
-        server.system,
-      ]
-        .filter(Boolean)
-        .join(", "),
-    ],
+    ["machine", machine(server)],
     ["samples", exact(report.samples)],
   ];
   const reds = found.filter(({ verdict }) => verdict === "red").length;
@@ -169,7 +178,7 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
             rows={report.incidents}
             columns={[
               { name: "time", value: ({ time_ns }) => clock.full(seconds(time_ns)), text: true, rank: 0 },
-              { name: "what", value: ({ words }) => visible(words), text: true, rank: 0 },
+              { name: "what", value: ({ words }) => visible(words), text: true, main: true },
             ]}
           />
         </section>
@@ -180,7 +189,7 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
         <div class="charts">
           {drawn.map((plot) => (
             <Chart
-              key={plot.title}
+              key={plot.figures[0]!.id}
               title={plot.title}
               x={{
                 name: `time (${clock.name})`,

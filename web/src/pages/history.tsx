@@ -2,11 +2,11 @@
 
 import { useMemo } from "preact/hooks";
 
-import { ChangesView } from "../parts/changes";
+import { ChangesView, gapWords } from "../parts/changes";
 import type { Column } from "../parts/columns";
 import { count, duration, visible } from "../parts/format";
 import { TimelineView } from "../parts/lanes";
-import { Shell } from "../parts/shell";
+import { Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { Clock, seconds, type Zone } from "../parts/time";
 import { show } from "../parts/units";
@@ -28,6 +28,7 @@ export function TimelinePage({ report }: { report: TimelineReport }) {
   const clock = useClock(report);
   return (
     <Shell title="Timeline" about={report.about} clock={clock}>
+      <Words tone="bad" lines={gapWords(report.gaps, clock)} />
       <TimelineView report={report} clock={clock} />
     </Shell>
   );
@@ -71,13 +72,13 @@ const queries: Column<QueryRow>[] = [
   { name: "failed", value: ({ failed }) => failed, show: ({ failed }) => count(failed), rank: 3 },
 ];
 
-const figures: Column<SeriesFigure>[] = [
+export const figures: Column<SeriesFigure>[] = [
   { name: "figure", value: ({ title }) => visible(title), text: true, rank: 0, main: true },
   { name: "server", value: ({ server }) => server, show: ({ server }) => String(server ?? "-"), rank: 3 },
   { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
   { name: "mean", value: ({ mean }) => mean, show: (one) => show(one)(one.mean), rank: 1 },
-  { name: "lowest", value: ({ min }) => min, show: (one) => show(one)(one.min), rank: 4 },
-  { name: "highest", value: ({ max }) => max, show: (one) => show(one)(one.max), rank: 2 },
+  { name: "min", value: ({ min }) => min, show: (one) => show(one)(one.min), rank: 4 },
+  { name: "max", value: ({ max }) => max, show: (one) => show(one)(one.max), rank: 2 },
 ];
 
 // Groups of figures, and their headings.

@@ -10,7 +10,7 @@ import { Facts, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { seconds, utc } from "../parts/time";
-import type { FileWaits, ShapeTime, TimePart, UnfinishedOperation, WhyReport } from "../report";
+import type { FileWaits, ProcessLimit, ShapeTime, TimePart, UnfinishedOperation, WhyReport } from "../report";
 
 /** Parts in words, with their colours: what runs is green, disks are blue, locks are red. */
 const PARTS: Record<string, [words: string, colour: string]> = {
@@ -59,6 +59,8 @@ const LOSSES: Record<string, string> = {
   encrypted_unmapped: "Reads and writes of TLS sessions whose connection is unknown",
   encrypted_lost: "Parts of encrypted connections lost in the kernel",
 };
+/** Share of the periods in which threads were stopped, from which on that is worth a look. */
+const MIN_THROTTLED = 0.05;
 /** The one count that is neither a limit nor a loss. */
 const JOINED = "joined";
 
@@ -87,6 +89,46 @@ const usable = ({ limits = [], processes, processors }: WhyReport): number => {
   return limits.length > 0 && limits.length >= processes.length ? Math.min(allowed, processors) : processors;
 };
 
+/** A number of processors that may be a fraction: `1.5 processors`. */
+export function processorsText(n: number): string {
+  const shown = String(Math.round(n * 100) / 100);
+  return `${shown} ${shown === "1" ? "processor" : "processors"}`;
+}
+
+/** The processors that can be used: `16 processors`; where control groups allow less, `1.5 of 16 processors`. */
+export function processors(report: WhyReport): string {
+  const all = plural(report.processors, "processor");
+  const few = usable(report);
+  return few < report.processors ? `${Math.round(few * 100) / 100} of ${all}` : all;
+}
+
+export const LIMITS_TABLE: Column<ProcessLimit>[] = [
+  { name: "process", value: ({ process }) => process, show: ({ process }) => String(process), rank: 0, zero: true },
+  {
+    name: "allowed",
+    value: ({ processors }) => processors,
+    show: (one) => processorsText(one.processors),
+    about: "processor time that its control group allows",
+    rank: 0,
+  },
+  {
+    name: "throttled",
+    value: ({ throttled }) => throttled,
+    show: ({ throttled }) => percent(throttled, 1),
+    zero: true,
+    about: "share of the periods in which its threads were stopped",
+    rank: 0,
+    tone: ({ throttled }) => ((throttled ?? 0) >= MIN_THROTTLED ? "bad" : ""),
+  },
+  {
+    name: "stopped for",
+    value: ({ throttled_ns }) => throttled_ns,
+    show: ({ throttled_ns }) => duration(throttled_ns),
+    about: "time that its threads were stopped",
+    rank: 1,
+  },
+];
+
 export function WhyPage({ report }: { report: WhyReport }) {
   const { limits, losses } = unseen(report.coverage);
   return (
@@ -95,8 +137,7 @@ export function WhyPage({ report }: { report: WhyReport }) {
       about={report.about}
       facts={[
         ["process", report.processes.join(", ")],
-        ["processors", exact(report.processors)],
-        ["processors that control groups allow", usable(report) < report.processors && exact(usable(report))],
+        ["processors", processors(report)],
         ["connections", report.sample_every > 1 && `1/${report.sample_every} of them`],
       ]}
     >
@@ -107,6 +148,15 @@ export function WhyPage({ report }: { report: WhyReport }) {
         ))}
       </div>
       <Activity report={report} />
+      {(report.limits ?? []).length > 0 && (
+        <section>
+          <h2>Limits of processor time</h2>
+          <p class="dim">
+            What control groups allow. Time in which they stop threads counts as waiting for a processor.
+          </p>
+          <Table name="limits" rows={report.limits!} columns={LIMITS_TABLE} />
+        </section>
+      )}
       {report.shapes.length === 0 && <Words tone="verdict" lines={["No operation was divided."]} />}
       {report.shapes.map((shape) => (
         <Shape key={`${shape.shape_id} ${shape.class} ${shape.role}`} shape={shape} />
@@ -215,7 +265,7 @@ function Activity({ report }: { report: WhyReport }) {
       xs={xs}
       series={series}
       stacked
-      level={{ at: usable(report), name: plural(usable(report), "processor") }}
+      level={{ at: usable(report), name: processorsText(usable(report)) }}
       extent={[seconds(report.activity.start_ns), seconds(report.activity.end_ns)]}
       range={range}
       onRange={setRange}

@@ -1,29 +1,97 @@
 // What changed: each change as a sentence with its evidence and its effects.
 
-import type { Change, Changes } from "../report";
+import type { About, Change, Changes, Moment, Span } from "../report";
 import { duration, plural, visible } from "./format";
 import { Words } from "./shell";
 import { type Clock, seconds } from "./time";
 
-/** The time that a change cost, or saved. */
-export const cost = (ns: number): string => (ns === 0 ? "" : `${ns > 0 ? "+" : "-"}${duration(Math.abs(ns))}`);
+/** The time that a change cost or saved, in words. */
+export const cost = (ns: number): string => `${duration(Math.abs(ns))} ${ns < 0 ? "less" : "more"}`;
 
-function Statement({ change, clock, effect }: { change: Change; clock: Clock; effect?: boolean }) {
+/**
+ * The same of a change within a moment. The time of many operations at once is more than the moment is long, which
+ * needs words.
+ */
+export function costWithin(ns: number, moment: Span): string {
+  const atOnce = Math.round(ns / Math.max(moment.end_ns - moment.start_ns, 1));
+  return atOnce < 2 ? cost(ns) : `${duration(ns)} of waiting, by about ${plural(atOnce, "operation")} at a time`;
+}
+
+/** A clock time within a day that the head of the page names, and the whole time otherwise. */
+export function clockIn(clock: Clock, whole: Pick<About, "start_ns" | "end_ns">): (ns: number) => string {
+  const [first, last] = [whole.start_ns ?? 0, whole.end_ns ?? 0].map((ns) => clock.date(seconds(ns)));
+  return (ns) => {
+    const at = seconds(ns);
+    return first === last && clock.date(at) === first ? clock.time(at) : clock.full(at);
+  };
+}
+
+/** When what changed at a moment began: a little before the moment, too, or known to the second only. */
+export function extentOf({ start_ns, end_ns, changes }: Moment): Span {
+  const began = changes.map(({ since_ns }) => since_ns);
+  return { start_ns: Math.min(start_ns, ...began), end_ns: Math.max(end_ns, ...began) };
+}
+
+/** What stands before the sentence of a change: its server, if there are several. */
+export function serverOf({ moments }: Pick<Changes, "moments">): (change: Change) => string {
+  const all = moments.flatMap(({ changes, context }) => [...changes, ...context]);
+  const servers = new Set(all.flatMap(({ server }) => (server == null ? [] : [server])));
+  return ({ server }) => (server == null || servers.size < 2 ? "" : `${visible(server)}: `);
+}
+
+/** The folder in which commands look for a history by themselves. */
+const STORE = "/var/lib/mongosonar";
+
+/** The command line that shows more of a change; empty if there is none. */
+export function more({ command }: Change, { sources }: About): string {
+  if (command.length === 0) return "";
+  const [store] = sources;
+  const words = ["mongosonar", ...command, ...(store && store !== STORE ? ["--store", store] : [])];
+  return words.map((word) => (/^[\w./:@%+=,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+}
+
+/** What each moment was compared with, in words. */
+export const against = ({ compared_with }: Changes, clock: Clock): string =>
+  compared_with
+    ? `Compared with ${clock.full(seconds(compared_with.start_ns))} to ${clock.full(seconds(compared_with.end_ns))}.`
+    : "Each moment is compared with the time before it.";
+
+/** How all statements of a report are written. */
+interface Style {
+  about: About;
+  at: (ns: number) => string;
+  server: (change: Change) => string;
+  moment: Span;
+}
+
+const Evidence = ({ lines }: { lines: readonly string[] }) => (
+  <>
+    {lines.map((line, at) => (
+      <p key={at} class="dim">
+        {visible(line)}
+      </p>
+    ))}
+  </>
+);
+
+function Statement({ change, style, effect }: { change: Change; style: Style; effect?: boolean }) {
+  const command = effect ? "" : more(change, style.about);
   return (
-    <div class={`words ${effect ? "" : change.cost_ns > 0 ? "bad" : "verdict"}`}>
+    <div class={`words ${effect ? "effect" : change.cost_ns > 0 ? "bad" : "verdict"}`}>
       <p>
         {effect && "→ "}
-        <b>{clock.time(seconds(change.since_ns))}</b> {change.server && visible(change.server) + " "}
-        {visible(change.sentence)} {change.cost_ns !== 0 && <b>{cost(change.cost_ns)}</b>}
+        <b>{style.at(change.since_ns)}</b> {style.server(change)}
+        {visible(change.sentence)} {change.cost_ns !== 0 && <b>({costWithin(change.cost_ns, style.moment)})</b>}
       </p>
-      {change.evidence.map((line) => (
-        <p key={line} class="dim">
-          {visible(line)}
+      <Evidence lines={change.evidence} />
+      {change.effects.map((one, at) => (
+        <Statement key={at} change={one} style={style} effect />
+      ))}
+      {command && (
+        <p class="dim">
+          More: <code>{visible(command)}</code>
         </p>
-      ))}
-      {change.effects.map((one) => (
-        <Statement key={one.sentence} change={one} clock={clock} effect />
-      ))}
+      )}
     </div>
   );
 }
@@ -38,42 +106,45 @@ export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
 /** All moments of change. */
 export function ChangesView({ report, clock }: { report: Changes; clock: Clock }) {
   const { start_ns, end_ns } = report.about;
-  const isWhole = (moment: Changes["moments"][number]) => moment.start_ns === start_ns && moment.end_ns === end_ns;
+  const isWhole = (moment: Moment) => moment.start_ns === start_ns && moment.end_ns === end_ns;
+  const at = clockIn(clock, report.about);
+  const server = serverOf(report);
   return (
     <>
-      <Words tone="bad" lines={[...gapWords(report.gaps, clock), ...report.notes.map(visible)]} />
-      {report.moments.length === 0 && <Words tone="verdict" lines={["Nothing changed beyond chance."]} />}
-      {report.moments.map((moment) => (
-        <section key={moment.start_ns}>
-          {!isWhole(moment) && (
-            <h3>
-              {clock.full(seconds(moment.start_ns))} to {clock.time(seconds(moment.end_ns))}
-            </h3>
-          )}
-          {moment.changes.map((change) => (
-            <Statement key={change.sentence} change={change} clock={clock} />
-          ))}
-          {moment.left_out > 0 && <p class="dim">and {plural(moment.left_out, "more change")}</p>}
-          {moment.context.length > 0 && (
-            <>
-              <p class="dim">The machine and the server at the same time:</p>
-              {moment.context.map((change) => (
-                <div key={change.sentence} class="words">
-                  <p>
-                    {change.server && visible(change.server) + " "}
-                    {visible(change.sentence)}
-                  </p>
-                  {change.evidence.map((line) => (
-                    <p key={line} class="dim">
-                      {visible(line)}
+      <Words tone="verdict" lines={[report.summary]} />
+      <p class="dim">{against(report, clock)}</p>
+      <Words tone="bad" lines={[...gapWords(report.gaps, clock), ...report.notes]} />
+      {report.moments.map((moment, number) => {
+        const extent = extentOf(moment);
+        const style = { about: report.about, at, server, moment };
+        return (
+          <section key={number} class="moment">
+            {!isWhole(moment) && (
+              <h3>
+                Between {at(extent.start_ns)} and {at(extent.end_ns)}
+              </h3>
+            )}
+            {moment.changes.map((change, at) => (
+              <Statement key={at} change={change} style={style} />
+            ))}
+            {moment.left_out > 0 && <p class="dim">and {plural(moment.left_out, "more change")}</p>}
+            {moment.context.length > 0 && (
+              <>
+                <p class="dim">The machine and the server at the same time:</p>
+                {moment.context.map((change, at) => (
+                  <div key={at} class="words context">
+                    <p>
+                      {server(change)}
+                      {visible(change.sentence)}
                     </p>
-                  ))}
-                </div>
-              ))}
-            </>
-          )}
-        </section>
-      ))}
+                    <Evidence lines={change.evidence} />
+                  </div>
+                ))}
+              </>
+            )}
+          </section>
+        );
+      })}
     </>
   );
 }

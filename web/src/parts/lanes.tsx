@@ -4,22 +4,53 @@ import { useMemo, useState } from "preact/hooks";
 
 import type { Lane, LaneEvent, TimelineReport } from "../report";
 import { Chart, type Mark, type Range, type Series } from "./chart";
-import { visible } from "./format";
+import { plural, visible } from "./format";
 import { colour } from "./palette";
 import { Table } from "./table";
 import { timeTicks } from "./ticks";
 import { type Clock, seconds } from "./time";
-import { axis, show } from "./units";
+import { axis, chartTitle, show } from "./units";
+
+/** Groups of lanes, and what charts of several figures of theirs are called. */
+const GROUPS: Record<string, string> = {
+  queries: "Queries",
+  internals: "Internals of the server",
+  machine: "Machine",
+};
+
+/** What the axis of values is called: the figure if there is only one, else the unit. */
+export function yName(lanes: readonly Lane[]): string {
+  const titles = new Set(lanes.map(({ title }) => visible(title)));
+  return titles.size === 1 ? [...titles][0]! : axis(lanes[0]!);
+}
+
+/** What a line of a chart is called: the server, the figure, and the limit that it is over. */
+export function laneName({ server, title, verdict, limit, unit }: Lane): string {
+  const name = server == null ? visible(title) : `${server} ${visible(title)}`;
+  return verdict == null || limit == null ? name : `${name} (${verdict} from ${show({ unit })(limit)})`;
+}
 
 /** Lanes of one group and unit, which share a chart. */
 export function charts(lanes: readonly Lane[]): [title: string, lanes: Lane[]][] {
   const groups = new Map<string, Lane[]>();
   for (const lane of lanes) {
-    const key = `${lane.group}, ${axis(lane)}`;
+    const key = `${lane.group} ${lane.unit}`;
     groups.set(key, [...(groups.get(key) ?? []), lane]);
   }
-  return [...groups];
+  return [...groups.values()].map((lanes) => {
+    const [{ group }] = lanes as [Lane];
+    return [chartTitle(GROUPS[group] ?? group, lanes), lanes];
+  });
 }
+
+/** Why a group has no chart. */
+export const withoutLanes = (lanes: readonly Lane[]): string[] =>
+  Object.entries(GROUPS)
+    .filter(([group]) => lanes.every((lane) => lane.group !== group))
+    .map(
+      ([group, title]) =>
+        `${title}: ${group === "internals" ? "no judged figure is over its limit" : "nothing observed"}.`,
+    );
 
 export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {
   const extent: Range = [seconds(report.about.start_ns ?? 0), seconds(report.about.end_ns ?? 0)];
@@ -32,20 +63,20 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
   );
   return (
     <>
-      <div class="charts">
+      <div class="charts timeline">
         {charts(report.lanes).map(([title, lanes]) => (
           <Chart
-            key={title}
+            key={`${lanes[0]!.group} ${lanes[0]!.unit}`}
             title={title}
             x={{
               name: `time (${clock.name})`,
               show: (at) => clock.full(at),
               ticks: (min, max, most) => timeTicks(min, max, most, clock),
             }}
-            y={{ name: axis(lanes[0]!), show: show(lanes[0]!) }}
+            y={{ name: yName(lanes), show: show(lanes[0]!) }}
             xs={xs}
             series={lanes.map((lane, at): Series => ({
-              name: lane.server == null ? lane.title : `${lane.server} ${lane.title}`,
+              name: laneName(lane),
               colour: colour(at),
               values: lane.values,
             }))}
@@ -57,6 +88,12 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           />
         ))}
       </div>
+      {withoutLanes(report.lanes).map((line) => (
+        <p key={line} class="dim">
+          {line}
+        </p>
+      ))}
+      {report.events.length === 0 && <p class="dim">Events: none.</p>}
       {report.events.length > 0 && (
         <Table<LaneEvent>
           name="events"
@@ -68,6 +105,7 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           ]}
         />
       )}
+      {report.events_left_out > 0 && <p class="dim">and {plural(report.events_left_out, "more event")}</p>}
     </>
   );
 }

@@ -1,6 +1,6 @@
 // Values of figures of the server's internals and of the machine, by the name of their unit.
 
-import { bytes, count, duration, percent } from "./format";
+import { bytes, count, duration, percent, visible } from "./format";
 
 type Show = (value: number | null | undefined, more?: number) => string;
 
@@ -18,9 +18,9 @@ export const show = ({ unit }: { unit: string }): Show => SHOW[unit] ?? count;
 
 /** What the axis of a unit is called. */
 const AXES: Record<string, string> = {
-  per_second: "a second",
+  per_second: "per second",
   bytes: "bytes",
-  bytes_per_second: "bytes a second",
+  bytes_per_second: "bytes per second",
   milliseconds: "time",
   percent: "per cent",
   ratio: "ratio",
@@ -28,3 +28,25 @@ const AXES: Record<string, string> = {
 
 /** What the axis of the unit of a figure is called. */
 export const axis = ({ unit }: { unit: string }): string => AXES[unit] ?? unit;
+
+/** A unit in the title of a chart. */
+const IN_UNITS: Record<string, string> = {
+  count: "counts",
+  per_second: "per second",
+  bytes: "in bytes",
+  bytes_per_second: "in bytes per second",
+  milliseconds: "durations",
+  percent: "in per cent",
+  ratio: "ratios",
+};
+
+/** How many figures the title of a chart names at most. */
+const MAX_NAMED = 2;
+
+/** What a chart of figures of one unit is called: by their names if they are few, else by their group and unit. */
+export function chartTitle(group: string, figures: readonly { title: string; unit: string }[]): string {
+  const titles = [...new Set(figures.map(({ title }) => visible(title)))];
+  const unit = figures[0]?.unit ?? "";
+  const title = titles.length > MAX_NAMED ? `${group}, ${IN_UNITS[unit] ?? unit}` : titles.join(" and ");
+  return title.slice(0, 1).toUpperCase() + title.slice(1);
+}

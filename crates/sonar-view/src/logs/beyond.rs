@@ -6,8 +6,9 @@
 
 use sonar_core::{Identity, Row, Subject};
 
-use super::DigestView;
 use super::asked::{IndexHint, MIN_EXAMINED, MIN_RATIO, MIN_SHARE, delivers, entries, fields, inner};
+use super::{DigestView, Form, names};
+use crate::kit::{Count, UNKNOWN, or_unknown, plural};
 
 /// Stages that examine nothing themselves, but for `$lookup`.
 const KEEPING: [&str; 8] =
@@ -34,6 +35,28 @@ impl RowRemark {
             Self::Skip => "skip",
             Self::Replanned(_) => "replanned",
             Self::View => "view",
+        }
+    }
+
+    /// What stands out about `row`, and what to do, without a full stop.
+    pub fn words(self, row: &Row) -> String {
+        let examined = || or_unknown(row.examined_per_returned().map(Count));
+        match self {
+            Self::Skip => format!(
+                "{} examined for each returned although an index serves: it reads documents only to skip them; ask for the range behind the last one of the page before instead",
+                examined(),
+            ),
+            Self::View => format!(
+                "{} examined for each returned; {} is a view of {}, and indexes for it belong there (explain shows which part of the query reaches it)",
+                examined(),
+                names(row, Form::Typed).1,
+                row.server().view_of.as_deref().unwrap_or(UNKNOWN),
+            ),
+            Self::Replanned(count) => format!(
+                "{} of {} gave the cached plan up and planned again",
+                Count(count as f64),
+                plural(Count(row.figures().calls as f64), "call"),
+            ),
         }
     }
 }

@@ -48,7 +48,10 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
             index_hints: super::hint::all(view).iter().map(|one| hint(one, view)).collect(),
-            remarks: super::beyond::remarks(view).iter().filter_map(|(row, one)| remark(row, *one)).collect(),
+            remarks: super::beyond::remarks(view)
+                .iter()
+                .filter_map(|(row, one)| remark(row, *one, view))
+                .collect(),
             notes: view.notes.clone(),
             lost: view.losses().into_iter().collect(),
             zone: ZoneObject::new(&view.zone, [digest.totals().first_seen, digest.totals().last_seen]),
@@ -295,7 +298,7 @@ fn hint(suggestion: &Suggestion<'_>, view: &DigestView<'_>) -> Value {
 }
 
 /// What else stands out about a shape.
-fn remark(row: &Row, remark: RowRemark) -> Option<Value> {
+fn remark(row: &Row, remark: RowRemark, view: &DigestView<'_>) -> Option<Value> {
     let Subject::Shape { shape, .. } = &row.subject else { return None };
     let calls = match remark {
         RowRemark::Skip | RowRemark::View => row.figures().calls,
@@ -307,6 +310,10 @@ fn remark(row: &Row, remark: RowRemark) -> Option<Value> {
         "namespace": shape.namespace(),
         "calls": calls,
         "view_of": row.server().view_of,
+        "command": shape.command,
+        "shape": view.form.of(shape),
+        "time_share": view.share(row),
+        "words": remark.words(row),
     }))
 }
 

@@ -6,7 +6,6 @@ use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::{GroupBy, Notices, Row};
 
-use super::beyond::RowRemark;
 use super::{DigestView, Source, calls_over_time, main_plan, mean_ns, names};
 use crate::kit::{
     Bytes, Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape,
@@ -151,22 +150,7 @@ What else stands out:"
     )?;
     for (row, remark) in all.iter().take(SHOWN) {
         let (command, namespace, text) = names(row, view.form);
-        let what = match remark {
-            RowRemark::Skip => format!(
-                "{} examined for each returned although an index serves: it reads documents only to skip them; ask for the range behind the last one of the page before instead",
-                or_unknown(row.examined_per_returned().map(Count)),
-            ),
-            RowRemark::View => format!(
-                "{} examined for each returned; {namespace} is a view of {}, and indexes for it belong there (explain shows which part of the query reaches it)",
-                or_unknown(row.examined_per_returned().map(Count)),
-                row.server().view_of.as_deref().unwrap_or(UNKNOWN),
-            ),
-            RowRemark::Replanned(count) => format!(
-                "{} of {} gave the cached plan up and planned again",
-                Count(*count as f64),
-                plural(Count(row.figures().calls as f64), "call"),
-            ),
-        };
+        let what = remark.words(row);
         let line = format!("{:.1}, {what}: {command} {namespace} {text}", Percent(view.share(row)));
         writeln!(out, "  {}", escape(&line))?;
     }

@@ -194,6 +194,10 @@ fn replanning_is_named() {
         (&value["remarks"][0]["kind"], &value["remarks"][0]["calls"]),
         (&"replanned".into(), &10.into())
     );
+    let remark = &value["remarks"][0];
+    assert_eq!(remark["words"], "10 of 10 calls gave the cached plan up and planned again");
+    assert_eq!((&remark["command"], &remark["shape"]), (&"find".into(), &CITY.into()));
+    assert_eq!(remark["time_share"], 1.0);
 }
 
 #[test]
