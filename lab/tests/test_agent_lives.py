@@ -38,6 +38,13 @@ def events(store, processes, *kinds):
     return [event["sentence"] for event in found if event["kind"] in kinds and is_own(event)]
 
 
+def again(store, process):
+    """The sentences that say that this process answers again; they do not name its program."""
+    found = document(store, "timeline", "--from", "-1h").get("events", [])
+    is_own = lambda event: f"process {process.pid} " in event["sentence"]
+    return [event["sentence"] for event in found if event["kind"] == "server_reachable" and is_own(event)]
+
+
 def changes(store):
     """All sentences of what changed, with those of effects."""
 
@@ -70,6 +77,7 @@ def test_a_killed_server_is_in_every_view_although_it_has_no_log(tmp_path):
             labkit.wait_until(ended, "the end of the server", 60)
         assert running.stop() == 0
     assert len(stopped()) == 1 and len(ended()) == 1, (stopped(), ended())
+    assert not again(running.store, child), "a process that has ended does not answer again"
     # Before Linux 6.15 the kernel does not say how a process ended.
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     assert release < (6, 15) or "killed by signal 9 (SIGKILL)" in ended()[0], ended()

@@ -32,6 +32,8 @@ pub(super) struct EventLog {
     builds: Vec<(u64, Box<str>, Box<str>)>,
     /// When the last start was noted.
     started: Option<Timestamp>,
+    /// When the server began to shut down, as it last logged.
+    shutdown: Option<Timestamp>,
 }
 
 impl EventLog {
@@ -45,12 +47,18 @@ impl EventLog {
             applications,
             builds: Vec::new(),
             started: None,
+            shutdown: None,
         }
     }
 
     /// The events since the last call, and how many were left out because they were too many.
     pub fn take(&mut self) -> (Vec<Event>, u64) {
         (std::mem::take(&mut self.events), std::mem::take(&mut self.left_out))
+    }
+
+    /// When the server began to shut down, if it has logged that since the last call.
+    pub fn take_shutdown(&mut self) -> Option<Timestamp> {
+        self.shutdown.take()
     }
 
     /// Time has come to `at`.
@@ -116,6 +124,10 @@ impl EventLog {
 
     /// A line says that something happened.
     pub fn line(&mut self, at: Timestamp, event: &LineEvent) {
+        if event.is_begin_of_shutdown() {
+            self.shutdown = Some(at);
+            return;
+        }
         let mut event = event.clone();
         match event.kind {
             EventKind::IndexBuildBegin => self.build_began(&event),

@@ -109,6 +109,12 @@ impl LogReader {
         self.events.as_mut().map(EventLog::take).unwrap_or_default()
     }
 
+    /// When the server began to shut down, if it has logged that since the last call: it closes its port then, and logs
+    /// its end last. Known only while events are collected.
+    pub fn take_shutdown(&mut self) -> Option<Timestamp> {
+        self.events.as_mut().and_then(EventLog::take_shutdown)
+    }
+
     /// From now on, passes on the users and comments of operations, which clients chose.
     pub fn show_values(&mut self) {
         self.assembler.shows_values = true;

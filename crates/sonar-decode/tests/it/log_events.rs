@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use sonar_core::history::{ApplicationWatch, Event};
-use sonar_core::{Endpoint, Execution, Identity, Operation};
+use sonar_core::{Endpoint, Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
 use sonar_decode::log::{LogReader, LogSettings};
 
@@ -392,5 +392,38 @@ proptest::proptest! {
         let cut: Vec<&[u8]> = lines.iter().map(|line| &line.as_bytes()[..cut.min(line.len())]).collect();
         events(&cut.join(&b'\n'));
         events(lines.join("\n").as_bytes());
+    }
+}
+
+#[test]
+fn the_beginning_of_a_shutdown_is_known_and_no_event() {
+    let begins = [
+        // 8.0, by a signal; the shutdown command logs the rest.
+        r#"{"t":{"$date":"2026-11-21T21:27:30.000+00:00"},"s":"I",  "c":"CONTROL",  "id":23381,   "ctx":"SignalHandler","msg":"will terminate after current cmd ends"}"#,
+        r#"{"t":{"$date":"2026-11-21T21:27:30.000+00:00"},"s":"I",  "c":"REPL",     "id":4784900, "ctx":"conn9","msg":"Stepping down the ReplicationCoordinator for shutdown","attr":{"waitTimeMillis":15000}}"#,
+        r#"{"t":{"$date":"2026-11-21T21:27:30.000+00:00"},"s":"I",  "c":"NETWORK",  "id":20562,   "ctx":"SignalHandler","msg":"Shutdown: going to close listening sockets"}"#,
+        // 4.2 and before.
+        "2026-11-21T21:27:30.000+0000 I  CONTROL  [signalProcessingThread] got signal 15 (Terminated), will terminate after current cmd ends",
+        "2026-11-21T21:27:30.000+0000 I NETWORK  [conn9] shutdown: going to close listening sockets...",
+        // mongos
+        "2026-11-21T21:27:30.000+0000 I  NETWORK  [signalProcessingThread] shutdown: going to close all sockets...",
+    ];
+    let others = [
+        r#"{"t":{"$date":"2026-11-21T21:27:30.000+00:00"},"s":"I",  "c":"CONTROL",  "id":23377,   "ctx":"SignalHandler","msg":"Received signal","attr":{"signal":10,"error":"User defined signal 1"}}"#,
+        "2026-11-21T21:27:30.000+0000 I CONTROL  [signalProcessingThread] got signal 10 (User defined signal 1), will rotate",
+    ];
+    let read = |line: &str| {
+        let mut reader = LogReader::new(LogSettings::default());
+        reader.collect_events(SERVER, ApplicationWatch::default());
+        reader.line(line.as_bytes(), &mut Nothing);
+        let taken = (reader.take_shutdown(), reader.take_events().0);
+        assert_eq!(reader.take_shutdown(), None, "it is taken once");
+        taken
+    };
+    for line in begins {
+        assert_eq!(read(line), (Some(Timestamp::from_unix(1_795_296_450, 0)), vec![]), "{line}");
+    }
+    for line in others {
+        assert_eq!(read(line), (None, vec![]), "{line}");
     }
 }

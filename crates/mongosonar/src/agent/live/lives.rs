@@ -52,8 +52,8 @@ struct KernelKill {
 pub struct ServerLives {
     /// Handles of those that run, by process and the time it started.
     running: BTreeMap<(u32, u64), Arc<ProcessHandle>>,
-    /// Those that do not answer, though they run, and since when.
-    silent: BTreeMap<(u16, u32), (Timestamp, NotServing)>,
+    /// Those that do not answer, though they run.
+    silent: BTreeMap<(u16, u32), ServerSilence>,
     /// Of which it is not known yet why they ended.
     undecided: Vec<EndedProcess>,
     /// The last one that ended, by port: when, and its process.
@@ -62,10 +62,32 @@ pub struct ServerLives {
     options: BTreeMap<u16, BTreeMap<String, String>>,
     /// By port, when a server last logged that it shuts down, and how.
     shutdowns: BTreeMap<u16, (Timestamp, Box<str>)>,
+    /// By port, when a server last logged that it begins to shut down.
+    stopping: BTreeMap<u16, Timestamp>,
     /// When the kernel last killed processes for lack of memory, and how many.
     killed: Option<(Timestamp, u64)>,
     /// Which processes it killed, by their number.
     kills: BTreeMap<u32, KernelKill>,
+}
+
+/// A process that runs, but does not answer.
+#[derive(Copy, Clone, Debug)]
+struct ServerSilence {
+    since: Timestamp,
+    why: NotServing,
+    /// Whether its event has been reported.
+    is_told: bool,
+}
+
+/// What the system says of the process of a server.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ProcessState {
+    /// It runs and listens.
+    Serves,
+    /// It does not answer, though it runs.
+    Silent(NotServing),
+    /// It has ended.
+    Ended,
 }
 
 /// Why a process that runs does not answer.
@@ -152,42 +174,63 @@ impl ServerLives {
         Event::new(at, EventKind::ServerUpgrade, local(port), ("", &text))
     }
 
-    /// Which processes do not answer now, though they run: events of those that have begun to be silent, and of those
-    /// that answer again.
-    pub fn silent(&mut self, servers: &[(FoundServer, NotServing)], now: Timestamp) -> Vec<Event> {
+    /// A server logs that it begins to shut down.
+    pub fn begins_shutdown(&mut self, port: u16, at: Timestamp) {
+        self.stopping.insert(port, at);
+    }
+
+    /// How processes are now: events of those that do not answer, and of those that answer again. One that has ended, or
+    /// is not among them, does not answer again.
+    pub fn silent(&mut self, servers: &[(FoundServer, ProcessState)], now: Timestamp) -> Vec<Event> {
         let mut events = Vec::new();
-        let is_silent = |key: &(u16, u32)| servers.iter().any(|(one, _)| (one.port, one.pid) == *key);
-        self.silent.retain(|(port, pid), (since, why)| {
-            let stays = is_silent(&(*port, *pid));
-            if !stays {
-                let seconds = plural(now.since(*since) / NS_PER_S, "second");
-                let what = match why {
-                    NotServing::NotListening => "listens again",
-                    NotServing::Stopped => "runs again",
-                };
-                let text = format!("process {pid} {what}, after {seconds}");
-                events.push(Event::new(now, EventKind::ServerReachable, local(*port), ("", &text)));
-            }
-            stays
-        });
-        for (server, why) in servers {
+        for (server, state) in servers {
             let key = (server.port, server.pid);
-            let shuts_down =
-                self.shutdowns.get(&server.port).is_some_and(|(at, _)| now.since(*at) <= SHUTDOWN_NS);
-            if self.silent.contains_key(&key) || shuts_down {
-                continue;
-            }
-            self.silent.insert(key, (now, *why));
-            let process = process(&server.name, server.pid);
-            let text = match why {
-                NotServing::NotListening => {
-                    format!("{process} runs, but does not listen on its port any more")
+            match state {
+                ProcessState::Ended => {}
+                ProcessState::Serves => {
+                    let before = self.silent.remove(&key).filter(|before| before.is_told);
+                    events.extend(before.map(|before| returned(server, before, now)));
                 }
-                NotServing::Stopped => format!("{process} was stopped by a signal or a debugger"),
-            };
-            events.push(Event::new(now, EventKind::ServerUnreachable, local(server.port), ("", &text)));
+                ProcessState::Silent(why) => {
+                    let event = match self.is_shutting_down(server, now) {
+                        true => None,
+                        false => self.is_silent(server, *why, now),
+                    };
+                    events.extend(event);
+                }
+            }
         }
         events
+    }
+
+    /// Whether this process has logged that it shuts down: it closes its port first, and may then write its data for
+    /// minutes.
+    fn is_shutting_down(&self, server: &FoundServer, now: Timestamp) -> bool {
+        let ended = self.shutdowns.get(&server.port).map(|(at, _)| *at);
+        let logged = ended.into_iter().chain(self.stopping.get(&server.port).copied()).max();
+        logged.is_some_and(|at| at >= started_at(server, now))
+    }
+
+    /// What to say of a process that does not answer. That it listens no more may be the beginning of its end, of which
+    /// the log speaks later.
+    fn is_silent(&mut self, server: &FoundServer, why: NotServing, now: Timestamp) -> Option<Event> {
+        let key = (server.port, server.pid);
+        let begun = ServerSilence { since: now, why, is_told: false };
+        let silence = self.silent.entry(key).or_insert(begun);
+        if silence.why != why && !silence.is_told {
+            *silence = begun;
+        }
+        let is_held_back = why == NotServing::NotListening && now.since(silence.since) < PATIENCE_NS;
+        if silence.is_told || is_held_back {
+            return None;
+        }
+        silence.is_told = true;
+        let process = process(&server.name, server.pid);
+        let text = match why {
+            NotServing::NotListening => format!("{process} runs, but does not listen on its port any more"),
+            NotServing::Stopped => format!("{process} was stopped by a signal or a debugger"),
+        };
+        Some(Event::new(silence.since, EventKind::ServerUnreachable, local(server.port), ("", &text)))
     }
 
     /// What happened while no agent ran, by the servers that `known`, the last run, knew.
@@ -315,6 +358,17 @@ impl ServerLives {
             }
         }
     }
+}
+
+/// A process answers again.
+fn returned(server: &FoundServer, before: ServerSilence, now: Timestamp) -> Event {
+    let what = match before.why {
+        NotServing::NotListening => "listens again",
+        NotServing::Stopped => "runs again",
+    };
+    let seconds = plural(now.since(before.since) / NS_PER_S, "second");
+    let text = format!("process {} {what}, after {seconds}", server.pid);
+    Event::new(now, EventKind::ServerReachable, local(server.port), ("", &text))
 }
 
 fn process(name: &str, pid: u32) -> String {

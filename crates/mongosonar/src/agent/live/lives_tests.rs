@@ -163,21 +163,86 @@ fn a_restart_names_the_process_before_and_the_settings_that_differ() {
     assert_eq!(lives.started(&server(12), at(301)).len(), 1);
 }
 
+const STOPPED: ProcessState = ProcessState::Silent(NotServing::Stopped);
+const CLOSED: ProcessState = ProcessState::Silent(NotServing::NotListening);
+
+/// What is said at this second of process 7, which is in this state.
+fn told(lives: &mut ServerLives, state: ProcessState, second: u64) -> Vec<(EventKind, String)> {
+    let events = lives.silent(&[(server(7), state)], at(second));
+    events.into_iter().map(|event| (event.kind, event.text.into())).collect()
+}
+
 #[test]
 fn a_process_that_does_not_answer_is_told_once_and_so_is_its_return() {
     let mut lives = ServerLives::default();
-    let stopped = [(server(7), NotServing::Stopped)];
-    let events = lives.silent(&stopped, at(0));
+    let said = |kind, text: &str| vec![(kind, text.to_owned())];
+    assert_eq!(
+        told(&mut lives, STOPPED, 0),
+        said(EventKind::ServerUnreachable, "process 7 (mongod) was stopped by a signal or a debugger")
+    );
+    assert_eq!(told(&mut lives, STOPPED, 5), []);
+    assert_eq!(
+        told(&mut lives, ProcessState::Serves, 12),
+        said(EventKind::ServerReachable, "process 7 runs again, after 12 seconds")
+    );
+    assert_eq!(told(&mut lives, ProcessState::Serves, 13), []);
+}
+
+#[test]
+fn a_process_that_has_ended_does_not_answer_again() {
+    let mut lives = ServerLives::default();
+    assert_eq!(told(&mut lives, STOPPED, 0).len(), 1);
+    assert_eq!(told(&mut lives, ProcessState::Ended, 5), [], "SIGKILL after SIGSTOP");
+    assert_eq!(lives.silent(&[], at(6)), [], "it is gone from the list");
+    lives.ended(&server(7), true, at(6));
+    assert_eq!(lives.silent(&[(server(8), ProcessState::Serves)], at(7)), [], "the next one is another");
+    assert!(lives.silent.is_empty());
+}
+
+#[test]
+fn a_server_that_shuts_down_is_not_unreachable() {
+    // It closes its port, and logs its end last.
+    let mut lives = ServerLives::default();
+    assert_eq!(told(&mut lives, CLOSED, 0), []);
+    assert_eq!(told(&mut lives, CLOSED, 8), []);
+    assert_eq!(told(&mut lives, ProcessState::Ended, 9), []);
+    lives.ended(&server(7), true, at(9));
+    lives.see(&shutdown(9, "shut down, exit code 0"));
+    let kinds: Vec<_> = lives.decided(at(10)).iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::ServerStop]);
+    // It takes minutes, and what it logs at the beginning is read a moment later.
+    let mut lives = ServerLives::default();
+    assert_eq!(told(&mut lives, CLOSED, 101), []);
+    lives.begins_shutdown(27_017, at(100));
+    assert_eq!(told(&mut lives, CLOSED, 120), []);
+    assert_eq!(told(&mut lives, CLOSED, 700), []);
+    assert_eq!(told(&mut lives, ProcessState::Ended, 701), []);
+}
+
+#[test]
+fn a_server_that_only_closes_its_port_is_unreachable() {
+    let mut lives = ServerLives::default();
+    assert_eq!(told(&mut lives, CLOSED, 0), []);
+    let events = lives.silent(&[(server(7), CLOSED)], at(12));
     assert_eq!(
         texts(&events),
-        [(EventKind::ServerUnreachable, "process 7 (mongod) was stopped by a signal or a debugger")]
+        [(EventKind::ServerUnreachable, "process 7 (mongod) runs, but does not listen on its port any more")]
     );
-    assert_eq!(lives.silent(&stopped, at(5)), []);
-    let events = lives.silent(&[], at(12));
-    assert_eq!(texts(&events), [(EventKind::ServerReachable, "process 7 runs again, after 12 seconds")]);
-    // A server that shuts down closes its port first.
-    lives.see(&shutdown(20, "shut down, exit code 0"));
-    assert_eq!(lives.silent(&[(server(7), NotServing::NotListening)], at(21)), []);
+    assert_eq!(events[0].at, at(0), "since when");
+    assert_eq!(
+        told(&mut lives, ProcessState::Serves, 20),
+        [(EventKind::ServerReachable, "process 7 listens again, after 20 seconds".to_owned())]
+    );
+    // Shorter than the patience.
+    assert_eq!(told(&mut lives, CLOSED, 30), []);
+    assert_eq!(told(&mut lives, ProcessState::Serves, 31), []);
+    // What a process before it logged.
+    let now = crate::queries::live::now();
+    let started = sonar_sys::Host::live().stat(std::process::id()).unwrap().started;
+    let next = FoundServer { started, ..server(8) };
+    lives.begins_shutdown(27_017, at(25));
+    assert_eq!(lives.silent(&[(next.clone(), CLOSED)], now), []);
+    assert_eq!(lives.silent(&[(next, CLOSED)], now.plus_ns(PATIENCE_NS)).len(), 1);
 }
 
 #[test]

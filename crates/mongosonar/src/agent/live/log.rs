@@ -160,7 +160,7 @@ impl LogsFollower<'_> {
             self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
         for port in gone {
             if let Some(mut log) = self.sources.remove(&port).and_then(|source| source.log) {
-                log.finish(&mut self.windows, now());
+                log.finish((&mut self.windows, now()), &self.task.servers);
                 self.lost_before += log.lost;
             }
             self.task.board.forget((Collector::Log, port));
@@ -170,7 +170,7 @@ impl LogsFollower<'_> {
     /// The agent ends.
     fn finish(mut self) {
         for log in self.sources.values_mut().filter_map(|source| source.log.as_mut()) {
-            log.end(&mut self.windows, now());
+            log.end((&mut self.windows, now()), &self.task.servers);
         }
         self.windows.finish();
     }
@@ -215,7 +215,7 @@ impl LogSource {
             None => self.log.insert(FollowedLog::open(&self.server, task)?),
         };
         let before = log.counted.lines;
-        log.poll((windows, time), &task.stop)?;
+        log.poll((windows, time), task)?;
         Ok(log.counted.lines - before)
     }
 }
@@ -259,31 +259,31 @@ impl FollowedLog {
         Ok(Self { port: server.port, follower, reader, counted: Reading::default(), lost: 0 })
     }
 
-    /// Reads what was written since the last call. That may be days of lines, so `stop` ends it early.
-    fn poll(&mut self, (windows, time): (&mut WindowCutter, Timestamp), stop: &AtomicBool) -> io::Result<()> {
+    /// Reads what was written since the last call. That may be days of lines, so the end of the agent ends it early.
+    fn poll(&mut self, (windows, time): (&mut WindowCutter, Timestamp), task: &FollowTask) -> io::Result<()> {
         let server = local(self.port);
         let mut sink = LogLines { reader: &mut self.reader, cutter: LogOperations { windows, server } };
-        while self.follower.poll(&mut sink)? && !stop.load(Ordering::Relaxed) {}
-        self.count(windows, time);
+        while self.follower.poll(&mut sink)? && !task.stop.load(Ordering::Relaxed) {}
+        self.count((windows, time), &task.servers);
         Ok(())
     }
 
     /// The server has ended, or writes another log.
-    fn finish(&mut self, windows: &mut WindowCutter, time: Timestamp) {
+    fn finish(&mut self, (windows, time): (&mut WindowCutter, Timestamp), servers: &WatchedServers) {
         let cutter = LogOperations { windows, server: local(self.port) };
         let mut sink = LogLines { reader: &mut self.reader, cutter };
         self.follower.finish(&mut sink);
-        self.end(windows, time);
+        self.end((windows, time), servers);
     }
 
     /// The agent ends; the rest of the last line is read by the next one.
-    fn end(&mut self, windows: &mut WindowCutter, time: Timestamp) {
+    fn end(&mut self, (windows, time): (&mut WindowCutter, Timestamp), servers: &WatchedServers) {
         let mut cutter = LogOperations { windows, server: local(self.port) };
         self.reader.finish(&mut cutter);
-        self.count(windows, time);
+        self.count((windows, time), servers);
     }
 
-    fn count(&mut self, windows: &mut WindowCutter, time: Timestamp) {
+    fn count(&mut self, (windows, time): (&mut WindowCutter, Timestamp), servers: &WatchedServers) {
         let reading = self.reader.reading();
         let part = windows.at(time);
         let news = reading.since(&self.counted);
@@ -292,6 +292,7 @@ impl FollowedLog {
         self.counted = reading;
         let (events, left_out) = self.reader.take_events();
         part.events_left_out += left_out;
+        servers.log((self.port, self.reader.take_shutdown()), &events);
         events.into_iter().for_each(|event| windows.event(event));
     }
 }

@@ -10,28 +10,22 @@ use sonar_sys::clock::monotonic;
 use super::board::lost_helper;
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
-use super::lives::{NotServing, ServerLives, started_at};
+use super::lives::{NotServing, ProcessState, ServerLives, started_at};
+use super::watched::LoggedEnd;
 use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
 
 /// How often the servers are written for the next run.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// What the system says of the process of a server.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum ProcessState {
-    Runs,
-    Stopped,
-    Ended,
-}
-
 fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
     let stat = host.stat(server.pid).filter(|stat| stat.started == server.started);
     match stat.map(|stat| stat.state) {
         // A zombie has ended, but nobody has asked for its exit code.
         None | Some(b'Z' | b'X') => ProcessState::Ended,
-        Some(b'T' | b't') => ProcessState::Stopped,
-        Some(_) => ProcessState::Runs,
+        Some(b'T' | b't') => ProcessState::Silent(NotServing::Stopped),
+        Some(_) if server.is_closed => ProcessState::Silent(NotServing::NotListening),
+        Some(_) => ProcessState::Serves,
     }
 }
 
@@ -91,17 +85,15 @@ impl LiveAgent<'_> {
         self.read_kernel_log();
         let host = Host::live();
         let servers = self.watched.all();
-        let states: Vec<_> = servers.iter().map(|server| (server, state_of(&host, server))).collect();
+        let states: Vec<_> = servers.iter().map(|server| (server.clone(), state_of(&host, server))).collect();
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
-        let silent: Vec<(FoundServer, NotServing)> = states
-            .iter()
-            .filter_map(|(server, state)| match state {
-                ProcessState::Stopped => Some(((*server).clone(), NotServing::Stopped)),
-                ProcessState::Runs if server.is_closed => Some(((*server).clone(), NotServing::NotListening)),
-                _ => None,
-            })
-            .collect();
-        let mut events = self.lives.silent(&silent, now());
+        for logged in self.watched.take_logged() {
+            match logged {
+                LoggedEnd::Begins(port, at) => self.lives.begins_shutdown(port, at),
+                LoggedEnd::Ends(event) => self.lives.see(&event),
+            }
+        }
+        let mut events = self.lives.silent(&states, now());
         if has_ended || self.searched.is_none_or(|searched| searched.elapsed() >= self.search_every()) {
             self.look_for_servers();
         }

@@ -5,9 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::Timestamp;
+use sonar_core::history::{Event, EventKind};
 
 use super::inspector::FoundServer;
 use crate::agent::servers::LocalServers;
+
+/// The most lines about ends of servers that wait.
+const MAX_LOGGED: usize = 256;
 
 /// The version of a process.
 #[derive(Debug)]
@@ -15,6 +19,15 @@ struct KnownVersion {
     /// Its number, and when it started.
     process: (u32, u64),
     version: String,
+}
+
+/// What a log says of the end of a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LoggedEnd {
+    /// The server at this port began to shut down at this time.
+    Begins(u16, Timestamp),
+    /// It has shut down, or had not done so before this start.
+    Ends(Event),
 }
 
 /// The servers of the last search.
@@ -27,6 +40,8 @@ pub struct WatchedServers {
     upgrades: Mutex<Vec<(u16, [String; 2])>>,
     /// The time of the last sample of `diagnostic.data` by port.
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
+    /// What logs have said of ends. Windows, with the same events, come up to 15 seconds later.
+    logged: Mutex<Vec<LoggedEnd>>,
 }
 
 impl WatchedServers {
@@ -46,6 +61,21 @@ impl WatchedServers {
         let (started, ended) = (without(&found, &known), without(&known, &found));
         *known = Arc::new(found);
         (started, ended)
+    }
+
+    /// Notes what a log says of the end of a server, `began` and `events`.
+    pub fn log(&self, (port, began): (u16, Option<Timestamp>), events: &[Event]) {
+        let ends = events.iter().filter(|event| event.kind == EventKind::ServerStop).cloned();
+        let begin = began.map(|at| LoggedEnd::Begins(port, at));
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.extend(begin.into_iter().chain(ends.map(LoggedEnd::Ends)));
+        let excess = logged.len().saturating_sub(MAX_LOGGED);
+        logged.drain(..excess);
+    }
+
+    /// What logs have said of ends since the last call.
+    pub fn take_logged(&self) -> Vec<LoggedEnd> {
+        std::mem::take(&mut self.logged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Their ports.

@@ -5,10 +5,10 @@ use sonar_core::history::EventKind;
 
 use super::attributes::EventAttributes;
 use super::{
-    LineEvent, build_begins, build_done, build_failed, checkpoint, collection_dropped, database_dropped,
-    election_began, election_lost, election_won, host, index_dropped, index_name, log_rotated, member_change,
-    namespace, setting_changed, slow_status, state, state_change, stopped, unclean, word, writes_locked,
-    writes_unlocked,
+    LineEvent, begins_shutdown, build_begins, build_done, build_failed, checkpoint, collection_dropped,
+    database_dropped, election_began, election_lost, election_won, host, index_dropped, index_name,
+    log_rotated, member_change, namespace, setting_changed, slow_status, state, state_change, stopped,
+    unclean, word, writes_locked, writes_unlocked,
 };
 use crate::shape::hash;
 use crate::syntax::json;
@@ -27,6 +27,9 @@ pub(in crate::log) fn of_json(id: u32, line: &[u8], attributes: Option<usize>) -
         21_447 | 21_449 => return Some(election_lost("another member was faster")),
         20_499 => return Some(slow_status()),
         22_271 => return Some(unclean()),
+        // A signal; the steps of a shutdown of any cause before the port is closed. "Received signal" (23377) is also
+        // logged for the signal that rotates the log.
+        23_381 | 4_784_900 | 4_784_901 | 20_562 => return Some(begins_shutdown()),
         _ => {}
     }
     if !has_attributes(id) {

@@ -37,6 +37,11 @@ impl LineEvent {
         Self { kind, subject: subject.into(), text: text.into(), build: None }
     }
 
+    /// Whether it says only that the server begins to shut down.
+    pub fn is_begin_of_shutdown(&self) -> bool {
+        self.kind == EventKind::ServerStop && *self.text == *BEGINS_SHUTDOWN
+    }
+
     /// An event about the server itself.
     fn server(kind: EventKind, text: impl Into<Box<str>>) -> Self {
         Self::new(kind, "", text)
@@ -85,6 +90,13 @@ fn member_change(member: &str, state: &str) -> LineEvent {
 fn stopped(code: &str) -> LineEvent {
     let text = if code.is_empty() { "shut down".to_owned() } else { format!("shut down, exit code {code}") };
     LineEvent::server(EventKind::ServerStop, text)
+}
+
+/// What the beginning of a shutdown has as its text. It is no event of the history, which has the end.
+const BEGINS_SHUTDOWN: &str = "begins to shut down";
+
+fn begins_shutdown() -> LineEvent {
+    LineEvent::server(EventKind::ServerStop, BEGINS_SHUTDOWN)
 }
 
 fn unclean() -> LineEvent {

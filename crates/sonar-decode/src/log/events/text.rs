@@ -5,10 +5,10 @@ use sonar_core::history::EventKind;
 use super::attributes::EventAttributes;
 use super::json::reconfigured;
 use super::{
-    LineEvent, build_begins, build_done, build_failed, checkpoint, collection_dropped, database_dropped,
-    election_began, election_lost, election_won, host, index_dropped, index_name, log_rotated, member_change,
-    namespace, setting_changed, slow_status, state, state_change, stopped, unclean, word, writes_locked,
-    writes_unlocked,
+    LineEvent, begins_shutdown, build_begins, build_done, build_failed, checkpoint, collection_dropped,
+    database_dropped, election_began, election_lost, election_won, host, index_dropped, index_name,
+    log_rotated, member_change, namespace, setting_changed, slow_status, state, state_change, stopped,
+    unclean, word, writes_locked, writes_unlocked,
 };
 use crate::syntax::shell;
 
@@ -35,6 +35,10 @@ fn of_server(text: &str) -> Option<LineEvent> {
     if let Some(rest) = text.strip_prefix("dbexit: ") {
         let code = rest.split_once("rc: ").map(|(_, code)| word(code));
         return code.or_else(|| (rest == "really exiting now").then_some("")).map(stopped);
+    }
+    let is_signal = text.starts_with("got signal ") && text.contains("will terminate");
+    if is_signal || text.starts_with("shutdown: going to close ") {
+        return Some(begins_shutdown());
     }
     if text.starts_with("Detected unclean shutdown") || text.starts_with("old lock file: ") {
         return Some(unclean());
