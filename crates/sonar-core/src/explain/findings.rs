@@ -1,6 +1,6 @@
 //! What is wrong with a plan.
 
-use super::{BoundWidth, ExplainStage, ExplainedCommand, MaskedText, PlanTrial, ServerPlan};
+use super::{BoundWidth, ExplainStage, ExplainedCommand, MaskedText, PLAIN, PlanTrial, ServerPlan};
 
 /// Examined for each document returned, from which on too much is examined.
 pub const MIN_RATIO: f64 = 10.0;
@@ -16,19 +16,25 @@ pub const CLOSE_RIVAL: f64 = 0.9;
 pub enum ExplainFinding {
     /// The execution failed.
     Failed(String),
-    /// It reads the whole collection and keeps few documents. The figures are `None` if it was not executed.
+    /// It reads the collection without an index and keeps few documents. The figures are `None` if it was not executed.
     CollectionScan {
+        /// All of it, because no limit ended it early.
+        is_whole: bool,
         /// Documents read.
         documents: Option<u64>,
         /// Documents kept.
         kept: Option<u64>,
     },
-    /// It goes through a whole index.
+    /// It goes through an index from one of its ends, and few keys lead to a document that is kept.
     WholeIndex {
+        /// Through all of it, because no limit ended it early.
+        is_whole: bool,
         /// Fields and directions.
         index: String,
         /// Keys read.
         keys: u64,
+        /// Documents (or keys) kept.
+        kept: u64,
     },
     /// It fetches documents to compare fields that the index does not have, and keeps few.
     FetchFilter {
@@ -132,7 +138,7 @@ pub fn findings(explained: &ExplainedCommand) -> Vec<LocatedFinding> {
         add(None, ExplainFinding::Failed(error.clone()));
     }
     let mut of_stages = Vec::new();
-    walk(&explained.stages, None, explained.is_executed, &mut of_stages);
+    walk(&explained.stages, StagesAbove::none(explained.is_executed), &mut of_stages);
     let explains_reading = |finding: &ExplainFinding| {
         matches!(
             finding,
@@ -166,27 +172,60 @@ pub fn findings(explained: &ExplainedCommand) -> Vec<LocatedFinding> {
 /// Whether a stage makes one document of many, so that few are returned of many examined.
 fn combines(stages: &ExplainStage) -> bool {
     let mut combines = false;
-    stages.visit(&mut |stage| {
-        combines |= matches!(
-            stage.name.as_str(),
-            "$group" | "GROUP" | "$bucket" | "$bucketAuto" | "$facet" | "$sortByCount" | "$count" | "group"
-        );
-    });
+    stages.visit(&mut |stage| combines |= is_combining(&stage.name));
     combines
+}
+
+fn is_combining(stage: &str) -> bool {
+    matches!(
+        stage,
+        "$group" | "GROUP" | "$bucket" | "$bucketAuto" | "$facet" | "$sortByCount" | "$count" | "group"
+    )
+}
+
+/// What a stage must know of those above it.
+#[derive(Copy, Clone)]
+struct StagesAbove<'a> {
+    shard: Option<&'a str>,
+    is_executed: bool,
+    /// A limit above ended it before it had read all.
+    is_limited: bool,
+    /// Documents that a stage above fetched and kept, if nothing between the two passes on others.
+    kept: Option<u64>,
+}
+
+impl<'a> StagesAbove<'a> {
+    const fn none(is_executed: bool) -> Self {
+        Self { shard: None, is_executed, is_limited: false, kept: None }
+    }
+
+    /// The same for the inputs of a stage below them.
+    fn with(self, stage: &'a ExplainStage) -> Self {
+        let is_limited = match stage.name.as_str() {
+            "LIMIT" | "LIMIT_SKIP" | "$limit" => {
+                let is_short = stage.returned.zip(stage.limit).is_some_and(|(got, limit)| got < limit);
+                self.is_limited || !is_short
+            }
+            // They read all before they return anything.
+            "SORT" | "$sort" => false,
+            name => self.is_limited && !is_combining(name),
+        };
+        let kept = match stage.name.as_str() {
+            "FETCH" => stage.returned,
+            name if PLAIN.contains(&name) => self.kept,
+            _ => None,
+        };
+        Self { shard: stage.shard.as_deref().or(self.shard), is_limited, kept, ..self }
+    }
 }
 
 type StageFindings<'a> = Vec<(Option<&'a str>, ExplainFinding)>;
 
-fn walk<'a>(
-    stage: &'a ExplainStage,
-    shard: Option<&'a str>,
-    is_executed: bool,
-    found: &mut StageFindings<'a>,
-) {
-    let shard = stage.shard.as_deref().or(shard);
+fn walk<'a>(stage: &'a ExplainStage, above: StagesAbove<'a>, found: &mut StageFindings<'a>) {
+    let (shard, is_executed) = (stage.shard.as_deref().or(above.shard), above.is_executed);
     // What reads the data comes first.
-    stage.inputs.iter().for_each(|input| walk(input, shard, is_executed, found));
-    reads(stage, is_executed).into_iter().for_each(|finding| found.push((shard, finding)));
+    stage.inputs.iter().for_each(|input| walk(input, above.with(stage), found));
+    reads(stage, above).into_iter().for_each(|finding| found.push((shard, finding)));
     if let Some(pattern) = &stage.sort
         && matches!(stage.name.as_str(), "SORT" | "$sort")
     {
@@ -224,22 +263,24 @@ fn walk<'a>(
 }
 
 /// What is wrong with how a stage reads the data.
-fn reads(stage: &ExplainStage, is_executed: bool) -> Option<ExplainFinding> {
+fn reads(stage: &ExplainStage, above: StagesAbove<'_>) -> Option<ExplainFinding> {
+    let is_whole = !above.is_limited;
     let index = || stage.key_pattern.clone().unwrap_or_default();
     match stage.name.as_str() {
         "COLLSCAN" => {
             let (documents, kept) = (stage.docs_examined, stage.returned);
             let is_wrong = match (documents, kept) {
                 (Some(documents), Some(kept)) => is_wasteful(documents, kept),
-                _ => !is_executed && stage.filter.is_some(),
+                _ => !above.is_executed && stage.filter.is_some(),
             };
-            is_wrong.then_some(ExplainFinding::CollectionScan { documents, kept })
+            is_wrong.then_some(ExplainFinding::CollectionScan { is_whole, documents, kept })
         }
         "IXSCAN" => {
-            let is_whole =
+            let from_end =
                 !stage.bounds.is_empty() && stage.bounds.iter().all(|bound| bound.width == BoundWidth::All);
-            let keys = stage.keys_examined.filter(|keys| *keys >= MIN_EXAMINED)?;
-            is_whole.then(|| ExplainFinding::WholeIndex { index: index(), keys })
+            let kept = [stage.returned, above.kept].into_iter().flatten().min()?;
+            let keys = stage.keys_examined.filter(|keys| is_wasteful(*keys, kept))?;
+            from_end.then(|| ExplainFinding::WholeIndex { is_whole, index: index(), keys, kept })
         }
         "FETCH" => {
             let filter = stage.filter.clone()?;

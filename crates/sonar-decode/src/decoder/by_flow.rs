@@ -32,6 +32,8 @@ enum FlowEvent {
     Gap(Gap),
     /// One side has sent all that it will send.
     Fin(Side, Timestamp),
+    /// Its server refuses connections.
+    Refused(Timestamp),
     /// It ends.
     Close(Timestamp, Close),
 }
@@ -204,6 +206,14 @@ impl StreamHandler for FlowDivision {
         }
     }
 
+    fn refused(&mut self, flow: &Flow, conn: &mut Self::Connection, time: Timestamp) {
+        self.next_step();
+        match conn {
+            Some(own) => own.exchange.refused = Some(time),
+            None => self.push(flow, FlowEvent::Refused(time)),
+        }
+    }
+
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close) {
         self.next_step();
         match conn {
@@ -354,6 +364,7 @@ impl FlowWorker {
             }
             FlowEvent::Gap(gap) => self.stages.gap(conn, &gap, out),
             FlowEvent::Fin(side, time) => self.stages.fin(conn, (side, time), out),
+            FlowEvent::Refused(time) => conn.exchange.refused = Some(time),
             FlowEvent::Close(time, how) => {
                 if let Some(conn) = slot.take() {
                     self.stages.close(*conn, (time, how), out);

@@ -53,8 +53,9 @@ pub struct WaitingRequest {
 impl WaitingRequest {
     /// The requests that wait on a connection.
     pub fn all_of(conn: &Connection) -> impl Iterator<Item = Self> {
-        let awaits = conn.exchange.awaits_replies();
-        let waits = move |pending: &&Pending| awaits && !pending.follows && pending.passed.is_none();
+        let waits = |pending: &&Pending| {
+            conn.exchange.awaits_reply_to(pending) && !pending.follows && pending.passed.is_none()
+        };
         let waiting = conn.exchange.pending.iter().filter(waits).filter(|_| conn.server.is_some());
         waiting.map(|waiting| {
             let request = waiting.answers.as_deref().unwrap_or(waiting);

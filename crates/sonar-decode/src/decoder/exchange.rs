@@ -140,6 +140,8 @@ pub enum ReplyPath {
 /// What waits on one connection.
 pub struct Exchange {
     pub replies: ReplyPath,
+    /// When the server refused another connection of the same client, until it replies on this one.
+    pub refused: Option<Timestamp>,
     pub pending: VecDeque<Pending>,
     pub early: Vec<Early>,
     /// The connection was open before the capture began.
@@ -160,6 +162,7 @@ impl Exchange {
     pub fn new(joined_late: bool) -> Self {
         Self {
             replies: ReplyPath::Open,
+            refused: None,
             pending: VecDeque::new(),
             early: Vec::new(),
             joined_late,
@@ -194,9 +197,10 @@ impl Exchange {
         }
     }
 
-    /// Whether what waits for its reply is in flight.
-    pub const fn awaits_replies(&self) -> bool {
+    /// Whether a request that waits for its reply is in flight.
+    pub fn awaits_reply_to(&self, request: &Pending) -> bool {
         matches!(self.replies, ReplyPath::Open | ReplyPath::Unseen)
+            && self.refused.is_none_or(|refused| request.start > refused)
     }
 
     /// Frees the room of a burst of requests that is over.

@@ -149,6 +149,51 @@ fn a_server_that_refuses_connections_has_nothing_in_flight() {
     assert_eq!(in_flight_after("10.0.0.3:40001", RST | ACK), ["c1", "c2", "c3"]);
 }
 
+/// A client's attempt to connect once more, which is answered with a RST.
+fn refuse(client: &str, server: &str, at: Timestamp) -> Conversation {
+    let mut again = Conversation::new(client, server).with_time(at);
+    again.push(ConversationEnd::Client, SYN, &[]).push(ConversationEnd::Server, RST | ACK, &[]);
+    again
+}
+
+#[test]
+fn a_server_that_takes_no_new_connections_still_answers_those_that_are_open() {
+    let (mut run, mut open) = (LossRun::new(), talk());
+    open.send(ConversationEnd::Client, &request(1)).send(ConversationEnd::Client, &request(2));
+    run.take(&mut open);
+    run.take(&mut refuse("10.0.0.2:40001", "10.0.0.1:27017", open.now()));
+    assert!(run.in_flight().is_empty());
+    open.wait(SECOND).send(ConversationEnd::Client, &request(3));
+    run.take(&mut open);
+    assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c3"], "it was sent later");
+    run.take(open.send(ConversationEnd::Server, &reply(1)));
+    assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c2", "c3"], "the server runs");
+    run.take(open.send(ConversationEnd::Server, &reply(2)));
+    let seen = run.finish();
+    let ended: Vec<_> = seen.operations.iter().map(|seen| (seen.0, seen.2)).collect();
+    assert_eq!(ended, [(1, "ok"), (2, "ok"), (3, "in_flight")]);
+    assert_eq!((seen.coverage.streams_joined_late, seen.coverage.segments_duplicate), (0, 0));
+    assert_eq!((seen.coverage.requests_answered, seen.coverage.requests_in_flight), (2, 1));
+}
+
+#[test]
+fn several_servers_may_refuse_connections_at_the_same_time() {
+    let mut run = LossRun::new();
+    let servers = ["10.0.0.1:27017", "10.0.0.1:27018", "10.0.0.9:27017", "10.0.0.9:27018"];
+    for (server, id) in servers.iter().zip(1..) {
+        let mut talk = Conversation::new("10.0.0.2:40000", server).with_time(run.now);
+        talk.handshake().send(ConversationEnd::Client, &request(id));
+        run.take(&mut talk);
+    }
+    let refused = servers[..3].iter().map(|server| refuse("10.0.0.2:40001", server, run.now));
+    let mut together = Conversation::new("10.0.0.2:40009", servers[0]).with_time(run.now);
+    together.packets = refused.flat_map(|one| one.packets).collect();
+    run.take(&mut together);
+    assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c4"]);
+    let coverage = run.finish().coverage;
+    assert_eq!((coverage.requests_unanswered, coverage.requests_in_flight), (3, 1));
+}
+
 #[test]
 fn a_reset_of_a_connection_that_was_open_is_no_refusal() {
     let mut run = LossRun::new();

@@ -137,6 +137,7 @@ impl Pairing {
         if exchange.replies == ReplyPath::Unseen {
             exchange.replies = ReplyPath::Open;
         }
+        exchange.refused = None;
         let Some(mut at) = exchange.waiting_for(answer.header.response_to) else {
             return Some(Early {
                 number: self.arrivals.next(),

@@ -572,9 +572,9 @@ impl Stages {
             self.give_up_reply(&mut conn, &early);
         }
         self.pairing.end_legacy_write(&mut conn.exchange, time, &mut self.ended);
-        let in_flight = with_capture && conn.exchange.awaits_replies();
-        let why = if in_flight { GivenUp::InFlight } else { GivenUp::Unanswered };
-        while !conn.exchange.pending.is_empty() {
+        while let Some(oldest) = conn.exchange.pending.front() {
+            let in_flight = with_capture && conn.exchange.awaits_reply_to(oldest);
+            let why = if in_flight { GivenUp::InFlight } else { GivenUp::Unanswered };
             let ended = self.pairing.give_up_at(&mut conn.exchange, 0, (time, why));
             self.ended.extend(ended);
         }
@@ -606,6 +606,10 @@ impl<O: EndedSink> StreamHandler for Handler<'_, O> {
 
     fn fin(&mut self, _: &Flow, conn: &mut Connection, end: (Side, Timestamp)) {
         self.stages.fin(conn, end, &mut self.out);
+    }
+
+    fn refused(&mut self, _: &Flow, conn: &mut Connection, time: Timestamp) {
+        conn.exchange.refused = Some(time);
     }
 
     fn close(&mut self, _: &Flow, conn: Connection, time: Timestamp, how: Close) {

@@ -50,14 +50,11 @@ fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKi
     parsed.happened = events::of_text(message, parsed.thread).map(Box::new);
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
-        // `127.0.0.1:52486 #1 (1 connection now open)`
-        let mut words = rest.split(|byte| *byte == b' ');
-        let (address, number, open) = (words.next(), words.next(), words.next());
-        let address = address.and_then(|text| endpoint(std::str::from_utf8(text).ok()?));
-        LogEvent::Accepted {
-            open: open.and_then(|open| decimal(open.strip_prefix(b"(")?)),
-            client: number.and_then(|number| decimal(number.strip_prefix(b"#")?)).zip(address),
-        }
+        // `127.0.0.1:52486 #1 (1 connection now open)`, or `anonymous unix socket` for the address.
+        let (rest, open) = before_last(rest, b'(');
+        let (address, number) = before_last(rest, b'#');
+        let address = std::str::from_utf8(address.trim_ascii_end()).ok().and_then(endpoint);
+        LogEvent::Accepted { open, client: number.zip(address) }
     } else if message.starts_with(b"end connection ") {
         LogEvent::Ended
     } else if let Some(rest) = after(&[b"Successfully authenticated as principal "]) {
@@ -101,6 +98,12 @@ fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKi
         }
     };
     parsed.with(event)
+}
+
+/// What stands before the last `mark`, and the number behind it.
+fn before_last(text: &[u8], mark: u8) -> (&[u8], Option<u64>) {
+    let Some(at) = memchr::memrchr(mark, text) else { return (text, None) };
+    (&text[..at], text[at + 1..].split(|byte| *byte == b' ').next().and_then(decimal))
 }
 
 /// Whether a text begins as a log line does.

@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
+use self::refusal::Refusals;
 use super::entry::{Env, FlowEntry, FlowState, Pin, take};
 use super::half::{HalfFlow, Totals};
 use super::handler::{Close, Flow, Side, StreamHandler, Verdict};
@@ -47,8 +48,7 @@ pub struct FlowTable<C> {
     /// Flows with a gap.
     waiting: Vec<u32>,
     totals: Totals,
-    /// When the flows of a client to a server that refuses connections were last ended.
-    refused: Timestamp,
+    refusals: Refusals,
 }
 
 impl<C> Default for FlowTable<C> {
@@ -70,7 +70,7 @@ impl<C> FlowTable<C> {
             last: NONE,
             waiting: Vec::new(),
             totals: Totals::default(),
-            refused: Timestamp::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -172,8 +172,8 @@ impl<C> FlowTable<C> {
             let how = if reset { Close::Reset } else { Close::Finished };
             self.end_flow(at, segment.time, how, env);
         }
-        if let Some(ends) = refused {
-            self.end_refused(ends, segment.time, env);
+        if let Some(refused) = refused {
+            self.note_refused(refused, segment.time, env);
         }
     }
 
@@ -472,6 +472,7 @@ impl<C> FlowTable<C> {
                 self.end_flow(at, now, Close::Idle, &mut env);
             }
         }
+        self.tell_refused(&mut env);
         self.recent.expire(now, self.limits.linger_ns);
     }
 
@@ -541,6 +542,7 @@ impl<C> FlowTable<C> {
                 self.end_flow(at, now, Close::Finished, &mut env);
             }
         }
+        self.tell_refused(&mut env);
     }
 
     /// Ends all flows.

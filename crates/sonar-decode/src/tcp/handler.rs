@@ -144,6 +144,9 @@ pub trait StreamHandler {
     fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, gap: Gap);
     /// One side has sent all that it will send.
     fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, end: (Side, Timestamp));
+    /// The server of this flow has refused another connection of the same client at this time, and has sent nothing
+    /// on this one since then: it has probably ended.
+    fn refused(&mut self, _flow: &Flow, _conn: &mut Self::Connection, _time: Timestamp) {}
     /// The end of a flow; after [`Verdict::Ignore`] it is reported at once.
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
 }

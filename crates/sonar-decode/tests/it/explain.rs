@@ -90,7 +90,10 @@ fn a_node_of_the_slot_based_engine_has_the_figures_of_the_stages_that_execute_it
     // The filter above the scan has the same node: 240,000 read, 61 kept.
     assert_eq!((scan.docs_examined, scan.returned, scan.time_ms), (Some(240_000), Some(61), Some(316)));
     assert_eq!(stage(&one, "SORT").memory_bytes, Some(31_720));
-    assert_eq!(kinds(&one), [ExplainFinding::CollectionScan { documents: Some(240_000), kept: Some(61) }]);
+    assert_eq!(
+        kinds(&one),
+        [ExplainFinding::CollectionScan { is_whole: true, documents: Some(240_000), kept: Some(61) }]
+    );
     let shape = one.shape.unwrap();
     assert_eq!(&*shape.typed, "{filter: {city: ?string, total: {$gt: ?number}}, sort: {at: -1}}");
     assert!(one.values.contains("Lima"));
@@ -179,6 +182,67 @@ fn a_rival_counts_by_what_it_returned_for_its_work() {
     assert_eq!(found(0, true), [ExplainFinding::FailedTrial("b_1".to_owned())]);
 }
 
+/// The findings of `find(filter).sort({ts: -1}).limit(limit)` on the index `{ts: 1}`, if it reads so much for so much
+/// that it keeps.
+fn found_by_time(filter: Value, limit: Option<u64>, (keys, kept): (u64, u64)) -> Vec<ExplainFinding> {
+    let mut stages = json!({"stage": "FETCH", "filter": filter, "nReturned": kept, "docsExamined": keys,
+        "inputStage": {"stage": "IXSCAN", "nReturned": keys, "keysExamined": keys, "keyPattern": {"ts": 1},
+            "indexName": "ts_1", "direction": "backward", "indexBounds": {"ts": ["[MaxKey, MinKey]"]}}});
+    if let Some(limit) = limit {
+        stages = json!({"stage": "LIMIT", "limitAmount": limit, "nReturned": kept, "inputStage": stages});
+    }
+    let document = json!({"queryPlanner": {"namespace": "a.b", "parsedQuery": filter, "winningPlan": stages,
+        "rejectedPlans": []}, "executionStats": {"executionSuccess": true, "nReturned": kept,
+        "executionTimeMillis": 9, "totalKeysExamined": keys, "totalDocsExamined": keys,
+        "executionStages": stages}, "ok": 1});
+    kinds(&read(document.to_string().as_bytes()))
+}
+
+#[test]
+fn an_index_from_its_end_is_wrong_only_if_keys_are_wasted() {
+    assert_eq!(found_by_time(json!({}), Some(5_000), (5_000, 5_000)), [], "the best plan");
+    assert_eq!(found_by_time(json!({}), None, (5_000, 5_000)), [], "all of it, in order");
+    let through = |found: &[ExplainFinding]| match found {
+        [ExplainFinding::WholeIndex { is_whole, index, keys, kept }, ExplainFinding::FetchFilter { .. }] => {
+            assert_eq!(index, "{ ts: 1 }");
+            Some((*is_whole, *keys, *kept))
+        }
+        _ => None,
+    };
+    let filter = || json!({"a": {"$eq": 1}});
+    assert_eq!(through(&found_by_time(filter(), Some(5), (5_000, 5))), Some((false, 5_000, 5)));
+    // The limit was not reached.
+    assert_eq!(through(&found_by_time(filter(), Some(50), (5_000, 5))), Some((true, 5_000, 5)));
+    assert_eq!(through(&found_by_time(filter(), None, (5_000, 5))), Some((true, 5_000, 5)));
+}
+
+#[test]
+fn a_collection_is_read_as_a_whole_unless_a_limit_ends_it() {
+    let found = |above: Value| {
+        let scan =
+            json!({"stage": "COLLSCAN", "filter": {"a": {"$eq": 1}}, "nReturned": 5, "docsExamined": 5_000});
+        let mut stages = scan.clone();
+        for above in above.as_array().unwrap() {
+            let mut above = above.clone();
+            above["inputStage"] = stages;
+            stages = above;
+        }
+        let document = json!({"queryPlanner": {"namespace": "a.b", "parsedQuery": {"a": {"$eq": 1}},
+            "winningPlan": stages, "rejectedPlans": []}, "executionStats": {"executionSuccess": true,
+            "nReturned": 5, "executionTimeMillis": 9, "totalKeysExamined": 0, "totalDocsExamined": 5_000,
+            "executionStages": stages}, "ok": 1});
+        match &kinds(&read(document.to_string().as_bytes()))[..] {
+            [ExplainFinding::CollectionScan { is_whole, .. }] => *is_whole,
+            found => panic!("{found:?}"),
+        }
+    };
+    let limit = json!({"stage": "LIMIT", "limitAmount": 5, "nReturned": 5});
+    let sort = json!({"stage": "SORT", "sortPattern": {"b": 1}, "nReturned": 5});
+    assert!(found(json!([])));
+    assert!(!found(json!([limit])));
+    assert!(found(json!([sort, limit])), "a sort reads all first");
+}
+
 #[test]
 fn a_failed_execution_and_a_spill_are_named() {
     let document = json!({"queryPlanner": {"namespace": "a.b", "indexFilterSet": true, "maxIndexedOrSolutionsReached": true,
@@ -211,7 +275,7 @@ fn without_execution_figures_stay_unknown() {
         "winningPlan": {"stage": "COLLSCAN", "filter": {"x": {"$eq": 1}}}, "rejectedPlans": []}, "ok": 1});
     let one = read(planner.to_string().as_bytes());
     assert_eq!((one.is_executed, one.totals), (false, Default::default()));
-    assert_eq!(kinds(&one), [ExplainFinding::CollectionScan { documents: None, kept: None }]);
+    assert_eq!(kinds(&one), [ExplainFinding::CollectionScan { is_whole: true, documents: None, kept: None }]);
 }
 
 #[test]

@@ -674,6 +674,21 @@ fn a_last_text_line_without_a_line_feed_is_cut_only_if_it_shows_that() {
 }
 
 #[test]
+fn the_number_of_open_connections_follows_any_address() {
+    for (address, number) in
+        [("127.0.0.1:52486", 1), ("::1:52486", 12), ("anonymous unix socket", 3), ("/tmp/a #7 (9 b).sock", 4)]
+    {
+        let line = format!(
+            "2019-11-03T18:28:32.450+0000 I NETWORK  [listener] connection accepted from {address} #{number} ({number} connections now open)"
+        );
+        let mut log = LogReader::new(LogSettings::default());
+        log.line(line.as_bytes(), &mut All::default());
+        let notices = log.notices();
+        assert_eq!((notices.accepted, notices.most_open), (1, Some(number)), "{address}");
+    }
+}
+
+#[test]
 fn syslog_s_lines_of_old_servers_have_its_date() {
     let message = TEXT.split_once("[conn7]").unwrap().1;
     let at = |line: &str, reference_ms: i64| {

@@ -49,14 +49,22 @@ pub(super) fn sentence(located: &LocatedFinding, shows_values: bool) -> String {
 fn of(finding: &ExplainFinding, shows_values: bool) -> String {
     match finding {
         ExplainFinding::Failed(why) => format!("the execution failed: {why}"),
-        ExplainFinding::CollectionScan { documents: Some(read), kept: Some(kept) } => {
-            format!("COLLSCAN reads the whole collection: {}, of which it keeps {}", documents(*read), Grouped(*kept))
+        ExplainFinding::CollectionScan { is_whole, documents: read, kept } => {
+            let reads = match is_whole {
+                true => "COLLSCAN reads the whole collection",
+                false => "COLLSCAN reads the collection until a limit is reached",
+            };
+            match (read, kept) {
+                (Some(read), Some(kept)) => {
+                    format!("{reads}: {}, of which it keeps {}", documents(*read), Grouped(*kept))
+                }
+                _ => format!("{reads}; it was not executed, so the number of documents is not known"),
+            }
         }
-        ExplainFinding::CollectionScan { .. } => {
-            "COLLSCAN reads the whole collection; it was not executed, so the number of documents is not known".to_owned()
-        }
-        ExplainFinding::WholeIndex { index, keys } => {
-            format!("IXSCAN goes through the whole index {index}: {} keys", Grouped(*keys))
+        ExplainFinding::WholeIndex { is_whole, index, keys, kept } => {
+            let (whole, end) = if *is_whole { ("whole ", "") } else { ("", " until a limit is reached") };
+            let keys = Grouped(*keys);
+            format!("IXSCAN goes through the {whole}index {index}{end}: {keys} keys for {}", documents(*kept))
         }
         ExplainFinding::FetchFilter { index, documents: fetched, kept, filter } => {
             let filter = filter.as_ref().map_or("", |filter| shown(filter, shows_values));
@@ -68,12 +76,15 @@ fn of(finding: &ExplainFinding, shows_values: bool) -> String {
             )
         }
         ExplainFinding::Wasteful { examined, returned } => {
-            format!("{} keys or documents are examined for {} returned", Grouped(*examined), Grouped(*returned))
+            format!(
+                "{} keys or documents are examined for {} returned",
+                Grouped(*examined),
+                Grouped(*returned)
+            )
         }
         ExplainFinding::Sort { by_index, pattern, documents: sorted, memory_bytes } => {
             let sorted = sorted.map_or_else(String::new, |sorted| format!(" {}", documents(sorted)));
-            let memory =
-                memory_bytes.map_or_else(String::new, |memory| format!(" ({})", bytes(memory)));
+            let memory = memory_bytes.map_or_else(String::new, |memory| format!(" ({})", bytes(memory)));
             let why = if *by_index { ": no index that it uses delivers this order" } else { "" };
             let sorted = if sorted.is_empty() { " documents" } else { &sorted };
             format!("it sorts{sorted} by {pattern} in memory{memory}{why}")
@@ -98,7 +109,9 @@ fn of(finding: &ExplainFinding, shows_values: bool) -> String {
             percent(*ratio)
         ),
         ExplainFinding::FailedTrial(plan) => format!("the plan {plan} failed in the trial"),
-        ExplainFinding::Replanned(_) => "the cached plan was given up, and the query planned again".to_owned(),
+        ExplainFinding::Replanned(_) => {
+            "the cached plan was given up, and the query planned again".to_owned()
+        }
         ExplainFinding::Misestimated { stage, estimated, returned } => format!(
             "the planner expected {} of {stage}, which returned {}: its statistics do not fit the data",
             plural(Count(*estimated), "document"),

@@ -1,20 +1,37 @@
-//! Servers that have ended. One that answers a SYN with a RST has no listener any more: its process has ended. The FIN or
-//! RST of its other connections may have been lost.
+//! A server that answers a SYN with a RST has no listener for it: most often its process has ended, and the FIN or RST
+//! of its other connections may have been lost. But it may also take no new connections and still serve those that
+//! are open, or a rule of a firewall may have answered in its place: so the handler is told, and the flows stay.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use foldhash::fast::RandomState;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
 use super::{Flow, FlowTable, StreamHandler};
 use crate::tcp::entry::{Env, FlowEntry};
 use crate::tcp::handler::{Close, Side};
 
-/// Flows are searched at most once in this many nanoseconds: clients of a server that is down try again and again.
+/// Flows are searched at most once in this many nanoseconds, or when there are too many refusals: clients of a server
+/// that is down try again and again.
 const SEARCH_NS: u64 = 100_000_000;
+/// Refusals after which flows are searched in any case.
+const MAX_REFUSALS: usize = 1_024;
 
-/// Who was refused, and by whom.
-#[derive(Copy, Clone, Debug)]
+/// Who was refused, and by whom: another client may be refused by a rule for it alone.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RefusedConnection {
-    client: Endpoint,
+    client: IpAddr,
     server: Endpoint,
+}
+
+/// Refusals whose flows have not been searched yet.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// When each was refused last.
+    refused: HashMap<RefusedConnection, Timestamp, RandomState>,
+    /// When flows were last searched.
+    searched: Timestamp,
 }
 
 impl<C> FlowEntry<C> {
@@ -27,35 +44,47 @@ impl<C> FlowEntry<C> {
             && self.halves[side.index()].isn().is_none()
             && self.halves[side.other().index()].isn().is_some();
         let end = |side: Side| self.flow.ends[side.index()];
-        is_refusal.then(|| RefusedConnection { client: end(side.other()), server: end(side) })
+        is_refusal.then(|| RefusedConnection { client: end(side.other()).ip(), server: end(side) })
     }
 }
 
 impl<C> FlowTable<C> {
-    /// Ends what the same client has open to that server: another client may be refused by a rule for it alone.
+    /// Notes that a connection was refused, and now and then tells the handler of what the same client has open to that
+    /// server.
     #[cold]
-    pub(super) fn end_refused<H: StreamHandler<Connection = C>>(
+    pub(super) fn note_refused<H: StreamHandler<Connection = C>>(
         &mut self,
-        RefusedConnection { client, server }: RefusedConnection,
+        refused: RefusedConnection,
         time: Timestamp,
         env: &mut Env<'_, H>,
     ) {
-        if time.since(self.refused) < SEARCH_NS && time >= self.refused {
+        let Refusals { refused: all, searched } = &mut self.refusals;
+        all.insert(refused, time);
+        if time.since(*searched) >= SEARCH_NS || time < *searched || all.len() >= MAX_REFUSALS {
+            *searched = time;
+            self.tell_refused(env);
+        }
+    }
+
+    /// Tells the handler of the flows of all refusals that were noted.
+    pub(super) fn tell_refused<H: StreamHandler<Connection = C>>(&mut self, env: &mut Env<'_, H>) {
+        let Self { flows, refusals, .. } = self;
+        if refusals.refused.is_empty() {
             return;
         }
-        self.refused = time;
-        let is_of_both = |[low, high]: [Endpoint; 2]| {
-            (low == server && high.ip() == client.ip()) || (high == server && low.ip() == client.ip())
-        };
-        let ended: Vec<u32> = (0..self.flows.end())
-            .filter(|at| {
-                let entry = self.flows.get(*at);
-                entry.is_some_and(|entry| entry.opened && is_of_both(entry.flow.ends))
-            })
-            .collect();
-        for at in ended {
-            self.end_flow(at, time, Close::Reset, env);
+        for FlowEntry { flow, conn, pins, .. } in flows.iter_mut() {
+            let Some(conn) = conn else { continue };
+            for side in [Side::Low, Side::High] {
+                let server = flow.ends[side.index()];
+                let client = flow.ends[side.other().index()].ip();
+                let refused = refusals.refused.get(&RefusedConnection { client, server });
+                // A server that has sent anything on it since then has not ended.
+                if let Some(time) = refused.filter(|time| pins[side.index()].last <= **time) {
+                    env.handler.refused(flow, conn, *time);
+                }
+            }
         }
+        refusals.refused.clear();
     }
 
     /// Ends each flow for which `ended` has a time, as its reset at that time would.
