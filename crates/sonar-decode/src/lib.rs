@@ -29,6 +29,6 @@ pub mod tcp;
 pub mod testing;
 pub mod tls;
 
-pub use decoder::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
+pub use decoder::{Decoder, EndedServer, MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 pub use decoder::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 pub use identity::Shared;

@@ -9,7 +9,7 @@ use sonar_core::Timestamp;
 
 use super::collected::{Collected, message};
 use super::pairing::MAX_PENDING;
-use super::{Decoder, Settings};
+use super::{Decoder, EndedServer, Settings};
 use crate::Shared;
 use crate::testing::{ACK, Conversation, ConversationEnd, RST, SYN};
 
@@ -159,6 +159,52 @@ fn a_reset_of_a_connection_that_was_open_is_no_refusal() {
     other.handshake().reset(ConversationEnd::Server);
     run.take(&mut other);
     assert_eq!(run.in_flight().len(), 1);
+}
+
+#[test]
+fn what_is_in_flight_on_a_server_ends_with_its_process() {
+    let mut run = LossRun::new();
+    let address = "10.0.0.1".parse().unwrap();
+    let ask = |run: &mut LossRun, server: &str, id: u32| {
+        let talk = Conversation::new(&format!("10.0.0.2:{}", 40_000 + id), server);
+        let begin = talk.now().max(run.now);
+        let mut talk = talk.with_time(begin);
+        talk.handshake().send(ConversationEnd::Client, &request(id));
+        run.take(&mut talk);
+    };
+    let others = ["10.0.0.1:27018", "10.0.0.9:27017"];
+    for (server, id) in ["10.0.0.1:27017", "127.0.0.1:27017"].iter().chain(&others).zip(1..) {
+        ask(&mut run, server, id);
+    }
+    // No FIN was captured. The next process serves the port before anybody notices.
+    let ended = run.now.plus_ns(SECOND);
+    run.now = ended.plus_ns(SECOND);
+    ask(&mut run, "10.0.0.1:27017", 5);
+    assert_eq!(run.in_flight().len(), 5);
+    run.decoder.server_ended(EndedServer { port: 27_017, addresses: [address].into(), at: ended });
+    run.decoder.tick(run.now, &mut run.seen);
+    assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c3", "c4", "c5"]);
+    let coverage = run.finish().coverage;
+    assert_eq!((coverage.requests, coverage.requests_in_flight), (5, 3));
+}
+
+#[test]
+fn what_a_server_sent_before_it_ended_is_read_first() {
+    let (mut run, mut talk) = (LossRun::new(), talk());
+    talk.send(ConversationEnd::Client, &request(1));
+    run.take(&mut talk);
+    let address = "10.0.0.1".parse().unwrap();
+    let at = run.now.plus_ns(2 * SECOND);
+    run.decoder.server_ended(EndedServer { port: 27_017, addresses: [address].into(), at });
+    talk.send(ConversationEnd::Server, &reply(1)).send(ConversationEnd::Client, &request(2));
+    // Up to the time of the end, and up to a later time.
+    let mut left = Vec::new();
+    for _ in 0..2 {
+        run.take(&mut talk);
+        left.push(run.in_flight().into_keys().collect::<Vec<_>>());
+    }
+    assert_eq!(left.last(), Some(&Vec::new()), "{left:?}");
+    assert_eq!(run.finish().coverage.requests_answered, 1);
 }
 
 /// A reply to one of these may begin a chain; one that was cut does not show whether it does.

@@ -4,7 +4,8 @@
 //! verifies and inflates them (`long`: those that are too long to be stored), `reading` reads them, `identify`
 //! finds what a request belongs to and `request` what it is for, and `pairing` joins request and reply to an
 //! operation (`exchange`: what waits on a connection), which `emission` hands on. `caps` says what gives way in a table that is full.
-//! `sessions` says which sessions are followed that were read inside processes.
+//! `sessions` says which sessions are followed that were read inside processes, and `ended_servers` which connections end
+//! with the process of their server.
 
 mod by_flow;
 mod caps;
@@ -12,6 +13,7 @@ mod caps;
 mod collected;
 mod connection;
 mod emission;
+mod ended_servers;
 mod exchange;
 mod framing;
 mod identify;
@@ -38,13 +40,15 @@ use sonar_core::{Coverage, Endpoint, InFlightOperations, Packet, Plaintext, Plai
 pub use self::by_flow::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 use self::connection::Connection;
 use self::emission::{Emission, Emitter, WaitingRequest};
+pub use self::ended_servers::EndedServer;
+use self::ended_servers::EndedServers;
 use self::intake::PacketIntake;
 use self::sessions::{Admission, Sessions, WaitingPart};
 pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 use self::stages::{Handler, Stages};
 use crate::frame::Segment;
 use crate::identity::Shared;
-use crate::tcp::{FlowLimits, FlowTable, Twins};
+use crate::tcp::{Flow, FlowLimits, FlowTable, Twins};
 
 /// Decodes the packets of one ring, or of one file.
 pub struct Decoder {
@@ -53,6 +57,7 @@ pub struct Decoder {
     sessions: Sessions,
     stages: Stages,
     emitter: Emitter,
+    ended: EndedServers,
 }
 
 impl Decoder {
@@ -68,6 +73,7 @@ impl Decoder {
             sessions: Sessions::default(),
             emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This),
             stages: Stages::new(settings, shared),
+            ended: EndedServers::default(),
         }
     }
 
@@ -130,6 +136,11 @@ impl Decoder {
         let out = Emission { emitter: &mut self.emitter, sink };
         let mut handler = Handler { stages: &mut self.stages, out };
         self.flows.tick(now, &mut self.intake.coverage, &mut handler);
+        let ended = self.ended.take_until(now);
+        if !ended.is_empty() {
+            let end = |flow: &Flow, conn: &Connection| Some(ended_servers::find(&ended, flow, conn)?.at);
+            self.flows.end_where(end, &mut self.intake.coverage, &mut handler);
+        }
         let connections = self.flows.iter_mut().map(|(_, conn)| conn);
         handler.stages.tick(connections, now, &mut handler.out);
     }
@@ -152,6 +163,12 @@ impl Decoder {
     /// Follows these ports from now on, and no longer any connection between other ports.
     pub fn set_ports(&mut self, ports: Ports) {
         self.stages.ports = ports;
+    }
+
+    /// The process of a server has ended. What is in flight on it ends with the first [`tick`](Self::tick) at that time
+    /// or later: the end of its connections may not have been captured.
+    pub fn server_ended(&mut self, server: EndedServer) {
+        self.ended.add(server);
     }
 
     /// Counts connections that turn out to be encrypted as this says from now on. It is not for a decoder that reads

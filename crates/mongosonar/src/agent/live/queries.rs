@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use sonar_core::history::Collector;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Table, Window};
-use sonar_decode::{Settings, Shared};
+use sonar_decode::{EndedServer, Settings, Shared};
 use sonar_sys::Host;
 
 use super::backoff::Backoff;
@@ -250,6 +250,11 @@ impl QueriesCollector {
             let listened = Arc::new(self.listened.clone());
             self.send(|| CaptureChange::Ports(listened.clone()));
         }
+    }
+
+    /// The process of a server of this host has ended: nothing is in flight on it any more.
+    pub fn server_ended(&self, server: &EndedServer) {
+        self.send(|| CaptureChange::ServerEnded(server.clone()));
     }
 
     /// The network of this host now.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sonar_core::Timestamp;
 use sonar_core::history::{Collector, Event};
 use sonar_sys::Host;
 use sonar_sys::clock::monotonic;
@@ -9,7 +10,7 @@ use sonar_sys::clock::monotonic;
 use super::board::lost_helper;
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
-use super::lives::{ServerLives, Silence};
+use super::lives::{ServerLives, Silence, started_at};
 use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
 
@@ -32,6 +33,12 @@ fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
         Some(b'T' | b't') => ProcessState::Stopped,
         Some(_) => ProcessState::Runs,
     }
+}
+
+/// Before which time a connection of a server that was seen to have ended at `now` was silent: what is later may be to
+/// another process at its port, which has started at one of these times.
+fn before_others(now: Timestamp, started: impl Iterator<Item = Timestamp>) -> Timestamp {
+    started.fold(now, Timestamp::min)
 }
 
 impl LiveAgent<'_> {
@@ -59,10 +66,24 @@ impl LiveAgent<'_> {
             }
         }
         self.note_servers(&ended, &started);
+        self.end_in_flight(&ended);
         if let Some(queries) = &mut self.queries {
             queries.add_ports(ports);
         }
         self.follow_network();
+    }
+
+    /// Tells the capture which servers have nothing in flight any more, because their process has ended.
+    fn end_in_flight(&self, ended: &[FoundServer]) {
+        let Some(queries) = &self.queries else { return };
+        let (host, now) = (Host::live(), now());
+        // One whose ports cannot be found out any more, or that has closed one, still works.
+        for server in ended.iter().filter(|server| state_of(&host, server) == ProcessState::Ended) {
+            let found = self.watched.all();
+            let others = found.iter().filter(|other| other.port == server.port);
+            let at = before_others(now, others.map(|other| started_at(other, now)));
+            queries.server_ended(&self.servers.ended(server.port, at));
+        }
     }
 
     /// Looks at the processes of servers, searches for servers if that is due, and reports what has happened to them.
@@ -99,7 +120,7 @@ impl LiveAgent<'_> {
         for death in log.deaths() {
             let ago = monotonic().saturating_sub(death.at);
             let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-            let at = sonar_core::Timestamp::from_unix_ns(now().unix_ns().saturating_sub(ago));
+            let at = Timestamp::from_unix_ns(now().unix_ns().saturating_sub(ago));
             self.lives.killed(death.pid, at, death.line);
         }
     }
@@ -140,5 +161,20 @@ impl LiveAgent<'_> {
                 started.iter().flat_map(|server| self.lives.started(server, time)).collect();
             starts.into_iter().for_each(|event| self.event(event));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connections_of_the_next_process_at_a_port_do_not_end() {
+        let at = |second| Timestamp::from_unix(second, 0);
+        assert_eq!(before_others(at(100), std::iter::empty()), at(100));
+        // It had started before the end of the first one was noticed.
+        assert_eq!(before_others(at(100), [at(97)].into_iter()), at(97));
+        // Another process may serve the port on another address.
+        assert_eq!(before_others(at(100), [at(97), at(5)].into_iter()), at(5));
     }
 }

@@ -117,6 +117,7 @@ impl CaptureThread {
                     self.set_ports(&listened);
                     self.replace_ring(*ring);
                 }
+                CaptureChange::ServerEnded(server) => self.work.pipeline.decoder.server_ended(server),
                 CaptureChange::EncryptedRead => self.work.pipeline.decoder.set_tls(TlsSource::Process),
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sonar_decode::EndedServer;
 use sonar_sys::Ring;
 
 use crate::queries::ports::Listened;
@@ -15,4 +16,6 @@ pub enum CaptureChange {
     Ring(Box<Ring>, Arc<Listened>),
     /// Encrypted connections of some servers are read inside their processes now.
     EncryptedRead,
+    /// The process of a server has ended, and with it what is in flight on it.
+    ServerEnded(EndedServer),
 }

@@ -1,9 +1,9 @@
-//! A server that answers a SYN with a RST has no listener any more: its process has ended. The FIN or RST of its other
-//! connections may have been lost.
+//! Servers that have ended. One that answers a SYN with a RST has no listener any more: its process has ended. The FIN or
+//! RST of its other connections may have been lost.
 
-use sonar_core::{Endpoint, Timestamp};
+use sonar_core::{Coverage, Endpoint, Timestamp};
 
-use super::{FlowTable, StreamHandler};
+use super::{Flow, FlowTable, StreamHandler};
 use crate::tcp::entry::{Env, FlowEntry};
 use crate::tcp::handler::{Close, Side};
 
@@ -55,6 +55,24 @@ impl<C> FlowTable<C> {
             .collect();
         for at in ended {
             self.end_flow(at, time, Close::Reset, env);
+        }
+    }
+
+    /// Ends each flow for which `ended` has a time, as its reset at that time would.
+    #[cold]
+    pub fn end_where<H: StreamHandler<Connection = C>>(
+        &mut self,
+        ended: impl Fn(&Flow, &C) -> Option<Timestamp>,
+        coverage: &mut Coverage,
+        handler: &mut H,
+    ) {
+        let mut env = Env { coverage, handler };
+        for at in 0..self.flows.end() {
+            let entry = self.flows.get(at);
+            let time = entry.and_then(|entry| ended(&entry.flow, entry.conn.as_ref()?));
+            if let Some(time) = time {
+                self.end_flow(at, time, Close::Reset, &mut env);
+            }
         }
     }
 }

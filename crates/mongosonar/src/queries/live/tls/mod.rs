@@ -101,8 +101,10 @@ impl CaptureSource for TlsCapture {
         };
         let tick = |pipeline: &mut Pipeline, losses: TlsLosses| {
             while let Ok(change) = changes.try_recv() {
-                if let CaptureChange::Ports(listened) = change {
-                    pipeline.decoder.set_ports(listened.ports());
+                match change {
+                    CaptureChange::Ports(listened) => pipeline.decoder.set_ports(listened.ports()),
+                    CaptureChange::ServerEnded(server) => pipeline.decoder.server_ended(server),
+                    CaptureChange::Ring(..) | CaptureChange::EncryptedRead => {}
                 }
             }
             pipeline.kernel = coverage_of(losses);
