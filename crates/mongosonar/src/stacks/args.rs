@@ -14,6 +14,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   sudo mongosonar stacks                                    what all threads do now
   sudo mongosonar stacks --duration 30s                     what they wait for most, over 30 seconds
+  sudo mongosonar stacks --port 27018                       those of the server at this port
   sudo mongosonar stacks --threads client-connection --waiting
   sudo mongosonar stacks --all --format pmp                 in the format of pt-pmp
   sudo mongosonar stacks --duration 30s --html stacks.html  also a page with a flame graph
@@ -29,6 +30,9 @@ pub struct StacksArgs {
     /// Process to sample, which may be any program [default: the mongod or mongos of this machine]
     #[arg(long, short_alias = 'p', value_name = "PID", value_parser = number(1_u32.., 712))]
     pub pid: Option<u32>,
+    /// Sample the server of this machine that listens on this port
+    #[arg(long, value_name = "PORT", value_parser = number(1_u16..=65_535, 27_017), conflicts_with = "pid")]
+    pub port: Option<u16>,
     /// Sample repeatedly for this long [default: once]
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,

@@ -1,6 +1,7 @@
 //! `mongosonar stacks`: what the threads of a server do and wait for, without stopping it.
 
 pub mod args;
+mod chosen;
 mod collect;
 mod compare;
 pub mod helper;
@@ -14,20 +15,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use sonar_sys::Host;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::kit::{About, Fitting};
-use sonar_view::stacks::{StackProcess, StackReport, folded, pmp, svg};
+use sonar_view::stacks::{StackReport, folded, pmp, svg};
 
 pub use self::args::StacksArgs;
 use self::args::{StackFormat, StacksCommand};
 use self::collect::StackCollector;
 use self::helper::StackSource;
-use crate::exit::{OK, usage};
+use crate::exit::OK;
 use crate::outfile::OutFile;
 use crate::stop::{self, StopBehavior};
-use crate::{page, privileges, screen, servers};
+use crate::{page, privileges, screen};
 
 /// How long to sleep at most before checking whether to stop.
 const NAP: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     if let Some(StacksCommand::Compare(args)) = &args.command {
         return compare::run(args);
     }
-    let process = choose(args.pid)?;
+    let process = chosen::choose(args)?;
     // Without privileges it cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     // Before anything starts a thread, and before the kernel counts this one's time.
@@ -95,33 +95,6 @@ fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
     }
     out.flush()?;
     Ok(())
-}
-
-/// The process to sample: the named one, or the only server of this machine.
-fn choose(pid: Option<u32>) -> Result<StackProcess> {
-    let pid = match pid {
-        Some(pid) => pid,
-        None => match servers::mongodb(&Host::live()).as_slice() {
-            [one] => one.pid,
-            [] => bail!("no mongod or mongos runs here: name another process with --pid"),
-            several => {
-                let list: Vec<String> =
-                    several.iter().map(|server| format!("{} {}", server.name, server.pid)).collect();
-                return Err(usage!("several servers run here, so --pid is needed: {}", list.join(", ")));
-            }
-        },
-    };
-    // The name of the file, which distinguishes its mappings from those of libraries.
-    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let program = program.map(|path| path.to_string_lossy().into_owned());
-    let program = program.as_deref().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path));
-    let name = program.and_then(|path| path.rsplit('/').next()).map(str::to_owned);
-    let name =
-        name.or_else(|| Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned()));
-    match name {
-        Some(name) => Ok(StackProcess { pid, name }),
-        None => bail!("there is no process {pid}"),
-    }
 }
 
 fn hostname() -> Option<String> {
