@@ -210,7 +210,7 @@ fn a_reset_of_a_connection_that_was_open_is_no_refusal() {
 fn what_is_in_flight_on_a_server_ends_with_its_process() {
     let mut run = LossRun::new();
     let address = "10.0.0.1".parse().unwrap();
-    let mut ask = |run: &mut LossRun, server: &str, id: u32| {
+    let ask = |run: &mut LossRun, server: &str, id: u32| {
         let talk = Conversation::new(&format!("10.0.0.2:{}", 40_000 + id), server);
         let begin = talk.now().max(run.now);
         let mut talk = talk.with_time(begin);
