@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::text::{duration, small};
+use super::text::small;
+use crate::clock::ticks;
 
 /// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +51,8 @@ impl Stat {
             state: *fields.first()?.as_bytes().first()?,
             threads: number(20)?,
             started: number(22)?,
-            cpu: duration(number(14)?.saturating_add(number(15)?)),
-            cpu_by_mode: [duration(number(14)?), duration(number(15)?)],
+            cpu: ticks(number(14)?.saturating_add(number(15)?)),
+            cpu_by_mode: [ticks(number(14)?), ticks(number(15)?)],
             faults: [number(10).unwrap_or(0), number(12).unwrap_or(0)],
             resident_pages: number(24).unwrap_or(0),
         })
@@ -339,7 +340,7 @@ broken
         process(6, own.to_str().unwrap(), "mongod", "mongod", "S");
         assert_eq!(host.processes_running(&["mongod"]).len(), 3);
         let stat = host.stat(1).unwrap();
-        assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, duration(300)));
+        assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, ticks(300)));
         fs::write(root.join("1/stat"), "77 (a").unwrap();
         assert!(host.stat(1).is_none());
         fs::remove_dir_all(&root).unwrap();
