@@ -111,7 +111,7 @@ impl Host {
     }
 
     /// Running processes of these programs, the lowest number first: those whose program file, first argument or
-    /// short name is one of `names`.
+    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
         let numbers = self.process_ids().unwrap_or_default().into_iter();
         let mut found: Vec<Process> =

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::text::{duration, small};
+use super::text::small;
+use crate::clock::ticks;
 
 /// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +51,8 @@ impl Stat {
             state: *fields.first()?.as_bytes().first()?,
             threads: number(20)?,
             started: number(22)?,
-            cpu: duration(number(14)?.saturating_add(number(15)?)),
-            cpu_by_mode: [duration(number(14)?), duration(number(15)?)],
+            cpu: ticks(number(14)?.saturating_add(number(15)?)),
+            cpu_by_mode: [ticks(number(14)?), ticks(number(15)?)],
             faults: [number(10).unwrap_or(0), number(12).unwrap_or(0)],
             resident_pages: number(24).unwrap_or(0),
         })
@@ -118,7 +119,15 @@ pub(super) fn runs_program(process: &Process, names: &[&str]) -> bool {
     is_named && own.is_some() && file(&process.folder.join("exe")) != own
 }
 
-/// The process, if its program is one of `names` and it runs.
+/// Whether the file of a program has a name and a version: `mongod-7.0.5`.
+fn is_version(file: &str, name: &str) -> bool {
+    let version = file.strip_prefix(name).and_then(|rest| rest.strip_prefix(['-', '.', '_']));
+    version.is_some_and(|version| {
+        version.strip_prefix('v').unwrap_or(version).starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// The process, if its program is one of `names`, also with a version behind its name, and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
     // It may be hidden if the process belongs to another user.
@@ -130,10 +139,12 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     let program = program(&folder);
     let short = small(&folder.join("comm"));
     let candidates = [program.as_deref(), arguments.first().map(String::as_str), short.as_deref()];
-    let name = candidates.into_iter().flatten().find_map(|candidate| {
+    let exact = candidates.into_iter().flatten().find_map(|candidate| {
         let base = candidate.trim_end().rsplit('/').next()?;
         names.iter().find(|name| **name == base)
-    })?;
+    });
+    let file = program.as_deref().and_then(|path| path.rsplit('/').next());
+    let name = exact.or_else(|| names.iter().find(|name| file.is_some_and(|file| is_version(file, name))))?;
     // A zombie is still listed. A copy may lack this file.
     if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
         return None;
@@ -308,22 +319,28 @@ broken
         process(5, "/usr/bin/mongod", "mongod", "mongod", "Z");
         process(7, "/opt/mongod-7.0.5", "x", "mongod", "S");
         process(8, "/opt/mongodx", "x", "mongod", "S");
+        process(10, "/opt/mongod-7.0.5", "/opt/mongod-7.0.5", "mongod-7.0.5", "S");
+        process(11, "/opt/mongod-exporter", "/opt/mongod-exporter", "mongod-exporter", "S");
+        process(12, "/usr/bin/python3", "python3", "mongod-7.0.5", "S");
         let host = Host::of_proc(&root);
         let found = host.processes(&["mongod", "mongos"]);
         let names: Vec<_> = found.iter().map(|found| (found.pid, found.name.as_str())).collect();
-        assert_eq!(names, [(1, "mongod"), (2, "mongos"), (3, "mongod"), (7, "mongod"), (8, "mongod")]);
+        assert_eq!(
+            names,
+            [(1, "mongod"), (2, "mongos"), (3, "mongod"), (7, "mongod"), (8, "mongod"), (10, "mongod")]
+        );
         assert_eq!(host.process(2, &["mongos"]).as_ref(), Some(&found[1]));
         assert!(host.process(5, &["mongod"]).is_none() && host.process(9, &["mongod"]).is_none());
         let proven: Vec<_> =
             host.processes_running(&["mongod", "mongos"]).into_iter().map(|p| p.pid).collect();
-        assert_eq!(proven, [1, 7], "what it calls itself does not count");
+        assert_eq!(proven, [1, 7, 10], "what it calls itself does not count");
         // A program of ours under another name.
         let own = root.join("mongod");
         std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &own).unwrap();
         process(6, own.to_str().unwrap(), "mongod", "mongod", "S");
-        assert_eq!(host.processes_running(&["mongod"]).len(), 2);
+        assert_eq!(host.processes_running(&["mongod"]).len(), 3);
         let stat = host.stat(1).unwrap();
-        assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, duration(300)));
+        assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, ticks(300)));
         fs::write(root.join("1/stat"), "77 (a").unwrap();
         assert!(host.stat(1).is_none());
         fs::remove_dir_all(&root).unwrap();

@@ -6,7 +6,8 @@
 //! follows a symbolic link by its text only: a link of the kernel (`/proc/PID/root`) leads nowhere else than its text. It
 //! does not use `openat2`, which Linux 4.18 lacks, and which cannot check the rights of another user.
 //!
-//! Only the permissions of a file count: its access control list, if it has one, gives no further rights.
+//! Permissions and the access control list of a file count as they do for the kernel: with a list, the bits of the group
+//! are only the most that the list may give.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat as FileStat, fstat, openat, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::process::Process;
@@ -28,6 +29,8 @@ const MAX_LINKS: usize = 40;
 const MAX_DEPTH: usize = 256;
 /// The longest path, in parts that are still to go.
 const MAX_PARTS: usize = 1_024;
+/// The longest access control list, in bytes: some 500 entries.
+const MAX_LIST: usize = 4_096;
 
 /// Who a process runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,15 +60,55 @@ impl ProcessUser {
         Some(Self { user, groups, reads_all: user == 0 && effective & 0b110 != 0 })
     }
 
-    fn may(&self, found: &FileStat, right: u32) -> bool {
-        let class = if found.st_uid == self.user {
-            6
-        } else if self.groups.contains(&found.st_gid) {
-            3
-        } else {
-            0
-        };
-        self.reads_all || found.st_mode >> class & right == right
+    fn may(&self, file: &impl AsRawFd, right: u32) -> io::Result<bool> {
+        let found = rustix::fs::stat(itself(file))?;
+        let allows = |class: u32| found.st_mode >> class & right == right;
+        if self.reads_all {
+            return Ok(true);
+        }
+        if found.st_uid == self.user {
+            return Ok(allows(6));
+        }
+        let mut list = [0; MAX_LIST];
+        match rustix::fs::getxattr(itself(file), "system.posix_acl_access", &mut list) {
+            Ok(length) => Ok(self.list_allows(&list[..length], (found.st_gid, right))),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {
+                Ok(allows(if self.groups.contains(&found.st_gid) { 3 } else { 0 }))
+            }
+            // It has one that cannot be read.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// What an access control list says of this user, who does not own the file: linux/posix_acl_xattr.h, and
+    /// `posix_acl_permission` in fs/posix_acl.c.
+    fn list_allows(&self, list: &[u8], (file_group, right): (u32, u32)) -> bool {
+        const VERSION: [u8; 4] = 2u32.to_le_bytes();
+        let Some(entries) = list.strip_prefix(&VERSION) else { return false };
+        let (entries, rest) = entries.as_chunks::<8>();
+        if !rest.is_empty() {
+            return false;
+        }
+        let each = entries.iter().map(|&[tag, tag_high, rights, _, a, b, c, d]| {
+            (u16::from_le_bytes([tag, tag_high]), u32::from(rights), u32::from_le_bytes([a, b, c, d]))
+        });
+        let mask = each.clone().find(|(tag, ..)| *tag == 0x10).map_or(7, |(_, rights, _)| rights);
+        let (mut is_in_group, mut group_allows) = (false, false);
+        for (tag, rights, id) in each {
+            match tag {
+                // A user.
+                0x02 if id == self.user => return rights & mask & right == right,
+                // The group of the file, and another one.
+                0x04 | 0x08 if self.groups.contains(if tag == 0x04 { &file_group } else { &id }) => {
+                    is_in_group = true;
+                    group_allows |= rights & mask & right == right;
+                }
+                // Others.
+                0x20 if !is_in_group => return rights & right == right,
+                _ => {}
+            }
+        }
+        group_allows
     }
 }
 
@@ -124,7 +167,7 @@ impl ProcessFiles {
         if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        self.check(&found, &about)?;
+        self.check(&found)?;
         opened(&found.descriptor, libc::O_NONBLOCK | libc::O_NOCTTY)
     }
 
@@ -134,7 +177,7 @@ impl ProcessFiles {
     /// As [`ProcessFiles::open`].
     pub fn open_descriptor(&self, process: &Process, number: u32) -> io::Result<File> {
         let file = super::regular::open(&process.folder().join("fd").join(number.to_string()))?;
-        match self.user.may(&fstat(&file)?, READ) {
+        match self.user.may(&file, READ)? {
             true => Ok(file),
             false => Err(denied()),
         }
@@ -159,7 +202,7 @@ impl ProcessFiles {
     /// The user of the process may not read the folder, or there is none.
     pub fn list(&self, folder: &Path, most: usize) -> io::Result<Vec<(OsString, Metadata)>> {
         let found = self.find(folder)?;
-        self.check(&found, &fstat(&found.descriptor)?)?;
+        self.check(&found)?;
         let folder = opened(&found.descriptor, libc::O_DIRECTORY)?;
         let entries = fs::read_dir(itself(&folder))?.take(most);
         // One that has just been removed is not there.
@@ -167,9 +210,9 @@ impl ProcessFiles {
         Ok(entries.collect::<io::Result<Vec<_>>>()?.into_iter().filter_map(entry).collect())
     }
 
-    fn check(&self, found: &FoundPath, about: &FileStat) -> io::Result<()> {
+    fn check(&self, found: &FoundPath) -> io::Result<()> {
         let is_named = self.trusts_paths && !found.by_link;
-        if is_named || self.user.may(about, READ) { Ok(()) } else { Err(denied()) }
+        if is_named || self.user.may(&found.descriptor, READ)? { Ok(()) } else { Err(denied()) }
     }
 
     /// Goes to a path, from folder to folder.
@@ -190,7 +233,7 @@ impl ProcessFiles {
                 PathPart::Name(name) => name,
             };
             let here = folders.last().unwrap_or(&self.root);
-            if (!self.trusts_paths || links > 0) && !self.user.may(&fstat(here)?, SEARCH) {
+            if (!self.trusts_paths || links > 0) && !self.user.may(here, SEARCH)? {
                 return Err(denied());
             }
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -347,6 +390,55 @@ mod tests {
         assert_eq!(files.metadata(Path::new("/log/own")).unwrap().unwrap().uid(), USER);
         assert!(files.metadata(Path::new("/log/nothing")).unwrap().is_none());
         assert_eq!(files.list(Path::new("/log"), 3).unwrap().len(), 3);
+    }
+
+    /// A user or a group, its rights in an access control list, and its number.
+    type ListEntry = (u16, u16, u32);
+
+    /// Gives a file an access control list: as `setfacl` stores it, see linux/posix_acl_xattr.h. `None` if the file system
+    /// has none.
+    fn with_list(path: &Path, entries: &[ListEntry]) -> Option<()> {
+        let entry = |(tag, rights, id): &ListEntry| {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let list = [2u32.to_le_bytes().to_vec(), entries.iter().flat_map(entry).collect()].concat();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(path, "system.posix_acl_access", &list, flags).ok()
+    }
+
+    #[test]
+    fn an_access_control_list_counts_as_for_the_kernel() {
+        let Some(users) = OtherUsers::new("lists", "0000000000000000") else { return };
+        const NOBODY: u32 = u32::MAX;
+        let (owner, mask, others) = ((0x01, 6, NOBODY), (0x10, 7, NOBODY), (0x20, 0, NOBODY));
+        let of_group = |rights| (0x04, rights, NOBODY);
+        let named = |rights| (0x02, rights, USER);
+        for (name, list, expected) in [
+            // The bits of the group in the mode are the mask then: rw- or rwx.
+            ("group-without-rights", vec![owner, (0x02, 6, OTHER - 9), of_group(0), mask, others], DENIED),
+            ("group", vec![owner, (0x02, 6, OTHER - 9), of_group(4), mask, others], OPENED),
+            ("named", vec![owner, named(4), of_group(0), mask, others], OPENED),
+            ("named-without-rights", vec![owner, named(0), of_group(4), mask, (0x20, 4, NOBODY)], DENIED),
+            ("masked", vec![owner, named(4), of_group(4), (0x10, 2, NOBODY), others], DENIED),
+            ("named-group", vec![owner, of_group(0), (0x08, 4, USER), mask, others], OPENED),
+            ("others", vec![owner, of_group(0), (0x08, 4, OTHER - 9), mask, (0x20, 4, NOBODY)], DENIED),
+        ] {
+            users.file(&format!("log/{name}"), (OTHER, GROUP, 0o640));
+            let path = users.folder.join("7/root/log").join(name);
+            if with_list(&path, &list).is_none() {
+                return println!("skipped: no access control lists in {}", users.folder.display());
+            }
+            assert_eq!(users.opens(&format!("/log/{name}")), expected, "{name}");
+            // What the kernel says.
+            let read = Command::new("setpriv")
+                .args(["--reuid", &USER.to_string(), "--regid", &USER.to_string()])
+                .args(["--groups", &GROUP.to_string(), "cat"])
+                .arg(&path)
+                .output();
+            if let Ok(read) = read {
+                assert_eq!(read.status.success(), expected == OPENED, "{name}: {read:?}");
+            }
+        }
     }
 
     #[test]

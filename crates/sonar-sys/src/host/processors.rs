@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sonar_core::machine::CpuTicks;
 
-use super::text::duration;
+use crate::clock::ticks;
 
 /// What all processors of a host have done since it started, from `/proc/stat` (proc_stat(5)). In steps of a clock
 /// tick (usually 10 ms).
@@ -40,12 +40,12 @@ impl Processors {
     pub fn busy(&self) -> Duration {
         let [user, nice, system, _, _, interrupts, softirq, stolen] = self.ticks;
         let busy = [user, nice, system, interrupts, softirq, stolen];
-        duration(busy.into_iter().fold(0, u64::saturating_add))
+        ticks(busy.into_iter().fold(0, u64::saturating_add))
     }
 
     /// Time of all of them in software interrupts, where received packets are handled and copied into rings.
     pub fn softirq(&self) -> Duration {
-        duration(self.ticks[6])
+        ticks(self.ticks[6])
     }
 
     /// All ticks, and the idle ones.
@@ -63,7 +63,7 @@ mod tests {
     fn processors_are_counted_and_guests_are_not_added_twice() {
         let found =
             Processors::parse("cpu  100 0 50 900 10 3 50 4 20 9\ncpu0 1 1\ncpu1 1 1\ncpufreq 1\n").unwrap();
-        assert_eq!((found.busy(), found.softirq(), found.count), (duration(207), duration(50), 2));
+        assert_eq!((found.busy(), found.softirq(), found.count), (ticks(207), ticks(50), 2));
         assert_eq!(found.all_and_idle_ticks(), (1_117, 910));
         assert!(Processors::parse("cpu 1 2\n").is_none() && Processors::parse("intr 1\n").is_none());
         assert!(Processors::parse(&format!("cpu {0} {0} {0} {0} {0}\n", u64::MAX)).is_some());
