@@ -13,12 +13,12 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
-use self::refusal::Refusals;
 use super::entry::{Env, FlowEntry, FlowState, Pin, take};
 use super::half::{HalfFlow, Totals};
 use super::handler::{Close, Flow, Side, StreamHandler, Verdict};
 use super::limits::FlowLimits;
 use super::recent::{EndedFlow, LATE_SYN_BYTES, Recent};
+use super::refused::Refusals;
 use super::slab::{FlowQueue, NONE, Slab};
 use super::twin::{self, Pulse, Twins};
 use crate::frame::Segment;

@@ -9,6 +9,7 @@ mod half;
 mod handler;
 mod limits;
 mod recent;
+mod refused;
 mod slab;
 mod twin;
 

@@ -2,37 +2,18 @@
 //! of its other connections may have been lost. But it may also take no new connections and still serve those that
 //! are open, or a rule of a firewall may have answered in its place: so the handler is told, and the flows stay.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
-
-use foldhash::fast::RandomState;
-use sonar_core::{Coverage, Endpoint, Timestamp};
+use sonar_core::{Coverage, Timestamp};
 
 use super::{Flow, FlowTable, StreamHandler};
 use crate::tcp::entry::{Env, FlowEntry};
 use crate::tcp::handler::{Close, Side};
+use crate::tcp::refused::{Refusals, RefusedConnection};
 
 /// Flows are searched at most once in this many nanoseconds, or when there are too many refusals: clients of a server
 /// that is down try again and again.
 const SEARCH_NS: u64 = 100_000_000;
 /// Refusals after which flows are searched in any case.
 const MAX_REFUSALS: usize = 1_024;
-
-/// Who was refused, and by whom: another client may be refused by a rule for it alone.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct RefusedConnection {
-    client: IpAddr,
-    server: Endpoint,
-}
-
-/// Refusals whose flows have not been searched yet.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    /// When each was refused last.
-    refused: HashMap<RefusedConnection, Timestamp, RandomState>,
-    /// When flows were last searched.
-    searched: Timestamp,
-}
 
 impl<C> FlowEntry<C> {
     /// Whether `side`, which sends a RST, refuses the connection with it: it was asked for one, and has sent nothing
