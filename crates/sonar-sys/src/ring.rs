@@ -36,7 +36,7 @@ pub struct RingConfig {
     /// Kernel memory that is not swapped.
     pub size_bytes: usize,
     /// Bytes of a block: a power of two of at least 64 KiB. No packet larger than a block is captured whole.
-    /// [`geometry`](crate::geometry) has the choice that tolerates a reader which stands still.
+    /// [`geometry`] has the choice that tolerates a reader which stands still.
     pub block_bytes: usize,
     /// A block that is not full is passed on after this time, in whole milliseconds, at least one.
     pub retire: Duration,

@@ -64,7 +64,7 @@ mod tests {
         Endpoint::from(text.parse::<SocketAddr>().unwrap())
     }
 
-    fn named<'a>(names: &mut ServerNames, servers: &[&'a str]) -> Vec<Endpoint> {
+    fn named(names: &mut ServerNames, servers: &[&str]) -> Vec<Endpoint> {
         servers.iter().map(|one| names.name(server(one))).collect()
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Folder, fixture, program};
 
 fn run(words: &str, files: &[PathBuf]) -> Output {
-    program(&words.split(' ').collect::<Vec<_>>()).args(files).output().unwrap()
+    program(words.split(' ').collect::<Vec<_>>()).args(files).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
