@@ -26,7 +26,7 @@ def test_the_queries_of_a_server_are_shown_while_they_run_and_ctrl_c_gives_a_sum
     summary = labkit.summary(lines)
     assert summary["kind"] == "summary"
     assert summary["totals"]["calls"] >= sum(line["totals"]["calls"] for line in intervals) > 20
-    assert any(line["rows"] for line in intervals[:4])
+    assert any(line["rows"] for line in intervals)
     # Windows lie on boundaries of the wall clock.
     assert all(line["end_ns"] % 1_000_000_000 == 0 for line in intervals[:-1])
     names = {app["name"] for row in summary["rows"] for app in row["apps"]}
