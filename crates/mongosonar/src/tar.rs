@@ -10,6 +10,8 @@ use crate::input;
 const BLOCK: usize = 512;
 /// Bytes of a file that are looked at to recognise it.
 pub const HEAD: usize = 64 << 10;
+/// The largest file, in bytes: none has that size, and sums of it do not overflow.
+const MAX_SIZE: u64 = 1 << 60;
 /// The longest name, with the other records of its head, in bytes.
 const MAX_NAME: u64 = 64 << 10;
 
@@ -56,8 +58,7 @@ impl ArchiveHeader {
             0x80 => u64::from_be_bytes(*block[128..136].first_chunk()?),
             _ => octal(124..136)?,
         };
-        // No file has that size, and sums of it would overflow.
-        if size > 1 << 60 {
+        if size > MAX_SIZE {
             return None;
         }
         let mut name = String::from_utf8_lossy(text(0..100)).into_owned();
@@ -70,6 +71,11 @@ impl ArchiveHeader {
 
     const fn is_file(&self) -> bool {
         matches!(self.kind, b'0' | b'7' | 0)
+    }
+
+    /// Whether it is no file, but says something about the file behind it, or all of them.
+    const fn is_about_next(&self) -> bool {
+        matches!(self.kind, b'L' | b'K' | b'x' | b'g')
     }
 }
 
@@ -109,12 +115,15 @@ impl ArchiveMembers {
     /// The archive cannot be read further.
     pub fn next(&mut self) -> io::Result<Option<ArchiveMember>> {
         let mut archive = self.0.borrow_mut();
-        let mut long_name = None;
+        let (mut long_name, mut long_size) = (None, None);
         loop {
             let (rest, padding) = (archive.left, archive.padding);
             skip(&mut archive.input, rest + padding)?;
             (archive.left, archive.padding) = (0, 0);
-            let Some(header) = header(&mut archive.input)? else { return Ok(None) };
+            let Some(mut header) = header(&mut archive.input)? else { return Ok(None) };
+            if !header.is_about_next() {
+                header.size = long_size.take().unwrap_or(header.size);
+            }
             archive.number += 1;
             archive.left = header.size;
             archive.padding = header.size.next_multiple_of(BLOCK as u64) - header.size;
@@ -123,10 +132,18 @@ impl ArchiveMembers {
                 let mut content = Vec::new();
                 archive.input.by_ref().take(length).read_to_end(&mut content)?;
                 archive.left -= (content.len() as u64).min(length);
-                long_name = match header.kind {
-                    b'L' => content.split(|byte| *byte == 0).next().map(<[u8]>::to_vec),
-                    _ => path_of(&content).or(long_name),
-                };
+                if header.kind == b'L' {
+                    long_name = content.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
+                } else {
+                    long_name = record(&content, b"path").or(long_name);
+                    long_size = match record(&content, b"size") {
+                        Some(size) => Some(pax_size(&size)?),
+                        None => long_size,
+                    };
+                }
+                continue;
+            }
+            if header.is_about_next() {
                 continue;
             }
             let name = long_name.take().map(|name| String::from_utf8_lossy(&name).into_owned());
@@ -144,18 +161,24 @@ impl ArchiveMembers {
     }
 }
 
-/// The path in the records of a head of `pax`: `LENGTH path=VALUE`, each with a line feed.
-fn path_of(records: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = records;
+/// The value of a record in a head of `pax`: `LENGTH KEY=VALUE`, each with a line feed. Of several, the last one counts.
+fn record(records: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let (mut rest, mut found) = (records, None);
     while let Some(space) = memchr::memchr(b' ', rest) {
-        let length: usize = std::str::from_utf8(&rest[..space]).ok()?.parse().ok()?;
-        let record = rest.get(space + 1..length)?;
-        if let Some(path) = record.strip_prefix(b"path=") {
-            return Some(path.strip_suffix(b"\n").unwrap_or(path).to_vec());
+        let length = std::str::from_utf8(&rest[..space]).ok().and_then(|length| length.parse::<usize>().ok());
+        let Some(record) = length.and_then(|length| rest.get(space + 1..length)) else { break };
+        if let Some(value) = record.strip_prefix(key).and_then(|value| value.strip_prefix(b"=")) {
+            found = Some(value.strip_suffix(b"\n").unwrap_or(value).to_vec());
         }
-        rest = &rest[length..];
+        rest = &rest[space + 1 + record.len()..];
     }
-    None
+    found
+}
+
+/// The size of a file that does not fit into its head: 8 GiB and more.
+fn pax_size(digits: &[u8]) -> io::Result<u64> {
+    let size = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    size.filter(|size| *size <= MAX_SIZE).ok_or_else(damaged)
 }
 
 struct MemberContent {
@@ -274,8 +297,11 @@ fn header(input: &mut impl Read) -> io::Result<Option<ArchiveHeader>> {
     if block.is_empty() || block.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the archive is damaged");
     ArchiveHeader::of(&block).map(Some).ok_or_else(damaged)
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the archive is damaged")
 }
 
 fn skip(input: &mut impl Read, count: u64) -> io::Result<()> {
@@ -287,4 +313,68 @@ fn skip(input: &mut impl Read, count: u64) -> io::Result<()> {
 
 fn ends_inside_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends inside a file")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A head as POSIX.1-2017 lays it out, section pax, "ustar Interchange Format".
+    fn head(name: &str, (kind, size): (u8, u64)) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
+        block[..name.len()].copy_from_slice(name.as_bytes());
+        block[124..135].copy_from_slice(format!("{size:011o}").as_bytes());
+        block[148..156].fill(b' ');
+        block[156] = kind;
+        block[257..265].copy_from_slice(b"ustar\x0000");
+        let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
+        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        block
+    }
+
+    fn padded(content: &str) -> Vec<u8> {
+        let mut bytes = content.as_bytes().to_vec();
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_size_that_does_not_fit_into_the_head_is_in_the_records_before_it() {
+        let archive = |records: &str, content: &str| {
+            let parts = [
+                head("PaxHeaders/b", (b'x', records.len() as u64)),
+                padded(records),
+                // Of all files, and nothing of their size.
+                head("PaxHeaders/c", (b'g', 14)),
+                padded("14 comment=xy\n"),
+                head("b", (b'0', 0)),
+                padded(content),
+                head("c", (b'0', 3)),
+                padded("end"),
+                vec![0; 2 * BLOCK],
+            ];
+            ArchiveMembers::new(Box::new(io::Cursor::new(parts.concat())))
+        };
+        let mut members = archive("12 path=a/b\n12 size=700\n", &"x".repeat(700));
+        let mut seen = Vec::new();
+        while let Some(member) = members.next().unwrap() {
+            seen.push((member.name, member.size));
+        }
+        assert_eq!(seen, [("a/b".to_owned(), 700), ("c".to_owned(), 3)]);
+        // 8 GiB and more do not fit into 11 octal digits.
+        let large = archive("19 size=8589935292\n", "").next().unwrap().unwrap();
+        assert_eq!((large.name.as_str(), large.size), ("b", 8_589_935_292));
+    }
+
+    #[test]
+    fn a_size_in_the_records_is_a_number_or_the_archive_is_damaged() {
+        for size in ["", "-1", "12x", "2305843009213693952"] {
+            let length = "00 size=\n".len() + size.len();
+            let records = format!("{length:02} size={size}\n");
+            let bytes =
+                [head("x", (b'x', records.len() as u64)), padded(&records), head("b", (b'0', 0))].concat();
+            let next = ArchiveMembers::new(Box::new(io::Cursor::new(bytes))).next();
+            assert_eq!(next.err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData), "{size}");
+        }
+    }
 }
