@@ -231,7 +231,8 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
     /// There is none in it.
     fn archive(&mut self, input: Box<dyn Read>, name: &str) -> Result<()> {
         let mut members = tar::ArchiveMembers::new(input);
-        let (files, mut count) = (self.log.reading().files, 0u64);
+        let before = self.log.reading();
+        let (files, damaged, mut count) = (before.files, before.files_damaged, 0u64);
         let reference_ms = self.log.settings().reference_ms;
         while !self.stop.load(Ordering::Relaxed) {
             let member = match members.next() {
@@ -279,7 +280,7 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         }
         let stopped = self.stop.load(Ordering::Relaxed);
         let reading = self.log.reading_mut();
-        if count == 0 && reading.files_damaged == 0 && !stopped {
+        if count == 0 && reading.files_damaged == damaged && !stopped {
             bail!("{name}: no log is in this archive");
         }
         // It is one file of those that were named.

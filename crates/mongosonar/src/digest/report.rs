@@ -100,6 +100,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let in_flight =
         inputs.current.iter().map(|path| current::read(path, &stop)).collect::<Result<Vec<_>>>()?;
     if inputs.current.len() == args.files.len() {
+        TimeRange::of_operations(args)?;
         return current::show(args, &in_flight);
     }
     let explained =

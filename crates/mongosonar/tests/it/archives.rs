@@ -71,6 +71,11 @@ fn logs_in_an_archive_are_read_as_if_each_were_named() {
     let nothing = folder.file("nothing.tar", &[archived("README", b"some text"), vec![0; 1_024]].concat());
     let output = program(["logs", "report"]).arg(&nothing).output().unwrap();
     assert!(text(&output.stderr).contains("no log is in this archive"), "{output:?}");
+    // Whatever a file before it was like.
+    let damaged = archived("db/mongod.log.gz", &broken[..15]);
+    let damaged = folder.file("damaged.tar", &[damaged, vec![0; 1_024]].concat());
+    let output = program(["logs", "report"]).arg(&damaged).arg(&nothing).output().unwrap();
+    assert!(text(&output.stderr).contains("no log is in this archive"), "{output:?}");
 }
 
 #[test]

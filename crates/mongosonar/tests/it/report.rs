@@ -306,5 +306,8 @@ fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
     let joined = run("report", &[log, list.clone()]);
     let shown = text(&joined.stdout);
     assert!(shown.contains(&format!("current.json: {}.", expected.trim_end())), "{shown}");
-    assert_eq!(run("report --csv", &[list]).status.code(), Some(2));
+    for switch in ["--csv", "--show-values"] {
+        let refused = run(&format!("report {switch}"), std::slice::from_ref(&list));
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
 }
