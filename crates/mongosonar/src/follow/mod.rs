@@ -13,8 +13,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-#[cfg(test)]
-pub use self::place::FollowedPath;
 pub use self::place::{FileIdentity, FollowedPlace, newest_copies};
 
 /// Bytes read at once.

@@ -1,26 +1,14 @@
 //! Where a followed file is.
 
 use std::ffi::{OsStr, OsString};
-#[cfg(test)]
-use std::fs;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-#[cfg(test)]
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-#[cfg(test)]
-use std::path::PathBuf;
 use std::time::SystemTime;
-
-#[cfg(test)]
-use sonar_sys::host::regular;
 
 /// The most files beside a followed one that are looked at.
 const MAX_COPIES: usize = 4;
-/// The most entries of a folder that are looked at.
-#[cfg(test)]
-const MAX_ENTRIES: usize = 10_000;
 
 /// Distinguishes files, whatever their names. The number of a file that was deleted may be used again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,41 +35,6 @@ pub trait FollowedPlace {
 
     /// Opens files that may be older versions of the one that is there, the newest first. At most a few.
     fn copies(&mut self) -> Vec<File>;
-}
-
-/// A path that may be opened.
-#[cfg(test)]
-#[derive(Clone, Debug)]
-pub struct FollowedPath(pub PathBuf);
-
-#[cfg(test)]
-impl FollowedPlace for FollowedPath {
-    fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
-        match fs::metadata(&self.0) {
-            Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino() })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn open(&mut self) -> io::Result<File> {
-        regular::open(&self.0)
-    }
-
-    fn copies(&mut self) -> Vec<File> {
-        copies_of(&self.0).iter().filter_map(|path| regular::open(path).ok()).collect()
-    }
-}
-
-/// Files beside `path` whose names begin with its name, as those of rotated logs do, the newest first.
-#[cfg(test)]
-fn copies_of(path: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
-    let changed =
-        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.file_name())));
-    newest_copies(name, changed).into_iter().map(|name| folder.join(name)).collect()
 }
 
 /// Of the files of a folder, with the times of their last change, those whose names begin with `name`, the newest first.

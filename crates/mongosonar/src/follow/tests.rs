@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use sonar_sys::host::regular;
 
 use super::*;
 
@@ -53,6 +54,38 @@ impl LineSink for Taken {
     fn notice(&mut self, notice: FollowNotice) {
         self.notices.push(notice);
     }
+}
+
+/// A path that may be opened.
+#[derive(Clone, Debug)]
+struct FollowedPath(PathBuf);
+
+impl FollowedPlace for FollowedPath {
+    fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
+        match fs::metadata(&self.0) {
+            Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open(&mut self) -> io::Result<File> {
+        regular::open(&self.0)
+    }
+
+    fn copies(&mut self) -> Vec<File> {
+        copies_of(&self.0).iter().filter_map(|path| regular::open(path).ok()).collect()
+    }
+}
+
+/// Files beside `path` whose names begin with its name, as those of rotated logs do, the newest first.
+fn copies_of(path: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let changed =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.file_name())));
+    newest_copies(name, changed).into_iter().map(|name| folder.join(name)).collect()
 }
 
 fn append(path: &Path, text: &str) {

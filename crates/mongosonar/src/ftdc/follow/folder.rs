@@ -1,22 +1,11 @@
 //! The folder that a server writes its diagnostic data into.
 
 use std::ffi::OsString;
-#[cfg(test)]
-use std::fs;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-#[cfg(test)]
-use std::path::PathBuf;
-
-#[cfg(test)]
-use sonar_sys::host::regular;
 
 use crate::follow::FileIdentity;
-
-/// The most entries of the folder that are looked at.
-#[cfg(test)]
-const MAX_ENTRIES: usize = 10_000;
 
 /// A file of `diagnostic.data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,23 +48,4 @@ pub trait DiagnosticFolder {
     /// # Errors
     /// There is none, it is not a regular file, or it may not be opened.
     fn open(&mut self, name: &str) -> io::Result<File>;
-}
-
-/// A folder that may be read.
-#[cfg(test)]
-#[derive(Clone, Debug)]
-pub struct DiagnosticPath(pub PathBuf);
-
-#[cfg(test)]
-impl DiagnosticFolder for DiagnosticPath {
-    fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let entries = fs::read_dir(&self.0)?.take(MAX_ENTRIES).collect::<io::Result<Vec<_>>>()?;
-        // One that has just been removed is not there.
-        let about = |entry: fs::DirEntry| Some((entry.file_name(), entry.metadata().ok()?));
-        Ok(DiagnosticFile::among(entries.into_iter().filter_map(about)))
-    }
-
-    fn open(&mut self, name: &str) -> io::Result<File> {
-        regular::open(&self.0.join(name))
-    }
 }

@@ -17,8 +17,6 @@ use sonar_decode::ftdc::{
     ChunkError, DocumentContent, DocumentError, MAX_DOCUMENT, SampleReader, document_length, parse,
 };
 
-#[cfg(test)]
-pub use self::folder::DiagnosticPath;
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
 use super::input::Repetitions;
 use crate::follow::FileIdentity;

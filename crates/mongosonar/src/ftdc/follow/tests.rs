@@ -6,8 +6,26 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use sonar_core::internals::Metric;
 use sonar_decode::ftdc::MetricChunk;
+use sonar_sys::host::regular;
 
 use super::*;
+
+/// A folder that may be read.
+#[derive(Clone, Debug)]
+struct DiagnosticPath(PathBuf);
+
+impl DiagnosticFolder for DiagnosticPath {
+    fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
+        let entries = fs::read_dir(&self.0)?.collect::<io::Result<Vec<_>>>()?;
+        // One that has just been removed is not there.
+        let about = |entry: fs::DirEntry| Some((entry.file_name(), entry.metadata().ok()?));
+        Ok(DiagnosticFile::among(entries.into_iter().filter_map(about)))
+    }
+
+    fn open(&mut self, name: &str) -> io::Result<File> {
+        regular::open(&self.0.join(name))
+    }
+}
 
 /// A folder that a server writes; removed when dropped.
 struct TempFolder(PathBuf);
