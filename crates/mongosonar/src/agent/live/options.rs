@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 const MAX_OPTIONS: usize = 100;
 /// The most bytes of a value that are kept.
 const MAX_VALUE: usize = 60;
-/// Settings whose names contain one of these are secrets: only whether they are set is told.
-const SECRET: [&str; 3] = ["password", "secret", "token"];
+/// The most bytes of a name.
+const MAX_NAME: usize = 120;
+/// Settings whose names or values contain one of these may hold secrets: their values are hidden.
+const SECRET: [&str; 5] = ["password", "passphrase", "secret", "token", "credential"];
 
 /// All settings of these arguments of a process, and of the text of its configuration.
 pub fn of(arguments: &[String], configuration: Option<&str>) -> BTreeMap<String, String> {
@@ -15,14 +17,28 @@ pub fn of(arguments: &[String], configuration: Option<&str>) -> BTreeMap<String,
     for (name, value) in of_file(configuration.unwrap_or_default()).into_iter().chain(of_arguments(arguments))
     {
         if options.len() < MAX_OPTIONS {
-            let lower = name.to_ascii_lowercase();
-            let is_secret = SECRET.iter().any(|secret| lower.contains(secret));
-            let value =
-                if is_secret { "(hidden)".to_owned() } else { value.chars().take(MAX_VALUE).collect() };
+            let value = match may_be_secret(&name) || may_be_secret(&value) {
+                true => "(hidden)".to_owned(),
+                false => value.chars().take(MAX_VALUE).collect(),
+            };
             options.insert(name, value);
         }
     }
     options
+}
+
+/// Whether a name or a value may be, or contain, a secret. Lists and objects contain settings of any name, and an
+/// address may contain a login.
+fn may_be_secret(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let has_login = lower.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    has_login || lower.contains(['{', '[']) || SECRET.iter().any(|secret| lower.contains(secret))
+}
+
+/// Whether this is the name of a setting: other text before a colon may be a part of a value.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(is_part)
 }
 
 /// `--name value`, `--name=value`, `--name` and `--setParameter name=value`.
@@ -50,6 +66,8 @@ fn of_arguments(arguments: &[String]) -> Vec<(String, String)> {
 fn of_file(text: &str) -> Vec<(String, String)> {
     let mut options = Vec::new();
     let mut sections: Vec<(usize, &str)> = Vec::new();
+    // How deep the setting is whose value may go on in the next lines, which are deeper.
+    let mut value_of = None;
     for line in text.lines() {
         let line = line.split(" #").next().unwrap_or(line).trim_end();
         let content = line.trim_start();
@@ -57,9 +75,16 @@ fn of_file(text: &str) -> Vec<(String, String)> {
             continue;
         }
         let depth = line.len() - content.len();
+        if value_of.is_some_and(|of_setting| of_setting < depth) {
+            continue;
+        }
         sections.retain(|(of_section, _)| *of_section < depth);
         let Some((name, value)) = content.split_once([':', '=']) else { continue };
-        let (name, value) = (name.trim(), value.trim().trim_matches(['"', '\'']));
+        let (name, value) = (name.trim().trim_matches(['"', '\'']), value.trim().trim_matches(['"', '\'']));
+        value_of = (!value.is_empty()).then_some(depth);
+        if !is_name(name) {
+            continue;
+        }
         if value.is_empty() {
             sections.push((depth, name));
             continue;
@@ -103,6 +128,30 @@ mod tests {
         assert_eq!(get("net.port"), Some("27017"));
         assert_eq!(get("net.tls.certificateKeyFilePassword"), Some("(hidden)"));
         assert_eq!(of(&[], Some("dbpath = /old\nport=1\n")).len(), 2);
+    }
+
+    #[test]
+    fn secrets_within_lists_objects_and_long_values_are_hidden() {
+        for text in [
+            "setParameter: { ldapBindPassword: hunter2 }\n",
+            "setParameter: {ttlMonitorSleepSecs: 9,\n  \"hunter2\": 7, ldapBindPassword: hunter2}\nnet:\n  port: 1\n",
+            "setParameter: {\n  \"ldapBindPassword\": \"hunter2\"\n}\n",
+            "{\"setParameter\": {\"ldapBindPassword\": \"hunter2\"}}\n",
+            "{\n  \"setParameter\": {\n    \"ldapBindPassword\": \"hunter2\"\n  }\n}\n",
+            "security:\n  ldap: [a, {bind: hunter2}]\n",
+            "security:\n  ldap:\n    bind:\n      queryPassword: >-\n        hunter2: hunter2\n    servers: a\n",
+            "security:\n  ldap:\n    bind:\n      method: \"a\n        hunter2: hunter2\"\n",
+            "setParameter = ldapBindPassword=hunter2\n",
+            "sharding:\n  configDB: mongodb://u:hunter2@db1/\n",
+        ] {
+            let options = of(&[], Some(text));
+            assert!(!format!("{options:?}").contains("hunter2"), "{text}: {options:?}");
+        }
+        let flow = of(&[], Some("setParameter: {a: 1,\n  b: 2}\nnet:\n  port: 1\n"));
+        let expected = [("net.port", "1"), ("setParameter", "(hidden)")];
+        assert_eq!(flow, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let line = ["mongod", "--setParameter", "x={ldapBindPassword:hunter2}"].map(str::to_owned);
+        assert_eq!(of(&line, None)["x"], "(hidden)");
     }
 
     #[test]
