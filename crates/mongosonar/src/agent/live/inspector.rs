@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::helper::send_file;
-use sonar_sys::host::listeners::ListenerOrigin;
+use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 use sonar_sys::privileges::{Duty, capability};
@@ -109,6 +109,28 @@ struct KnownServer {
     samples: Option<InspectableSamples>,
 }
 
+/// Whether a process listens.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum ServerPort {
+    /// On this port, and perhaps on others.
+    Open(u16),
+    Closed,
+    /// Its sockets could not be read, or not all of them.
+    Unknown,
+}
+
+impl ServerPort {
+    /// Of this process.
+    fn of(pid: u32, found: &FoundListeners) -> Self {
+        let is_held = |one: &&Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
+        match found.listeners.iter().find(is_held) {
+            Some(one) => Self::Open(one.address.port()),
+            None if found.incomplete.iter().any(|one| one.pid == pid) => Self::Unknown,
+            None => Self::Closed,
+        }
+    }
+}
+
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 pub struct Inspection {
     host: Host,
@@ -122,17 +144,22 @@ impl Inspection {
     /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
     /// says of itself does not count.
     fn servers(&mut self) -> Vec<FoundServer> {
-        let listeners = servers::listeners(&self.host).unwrap_or_default().listeners;
-        let held = listeners.iter().filter(|one| one.origin == ListenerOrigin::Socket);
-        let ports: BTreeMap<u32, u16> = held.rev().map(|one| (one.pid, one.address.port())).collect();
+        // Without a list of processes nothing is known that was not known before.
+        let Ok(listeners) = servers::listeners(&self.host) else { return self.found() };
         let mut known: Vec<KnownServer> = Vec::new();
         for process in servers::proven(&self.host) {
             if known.len() >= MAX_SERVERS {
                 break;
             }
-            match ports.get(&process.pid) {
-                Some(port) => known.push(self.server(process, *port)),
-                None => known.extend(self.closed(&process)),
+            match ServerPort::of(process.pid, &listeners) {
+                ServerPort::Open(port) => known.push(self.server(process, port)),
+                ServerPort::Closed => {
+                    known.extend(self.known(&process).map(|one| KnownServer {
+                        found: FoundServer { is_closed: true, ..one.found },
+                        ..one
+                    }))
+                }
+                ServerPort::Unknown => known.extend(self.known(&process)),
             }
         }
         // Another server may have the port now.
@@ -141,15 +168,19 @@ impl Inspection {
         known.retain(|one| !one.found.is_closed || !open.contains(&one.found.port));
         known.sort_by(|a, b| a.found.cmp(&b.found));
         self.known = known;
+        self.found()
+    }
+
+    /// The servers of the last search.
+    fn found(&self) -> Vec<FoundServer> {
         self.known.iter().map(|known| known.found.clone()).collect()
     }
 
-    /// A server that was found before and has closed its port: it may write its last data for minutes.
-    fn closed(&self, process: &Process) -> Option<KnownServer> {
+    /// A server as it was found before. One that has closed its port may write its last data for minutes.
+    fn known(&self, process: &Process) -> Option<KnownServer> {
         let started = self.host.stat(process.pid)?.started;
         let is_it = |one: &&KnownServer| (one.found.pid, one.found.started) == (process.pid, started);
-        let known = self.known.iter().find(is_it)?.clone();
-        Some(KnownServer { found: FoundServer { is_closed: true, ..known.found }, ..known })
+        self.known.iter().find(is_it).cloned()
     }
 
     fn server(&self, process: Process, port: u16) -> KnownServer {

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
 use super::*;
@@ -247,4 +248,48 @@ fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
     let listed: Result<Vec<ListedFile>, Refusal> = read_message(&mut helper.0).unwrap();
     let names: Vec<_> = listed.unwrap().into_iter().map(|file| file.0).collect();
     assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
+}
+
+#[test]
+fn a_socket_table_that_could_not_be_read_is_no_closed_port() {
+    let listener = |pid, port: u16, origin| Listener {
+        pid,
+        name: "mongod".to_owned(),
+        address: ([127, 0, 0, 1], port).into(),
+        origin,
+    };
+    let incomplete = |pid| Incomplete { pid, name: "mongod".to_owned(), reason: "denied".to_owned() };
+    let found = FoundListeners {
+        listeners: vec![
+            listener(1, 27_017, ListenerOrigin::Socket),
+            listener(1, 28_017, ListenerOrigin::Socket),
+            listener(2, 27_018, ListenerOrigin::CommandLine),
+            // Of two tables one was read.
+            listener(3, 27_019, ListenerOrigin::Socket),
+        ],
+        incomplete: vec![incomplete(2), incomplete(3), incomplete(4)],
+    };
+    let expected = [
+        (1, ServerPort::Open(27_017)),
+        (2, ServerPort::Unknown),
+        (3, ServerPort::Open(27_019)),
+        (4, ServerPort::Unknown),
+        (5, ServerPort::Closed),
+    ];
+    for (pid, port) in expected {
+        assert_eq!(ServerPort::of(pid, &found), port, "process {pid}");
+    }
+}
+
+#[test]
+fn servers_stay_known_while_processes_cannot_be_listed() {
+    let found = FoundServer { port: 27_017, pid: 7, name: "mongod".to_owned(), ..FoundServer::default() };
+    let folder = SharedFolder::new("unlisted");
+    let mut inspection = Inspection {
+        host: Host::of_proc(folder.0.join("no-proc")),
+        config: None,
+        configured: Vec::new(),
+        known: vec![KnownServer { found: found.clone(), log: None, samples: None }],
+    };
+    assert_eq!(inspection.servers(), [found]);
 }
