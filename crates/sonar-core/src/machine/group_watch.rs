@@ -1,6 +1,6 @@
 //! Notices what the control groups of servers deny them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::process::ControlGroup;
 use super::reading::MachineReading;
@@ -25,14 +25,16 @@ pub(super) struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Adds two readings; events go to `events`. Returns how many processes were killed in the groups of servers because
-    /// the groups' limits of memory were reached.
+    /// Adds two readings; events go to `events`. Returns how many processes were killed for lack of memory in the groups
+    /// of servers.
     pub fn add(&mut self, before: &MachineReading, now: &MachineReading, events: &mut Vec<Event>) -> u64 {
         // It happened after the earlier one.
         let at = before.clocks.realtime;
         let is_there = |key: &(Endpoint, u32)| now.processes.iter().any(|one| (one.server, one.pid) == *key);
         self.throttled.retain(|key, _| is_there(key));
-        let mut killed = 0;
+        let mut killed: u64 = 0;
+        // Servers may share a group, which counts its kills once.
+        let mut counted = BTreeSet::new();
         for now in &now.processes {
             let same = before.processes.iter().find(|before| before.is_same_process(now));
             let Some(before) = same else { continue };
@@ -46,12 +48,10 @@ impl GroupWatch {
             }
             let kills = group.out_of_memory_kills.zip(earlier.out_of_memory_kills);
             let kills = kills.and_then(|(now, before)| now.checked_sub(before)).unwrap_or(0);
-            if kills > 0 {
-                let limit =
-                    group.memory_limit.map_or_else(String::new, |limit| format!(" ({})", binary_size(limit)));
-                let text = format!("its control group had reached its limit of memory{limit}");
+            if kills > 0 && group.memory_group.is_none_or(|group| counted.insert(group)) {
+                let text = killed_because(group, earlier);
                 events.push(Event { count: kills, ..event(EventKind::OutOfMemory, "", &text) });
-                killed = kills.max(killed);
+                killed = killed.saturating_add(kills);
             }
         }
         killed
@@ -84,6 +84,17 @@ impl GroupWatch {
     }
 }
 
+/// Why the kernel killed processes of a group. It does so as well if memory has run out in a group above or in the machine.
+fn killed_because(now: &ControlGroup, before: &ControlGroup) -> String {
+    let hits = now.memory_limit_hits.zip(before.memory_limit_hits);
+    match now.memory_limit.filter(|_| hits.is_some_and(|(now, before)| now > before)) {
+        Some(limit) => {
+            format!("its control group had reached its limit of memory ({})", binary_size(limit))
+        }
+        None => "processes in its control group were killed".to_owned(),
+    }
+}
+
 /// Which limits of a control group changed.
 fn limits_changed(now: &ControlGroup, before: &ControlGroup) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
@@ -93,7 +104,9 @@ fn limits_changed(now: &ControlGroup, before: &ControlGroup) -> Vec<(&'static st
             all.push((subject, format!("{}, was {}", word(now), word(before))));
         }
     };
-    add("limit of processor time", now.cpu_limit.map(processors), before.cpu_limit.map(processors));
+    if now.is_cpu_limit_known && before.is_cpu_limit_known {
+        add("limit of processor time", now.cpu_limit.map(processors), before.cpu_limit.map(processors));
+    }
     // Where no memory was read, its limit is unknown.
     if now.memory.is_some() && before.memory.is_some() {
         add("limit of memory", now.memory_limit.map(binary_size), before.memory_limit.map(binary_size));

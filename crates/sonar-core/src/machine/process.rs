@@ -60,8 +60,12 @@ pub struct ThreadReading {
 /// The control group that limits a process most, of version 1 or 2. Counters count since it was created.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct ControlGroup {
-    /// How many processors it allows.
+    /// How many processors it allows; `None` if it has no quota, or it is not known whether it has one.
     pub cpu_limit: Option<f64>,
+    /// Whether the quota, or that there is none, was read.
+    pub is_cpu_limit_known: bool,
+    /// Identifies the group that limits processor time, the inode of its folder: processes with the same share the limit.
+    pub cpu_group: Option<u64>,
     /// Nanoseconds that its threads were stopped for lack of quota.
     pub throttled_ns: Option<u64>,
     /// Periods, and those in which threads were stopped.
@@ -76,7 +80,12 @@ pub struct ControlGroup {
     pub memory_high: Option<u64>,
     /// Times that memory had to be taken back because a limit of memory was reached.
     pub limit_hits: Option<u64>,
-    /// Processes that the kernel killed because the limit of memory was reached.
+    /// Of these, those at the limit that it allows, where the kernel kills: `max` and `oom` of `memory.events`, or
+    /// `memory.failcnt`.
+    pub memory_limit_hits: Option<u64>,
+    /// Identifies the group that limits memory, as [`cpu_group`](Self::cpu_group).
+    pub memory_group: Option<u64>,
+    /// Processes of the group that the kernel killed for lack of memory, of the group, of one above it, or of the machine.
     pub out_of_memory_kills: Option<u64>,
     /// Tasks (threads of all processes).
     pub tasks: Option<u64>,

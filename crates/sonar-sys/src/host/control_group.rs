@@ -1,6 +1,8 @@
 //! The control groups of a process: what it may use, and what it was denied (Documentation/admin-guide/cgroup-v2.rst,
 //! cgroup-v1/memory.rst, cgroup-v1/pids.rst, scheduler/sched-bwc.rst).
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use sonar_core::machine::ControlGroup;
@@ -153,10 +155,15 @@ impl GroupFiles {
     pub fn read(&self, buffer: &mut TextBuffer) -> ControlGroup {
         let mut group = ControlGroup { memory_high: self.memory_high, ..ControlGroup::default() };
         // Limits may be changed while it runs.
+        if let Some(LimitingGroup { folder, is_version_2, .. }) = &self.cpu {
+            group.cpu_limit = cpu_limit(folder, *is_version_2, buffer);
+            group.is_cpu_limit_known =
+                group.cpu_limit.is_some() || has_no_cpu_limit(folder, *is_version_2, buffer);
+            group.cpu_group = group.cpu_limit.and_then(|_| inode(folder));
+        }
         if let Some(LimitingGroup { folder, is_version_2, .. }) = &self.cpu
-            && let Some(limit) = cpu_limit(folder, *is_version_2, buffer)
+            && group.cpu_limit.is_some()
         {
-            group.cpu_limit = Some(limit);
             if let Some(text) = buffer.read(&folder.join("cpu.stat")) {
                 group.periods = counted(text, "nr_periods").zip(counted(text, "nr_throttled"));
                 group.throttled_ns = match is_version_2 {
@@ -195,6 +202,7 @@ impl LimitingGroup<u64> {
             true => number(&folder.join("memory.max"), buffer),
             false => memory_limit(folder, true, buffer),
         };
+        group.memory_group = inode(folder);
         let (usage, prefix) = match is_version_2 {
             true => ("memory.current", ""),
             false => ("memory.usage_in_bytes", "total_"),
@@ -209,10 +217,13 @@ impl LimitingGroup<u64> {
             if let Some(text) = buffer.read(&folder.join("memory.events")) {
                 let (high, max) = (counted(text, "high"), counted(text, "max"));
                 group.limit_hits = high.zip(max).map(|(high, max)| high.saturating_add(max));
+                group.memory_limit_hits =
+                    max.map(|max| max.saturating_add(counted(text, "oom").unwrap_or(0)));
                 group.out_of_memory_kills = counted(text, "oom_kill");
             }
         } else {
             group.limit_hits = number(&folder.join("memory.failcnt"), buffer);
+            group.memory_limit_hits = group.limit_hits;
             let control = buffer.read(&folder.join("memory.oom_control"));
             group.out_of_memory_kills = control.and_then(|text| counted(text, "oom_kill"));
         }
@@ -296,6 +307,18 @@ fn cpu_limit(folder: &Path, is_version_2: bool, buffer: &mut TextBuffer) -> Opti
         (quota, number(&folder.join("cpu.cfs_period_us"), buffer)?)
     };
     (period > 0).then(|| quota as f64 / period as f64)
+}
+
+/// Whether a group says that it has no quota.
+fn has_no_cpu_limit(folder: &Path, is_version_2: bool, buffer: &mut TextBuffer) -> bool {
+    let (name, none) = if is_version_2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+    let text = buffer.read(&folder.join(name));
+    text.and_then(|text| text.split_whitespace().next()) == Some(none)
+}
+
+/// The number of a folder on its file system; that of a group of version 2 is the group's id.
+fn inode(folder: &Path) -> Option<u64> {
+    fs::metadata(folder).ok().map(|folder| folder.ino())
 }
 
 /// Bytes that a group of version 1 allows; `with_inherited`: at most those of the groups above it, also of those that

@@ -358,6 +358,7 @@ mod tests {
         assert_eq!(help(Vec::new()), None);
         let limit = |throttled| ProcessLimitJson {
             process: 77,
+            group: None,
             processors: 0.5,
             throttled: Some(throttled),
             throttled_ns: Some(160 * MS),

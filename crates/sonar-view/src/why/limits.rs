@@ -1,5 +1,7 @@
 //! What the control groups of the traced processes allowed them.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use sonar_core::machine::ControlGroup;
 
@@ -13,6 +15,9 @@ const MIN_THROTTLED: f64 = 0.05;
 pub struct ProcessLimitJson {
     /// Its number.
     pub process: u32,
+    /// Identifies the control group that limits it.
+    #[serde(skip)]
+    pub group: Option<u64>,
     /// How many processors its control group allows.
     pub processors: f64,
     /// Share of the periods of the trace in which its threads were stopped, because they had used what is allowed; null
@@ -28,6 +33,7 @@ impl ProcessLimitJson {
         let throttled_ns = now.throttled_ns.zip(before.throttled_ns);
         Some(Self {
             process,
+            group: now.cpu_group,
             processors: now.cpu_limit?,
             throttled: now.throttled_periods_percent(before).map(|percent| percent / 100.0),
             throttled_ns: throttled_ns.and_then(|(now, before)| now.checked_sub(before)),
@@ -58,12 +64,15 @@ pub(super) fn processors(count: f64) -> String {
 }
 
 /// How many processors the processes can use at a time: those of the machine, or what all their groups allow together.
+/// Processes of one group share what it allows.
 pub(super) fn usable(limits: &[ProcessLimitJson], processes: usize, machine: usize) -> f64 {
     let machine = machine as f64;
     if limits.is_empty() || limits.len() < processes {
         return machine;
     }
-    limits.iter().map(|limit| limit.processors).sum::<f64>().min(machine)
+    let mut counted = BTreeSet::new();
+    let is_new = |limit: &&ProcessLimitJson| limit.group.is_none_or(|group| counted.insert(group));
+    limits.iter().filter(is_new).map(|limit| limit.processors).sum::<f64>().min(machine)
 }
 
 #[cfg(test)]
@@ -94,5 +103,8 @@ mod tests {
         assert_eq!((usable(one, 1, 16), usable(one, 2, 16)), (1.5, 16.0));
         let two = [limit.clone(), limit.clone()];
         assert_eq!((usable(&two, 2, 2), usable(&[], 1, 16)), (2.0, 16.0));
+        let in_group = |group| ProcessLimitJson { group: Some(group), ..limit.clone() };
+        assert_eq!(usable(&[in_group(40), in_group(41)], 2, 16), 3.0);
+        assert_eq!(usable(&[in_group(40), in_group(40)], 2, 16), 1.5, "they share it");
     }
 }

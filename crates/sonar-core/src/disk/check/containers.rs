@@ -81,13 +81,21 @@ fn memory(facts: &MachineFacts, bounds: &ProcessBounds) -> Option<CheckFinding> 
 }
 
 fn killed(bounds: &ProcessBounds) -> Option<CheckFinding> {
-    const WHY: &str = "the group had reached its limit of memory, and the kernel ended processes in it";
-    let count = bounds.group?.out_of_memory_kills.filter(|count| *count > 0)?;
+    const BY_LIMIT: &str = "the group had reached its limit of memory, and the kernel ended processes in it";
+    const OTHER: &str =
+        "processes in the group were killed, because memory had run out in the machine or a group above";
+    let group = bounds.group?;
+    let count = group.out_of_memory_kills.filter(|count| *count > 0)?;
     let what = if count == 1 { "process" } else { "processes" };
     let found = format!("{count} {what} killed for lack of memory since the group was made{}", bounds.by(1));
-    Some(Rule("memory-kills", WHY, CGROUP).finds(Grade::Warning, found).remedy(
-        "journalctl -k | grep -i oom   (which process it was), and a higher limit of memory or a smaller cache",
-    ))
+    let is_by_limit = group.memory_limit.is_some() && group.memory_limit_hits.is_some_and(|hits| hits > 0);
+    let (why, more) = match is_by_limit {
+        true => (BY_LIMIT, "a higher limit of memory"),
+        false => (OTHER, "more memory for the machine or the groups above"),
+    };
+    Some(Rule("memory-kills", why, CGROUP).finds(Grade::Warning, found).remedy(format!(
+        "journalctl -k | grep -i oom   (which process it was), and {more} or a smaller cache"
+    )))
 }
 
 /// The cache of WiredTiger must fit into the limit, with room for connections, sorts and the rest of mongod.

@@ -47,6 +47,7 @@ fn a_server_that_is_throttled_is_one_event_until_it_is_over() {
 fn a_limit_that_is_changed_is_an_event() {
     let group = |cpu_limit, memory_limit: Option<u64>| ControlGroup {
         cpu_limit,
+        is_cpu_limit_known: true,
         memory: Some(5),
         memory_limit,
         ..ControlGroup::default()
@@ -57,6 +58,10 @@ fn a_limit_that_is_changed_is_an_event() {
         group(None, Some(2 << 30)),
         // Nothing could be read.
         ControlGroup::default(),
+        group(Some(3.0), Some(2 << 30)),
+        // The same, of processor time only.
+        ControlGroup { is_cpu_limit_known: false, ..group(None, Some(2 << 30)) },
+        group(Some(3.0), Some(2 << 30)),
     ]);
     let texts: Vec<_> = events.iter().map(|(kind, text)| (*kind, text.as_str())).collect();
     assert_eq!(
@@ -77,6 +82,7 @@ fn a_kill_in_a_group_is_said_of_its_server_and_once() {
             seconds,
             ControlGroup {
                 memory_limit: Some(4 << 30),
+                memory_limit_hits: Some(5 * kills),
                 out_of_memory_kills: Some(kills),
                 ..ControlGroup::default()
             },
@@ -86,6 +92,58 @@ fn a_kill_in_a_group_is_said_of_its_server_and_once() {
     let [event] = &found[..] else { panic!("{found:?}") };
     assert_eq!((event.kind, event.server, event.count), (EventKind::OutOfMemory, SERVER, 2));
     assert_eq!(&*event.text, "its control group had reached its limit of memory (4.0 GiB)");
+}
+
+#[test]
+fn a_kill_is_that_of_a_limit_only_if_the_limit_was_reached() {
+    let group = |memory_limit: Option<u64>, [hits, kills]: [u64; 2]| ControlGroup {
+        memory_limit,
+        memory_limit_hits: Some(hits),
+        out_of_memory_kills: Some(kills),
+        ..ControlGroup::default()
+    };
+    let limit = Some(4 << 30);
+    let other = "processes in its control group were killed";
+    for (before, now, text) in [
+        (
+            group(limit, [3, 0]),
+            group(limit, [4, 1]),
+            "its control group had reached its limit of memory (4.0 GiB)",
+        ),
+        // Memory ran out in the machine, or in a group above.
+        (group(limit, [3, 0]), group(limit, [3, 1]), other),
+        (group(None, [0, 0]), group(None, [0, 1]), other),
+        (ControlGroup { memory_limit_hits: None, ..group(limit, [0, 0]) }, group(limit, [9, 1]), other),
+    ] {
+        assert_eq!(group_events([before, now]), [(EventKind::OutOfMemory, text.to_owned())]);
+    }
+}
+
+#[test]
+fn kills_in_a_group_that_servers_share_are_counted_once() {
+    let reading = |seconds, kills: u64, groups: [Option<u64>; 2]| {
+        let server = |memory_group, port: u16, pid| {
+            let group =
+                ControlGroup { memory_group, out_of_memory_kills: Some(kills), ..ControlGroup::default() };
+            let server = Endpoint::v4([127, 0, 0, 1], port);
+            ProcessReading { control_group: group, server, pid, ..process(0, Vec::new()) }
+        };
+        let processes = vec![server(groups[0], 27_017, 1), server(groups[1], 27_018, 2)];
+        let vm = VmCounters { out_of_memory_kills: Some(2 * kills), ..VmCounters::default() };
+        MachineReading { processes, vm, ..at(seconds) }
+    };
+    for (groups, counts) in [
+        // The machine counts one more than the group, which has its own event.
+        ([Some(40), Some(40)], vec![1, 1]),
+        ([Some(40), Some(41)], vec![1, 1]),
+        ([None, None], vec![1, 1]),
+    ] {
+        let found = step(reading(0, 0, groups), reading(10, 1, groups)).events;
+        let kills: Vec<u64> = found.iter().map(|event| event.count).collect();
+        assert_eq!(kills, counts, "{groups:?}: {found:?}");
+        let of_servers = found.iter().filter(|event| event.server != Endpoint::default()).count();
+        assert_eq!(of_servers, if groups == [Some(40), Some(40)] { 1 } else { 2 });
+    }
 }
 
 #[test]

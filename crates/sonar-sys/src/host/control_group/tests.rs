@@ -15,6 +15,11 @@ fn groups(name: &str, files: &[(&str, &str)]) -> ProcessGroups {
     for folder in [&mut found.cpu_folder, &mut found.memory_folder, &mut found.tasks_folder] {
         *folder = folder.take().map(|path| path.strip_prefix(&tree.0).unwrap().to_owned());
     }
+    // Another one each time.
+    let own = |folder: &Option<PathBuf>| folder.as_ref().map(|path| inode(&tree.0.join(path)).unwrap());
+    assert_eq!(found.group.cpu_group, own(&found.cpu_folder));
+    assert_eq!(found.group.memory_group, own(&found.memory_folder));
+    (found.group.cpu_group, found.group.memory_group) = (None, None);
     found
 }
 
@@ -59,6 +64,8 @@ fn the_container_of_a_server_is_seen_from_its_host() {
     let found = groups("pod", &files);
     let expected = ControlGroup {
         cpu_limit: Some(1.5),
+        is_cpu_limit_known: true,
+        cpu_group: None,
         throttled_ns: Some(2_500_000),
         periods: Some((100, 40)),
         memory: Some(4_209_067_950),
@@ -66,6 +73,8 @@ fn the_container_of_a_server_is_seen_from_its_host() {
         memory_files: Some(900),
         memory_high: Some(4_080_218_931),
         limit_hits: Some(42),
+        memory_limit_hits: Some(13),
+        memory_group: None,
         out_of_memory_kills: Some(2),
         tasks: Some(90),
         task_limit: Some(1_024),
@@ -124,6 +133,8 @@ fn a_hierarchy_of_version_1_may_be_mounted_from_the_group_on() {
     let found = groups("docker-1", &files);
     let expected = ControlGroup {
         cpu_limit: Some(0.5),
+        is_cpu_limit_known: true,
+        cpu_group: None,
         throttled_ns: Some(777),
         periods: Some((10, 2)),
         memory: Some(512 << 20),
@@ -132,6 +143,8 @@ fn a_hierarchy_of_version_1_may_be_mounted_from_the_group_on() {
         memory_files: Some(42),
         memory_high: None,
         limit_hits: Some(5),
+        memory_limit_hits: Some(5),
+        memory_group: None,
         out_of_memory_kills: Some(1),
         tasks: Some(99),
         task_limit: Some(100),
@@ -194,7 +207,12 @@ fn no_limit_is_not_a_large_one() {
         ("sys/fs/cgroup/a/b/pids.current", "3\n"),
     ];
     let found = groups("max", &version_2);
-    let unlimited = ControlGroup { memory: Some(77), tasks: Some(3), ..ControlGroup::default() };
+    let unlimited = ControlGroup {
+        is_cpu_limit_known: true,
+        memory: Some(77),
+        tasks: Some(3),
+        ..ControlGroup::default()
+    };
     assert_eq!((found.group, &found.cpu_folder, &found.tasks_folder), (unlimited, &None, &None));
     assert_eq!((unlimited.memory_used_percent(), unlimited.tasks_percent()), (None, None));
     let version_1 = [
@@ -206,7 +224,15 @@ fn no_limit_is_not_a_large_one() {
         ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
     ];
     let found = groups("max-1", &version_1);
-    assert_eq!(found.group, ControlGroup { memory: Some(77), ..ControlGroup::default() });
+    let unlimited = ControlGroup { is_cpu_limit_known: true, memory: Some(77), ..ControlGroup::default() };
+    assert_eq!(found.group, unlimited);
+    // A quota that cannot be read is not the lack of one.
+    for text in ["", "x", "1 2 3"] {
+        let found = groups("no-quota", &[("proc/77/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/cpu.max", text)]);
+        assert!(!found.group.is_cpu_limit_known, "{text}");
+    }
+    let found = groups("no-file", &[("proc/77/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/memory.max", "1")]);
+    assert!(!found.group.is_cpu_limit_known);
 }
 
 #[test]

@@ -177,6 +177,9 @@ fn the_tightest_control_group_of_version_2_counts() {
     let group = read(&tree("cgroup-2", &files)).processes[0].control_group;
     let expected = ControlGroup {
         cpu_limit: Some(1.5),
+        is_cpu_limit_known: true,
+        cpu_group: group.cpu_group,
+        memory_group: group.memory_group,
         throttled_ns: Some(2_500_000),
         periods: Some((100, 40)),
         memory: Some(2 << 30),
@@ -205,6 +208,9 @@ fn control_groups_of_version_1_have_other_files() {
     let group = read(&tree("cgroup-1", &files)).processes[0].control_group;
     let expected = ControlGroup {
         cpu_limit: Some(2.0),
+        is_cpu_limit_known: true,
+        cpu_group: group.cpu_group,
+        memory_group: group.memory_group,
         throttled_ns: Some(777),
         periods: Some((10, 2)),
         memory: Some(512 << 20),
@@ -223,7 +229,13 @@ fn a_process_without_limits_has_its_memory_and_no_limits() {
         ("sys/fs/cgroup/a/cpu.max", "max 100000\n"),
     ];
     let group = read(&tree("cgroup-none", &files)).processes[0].control_group;
-    assert_eq!(group, ControlGroup { memory: Some(77), ..ControlGroup::default() });
+    let expected = ControlGroup {
+        is_cpu_limit_known: true,
+        memory_group: group.memory_group,
+        memory: Some(77),
+        ..ControlGroup::default()
+    };
+    assert_eq!(group, expected);
     // A path that leads out of the hierarchy, as in a container, is not followed.
     let outside = [("proc/12309/cgroup", "0::/../../etc\n"), ("sys/fs/cgroup/x", "")];
     assert_eq!(read(&tree("cgroup-out", &outside)).processes[0].control_group, ControlGroup::default());

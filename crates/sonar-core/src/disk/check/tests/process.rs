@@ -64,6 +64,16 @@ fn memory_is_judged_by_the_limit_and_not_by_the_machine() {
         found(&bounded(in_group(killed)), "memory-kills"),
         Some((Grade::Warning, "1 process killed for lack of memory since the group was made".to_owned()))
     );
+    // The limit is to blame only if there is one, and it was reached.
+    let limited = ControlGroup { memory_limit: Some(4 * GIB), memory_limit_hits: Some(0), ..killed };
+    let reached = ControlGroup { memory_limit_hits: Some(1), ..limited };
+    let unlimited = ControlGroup { memory_limit: None, ..reached };
+    for (group, is_by_limit) in [(killed, false), (limited, false), (reached, true), (unlimited, false)] {
+        let all = findings(&bounded(in_group(group)));
+        let finding = all.iter().find(|one| one.name == "memory-kills").unwrap();
+        assert_eq!(finding.why.contains("had reached its limit"), is_by_limit, "{group:?}");
+        assert_eq!(finding.remedy.as_deref().unwrap().contains("higher limit"), is_by_limit, "{group:?}");
+    }
 }
 
 #[test]
