@@ -40,6 +40,20 @@ struct EndedProcess {
     how: Option<ProcessEnd>,
 }
 
+/// A process that ended while no agent ran. Its log may say how, once what was written meanwhile has been read.
+#[derive(Clone, Debug)]
+struct AbsentEnd {
+    port: u16,
+    pid: u32,
+    name: String,
+    /// When it was last seen, and when the agent missed it.
+    span: [Timestamp; 2],
+    /// How long that is, in words.
+    during: String,
+    /// The first thing that its log says of an end since it was last seen.
+    logged: Option<Event>,
+}
+
 /// What the kernel says of a process that it killed for lack of memory.
 #[derive(Clone, Debug)]
 struct KernelKill {
@@ -56,6 +70,8 @@ pub struct ServerLives {
     silent: BTreeMap<(u16, u32), ServerSilence>,
     /// Of which it is not known yet why they ended.
     undecided: Vec<EndedProcess>,
+    /// Those that ended while no agent ran, of which the same is not known.
+    absent: Vec<AbsentEnd>,
     /// The last one that ended, by port: when, and its process.
     last: BTreeMap<u16, (Timestamp, u32)>,
     /// The settings of the last one, by port.
@@ -102,6 +118,15 @@ pub enum NotServing {
 impl ServerLives {
     /// Notes an event of any source.
     pub fn see(&mut self, event: &Event) {
+        if event.kind == EventKind::ServerStop {
+            let of = |one: &&mut AbsentEnd| {
+                let [from, until] = one.span;
+                one.port == event.server.port && one.logged.is_none() && (from..=until).contains(&event.at)
+            };
+            if let Some(ended) = self.absent.iter_mut().find(of) {
+                ended.logged = Some(event.clone());
+            }
+        }
         match event.kind {
             EventKind::ServerStop if event.text.starts_with("shut down") => {
                 self.shutdowns.insert(event.server.port, (event.at, event.text.clone()));
@@ -233,7 +258,8 @@ impl ServerLives {
         Some(Event::new(silence.since, EventKind::ServerUnreachable, local(server.port), ("", &text)))
     }
 
-    /// What happened while no agent ran, by the servers that `known`, the last run, knew.
+    /// What happened while no agent ran, by the servers that `known`, the last run, knew. Of ends whose cause the log may
+    /// tell, the events follow; see [`Self::decided`].
     pub fn meanwhile(&mut self, known: KnownServers, found: &[FoundServer], now: Timestamp) -> Vec<Event> {
         let mut events = Vec::new();
         let until = known.at;
@@ -247,19 +273,25 @@ impl ServerLives {
                 continue;
             }
             self.last.insert(server.port, (until, server.pid));
-            let process = process(&server.name, server.pid);
-            let kill = self.kills.get(&server.pid).filter(|kill| kill.at > until && kill.at <= now);
-            let (at, kind, why) = match kill {
-                Some(kill) => {
-                    (kill.at, EventKind::ServerCrash, format!("the kernel killed it: {}", kill.line))
-                }
-                None if known.is_other_boot => {
-                    (until, EventKind::ServerStop, "the machine was restarted".to_owned())
-                }
-                None => (until, EventKind::ServerStop, "it is not known how".to_owned()),
+            let ended = AbsentEnd {
+                port: server.port,
+                pid: server.pid,
+                name: server.name.clone(),
+                span: [until, now],
+                during: during.clone(),
+                logged: None,
             };
-            let text = format!("{process}, in the next {during}, while no agent ran; {why}");
-            events.push(Event::new(at, kind, local(server.port), ("", &text)));
+            let kill = self.kills.get(&server.pid).filter(|kill| kill.at > until && kill.at <= now);
+            match kill {
+                Some(kill) => events.push(ended.event(
+                    (kill.at, EventKind::ServerCrash),
+                    &format!("the kernel killed it: {}", kill.line),
+                )),
+                None if known.is_other_boot => {
+                    events.push(ended.event((until, EventKind::ServerStop), "the machine was restarted"));
+                }
+                None => self.absent.push(ended),
+            }
         }
         for server in found {
             let is_known = |one: &&FoundServer| (one.pid, one.started) == (server.pid, server.started);
@@ -285,6 +317,12 @@ impl ServerLives {
     pub fn decided(&mut self, now: Timestamp) -> Vec<Event> {
         let mut undecided = std::mem::take(&mut self.undecided);
         let mut events = Vec::new();
+        self.absent.retain(|ended| {
+            let event = ended.decided(now);
+            let is_open = event.is_none();
+            events.extend(event);
+            is_open
+        });
         undecided.retain_mut(|ended| {
             if ended.how.is_none() {
                 ended.how = ended.handle.as_ref().and_then(|handle| handle.end());
@@ -356,6 +394,33 @@ impl ServerLives {
             (None, None, false) => {
                 event(EventKind::ServerStop, &format!("{process}; without its log it is not known how"))
             }
+        }
+    }
+}
+
+impl AbsentEnd {
+    fn event(&self, (at, kind): (Timestamp, EventKind), why: &str) -> Event {
+        let process = process(&self.name, self.pid);
+        let text = format!("{process}, in the next {}, while no agent ran; {why}", self.during);
+        Event::new(at, kind, local(self.port), ("", &text))
+    }
+
+    /// How it ended; `None` if its log may still say that. A log that does not say it is no evidence: what was written
+    /// meanwhile may have been rotated away.
+    fn decided(&self, now: Timestamp) -> Option<Event> {
+        let [seen, missed] = self.span;
+        match &self.logged {
+            Some(event) if event.text.starts_with("shut down") => {
+                Some(self.event((event.at, EventKind::ServerStop), &format!("it had {}", event.text)))
+            }
+            Some(_) => Some(self.event(
+                (seen, EventKind::ServerCrash),
+                "the next start found that it had not shut down cleanly",
+            )),
+            None if now.since(missed) >= PATIENCE_NS => {
+                Some(self.event((seen, EventKind::ServerStop), "it is not known how"))
+            }
+            None => None,
         }
     }
 }

@@ -251,7 +251,9 @@ fn what_happened_while_no_agent_ran_is_told_at_the_next_start() {
     let mut lives = ServerLives::default();
     // It still runs.
     assert_eq!(lives.meanwhile(known(vec![server(7)]), &[server(7)], at(1_000)), []);
-    let events = lives.meanwhile(known(vec![server(7)]), &[], at(1_000));
+    assert_eq!(lives.meanwhile(known(vec![server(7)]), &[], at(1_000)), []);
+    assert_eq!(lives.decided(at(1_011)), [], "its log is being read");
+    let events = lives.decided(at(1_012));
     assert_eq!(
         texts(&events),
         [(
@@ -268,6 +270,36 @@ fn what_happened_while_no_agent_ran_is_told_at_the_next_start() {
 }
 
 #[test]
+fn the_resumed_log_says_how_a_process_ended_while_no_agent_ran() {
+    let decided = |logged: &[Event]| {
+        let known = KnownServers { at: at(100), is_other_boot: false, servers: vec![server(7)] };
+        let mut lives = ServerLives::default();
+        assert_eq!(lives.meanwhile(known, &[], at(130)), []);
+        logged.iter().for_each(|event| lives.see(event));
+        let [event] = lives.decided(at(131)).try_into().unwrap();
+        assert_eq!(lives.rest(), []);
+        let event: Event = event;
+        (event.at, event.kind, event.text.into_string())
+    };
+    let said = |text| format!("process 7 (mongod), in the next 30 seconds, while no agent ran; {text}");
+    // Its own end, and not that of a process after it.
+    let stops = [shutdown(104, "shut down, exit code 0"), shutdown(120, "shut down, exit code 1")];
+    assert_eq!(decided(&stops), (at(104), EventKind::ServerStop, said("it had shut down, exit code 0")));
+    let unclean = [shutdown(110, "had not shut down cleanly before this start")];
+    assert_eq!(
+        decided(&unclean),
+        (at(100), EventKind::ServerCrash, said("the next start found that it had not shut down cleanly"))
+    );
+    // What was logged before it was last seen is of another process.
+    let known = KnownServers { at: at(100), is_other_boot: false, servers: vec![server(7)] };
+    let mut lives = ServerLives::default();
+    lives.meanwhile(known, &[], at(130));
+    lives.see(&shutdown(99, "shut down"));
+    assert_eq!(lives.decided(at(131)), []);
+    assert!(lives.rest()[0].text.ends_with("it is not known how"));
+}
+
+#[test]
 fn a_restart_while_no_agent_ran_is_an_end_and_a_start() {
     let own = std::process::id();
     let started = sonar_sys::Host::live().stat(own).unwrap().started;
@@ -281,9 +313,10 @@ fn a_restart_while_no_agent_ran_is_an_end_and_a_start() {
     let mut lives = ServerLives::default();
     let events = lives.meanwhile(known, std::slice::from_ref(&is), now);
     let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
-    assert_eq!(kinds, [EventKind::ServerStop, EventKind::ServerStart, EventKind::SettingChange]);
-    assert!(events[1].at <= now && events[1].text.contains("while no agent ran"), "{events:?}");
-    assert!(events[2].text.contains("cacheSizeGB 1, was 2"), "{events:?}");
+    assert_eq!(kinds, [EventKind::ServerStart, EventKind::SettingChange]);
+    assert!(events[0].at <= now && events[0].text.contains("while no agent ran"), "{events:?}");
+    assert!(events[1].text.contains("cacheSizeGB 1, was 2"), "{events:?}");
+    assert_eq!(lives.rest().len(), 1, "the end");
     // One that ran at the end of the last run already.
     let known = KnownServers { at: now.plus_ns(1), is_other_boot: false, servers: Vec::new() };
     assert_eq!(ServerLives::default().meanwhile(known, &[is], now.plus_ns(2)), []);

@@ -18,6 +18,10 @@ use crate::queries::live::now;
 /// How often the servers are written for the next run.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
+/// What the status says without the kernel's log.
+const NO_KERNEL_LOG: &str = "the kernel's log (/dev/kmsg) cannot be read: the end of a process does not say whether the \
+                             kernel killed it because memory had run out";
+
 fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
     let stat = host.stat(server.pid).filter(|stat| stat.started == server.started);
     match stat.map(|stat| stat.state) {
@@ -119,8 +123,14 @@ impl LiveAgent<'_> {
 
     /// Reports what happened to servers while no agent ran. The last run wrote which ones it knew.
     pub(super) fn note_absence(&mut self) {
+        if self.kernel_log.is_none() {
+            self.note(NO_KERNEL_LOG.to_owned());
+        }
         self.read_kernel_log();
         if let Some(known) = KnownServers::load(self.plan.folder) {
+            if !known.is_other_boot {
+                self.watched.keep_options(&known.servers);
+            }
             let events = self.lives.meanwhile(known, &self.watched.all(), now());
             events.into_iter().for_each(|event| self.event(event));
         }

@@ -50,17 +50,27 @@ impl WatchedServers {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces them. Returns the servers that have started and those that have ended.
-    pub fn set(&self, found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
+    /// Replaces them. Returns the servers that have started and those that have ended. A process keeps the settings that
+    /// it was first seen with, which it was started with: its configuration file may have been changed since.
+    pub fn set(&self, mut found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
         let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let key = |server: &FoundServer| (server.pid, server.started, server.port);
         let without = |all: &[FoundServer], others: &[FoundServer]| -> Vec<FoundServer> {
             let is_new = |one: &&FoundServer| !others.iter().any(|other| key(other) == key(one));
             all.iter().filter(is_new).cloned().collect()
         };
+        keep_options(&mut found, &known);
         let (started, ended) = (without(&found, &known), without(&known, &found));
         *known = Arc::new(found);
         (started, ended)
+    }
+
+    /// The last run saw these servers: those that still run have the settings that they had then.
+    pub fn keep_options(&self, before: &[FoundServer]) {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = known.to_vec();
+        keep_options(&mut found, before);
+        *known = Arc::new(found);
     }
 
     /// Notes what a log says of the end of a server, `began` and `events`.
@@ -152,6 +162,18 @@ impl WatchedServers {
     }
 }
 
+/// Gives processes that were known `before` the settings that they had then.
+fn keep_options(found: &mut [FoundServer], before: &[FoundServer]) {
+    for server in found {
+        let is_it = |one: &&FoundServer| {
+            (one.pid, one.started) == (server.pid, server.started) && !one.options.is_empty()
+        };
+        if let Some(known) = before.iter().find(is_it) {
+            server.options.clone_from(&known.options);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +199,39 @@ mod tests {
         assert_eq!(watched.of_file("/a/collection-1.wt"), Some(5));
         assert_eq!(watched.of_file("/a/b/index-1.wt"), Some(6));
         assert_eq!(watched.of_file("/ab/index-1.wt"), None);
+    }
+
+    #[test]
+    fn a_process_keeps_the_settings_that_it_was_started_with() {
+        let with = |pid, cache: &str| FoundServer {
+            options: [("cacheSizeGB".to_owned(), cache.to_owned())].into(),
+            ..server(pid, 5, "/a")
+        };
+        let watched = WatchedServers::default();
+        let cache = |watched: &WatchedServers| watched.all()[0].options.get("cacheSizeGB").cloned();
+        watched.set(vec![server(1, 5, "/a")]);
+        watched.set(vec![with(1, "2")]);
+        assert_eq!(cache(&watched).as_deref(), Some("2"), "it could not be read before");
+        // The file was edited, and the process runs on.
+        let (started, ended) = watched.set(vec![with(1, "4")]);
+        assert_eq!((started, ended, cache(&watched).as_deref()), (vec![], vec![], Some("2")));
+        assert_eq!(watched.set(vec![with(2, "4")]).0, [with(2, "4")]);
+        // What an earlier run of the agent saw.
+        watched.keep_options(&[with(1, "1"), with(2, "3"), server(2, 6, "/b")]);
+        assert_eq!(cache(&watched).as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn what_logs_say_of_ends_waits_until_it_is_taken() {
+        let watched = WatchedServers::default();
+        let event =
+            |kind| Event::new(Timestamp::from_unix(5, 0), kind, sonar_core::Endpoint::default(), ("", ""));
+        let (stop, start) = (event(EventKind::ServerStop), event(EventKind::ServerStart));
+        let began = Timestamp::from_unix(4, 0);
+        watched.log((5, Some(began)), &[start, stop.clone()]);
+        assert_eq!(watched.take_logged(), [LoggedEnd::Begins(5, began), LoggedEnd::Ends(stop.clone())]);
+        (0..1_000).for_each(|_| watched.log((5, None), std::slice::from_ref(&stop)));
+        assert_eq!(watched.take_logged().len(), MAX_LOGGED);
     }
 
     #[test]
