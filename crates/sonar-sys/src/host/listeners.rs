@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::process::Process;
 
@@ -78,7 +79,7 @@ const STATE_LISTEN: &str = "0A";
 /// The ports of these processes. One that ends meanwhile is left out.
 pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListeners {
     let mut found = FoundListeners::default();
-    let mut tables: HashMap<String, SocketTable> = HashMap::new();
+    let mut tables = NamespaceTables::default();
     for process in processes {
         let (pid, name, directory) = (process.pid, &process.name, process.folder());
         let inodes = match socket_inodes(&directory.join("fd")) {
@@ -98,10 +99,13 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
             }
         };
         // Processes of one network namespace share a table, which can be long.
-        let namespace = fs::read_link(directory.join("ns/net"))
-            .map_or_else(|_| format!("process {pid}"), |namespace| namespace.to_string_lossy().into_owned());
-        let table = tables.entry(namespace).or_insert_with(|| SocketTable::read(&directory.join("net")));
+        let namespace =
+            fs::read_link(directory.join("ns/net")).unwrap_or_else(|_| format!("process {pid}").into());
+        let table = tables.of(namespace, &directory);
         if let Some(reason) = &table.failure {
+            if !directory.exists() {
+                continue;
+            }
             found.incomplete.push(Incomplete { pid, name: name.clone(), reason: reason.clone() });
         }
         for (inode, address) in &table.listening {
@@ -123,12 +127,12 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
 /// Of these processes, those that listen on a port for which `is_asked` says so, in any network namespace. Those whose
 /// open files cannot be read are left out. `proc_root` is `/proc`.
 pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16) -> bool) -> Vec<u32> {
-    let mut tables: HashMap<PathBuf, SocketTable> = HashMap::new();
+    let mut tables = NamespaceTables::default();
     let mut serving = Vec::new();
     for &pid in processes {
         let process = proc_root.join(pid.to_string());
         let Ok(namespace) = fs::read_link(process.join("ns/net")) else { continue };
-        let table = tables.entry(namespace).or_insert_with(|| SocketTable::read(&process.join("net")));
+        let table = tables.of(namespace, &process);
         if !table.listening.values().any(|address| is_asked(address.port())) {
             continue;
         }
@@ -186,9 +190,12 @@ pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
         }
         // Without permission to see which one it is, it may have been read already: then it is read again.
         let namespace = fs::read_link(entry.path().join("ns/net")).ok();
-        if namespace.is_none_or(|namespace| namespaces.insert(namespace)) {
+        if namespace.as_ref().is_none_or(|namespace| !namespaces.contains(namespace)) {
             let table = SocketTable::read(&entry.path().join("net"));
-            tables_read += usize::from(table.failure.is_none());
+            if table.failure.is_none() {
+                tables_read += 1;
+                namespaces.extend(namespace);
+            }
             ports.extend(table.listening.values().map(SocketAddr::port));
         }
     }
@@ -222,6 +229,25 @@ fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
     Ok(inodes)
 }
 
+/// The tables of network namespaces, by what `/proc/PID/ns/net` leads to.
+#[derive(Default)]
+struct NamespaceTables(HashMap<PathBuf, Rc<SocketTable>>);
+
+impl NamespaceTables {
+    /// The table of a namespace, read by way of this process unless it was read before. What could not be read as a whole
+    /// is read again by way of the next process: this one may have ended meanwhile.
+    fn of(&mut self, namespace: PathBuf, process: &Path) -> Rc<SocketTable> {
+        if let Some(table) = self.0.get(&namespace) {
+            return table.clone();
+        }
+        let table = Rc::new(SocketTable::read(&process.join("net")));
+        if table.failure.is_none() {
+            self.0.insert(namespace, table.clone());
+        }
+        table
+    }
+}
+
 /// The listening sockets of a network namespace.
 #[derive(Default)]
 struct SocketTable {
@@ -238,10 +264,14 @@ impl SocketTable {
                 .and_then(|file| BufReader::new(file).lines().try_for_each(|line| table.line(&line?)));
             match result {
                 Ok(()) => {}
-                // A kernel without IPv6, or with IPv6 switched off.
-                Err(error) if file == "tcp6" && error.kind() == io::ErrorKind::NotFound => {}
+                // A kernel without IPv6, or with IPv6 switched off; or the process has ended, and has no tables any more.
+                Err(error)
+                    if file == "tcp6"
+                        && error.kind() == io::ErrorKind::NotFound
+                        && directory.join("tcp").exists() => {}
                 Err(error) => {
-                    table.failure = Some(format!("net/{file} cannot be read ({})", brief(&error)));
+                    let reason = || format!("net/{file} cannot be read ({})", brief(&error));
+                    table.failure.get_or_insert_with(reason);
                 }
             }
         }
@@ -432,6 +462,32 @@ mod tests {
         assert_eq!(ports_of(&[10]), [27017, 27034], "not those of others in the same namespace");
         assert_eq!(ports_of(&[20, 10]), [27001, 27017, 27034]);
         assert_eq!(ports_of(&[99]), []);
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn a_process_that_ends_meanwhile_hides_no_port_of_others() {
+        let tree = SocketTree::new("ends");
+        for pid in [10, 20] {
+            let server = tree.process(pid, "mongod", &[]);
+            open_sockets(&server, &[u64::from(pid)]);
+            symlink("net:[1]", server.join("ns/net")).unwrap();
+        }
+        // The tables of the first one are gone, as those of a zombie are.
+        let table = HEADING.to_string() + &row("00000000000000000000000001000000:6989", "0A", 20);
+        fs::write(tree.0.join("20/net/tcp"), HEADING).unwrap();
+        fs::write(tree.0.join("20/net/tcp6"), table).unwrap();
+        let host = Host::of_proc(&tree.0);
+        let found = host.listeners(SEARCH).unwrap();
+        assert_eq!(found.listeners, [listener(20, "mongod", "[::1]:27017", ListenerOrigin::Socket)]);
+        assert_eq!(found.incomplete.iter().map(|one| one.pid).collect::<Vec<_>>(), [10]);
+        assert_eq!(super::open_ports(&tree.0).unwrap(), [27_017].into());
+        assert_eq!(super::serving(&tree.0, &[10, 20], &|port| port == 27_017), [20]);
+        // It ended after its first table had been read.
+        let ended = tree.process(30, "mongod", &[]);
+        assert!(SocketTable::read(&ended.join("net")).failure.is_some());
+        fs::write(ended.join("net/tcp"), HEADING).unwrap();
+        assert!(SocketTable::read(&ended.join("net")).failure.is_none(), "a kernel without IPv6");
     }
 
     #[test]
