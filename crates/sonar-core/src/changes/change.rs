@@ -276,7 +276,7 @@ pub enum ServerMeasure {
 }
 
 impl ServerMeasure {
-    /// All of them, in the order in which they are told.
+    /// Every measure, in the order of display.
     pub const ALL: [Self; 4] = [Self::Queries, Self::InProgress, Self::Failed, Self::Connections];
 
     /// The stable name in output.

@@ -1,5 +1,4 @@
-//! Changes of each server as a whole: many small changes of shapes, none of which is worth a line, may be a large one
-//! together.
+//! Changes of each server as a whole: shapes may each change too little for a line, and yet add up to a large change.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -94,8 +94,8 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// How many processors a process can use at a time: at most each of `others` (those of the machine, those of its
-    /// affinity) and what the group allows; `None` if none of them is known.
+    /// How many processors a process can use at a time: the smallest of what the group allows and of `others` (the
+    /// machine's processors, and those of its affinity). `None` if all are unknown.
     pub fn usable_processors(&self, others: [Option<u32>; 2]) -> Option<f64> {
         let others = others.into_iter().flatten().map(f64::from);
         others.chain(self.cpu_limit).filter(|count| *count > 0.0).min_by(f64::total_cmp)
@@ -123,8 +123,8 @@ impl ControlGroup {
 }
 
 impl ProcessReading {
-    /// How many processors it can use at a time: those of the machine, at most those of its affinity and what its
-    /// control group allows; `None` if none of them is known.
+    /// How many processors it can use at a time: the smallest of what its control group allows, its affinity and the
+    /// machine's processors. `None` if all are unknown.
     pub(super) fn usable_processors(&self, machine: Option<u32>) -> Option<f64> {
         self.control_group.usable_processors([machine, self.processors_allowed])
     }

@@ -21,7 +21,7 @@ pub(super) enum ExplainValue {
     Boolean(bool),
     /// Milliseconds since the Unix epoch.
     Date(i64),
-    /// A value of which only the type is known.
+    /// A value whose type alone is known.
     Other(ElementKind),
 }
 
@@ -100,7 +100,7 @@ impl ExplainValue {
         }
     }
 
-    /// As extended JSON. Of a value of which only the type is known, any value of the type.
+    /// As extended JSON. Where only the type of a value is known, any value of that type stands for it.
     pub(super) fn write_json(&self, out: &mut String) {
         match self {
             Self::Document(fields) => {
@@ -216,7 +216,7 @@ const fn sample(kind: ElementKind) -> &'static str {
     }
 }
 
-/// How a value is shown of which only the type is known.
+/// How a value is shown if only its type is known.
 const fn name_of(kind: ElementKind) -> &'static str {
     match kind {
         ElementKind::String | ElementKind::Symbol => "?string",

@@ -1,6 +1,6 @@
-//! A server that answers a SYN with a RST has no listener for it: most often its process has ended, and the FIN or RST
-//! of its other connections may have been lost. But it may also take no new connections and still serve those that
-//! are open, or a rule of a firewall may have answered in its place: so the handler is told, and the flows stay.
+//! Connections that a server refused, by answering a SYN with a RST. Most often its process has ended, and the FIN or RST
+//! of its other connections may have been lost. But it may also serve the open connections and refuse only new ones, or a
+//! firewall may have answered for it. So the flows stay open, and their handler only learns of the refusal.
 
 use sonar_core::{Coverage, Timestamp};
 
