@@ -163,14 +163,13 @@ impl GroupFiles {
         }
         if let Some(LimitingGroup { folder, is_version_2, .. }) = &self.cpu
             && group.cpu_limit.is_some()
+            && let Some(text) = buffer.read(&folder.join("cpu.stat"))
         {
-            if let Some(text) = buffer.read(&folder.join("cpu.stat")) {
-                group.periods = counted(text, "nr_periods").zip(counted(text, "nr_throttled"));
-                group.throttled_ns = match is_version_2 {
-                    true => counted(text, "throttled_usec").and_then(|us| us.checked_mul(1_000)),
-                    false => counted(text, "throttled_time"),
-                };
-            }
+            group.periods = counted(text, "nr_periods").zip(counted(text, "nr_throttled"));
+            group.throttled_ns = match is_version_2 {
+                true => counted(text, "throttled_usec").and_then(|us| us.checked_mul(1_000)),
+                false => counted(text, "throttled_time"),
+            };
         }
         if let Some(memory) = &self.memory {
             memory.read_memory(buffer, &mut group);
