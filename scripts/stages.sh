@@ -102,7 +102,13 @@ summary() {
         case $name in "fuzz "*) continue ;; esac
         printf '%-6s %7s %7s  %s%s\n' "$in" "$(clock "$began")" "$(clock "$took")" "$name" "$([ "$code" = 0 ] || echo " (exit code $code)")"
     done
-    awk -F '\t' '$5 ~ /^fuzz / {sum += $3; n++} END {if (n) printf "%-6s %7s %4d:%02d  %d fuzz targets\n", "spare", "", sum / 60, sum % 60, n}' "$logs/stages"
+    sort -t "$(printf '\t')" -k2,2n "$logs/stages" | awk -F '\t' '$5 ~ /^fuzz / {
+        if (!n++) began = $2
+        if ($2 + $3 > ended) ended = $2 + $3
+    } END {
+        took = ended - began
+        if (n) printf "%-6s %4d:%02d %4d:%02d  %d fuzz targets\n", "spare", began / 60, began % 60, took / 60, took % 60, n
+    }'
     printf '\nThe slowest tests, in seconds:\n'
     sort -u "$logs/tests" | sort -rn | head -25
     if [ -s "$logs/repeated" ]; then

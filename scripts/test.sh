@@ -47,6 +47,13 @@ print(json.load(sys.stdin)["rust-binaries"]["sonar-sys"]["binary-path"])' <"$log
 export SONAR_SYS_TESTS
 
 fuzz_targets() { sed -nE 's/^name = "(.*)"$/\1/p' fuzz/Cargo.toml | grep -v fuzz; }
+# fuzz TARGET…: one after the other.
+fuzz() {
+    local target
+    for target in "$@"; do
+        check "fuzz $target" fuzz/run.sh "$target" "$fuzz_seconds"
+    done
+}
 advisories() {
     local code=0
     timeout 120 cargo deny check advisories >"$logs/advisories" 2>&1 || code=$?
@@ -76,10 +83,14 @@ spare_lane() {
     # The short form runs little more than the seeds, so building fast matters more than running fast.
     [ -n "${LONG:-}" ] || export FUZZ_PROFILE=dev
     check "build the fuzz targets" fuzz/run.sh --build
-    local target
-    for target in $(fuzz_targets); do
-        check "fuzz $target" fuzz/run.sh "$target" "$fuzz_seconds"
-    done
+    # Two at a time: each uses one processor.
+    local targets half other
+    mapfile -t targets < <(fuzz_targets)
+    half=$((${#targets[@]} / 2))
+    fuzz "${targets[@]:0:half}" &
+    other=$!
+    fuzz "${targets[@]:half}"
+    wait "$other"
 }
 if [ -n "${LONG:-}" ]; then
     export REPLAY_KILLS=${REPLAY_KILLS:-1000} STORE_KILLS=${STORE_KILLS:-300} STORE_POWER_FAILURES=${STORE_POWER_FAILURES:-100}
