@@ -30,13 +30,22 @@ add() {
 }
 total() { awk -v what="$1" '$1 == what {sum += $2} END {print sum + 0}' "$logs/counts"; }
 
-# stage NAME COMMAND…: runs it, and keeps its output, its time and its exit code.
+# processor_seconds PID: what the ended children of a shell, and theirs, have used.
+processor_seconds() {
+    local stat
+    read -r stat <"/proc/$1/stat"
+    read -ra stat <<<"${stat##*) }"
+    echo $(((stat[13] + stat[14]) / $(getconf CLK_TCK)))
+}
+# stage NAME COMMAND…: runs it, and keeps its output, its time, its processor time and its exit code.
 stage() {
-    local name=$1 began=$SECONDS code=0
+    local name=$1 began=$SECONDS code=0 used
+    used=$(processor_seconds $BASHPID)
     shift
     echo "== $name [$(clock "$began")]"
     "$@" >"$(log_of "$name")" 2>&1 </dev/null || code=$?
-    printf '%s\t%s\t%s\t%s\t%s\n' "$lane" "$began" $((SECONDS - began)) $code "$name" >>"$logs/stages"
+    used=$(($(processor_seconds $BASHPID) - used))
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$lane" "$began" $((SECONDS - began)) $code "$name" $used >>"$logs/stages"
     echo "   $name: exit code $code after $(clock $((SECONDS - began))) [$(clock $SECONDS)]"
     return $code
 }
@@ -97,17 +106,19 @@ count_pytest() {
 
 # Prints the table of stages, the slowest tests, the tests that were repeated, and the counts; fails if a test failed.
 summary() {
-    printf '\n%-6s %7s %7s  %s\n' lane began took stage
-    sort -t "$(printf '\t')" -k2,2n "$logs/stages" | while IFS=$'\t' read -r in began took code name; do
+    printf '\n%-6s %7s %7s %9s  %s\n' lane began took processor stage
+    sort -t "$(printf '\t')" -k2,2n "$logs/stages" | while IFS=$'\t' read -r in began took code name used; do
         case $name in "fuzz "*) continue ;; esac
-        printf '%-6s %7s %7s  %s%s\n' "$in" "$(clock "$began")" "$(clock "$took")" "$name" "$([ "$code" = 0 ] || echo " (exit code $code)")"
+        printf '%-6s %7s %7s %9s  %s%s\n' "$in" "$(clock "$began")" "$(clock "$took")" "$(clock "$used")" "$name" \
+            "$([ "$code" = 0 ] || echo " (exit code $code)")"
     done
     sort -t "$(printf '\t')" -k2,2n "$logs/stages" | awk -F '\t' '$5 ~ /^fuzz / {
         if (!n++) began = $2
         if ($2 + $3 > ended) ended = $2 + $3
+        used += $6
     } END {
         took = ended - began
-        if (n) printf "%-6s %4d:%02d %4d:%02d  %d fuzz targets\n", "spare", began / 60, began % 60, took / 60, took % 60, n
+        if (n) printf "%-6s %4d:%02d %4d:%02d %6d:%02d  %d fuzz targets\n", "spare", began / 60, began % 60, took / 60, took % 60, used / 60, used % 60, n
     }'
     printf '\nThe slowest tests, in seconds:\n'
     sort -u "$logs/tests" | sort -rn | head -25

@@ -101,7 +101,7 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
         // Processes of one network namespace share a table, which can be long.
         let namespace =
             fs::read_link(directory.join("ns/net")).unwrap_or_else(|_| format!("process {pid}").into());
-        let table = tables.of(namespace, &directory);
+        let table = tables.of(namespace, directory);
         if let Some(reason) = &table.failure {
             if !directory.exists() {
                 continue;
