@@ -20,7 +20,9 @@ import labkit
 sys.path.insert(0, str(labkit.LAB / "mock"))
 import member  # noqa: E402
 
-COUNT = 2_100  # three batches
+# Three inserts into the copy.
+COUNT = 210
+BATCH = ["--batch-documents", "100"]
 STAGES = [
     "copying",
     "making indexes",
@@ -78,7 +80,7 @@ def standalone(client, orders):
 
 
 def command(server, *arguments, namespace="shop.orders"):
-    return [labkit.MONGOSONAR, "io", "reorder", namespace, "--uri", server.uri, *arguments]
+    return [labkit.MONGOSONAR, "io", "reorder", namespace, "--uri", server.uri, *BATCH, *arguments]
 
 
 def reorder(server, *arguments, **more):
@@ -516,6 +518,8 @@ def test_a_recording_shows_whether_it_is_worth_it(client, orders, replica, tmp_p
         "wiredTiger": {"uri": "statistics:table:collection-2-1"},
         "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}},
     }
+    # A sample of fewer than a thousand says nothing.
+    orders.insert_many({"_id": n, "customer": n % 100, "text": ""} for n in range(COUNT, 1_100))
     # As many and as large as the documents of the study: a small collection gets no advice.
     size = {"count": 30_000, "storageSize": 100 << 20}
     sized = lambda command, reply: {**reply, **size} if command["collStats"] == "orders" else reply

@@ -194,6 +194,9 @@ pub struct IoReorderArgs {
     /// Confirm that nothing writes to the collection meanwhile; --apply needs it where the server has no change streams
     #[arg(long)]
     pub writers_stopped: bool,
+    /// The most documents of one insert into the copy; smaller inserts let others in between more often [default: 1000]
+    #[arg(long, value_name = "N", value_parser = number(1_usize..=100_000, 1_000))]
+    pub batch_documents: Option<usize>,
     /// Clean up after an interrupted run: remove the copy, and rename the original back if needed
     #[arg(long, conflicts_with = "apply")]
     pub clean: bool,

@@ -39,7 +39,10 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     }
     let reads = DeviceReads::of(&server.info().address);
     let device_bytes = || reads.as_ref()?.bytes();
-    let plan = server.reorder_plan(&args.namespace, &args.index, &device_bytes)?;
+    let mut plan = server.reorder_plan(&args.namespace, &args.index, &device_bytes)?;
+    if let Some(documents) = args.batch_documents {
+        plan.batch = documents;
+    }
     for line in describe(&plan, args, &server.info().label()) {
         writeln!(out, "{line}")?;
     }

@@ -10,8 +10,7 @@ use super::collection::{ROLE, Raw};
 use super::watch::StopCheck;
 use crate::error::{Result, ServerError};
 
-/// Documents and bytes that are written at once.
-const BATCH: usize = 1_000;
+/// The most bytes that are written at once.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Number, size and content of documents, in any order: the sum of their hashes.
@@ -44,6 +43,8 @@ pub(super) struct Copying<'a> {
     pub(super) order: (&'a str, Document),
     /// The collection has a validator.
     pub(super) validated: bool,
+    /// The most documents that are written at once, at least 1.
+    pub(super) batch: usize,
 }
 
 impl Copying<'_> {
@@ -63,7 +64,7 @@ impl Copying<'_> {
             self.from.find(doc! {}).hint(Hint::Name(order.to_owned())).sort(key).await.map_err(failed)?;
         loop {
             let (mut batch, mut bytes) = (Vec::new(), 0);
-            while batch.len() < BATCH && bytes < BATCH_BYTES {
+            while batch.len() < self.batch.max(1) && bytes < BATCH_BYTES {
                 let Some(document) = cursor.try_next().await.map_err(failed)? else { break };
                 content.add(document.as_bytes());
                 bytes += document.as_bytes().len();

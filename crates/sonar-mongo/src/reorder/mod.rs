@@ -313,7 +313,7 @@ impl Server {
         progress(ReorderStage::Copying, 0, total);
         let mut report = |done| progress(ReorderStage::Copying, done, total);
         let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
-        let copying = Copying { from: &original, to: &copy, order, validated };
+        let copying = Copying { from: &original, to: &copy, order, validated, batch: plan.batch };
         let copied = runtime.block_on(copying.run(check, &mut report))?;
         *content = Some(copied);
 

@@ -11,6 +11,8 @@ use crate::error::{Result, ServerError};
 use crate::files;
 use crate::server::{Server, whole};
 
+/// Documents of one insert into the copy.
+const BATCH: usize = 1_000;
 /// Number of documents that the comparison reads in each order, and the number that it times together.
 const SAMPLE: i64 = 2_000;
 const CHUNK: u32 = 200;
@@ -59,6 +61,8 @@ pub struct ReorderPlan {
     pub ident: Option<String>,
     /// Leftover of an interrupted run.
     pub leftover: Option<String>,
+    /// The most documents of one insert into the copy, 1 to 100,000, the most that a server takes; 1,000 unless changed.
+    pub batch: usize,
 }
 
 impl ReorderPlan {
@@ -197,6 +201,7 @@ impl Server {
             unwatched,
             ident: stats.get_document("wiredTiger").ok().and_then(files::ident).map(str::to_owned),
             leftover,
+            batch: BATCH,
         })
     }
 
