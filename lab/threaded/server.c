@@ -24,7 +24,8 @@
 //   {fault: N}     touches N pages of a file that are not in memory
 //   {send: MB}     replies with MB megabytes
 //
-// Its reply has in `measured` what the thread used: `cpu_ns`, `wall_ns`, `faults`.
+// Its reply has in `measured` what the thread used: `cpu_ns`, `wall_ns`, `slept_ns` (in steps
+// `sleep`), `faults`.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -99,9 +100,12 @@ static void burn(double ms) {
     }
 }
 
-static void pause_for(double ms) {
+// Returns how long that took, in nanoseconds.
+static uint64_t pause_for(double ms) {
     struct timespec time = {(time_t)(ms / 1000), (long)(ms * 1e6) % 1000000000};
+    uint64_t began = clock_ns(CLOCK_MONOTONIC);
     nanosleep(&time, 0);
+    return clock_ns(CLOCK_MONOTONIC) - began;
 }
 
 static void read_records(WT_SESSION *session, int count, uint64_t *seed) {
@@ -264,6 +268,8 @@ struct connection {
     int number;
     WT_SESSION *session;
     uint64_t seed;
+    // In the steps `sleep` of the present operation.
+    uint64_t slept_ns;
 };
 
 static bool read_all(struct end *end, void *to, size_t length) {
@@ -303,7 +309,7 @@ static double execute(struct connection *connection, const uint8_t *filter, uint
         if (!strcmp(step.name, "burn"))
             burn(much);
         else if (!strcmp(step.name, "sleep"))
-            pause_for(much);
+            connection->slept_ns += pause_for(much);
         else if (!strcmp(step.name, "read"))
             read_records(connection->session, (int)much, &connection->seed);
         else if (!strcmp(step.name, "fault"))
@@ -464,6 +470,7 @@ static void find(struct document *reply, struct connection *connection, const ui
     uint64_t cpu = clock_ns(processor_clock), wall = clock_ns(CLOCK_MONOTONIC);
     if (is_measured)
         getrusage(RUSAGE_THREAD, &before);
+    connection->slept_ns = 0;
     const uint8_t *at = command + 4, *filter = 0;
     struct element element;
     uint32_t inner;
@@ -487,6 +494,7 @@ static void find(struct document *reply, struct connection *connection, const ui
     begin(reply, 0x03, "0");
     put_long(reply, "cpu_ns", cpu);
     put_long(reply, "wall_ns", wall);
+    put_long(reply, "slept_ns", connection->slept_ns);
     put_long(reply, "faults", after.ru_majflt - before.ru_majflt);
     end(reply);
     end(reply);
