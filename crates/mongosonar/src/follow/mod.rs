@@ -2,8 +2,9 @@
 //! by reopening, and while it does not exist.
 //!
 //! No line is lost or repeated, if something of the file is read between two rotations. A truncated file is recognised by
-//! the bytes before the position, even if it has grown beyond it again; what was not read before is taken from the copy,
-//! if that is beside the file. What a server writes between the copy and the truncation is lost with the rotation itself.
+//! the bytes before the position, even if it has grown beyond it again, and also if that happened while nobody followed;
+//! what was not read before is taken from the copy, if that is beside the file. What a server writes between the copy and
+//! the truncation is lost with the rotation itself.
 
 mod place;
 #[cfg(test)]
@@ -59,7 +60,8 @@ pub enum FollowStart {
     Beginning,
     /// At its end.
     End,
-    /// Where an earlier follower stopped. If the file was replaced meanwhile, the rest of the old one comes first.
+    /// Where an earlier follower stopped. If the file was replaced or truncated meanwhile, the rest of the old one or of
+    /// its copy comes first, and then all of the new one.
     At(FollowPosition),
 }
 
@@ -70,6 +72,21 @@ pub struct FollowPosition {
     pub identity: FileIdentity,
     /// Bytes before it.
     pub offset: u64,
+    /// A checksum of the last bytes before it: an offset alone says nothing about a file that was truncated and written
+    /// again, or whose number another file has now.
+    pub checksum: u32,
+}
+
+impl FollowPosition {
+    /// After these bytes, of which only the last ones count.
+    fn after(identity: FileIdentity, offset: u64, before: &[u8]) -> Self {
+        Self { identity, offset, checksum: crc32c::crc32c(last(before)) }
+    }
+}
+
+/// The last bytes, as many as are compared.
+fn last(bytes: &[u8]) -> &[u8] {
+    &bytes[bytes.len().saturating_sub(MARK)..]
 }
 
 /// Follows a file. It waits for nothing: call [`poll`](Self::poll) about once a second.
@@ -82,6 +99,8 @@ pub struct FileFollower<P> {
     buffer: Vec<u8>,
     /// The beginning of a line.
     partial: Vec<u8>,
+    /// The last bytes before `partial`.
+    before_partial: Vec<u8>,
     /// The rest of the line is skipped: it is too long, or its beginning was not read.
     skipping: Option<SkipReason>,
     is_missing: bool,
@@ -115,16 +134,27 @@ impl OpenedFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Goes to `position`, if the file is that long.
-    fn seek(&mut self, position: u64) -> io::Result<()> {
+    /// Goes to `position`, if the file is that long; whether it is.
+    fn seek(&mut self, position: u64) -> io::Result<bool> {
         let from = position.saturating_sub(MARK as u64);
         let mut mark = vec![0; (position - from) as usize];
         match self.file.read_exact_at(&mut mark, from) {
             Ok(()) => (self.position, self.mark) = (position, mark),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Goes to where another follower stopped, if the bytes before that are the same ones; whether they are. It stays
+    /// where it is if not.
+    fn resume(&mut self, at: &FollowPosition) -> io::Result<bool> {
+        let before = (self.position, std::mem::take(&mut self.mark));
+        let is_same = self.seek(at.offset)? && crc32c::crc32c(&self.mark) == at.checksum;
+        if !is_same {
+            (self.position, self.mark) = before;
+        }
+        Ok(is_same)
     }
 
     /// Reads what comes next into `buffer`, together with the bytes before it, which must be as they were; `None` if
@@ -149,9 +179,8 @@ impl OpenedFile {
     /// The bytes of `buffer` after the mark have been read.
     fn advance(&mut self, buffer: &[u8]) {
         self.position += (buffer.len() - self.mark.len()) as u64;
-        let from = buffer.len().saturating_sub(MARK);
         self.mark.clear();
-        self.mark.extend_from_slice(&buffer[from..]);
+        self.mark.extend_from_slice(last(buffer));
     }
 }
 
@@ -168,6 +197,7 @@ impl<P: FollowedPlace> FileFollower<P> {
             next: None,
             buffer: Vec::new(),
             partial: Vec::new(),
+            before_partial: Vec::new(),
             skipping: None,
             is_missing: false,
         };
@@ -181,7 +211,8 @@ impl<P: FollowedPlace> FileFollower<P> {
     pub fn position(&self) -> Option<FollowPosition> {
         let current = self.current.as_ref()?;
         let offset = current.position - self.partial.len() as u64;
-        Some(FollowPosition { identity: current.identity, offset })
+        let before = if self.partial.is_empty() { &current.mark } else { &self.before_partial };
+        Some(FollowPosition::after(current.identity, offset, before))
     }
 
     /// Whether no file is at its place. The one that was there is still read.
@@ -233,24 +264,36 @@ impl<P: FollowedPlace> FileFollower<P> {
 
     fn begin(&mut self, mut file: OpenedFile) -> io::Result<()> {
         self.is_missing = false;
-        let position = match self.start.take() {
-            None | Some(FollowStart::Beginning) => 0,
-            Some(FollowStart::End) => file.size()?,
-            Some(FollowStart::At(at)) if at.identity == file.identity => at.offset,
-            Some(FollowStart::At(at)) => {
-                let mut old = self.place.copies().into_iter().filter_map(|copy| OpenedFile::new(copy).ok());
-                if let Some(mut old) = old.find(|old| old.identity == at.identity) {
-                    old.seek(at.offset)?;
-                    // The new one follows as after any rotation.
-                    self.join(old);
-                    return Ok(());
-                }
-                0
+        match self.start.take() {
+            None | Some(FollowStart::Beginning) => {}
+            Some(FollowStart::End) => {
+                let size = file.size()?;
+                file.seek(size)?;
             }
-        };
-        file.seek(position)?;
+            Some(FollowStart::At(at)) => {
+                if (at.identity != file.identity || !file.resume(&at)?)
+                    && let Some(old) = self.old_file(&at)
+                {
+                    // The new one follows as after any rotation.
+                    file = old;
+                }
+            }
+        }
         self.join(file);
         Ok(())
+    }
+
+    /// The file of a position under another name, or the copy of it that was made before it was truncated, at that
+    /// position.
+    fn old_file(&mut self, at: &FollowPosition) -> Option<OpenedFile> {
+        let copies = self.place.copies().into_iter().filter_map(|copy| OpenedFile::new(copy).ok());
+        let mut found: Vec<OpenedFile> = copies
+            .filter_map(|mut copy| copy.resume(at).is_ok_and(|is_same| is_same).then_some(copy))
+            .collect();
+        // Without any bytes before the position all files are the same.
+        found.retain(|copy| copy.identity == at.identity || at.offset > 0);
+        let renamed = found.iter().position(|copy| copy.identity == at.identity);
+        (!found.is_empty()).then(|| found.swap_remove(renamed.unwrap_or(0)))
     }
 
     /// Makes `file` the present one. If it begins within a line, the rest of that is skipped.
@@ -270,7 +313,7 @@ impl<P: FollowedPlace> FileFollower<P> {
         let before = current.mark.len();
         current.advance(&self.buffer[..length]);
         let buffer = std::mem::take(&mut self.buffer);
-        self.give_lines(&buffer[before..length], sink);
+        self.give_lines(&buffer[..length], before, sink);
         self.buffer = buffer;
         Ok(length - before)
     }
@@ -327,9 +370,10 @@ impl<P: FollowedPlace> FileFollower<P> {
         }
     }
 
-    fn give_lines(&mut self, mut bytes: &[u8], sink: &mut impl LineSink) {
-        while let Some(end) = memchr::memchr(b'\n', bytes) {
-            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+    /// Gives out the lines of `buffer` that end from `begin` on; what comes before was given out.
+    fn give_lines(&mut self, buffer: &[u8], mut begin: usize, sink: &mut impl LineSink) {
+        while let Some(end) = memchr::memchr(b'\n', &buffer[begin..]) {
+            let line = &buffer[begin..begin + end];
             match self.skipping.take() {
                 Some(SkipReason::TooLong) => sink.too_long(),
                 Some(SkipReason::JoinedLate) => {}
@@ -340,10 +384,14 @@ impl<P: FollowedPlace> FileFollower<P> {
                 }
             }
             self.partial.clear();
-            bytes = rest;
+            begin += end + 1;
         }
         if self.skipping.is_none() {
-            self.partial.extend_from_slice(bytes);
+            if self.partial.is_empty() {
+                self.before_partial.clear();
+                self.before_partial.extend_from_slice(last(&buffer[..begin]));
+            }
+            self.partial.extend_from_slice(&buffer[begin..]);
             if self.partial.len() > MAX_LINE {
                 self.partial = Vec::new();
                 self.skipping = Some(SkipReason::TooLong);

@@ -231,6 +231,51 @@ fn it_goes_on_in_a_file_that_was_renamed_while_nobody_followed() {
     assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["four"]);
 }
 
+/// Truncates a log and writes this text, with the same number of the file.
+fn rewrite(log: &Path, text: &str) {
+    OpenOptions::new().write(true).open(log).unwrap().set_len(0).unwrap();
+    append(log, text);
+}
+
+#[test]
+fn a_file_that_was_truncated_while_nobody_followed_begins_anew() {
+    let folder = TempFolder::new("rewritten");
+    let (log, copy) = (folder.log(), folder.0.join("mongod.log.1"));
+    append(&log, "one\ntwo\nthr");
+    let mut first = follower(&log, FollowStart::Beginning);
+    assert_eq!(more(&mut first), ["one", "two"]);
+    let here = first.position().unwrap();
+    append(&log, "ee\n");
+    fs::copy(&log, &copy).unwrap();
+    rewrite(&log, "four\nfive\nsix\n");
+    // The rest is in the copy, if there is one.
+    assert_eq!(more(&mut follower(&log, FollowStart::At(here.clone()))), ["three", "four", "five", "six"]);
+    fs::write(&copy, "another file\n").unwrap();
+    assert_eq!(
+        more(&mut follower(&log, FollowStart::At(here.clone()))),
+        ["four", "five", "six"],
+        "not in the middle of it"
+    );
+    fs::remove_file(&copy).unwrap();
+    assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["four", "five", "six"]);
+}
+
+#[test]
+fn a_position_after_a_part_of_a_line_is_found_again() {
+    let folder = TempFolder::new("parts");
+    let log = folder.log();
+    append(&log, &format!("{}\n{}", "x".repeat(3 * MARK), "y".repeat(PIECE)));
+    let mut first = follower(&log, FollowStart::Beginning);
+    assert_eq!(more(&mut first).len(), 1);
+    let here = first.position().unwrap();
+    append(&log, "\nz\n");
+    let mut second = follower(&log, FollowStart::At(here));
+    assert_eq!(more(&mut second), ["y".repeat(PIECE), "z".to_owned()]);
+    let (here, first) = (second.position().unwrap(), &mut first);
+    assert_eq!(more(first).len(), 2);
+    assert_eq!(first.position().unwrap(), here, "however the file was read");
+}
+
 #[test]
 fn long_lines_are_bounded() {
     let folder = TempFolder::new("long");

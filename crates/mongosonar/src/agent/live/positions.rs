@@ -17,16 +17,16 @@ const MAX_LOGS: usize = 1_024;
 #[derive(Debug, Default)]
 pub struct LogPositions(Mutex<BTreeMap<u16, FollowPosition>>);
 
-/// A position in the file: port, device and number of the log, bytes before the position.
-type SavedPosition = (u16, u64, u64, u64);
+/// A position in the file: port, device and number of the log, bytes before the position, and their checksum.
+type SavedPosition = (u16, u64, u64, u64, u32);
 
 impl LogPositions {
     /// Those of the last run; none if there was none, or they cannot be read.
     pub fn load(folder: &Path) -> Self {
         let text = KeptFile::new(folder, NAME).read().ok().flatten().unwrap_or_default();
         let saved: Vec<SavedPosition> = serde_json::from_str(&text).unwrap_or_default();
-        let position = |(port, device, inode, offset)| {
-            (port, FollowPosition { identity: FileIdentity { device, inode }, offset })
+        let position = |(port, device, inode, offset, checksum)| {
+            (port, FollowPosition { identity: FileIdentity { device, inode }, offset, checksum })
         };
         Self(Mutex::new(saved.into_iter().take(MAX_LOGS).map(position).collect()))
     }
@@ -52,7 +52,7 @@ impl LogPositions {
         let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let saved: Vec<SavedPosition> = positions
             .iter()
-            .map(|(port, at)| (*port, at.identity.device, at.identity.inode, at.offset))
+            .map(|(port, at)| (*port, at.identity.device, at.identity.inode, at.offset, at.checksum))
             .collect();
         drop(positions);
         KeptFile::new(folder, NAME).write(&serde_json::to_string(&saved)?)
@@ -69,8 +69,8 @@ mod tests {
     fn positions_are_there_in_the_next_run() {
         let folder = std::env::temp_dir().join(format!("mongosonar-positions-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let position =
-            FollowPosition { identity: FileIdentity { device: 1, inode: u64::MAX }, offset: 1 << 40 };
+        let identity = FileIdentity { device: 1, inode: u64::MAX };
+        let position = FollowPosition { identity, offset: 1 << 40, checksum: u32::MAX };
         let positions = LogPositions::load(&folder);
         assert_eq!(positions.of(5), None);
         positions.set(5, position.clone());
