@@ -4,6 +4,7 @@
 //! then they are in memory, and for readers, and after a crash, they are the sum of their parts. A window that comes
 //! late is added to all of its levels in one transaction.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,8 @@ pub(crate) struct StoreWriter {
     last_day: Option<UtcDay>,
     /// Windows that were not written since the disk is full; `None` if they are written.
     lost: Option<u64>,
+    /// Events of other days that came with a window which could not be written, and have been written to their files.
+    written: Vec<Event>,
 }
 
 impl StoreWriter {
@@ -76,6 +79,7 @@ impl StoreWriter {
             unchecked: 0,
             last_day: None,
             lost: None,
+            written: Vec::new(),
         };
         let days = days(dir)?;
         for (at, day) in days.iter().enumerate() {
@@ -155,15 +159,14 @@ impl StoreWriter {
         let day = UtcDay::of(start);
         let mut events = by_day(events);
         let own = events.remove(&day).unwrap_or_default();
-        for (day, events) in events {
-            self.transaction(day, |file| events.iter().try_for_each(|event| file.add_event(event)))?;
-        }
+        self.add_to_other_days(events)?;
         self.make_way(start)?;
         let joining = [0, 1].map(|at| self.joining(Slot::of(start, MADE[at]), at));
         let (increment, opened) = self.transaction(day, |file| {
             own.iter().try_for_each(|event| file.add_event(event))?;
             add(file, part, joining)
         })?;
+        self.written.clear();
         for (growing, opened) in self.growing.iter_mut().zip(opened) {
             *growing = opened.or(growing.take());
         }
@@ -173,6 +176,28 @@ impl StoreWriter {
             }
         }
         self.look_after(start);
+        Ok(())
+    }
+
+    /// Adds events to the files of other days than that of their window. Each file has a transaction of its own, so what
+    /// has been written is remembered until the window is, and does not count twice when all of it comes again.
+    fn add_to_other_days(&mut self, events: BTreeMap<UtcDay, Vec<&Event>>) -> Result<(), StoreError> {
+        let mut known = std::mem::take(&mut self.written);
+        let mut is_written = |event: &Event| {
+            let at = known.iter().position(|one| one == event);
+            at.map(|at| known.swap_remove(at)).is_some()
+        };
+        let mut new = Vec::new();
+        for (day, events) in events {
+            let (written, missing): (Vec<_>, Vec<_>) =
+                events.into_iter().partition(|event| is_written(event));
+            self.written.extend(written.into_iter().cloned());
+            new.push((day, missing));
+        }
+        for (day, missing) in new.into_iter().filter(|(_, missing)| !missing.is_empty()) {
+            self.transaction(day, |file| missing.iter().try_for_each(|event| file.add_event(event)))?;
+            self.written.extend(missing.into_iter().cloned());
+        }
         Ok(())
     }
 

@@ -203,6 +203,36 @@ fn without_room_nothing_is_written_until_there_is_some() {
     assert_eq!(calls_by_level(&store, span(DAY, DAY + 3_600)), [2; 3]);
 }
 
+#[test]
+fn events_of_another_day_count_once_however_often_their_window_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    let event = |second, text: &str| {
+        Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), ("", text))
+    };
+    let events = [event(86_395, "yesterday"), event(86_403, "today"), event(86_395, "yesterday")];
+    // Nothing can be written to the file of the window.
+    let blocked = dir.path().join("2026-11-22.db");
+    fs::create_dir(&blocked).unwrap();
+    for number in 0..3 {
+        store.append(&small(DAY + 86_400 + number * 10), &events).unwrap_err();
+    }
+    fs::remove_dir(&blocked).unwrap();
+    let more = [event(86_395, "yesterday"), event(86_396, "later")];
+    store.append(&small(DAY + 86_430), &[&events[..], &more].concat()).unwrap();
+    let counts = |store: &SqliteHistory| -> Vec<(String, u64)> {
+        let events = store.events(span(DAY, DAY + 2 * 86_400)).unwrap();
+        events.into_iter().map(|event| (event.text.to_string(), event.count)).collect()
+    };
+    let expected = [("yesterday", 3), ("later", 1), ("today", 1)];
+    let named =
+        |all: &[(&str, u64)]| all.iter().map(|(text, n)| ((*text).to_owned(), *n)).collect::<Vec<_>>();
+    assert_eq!(counts(&store), named(&expected));
+    // What has been written with its window is new when it comes again.
+    store.append(&small(DAY + 86_440), &more[1..]).unwrap();
+    assert_eq!(counts(&store)[1], ("later".to_owned(), 2));
+}
+
 /// An ext4 in a file, which is the disk: what the file has is what survives a power failure.
 struct DiskImage {
     image: PathBuf,
