@@ -32,6 +32,10 @@ pub(crate) const SERIES: CheckedTable =
 pub(crate) const EVENTS: CheckedTable =
     CheckedTable { name: "events", columns: &["slot", "kind", "server", "subject", "text"] };
 
+/// How far sources had been read. The number grows with each window, over all files.
+pub(crate) const POSITIONS: CheckedTable =
+    CheckedTable { name: "positions", columns: &["name", "value", "number"] };
+
 /// The tables whose rows blobs name by number.
 pub(crate) const NUMBERED: [&CheckedTable; 6] = [&LAYOUTS, &SHAPES, &ORDERS, &APPLICATIONS, &TEXTS, &SERIES];
 

@@ -9,7 +9,7 @@ use sonar_core::Timestamp;
 use sonar_core::history::{Resolution, WindowContent};
 
 use crate::StoreError;
-use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED};
+use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED, POSITIONS};
 use crate::day_file::{DayFile, beside, width};
 use crate::day_writer::DayWriter;
 use crate::format::decode;
@@ -69,6 +69,7 @@ fn salvage(damaged: &Path, fresh: &mut DayWriter) -> Result<(), StoreError> {
             copy_table(&old, fresh, table);
         }
         copy_table(&old, fresh, &EVENTS);
+        copy_table(&old, fresh, &POSITIONS);
         copy_windows(&old, fresh);
         Ok(())
     })

@@ -10,7 +10,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
 
 use crate::StoreError;
-use crate::checked_row::EVENTS;
+use crate::checked_row::{EVENTS, POSITIONS};
 use crate::format::{BlobError, ObservedNs, decode, decode_observed};
 use crate::lookup::{FileLookup, FoundNumbers, Interner, endpoint};
 use crate::plan::{Slot, WindowIndex};
@@ -189,6 +189,22 @@ impl DayFile {
         found.sort();
         events.append(&mut found);
         read
+    }
+
+    /// Passes the positions of sources that can be read to `each`: name, value and number.
+    pub fn positions(&self, mut each: impl FnMut(Box<str>, Box<str>, i64)) {
+        let mut read = || {
+            let mut query = self.connection.prepare(&POSITIONS.select(true, ""))?;
+            let mut rows = query.query(())?;
+            while let Some(row) = rows.next()? {
+                if POSITIONS.verify(row).is_ok() {
+                    each(row.get("name")?, row.get("value")?, row.get("number")?);
+                }
+            }
+            Ok::<_, rusqlite::Error>(())
+        };
+        // Files of older versions have none, and without any a source only begins anew.
+        let _ = read();
     }
 
     /// Start of the first window and end of the last.

@@ -6,13 +6,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, Row, ToSql, params};
-use sonar_core::history::{Event, EventKind, Resolution};
+use sonar_core::history::{Event, EventKind, Resolution, SourcePositions};
 use sonar_core::operation::Application;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Endpoint, ShapeId, ShapeInfo, Timestamp};
 
 use crate::StoreError;
-use crate::checked_row::{APPLICATIONS, CheckedTable, LAYOUTS, ORDERS, SERIES, SHAPES, TEXTS, checksum_of};
+use crate::checked_row::{
+    APPLICATIONS, CheckedTable, LAYOUTS, ORDERS, POSITIONS, SERIES, SHAPES, TEXTS, checksum_of,
+};
 use crate::day_file::{DAY_WIDTH, DayFile, seconds, width};
 use crate::dictionary::Dictionary;
 use crate::format::{Layout, encode};
@@ -212,6 +214,15 @@ impl DayWriter {
             event.count.max(1) as i64,
         ])?;
         Ok(())
+    }
+
+    /// Stores how far sources had been read, with the number of these positions.
+    pub fn put_positions(&self, positions: &SourcePositions, number: i64) -> Result<(), StoreError> {
+        let connection = &self.file.connection;
+        let put = |(name, value): (&Box<str>, &Box<str>)| {
+            POSITIONS.insert(connection, &[name, value, &number], &[])
+        };
+        positions.iter().try_for_each(put).map_err(StoreError::of_sql(&self.file.path))
     }
 
     /// Stores the numbers that were given since the last time.

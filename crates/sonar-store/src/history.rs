@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use sonar_core::history::{
-    Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, Span, StoreNotice, WindowContent,
+    Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, SourcePositions, Span, StoreNotice,
+    WindowContent,
 };
 
 use crate::reader::StoreReader;
@@ -57,14 +58,23 @@ impl SqliteHistory {
 impl HistoryStore for SqliteHistory {
     type Error = StoreError;
 
-    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), StoreError> {
+    fn append_with(
+        &mut self,
+        window: &HistoryWindow,
+        events: &[Event],
+        positions: &SourcePositions,
+    ) -> Result<(), StoreError> {
         let Some(writer) = &mut self.writer else {
             return Err(StoreError::ReadOnly(self.reader.dir.clone()));
         };
         for day in self.reader.damaged.take() {
             writer.set_aside(day, "it could not be read")?;
         }
-        writer.append(window, events)
+        writer.append(window, events, positions)
+    }
+
+    fn positions(&self) -> SourcePositions {
+        self.writer.as_ref().map(StoreWriter::positions).unwrap_or_default()
     }
 
     fn read(&self, span: Span) -> Result<Option<HistoryWindow>, StoreError> {

@@ -34,6 +34,9 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     ALTER TABLE events ADD COLUMN checksum INTEGER;",
     // Windows may have the second version of their format. An older program refuses the file, not each window.
     "",
+    // A row of the highest number counts: a window may be stored in the file of an earlier day than the one before it.
+    "CREATE TABLE positions (name TEXT PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL, checksum INTEGER)
+        WITHOUT ROWID;",
 ];
 
 /// The first version with checksums of rows.

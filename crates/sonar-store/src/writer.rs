@@ -10,11 +10,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use sonar_core::Timestamp;
-use sonar_core::history::{Event, HistoryWindow, Resolution, StoreNotice};
+use sonar_core::history::{Event, HistoryWindow, Resolution, SourcePositions, StoreNotice};
 use sonar_core::time::NS_PER_S;
 
 use crate::damage::set_aside;
-use crate::day_file::has_log;
+use crate::day_file::{DayFile, has_log};
 use crate::day_writer::{DayWriter, by_day};
 use crate::lock::StoreLock;
 use crate::plan::Slot;
@@ -33,6 +33,9 @@ const MAY_BE_INCOMPLETE: usize = 5;
 const MADE: [Resolution; 2] = [Resolution::Minute, Resolution::Hour];
 /// Windows between two checks of the size of all files.
 const WINDOWS_PER_CHECK: u32 = 60;
+
+/// The most sources whose positions are read.
+const MAX_POSITIONS: usize = 1_024;
 
 /// How a new window joins the minute or the hour that it lies in.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -60,6 +63,14 @@ pub(crate) struct StoreWriter {
     lost: Option<u64>,
     /// Events of other days that came with a window which could not be written, and have been written to their files.
     written: Vec<Event>,
+    positions: BTreeMap<Box<str>, NumberedPosition>,
+}
+
+/// How far a source had been read, and the number of that: it grows with each window.
+#[derive(Clone, Debug)]
+struct NumberedPosition {
+    value: Box<str>,
+    number: i64,
 }
 
 impl StoreWriter {
@@ -80,6 +91,7 @@ impl StoreWriter {
             last_day: None,
             lost: None,
             written: Vec::new(),
+            positions: BTreeMap::new(),
         };
         let days = days(dir)?;
         for (at, day) in days.iter().enumerate() {
@@ -90,6 +102,7 @@ impl StoreWriter {
                 Err(StoreError::Database { .. } | StoreError::Io { .. }) => {}
                 result => result?,
             }
+            writer.read_positions(*day);
         }
         writer.remove_old();
         Ok(writer)
@@ -103,6 +116,24 @@ impl StoreWriter {
             file.check()?;
         }
         if is_recent { file.complete(day.span().to) } else { Ok(()) }
+    }
+
+    /// Takes the positions of the file of a day that are the newest of their sources.
+    fn read_positions(&mut self, day: UtcDay) {
+        let Ok(Some(file)) = DayFile::open(&day.path(&self.dir)) else { return };
+        file.positions(|name, value, number| {
+            let is_full = self.positions.len() >= MAX_POSITIONS;
+            match self.positions.get(&name) {
+                Some(known) if known.number >= number => {}
+                None if is_full => {}
+                _ => drop(self.positions.insert(name, NumberedPosition { value, number })),
+            }
+        });
+    }
+
+    /// How far sources had been read: see [`sonar_core::HistoryStore::positions`].
+    pub fn positions(&self) -> SourcePositions {
+        self.positions.iter().map(|(name, one)| (name.clone(), one.value.clone())).collect()
     }
 
     /// Renames the file of a day, keeps what is whole in it, and reports that.
@@ -124,15 +155,20 @@ impl StoreWriter {
         self.file.take_if(|file| file.day == day);
     }
 
-    /// Adds a window and events: see [`sonar_core::HistoryStore::append`].
-    pub fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), StoreError> {
+    /// Adds a window, events and positions: see [`sonar_core::HistoryStore::append_with`].
+    pub fn append(
+        &mut self,
+        window: &HistoryWindow,
+        events: &[Event],
+        positions: &SourcePositions,
+    ) -> Result<(), StoreError> {
         let part = StoredWindow::of(window);
-        let mut result = self.try_append(&part, events);
+        let mut result = self.try_append(&part, events, positions);
         if let Err(StoreError::Damaged { path, why }) = &result {
             let name = path.file_name().and_then(|name| name.to_str());
             if let Some(day) = name.and_then(UtcDay::from_file_name) {
                 let why = why.clone();
-                result = self.set_aside(day, &why).and_then(|()| self.try_append(&part, events));
+                result = self.set_aside(day, &why).and_then(|()| self.try_append(&part, events, positions));
             }
         }
         match &result {
@@ -153,7 +189,12 @@ impl StoreWriter {
         result
     }
 
-    fn try_append(&mut self, part: &StoredWindow, events: &[Event]) -> Result<(), StoreError> {
+    fn try_append(
+        &mut self,
+        part: &StoredWindow,
+        events: &[Event],
+        positions: &SourcePositions,
+    ) -> Result<(), StoreError> {
         has_room(&self.dir, &self.settings)?;
         let start = part.window.window.start;
         let day = UtcDay::of(start);
@@ -162,11 +203,16 @@ impl StoreWriter {
         self.add_to_other_days(events)?;
         self.make_way(start)?;
         let joining = [0, 1].map(|at| self.joining(Slot::of(start, MADE[at]), at));
+        let number = self.positions.values().map(|one| one.number).max().unwrap_or(0).saturating_add(1);
         let (increment, opened) = self.transaction(day, |file| {
             own.iter().try_for_each(|event| file.add_event(event))?;
+            file.put_positions(positions, number)?;
             add(file, part, joining)
         })?;
         self.written.clear();
+        for (name, value) in positions {
+            self.positions.insert(name.clone(), NumberedPosition { value: value.clone(), number });
+        }
         for (growing, opened) in self.growing.iter_mut().zip(opened) {
             *growing = opened.or(growing.take());
         }

@@ -7,6 +7,7 @@ use sonar_core::history::{Event, Span, StoreNotice};
 use sonar_core::{HistoryStore, Timestamp};
 use sonar_view::agent::AgentSummary;
 
+use super::log_progress::{LogProgress, starts};
 use super::parts::{MAX_AHEAD_NS, MAX_EVENTS, WIDTH_NS, WindowPart};
 
 /// The most windows that are open at once; one more stores the oldest.
@@ -25,6 +26,8 @@ pub struct Assembler<S> {
     counted_until: Option<Timestamp>,
     /// Events of windows that could not be stored. They are stored with the next window, at their own times.
     unstored: Vec<Event>,
+    /// How far logs are stored.
+    logs: LogProgress,
     summary: AgentSummary,
 }
 
@@ -32,6 +35,7 @@ impl<S: HistoryStore> Assembler<S> {
     /// Stores into `store`, whose folder is `folder`.
     pub fn new(store: S, folder: &Path) -> Self {
         let summary = AgentSummary::new(folder.display().to_string());
+        let logs = LogProgress::since(starts(&store.positions()));
         Self {
             store,
             open: BTreeMap::new(),
@@ -39,6 +43,7 @@ impl<S: HistoryStore> Assembler<S> {
             stored_until: None,
             counted_until: None,
             unstored: Vec::new(),
+            logs,
             summary,
         }
     }
@@ -75,6 +80,7 @@ impl<S: HistoryStore> Assembler<S> {
     /// Another window had to be stored, and could not be.
     pub fn add(&mut self, part: WindowPart) -> Result<(), S::Error> {
         let start = part.window.window.start;
+        self.logs.comes(&part.ahead);
         match self.open.get_mut(&start) {
             Some(known) => known.join(part),
             None => drop(self.open.insert(start, part)),
@@ -128,18 +134,21 @@ impl<S: HistoryStore> Assembler<S> {
     }
 
     fn append(&mut self, part: WindowPart) -> Result<(), S::Error> {
-        let WindowPart { window, mut events, events_left_out } = part;
+        let WindowPart { window, mut events, events_left_out, logs, .. } = part;
         self.summary.events_left_out += events_left_out;
         events.splice(0..0, self.unstored.drain(..));
         let is_late = self.counted_until.is_some_and(|until| window.window.start < until);
         self.counted_until = self.counted_until.max(Some(window.window.end));
-        if let Err(error) = self.store.append(&window, &events) {
+        let start = window.window.start;
+        let positions = self.logs.positions(start, &logs, self.open.values().map(|part| &part.logs));
+        if let Err(error) = self.store.append_with(&window, &events, &positions) {
             self.summary.windows_lost += u64::from(!is_late);
             self.summary.events_left_out += events.len().saturating_sub(MAX_EVENTS) as u64;
             events.truncate(MAX_EVENTS);
             self.unstored = events;
             return Err(error);
         }
+        self.logs.stored(start, &logs);
         self.summary.windows += u64::from(!is_late);
         self.stored_until = self.stored_until.max(Some(window.window.end));
         self.summary.events += events.len() as u64;
@@ -155,7 +164,7 @@ impl<S: HistoryStore> Assembler<S> {
 pub mod tests {
     use std::fmt;
 
-    use sonar_core::history::{Collector, EventKind, Resolution};
+    use sonar_core::history::{Collector, EventKind, Resolution, SourcePositions};
     use sonar_core::time::NS_PER_S;
     use sonar_core::{Endpoint, HistoryWindow};
 
@@ -166,19 +175,30 @@ pub mod tests {
     pub struct MemoryStore {
         pub windows: Vec<HistoryWindow>,
         pub events: Vec<Event>,
+        pub positions: SourcePositions,
         pub is_full: bool,
     }
 
     impl HistoryStore for MemoryStore {
         type Error = fmt::Error;
 
-        fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), fmt::Error> {
+        fn append_with(
+            &mut self,
+            window: &HistoryWindow,
+            events: &[Event],
+            positions: &SourcePositions,
+        ) -> Result<(), fmt::Error> {
             if self.is_full {
                 return Err(fmt::Error);
             }
             self.windows.push(window.clone());
             self.events.extend_from_slice(events);
+            self.positions.extend(positions.clone());
             Ok(())
+        }
+
+        fn positions(&self) -> SourcePositions {
+            self.positions.clone()
         }
 
         fn read(&self, span: Span) -> Result<Option<HistoryWindow>, fmt::Error> {

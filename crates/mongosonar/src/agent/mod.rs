@@ -7,6 +7,7 @@ mod figures;
 mod file_work;
 mod live;
 mod log_operations;
+mod log_progress;
 mod notify;
 mod parts;
 mod replay;

@@ -7,6 +7,9 @@ use sonar_core::history::{Collector, Event, Resolution};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{HistoryWindow, Timestamp};
 
+use super::log_progress::{LogShares, add_shares, earlier};
+use crate::follow::LinePlace;
+
 /// The width of a window in nanoseconds.
 pub const WIDTH_NS: u64 = Resolution::TenSeconds.width_ns();
 /// How long after its end a window takes what comes late: the end of an operation is known a little later.
@@ -30,19 +33,25 @@ pub struct WindowPart {
     pub events: Vec<Event>,
     /// Events that were left out because there were more than [`MAX_EVENTS`].
     pub events_left_out: u64,
+    /// Which lines of logs it has.
+    pub logs: LogShares,
+    /// By the ports of logs: where the first line begins that is neither in this part nor in one that was sent earlier.
+    pub ahead: BTreeMap<u16, LinePlace>,
 }
 
 impl WindowPart {
     /// An empty part of the window in which `at` lies.
     pub fn new(at: Timestamp) -> Self {
         let window = HistoryWindow::new(at, Resolution::TenSeconds);
-        Self { window, events: Vec::new(), events_left_out: 0 }
+        let (logs, ahead) = (LogShares::new(), BTreeMap::new());
+        Self { window, events: Vec::new(), events_left_out: 0, logs, ahead }
     }
 
     /// Adds what another source observed of the same window.
     pub fn join(&mut self, other: Self) {
         self.window.join(&other.window);
         self.events_left_out += other.events_left_out;
+        add_shares(&mut self.logs, &other.logs);
         for event in other.events {
             self.event(event);
         }
@@ -70,6 +79,8 @@ impl WindowPart {
 #[derive(Debug)]
 pub struct WindowCutter {
     open: BTreeMap<Timestamp, WindowPart>,
+    /// How far logs have been read, by the ports of their servers.
+    read: BTreeMap<u16, LinePlace>,
     to: SyncSender<WindowPart>,
     /// The receiver is gone.
     is_abandoned: bool,
@@ -78,7 +89,12 @@ pub struct WindowCutter {
 impl WindowCutter {
     /// Sends to `to`, and waits where the receiver is slow.
     pub fn new(to: SyncSender<WindowPart>) -> Self {
-        Self { open: BTreeMap::new(), to, is_abandoned: false }
+        Self { open: BTreeMap::new(), read: BTreeMap::new(), to, is_abandoned: false }
+    }
+
+    /// The log of the server at `port` has been read up to `place`; all lines before it are in windows.
+    pub fn note_read(&mut self, port: u16, place: LinePlace) {
+        self.read.insert(port, place);
     }
 
     /// Whether the receiver is gone.
@@ -147,7 +163,12 @@ impl WindowCutter {
         }
     }
 
-    fn send(&mut self, part: WindowPart) {
+    fn send(&mut self, mut part: WindowPart) {
+        let first = |(port, place): (&u16, &LinePlace)| {
+            let firsts = self.open.values().filter_map(|part| part.logs.get(port)).map(|share| share.first);
+            (*port, firsts.fold(*place, earlier))
+        };
+        part.ahead = self.read.iter().map(first).collect();
         self.is_abandoned |= self.to.send(part).is_err();
     }
 }

@@ -6,6 +6,8 @@
 //! what was not read before is taken from the copy, if that is beside the file. What a server writes between the copy and
 //! the truncation is lost with the rotation itself.
 
+#[cfg(test)]
+pub mod path;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,12 @@ const MARK: usize = 256;
 
 /// Takes the lines of a followed file.
 pub trait LineSink {
+    /// Whether [`begins`](Self::begins) is called.
+    const WANTS_PLACES: bool = false;
+
+    /// Where the next line begins, unless it is too long.
+    fn begins(&mut self, _place: LinePlace) {}
+
     /// A line, without its line feed.
     fn line(&mut self, line: &[u8]);
 
@@ -66,7 +74,7 @@ pub enum FollowStart {
 }
 
 /// A position in a followed file: the beginning of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FollowPosition {
     /// Which file.
     pub identity: FileIdentity,
@@ -84,6 +92,15 @@ impl FollowPosition {
     }
 }
 
+/// Where a line begins.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LinePlace {
+    /// In its file.
+    pub position: FollowPosition,
+    /// Bytes that the follower has read before it, of all files.
+    pub read: u64,
+}
+
 /// The last bytes, as many as are compared.
 fn last(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.len().saturating_sub(MARK)..]
@@ -94,6 +111,8 @@ pub struct FileFollower<P> {
     place: P,
     start: Option<FollowStart>,
     current: Option<OpenedFile>,
+    /// Bytes read, of all files.
+    read: u64,
     /// Comes after the end of `current`.
     next: Option<OpenedFile>,
     buffer: Vec<u8>,
@@ -194,6 +213,7 @@ impl<P: FollowedPlace> FileFollower<P> {
             place,
             start: Some(start),
             current: None,
+            read: 0,
             next: None,
             buffer: Vec::new(),
             partial: Vec::new(),
@@ -208,11 +228,21 @@ impl<P: FollowedPlace> FileFollower<P> {
     }
 
     /// Where the first line begins that was not given out; `None` if no file was found yet.
-    pub fn position(&self) -> Option<FollowPosition> {
+    pub fn place(&self) -> Option<LinePlace> {
+        let before = self.current.as_ref().map_or(&[][..], |current| &current.mark);
+        self.place_of_line(before, 0)
+    }
+
+    /// Where a line begins, or where the one began whose beginning was read before; `before` ends where it begins or goes
+    /// on, and `ago` bytes have been read since.
+    fn place_of_line(&self, before: &[u8], ago: u64) -> Option<LinePlace> {
         let current = self.current.as_ref()?;
-        let offset = current.position - self.partial.len() as u64;
-        let before = if self.partial.is_empty() { &current.mark } else { &self.before_partial };
-        Some(FollowPosition::after(current.identity, offset, before))
+        let (before, ago) = match self.partial.is_empty() {
+            true => (before, ago),
+            false => (&self.before_partial[..], ago + self.partial.len() as u64),
+        };
+        let position = FollowPosition::after(current.identity, current.position - ago, before);
+        Some(LinePlace { position, read: self.read - ago })
     }
 
     /// Whether no file is at its place. The one that was there is still read.
@@ -312,6 +342,7 @@ impl<P: FollowedPlace> FileFollower<P> {
         };
         let before = current.mark.len();
         current.advance(&self.buffer[..length]);
+        self.read += (length - before) as u64;
         let buffer = std::mem::take(&mut self.buffer);
         self.give_lines(&buffer[..length], before, sink);
         self.buffer = buffer;
@@ -371,9 +402,13 @@ impl<P: FollowedPlace> FileFollower<P> {
     }
 
     /// Gives out the lines of `buffer` that end from `begin` on; what comes before was given out.
-    fn give_lines(&mut self, buffer: &[u8], mut begin: usize, sink: &mut impl LineSink) {
+    fn give_lines<S: LineSink>(&mut self, buffer: &[u8], mut begin: usize, sink: &mut S) {
         while let Some(end) = memchr::memchr(b'\n', &buffer[begin..]) {
             let line = &buffer[begin..begin + end];
+            if S::WANTS_PLACES && self.skipping.is_none() {
+                let place = self.place_of_line(&buffer[..begin], (buffer.len() - begin) as u64);
+                place.into_iter().for_each(|place| sink.begins(place));
+            }
             match self.skipping.take() {
                 Some(SkipReason::TooLong) => sink.too_long(),
                 Some(SkipReason::JoinedLate) => {}
@@ -400,7 +435,10 @@ impl<P: FollowedPlace> FileFollower<P> {
     }
 
     /// The present file ends here.
-    fn end_line(&mut self, sink: &mut impl LineSink) {
+    fn end_line<S: LineSink>(&mut self, sink: &mut S) {
+        if S::WANTS_PLACES && self.skipping.is_none() && !self.partial.is_empty() {
+            self.place().into_iter().for_each(|place| sink.begins(place));
+        }
         match self.skipping.take() {
             Some(SkipReason::TooLong) => sink.too_long(),
             Some(SkipReason::JoinedLate) => {}

@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use sonar_sys::host::regular;
-
+use super::path::FollowedPath;
 use super::*;
 
 /// Removed with its content when dropped.
@@ -56,38 +55,6 @@ impl LineSink for Taken {
     }
 }
 
-/// A path that may be opened.
-#[derive(Clone, Debug)]
-struct FollowedPath(PathBuf);
-
-impl FollowedPlace for FollowedPath {
-    fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
-        match fs::metadata(&self.0) {
-            Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino() })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn open(&mut self) -> io::Result<File> {
-        regular::open(&self.0)
-    }
-
-    fn copies(&mut self) -> Vec<File> {
-        copies_of(&self.0).iter().filter_map(|path| regular::open(path).ok()).collect()
-    }
-}
-
-/// Files beside `path` whose names begin with its name, as those of rotated logs do, the newest first.
-fn copies_of(path: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let changed =
-        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.file_name())));
-    newest_copies(name, changed).into_iter().map(|name| folder.join(name)).collect()
-}
-
 fn append(path: &Path, text: &str) {
     OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
@@ -117,12 +84,12 @@ fn it_begins_where_it_should() {
     let mut all = follower(&log, FollowStart::Beginning);
     let mut new = follower(&log, FollowStart::End);
     assert_eq!((more(&mut all), more(&mut new)), (vec!["one".to_owned(), "two".to_owned()], vec![]));
-    let here = all.position().unwrap();
+    let here = all.place().unwrap().position;
     assert_eq!(here.offset, 8, "of the line that is not complete");
     append(&log, "ee\nfour\n");
     assert_eq!(more(&mut all), ["three", "four"]);
     assert_eq!(more(&mut new), ["four"], "the line before was joined late");
-    assert_eq!(more(&mut follower(&log, FollowStart::At(here.clone()))), ["three", "four"]);
+    assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["three", "four"]);
     let beyond = FollowPosition { offset: 1_000, ..here };
     assert_eq!(more(&mut follower(&log, FollowStart::At(beyond))), ["one", "two", "three", "four"]);
 }
@@ -197,7 +164,7 @@ fn a_file_may_go_and_come_back() {
     let mut taken = Taken::default();
     poll(&mut follower, &mut taken);
     poll(&mut follower, &mut taken);
-    assert_eq!((taken.notices.as_slice(), follower.position()), (&[FollowNotice::Missing][..], None));
+    assert_eq!((taken.notices.as_slice(), follower.place()), (&[FollowNotice::Missing][..], None));
     append(&log, "before\n");
     assert_eq!(more(&mut follower), [""; 0], "what is there when it appears is old, as asked for");
     append(&log, "one\n");
@@ -221,11 +188,11 @@ fn it_goes_on_in_a_file_that_was_renamed_while_nobody_followed() {
     append(&log, "one\ntwo\n");
     let mut first = follower(&log, FollowStart::Beginning);
     assert_eq!(more(&mut first), ["one", "two"]);
-    let here = first.position().unwrap();
+    let here = first.place().unwrap().position;
     append(&log, "three\n");
     fs::rename(&log, folder.0.join("mongod.log.2026-11-21T21-26-49")).unwrap();
     append(&log, "four\n");
-    assert_eq!(more(&mut follower(&log, FollowStart::At(here.clone()))), ["three", "four"]);
+    assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["three", "four"]);
     // Where the old file is gone, all of the new one counts.
     fs::remove_file(folder.0.join("mongod.log.2026-11-21T21-26-49")).unwrap();
     assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["four"]);
@@ -244,15 +211,15 @@ fn a_file_that_was_truncated_while_nobody_followed_begins_anew() {
     append(&log, "one\ntwo\nthr");
     let mut first = follower(&log, FollowStart::Beginning);
     assert_eq!(more(&mut first), ["one", "two"]);
-    let here = first.position().unwrap();
+    let here = first.place().unwrap().position;
     append(&log, "ee\n");
     fs::copy(&log, &copy).unwrap();
     rewrite(&log, "four\nfive\nsix\n");
     // The rest is in the copy, if there is one.
-    assert_eq!(more(&mut follower(&log, FollowStart::At(here.clone()))), ["three", "four", "five", "six"]);
+    assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["three", "four", "five", "six"]);
     fs::write(&copy, "another file\n").unwrap();
     assert_eq!(
-        more(&mut follower(&log, FollowStart::At(here.clone()))),
+        more(&mut follower(&log, FollowStart::At(here))),
         ["four", "five", "six"],
         "not in the middle of it"
     );
@@ -267,13 +234,13 @@ fn a_position_after_a_part_of_a_line_is_found_again() {
     append(&log, &format!("{}\n{}", "x".repeat(3 * MARK), "y".repeat(PIECE)));
     let mut first = follower(&log, FollowStart::Beginning);
     assert_eq!(more(&mut first).len(), 1);
-    let here = first.position().unwrap();
+    let here = first.place().unwrap().position;
     append(&log, "\nz\n");
     let mut second = follower(&log, FollowStart::At(here));
     assert_eq!(more(&mut second), ["y".repeat(PIECE), "z".to_owned()]);
-    let (here, first) = (second.position().unwrap(), &mut first);
+    let (here, first) = (second.place().unwrap().position, &mut first);
     assert_eq!(more(first).len(), 2);
-    assert_eq!(first.position().unwrap(), here, "however the file was read");
+    assert_eq!(first.place().unwrap().position, here, "however the file was read");
 }
 
 #[test]
@@ -436,8 +403,8 @@ proptest! {
                 Action::Poll => poll(&mut follower, &mut taken),
                 Action::Restart => {
                     poll(&mut follower, &mut taken);
-                    if let Some(here) = follower.position() {
-                        follower = self::follower(&path, FollowStart::At(here));
+                    if let Some(here) = follower.place() {
+                        follower = self::follower(&path, FollowStart::At(here.position));
                     }
                 }
                 Action::Rename => {
@@ -456,7 +423,7 @@ proptest! {
                 }
                 Action::CopyAndTruncate => {
                     // Nothing tells a file of which nothing was read from its successor.
-                    if follower.position().is_none_or(|here| here.offset == 0) {
+                    if follower.place().is_none_or(|here| here.position.offset == 0) {
                         poll(&mut follower, &mut taken);
                     }
                     fs::copy(&path, writer.rotated_name()).unwrap();

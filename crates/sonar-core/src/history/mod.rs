@@ -22,6 +22,6 @@ pub use gaps::{GapFinder, HistoryGap};
 pub use metrics::SeriesMetric;
 pub use resolution::Resolution;
 pub use series::{SeriesKey, SeriesSubject, SeriesValue, index_name, namespace_of};
-pub use store::{HistoryStore, ObservedSpan, Span, StoreNotice, WindowContent};
+pub use store::{HistoryStore, ObservedSpan, SourcePositions, Span, StoreNotice, WindowContent};
 pub use storms::ConnectionStorms;
 pub use window::HistoryWindow;

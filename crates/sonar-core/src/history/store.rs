@@ -1,5 +1,7 @@
 //! What a store of history can do.
 
+use std::collections::BTreeMap;
+
 use super::{Collector, Event, HistoryWindow, Resolution};
 use crate::Timestamp;
 
@@ -81,6 +83,9 @@ pub enum StoreNotice {
     Shrunk(Resolution, String),
 }
 
+/// How far sources had been read, by their names. What a text says is up to its source.
+pub type SourcePositions = BTreeMap<Box<str>, Box<str>>;
+
 /// Keeps windows and events. All times are since the Unix epoch.
 pub trait HistoryStore {
     /// Why something could not be done.
@@ -91,7 +96,24 @@ pub trait HistoryStore {
     ///
     /// # Errors
     /// Nothing can be stored; the window is lost, and the store remains usable.
-    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), Self::Error>;
+    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), Self::Error> {
+        self.append_with(window, events, &SourcePositions::new())
+    }
+
+    /// The same, and the positions of sources: what was read before them is in this window or in those stored earlier.
+    /// They are stored with the window, or neither is. A source that has none keeps its last one.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    fn append_with(
+        &mut self,
+        window: &HistoryWindow,
+        events: &[Event],
+        positions: &SourcePositions,
+    ) -> Result<(), Self::Error>;
+
+    /// The positions that were stored last when the store was opened for writing, and those stored since.
+    fn positions(&self) -> SourcePositions;
 
     /// Everything within a span, merged from the coarsest windows that lie in it. Where only coarser windows are left
     /// than the span asks for, those that overlap it are included whole; the span of the result says so. `None` if

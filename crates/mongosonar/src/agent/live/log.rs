@@ -8,22 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use sonar_core::Timestamp;
 use sonar_core::history::Collector;
-use sonar_core::{Reading, Timestamp};
-use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem, unreadable as problem_of_path};
 use super::clock_reading::ClockReading;
+use super::followed_log::{FollowedLog, LogFollowing, LoggedEnds};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
 use super::watched::WatchedServers;
 use crate::agent::applications::KnownApplications;
-use crate::agent::log_operations::LogOperations;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
-use crate::follow::{FileFollower, FollowNotice, FollowStart, FollowedPlace, LineSink};
+use crate::follow::{FileFollower, FollowStart, FollowedPlace};
 use crate::queries::live::now;
 
 /// How often logs are looked at.
@@ -72,18 +71,8 @@ impl FollowTask {
 struct LogSource {
     server: FoundServer,
     /// `None` until it could be opened.
-    log: Option<FollowedLog>,
+    log: Option<FollowedLog<InspectedLog>>,
     backoff: Backoff,
-}
-
-/// A log that is followed.
-struct FollowedLog {
-    port: u16,
-    follower: FileFollower<InspectedLog>,
-    reader: LogReader,
-    counted: Reading,
-    /// Lines that could not be read.
-    lost: u64,
 }
 
 /// Follows the logs of all servers until it is stopped.
@@ -134,11 +123,11 @@ impl LogsFollower<'_> {
         let mut is_observed = false;
         for (port, source) in &mut self.sources {
             is_observed |= source.poll(self.task, (&mut self.windows, time));
-            if let Some(position) = source.log.as_ref().and_then(|log| log.follower.position()) {
-                self.task.positions.set(*port, position);
+            if let Some(place) = source.log.as_ref().and_then(FollowedLog::place) {
+                self.task.positions.set(*port, place);
             }
         }
-        let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(|log| log.lost).sum();
+        let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(FollowedLog::lost).sum();
         self.task.board.lost(Collector::Log, self.lost_before + lost);
         if self.sources.is_empty() {
             self.task.board.waits(Collector::Log, "no server here has a log that is known");
@@ -160,8 +149,9 @@ impl LogsFollower<'_> {
             self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
         for port in gone {
             if let Some(mut log) = self.sources.remove(&port).and_then(|source| source.log) {
-                log.finish((&mut self.windows, now()), &self.task.servers);
-                self.lost_before += log.lost;
+                log.finish(&mut self.windows);
+                note_ends(&mut log, port, &self.task.servers);
+                self.lost_before += log.lost();
             }
             self.task.board.forget((Collector::Log, port));
         }
@@ -170,7 +160,7 @@ impl LogsFollower<'_> {
     /// The agent ends.
     fn finish(mut self) {
         for log in self.sources.values_mut().filter_map(|source| source.log.as_mut()) {
-            log.end((&mut self.windows, now()), &self.task.servers);
+            log.end(&mut self.windows);
         }
         self.windows.finish();
     }
@@ -183,10 +173,10 @@ impl LogSource {
             return false;
         }
         let id = (Collector::Log, self.server.port);
-        let report = match self.read(task, (&mut *windows, time)) {
+        let report = match self.read(task, windows) {
             Ok(lines) => {
                 self.backoff.worked();
-                let is_missing = self.log.as_ref().is_some_and(|log| log.follower.is_missing());
+                let is_missing = self.log.as_ref().is_some_and(|log| log.is_missing());
                 match (is_missing, lines) {
                     (true, _) => task.board.failed(id, time, &missing(&self.server)),
                     (false, 0) => task.board.works(id, time),
@@ -205,19 +195,23 @@ impl LogSource {
     }
 
     /// The number of lines that were read.
-    fn read(
-        &mut self,
-        task: &FollowTask,
-        (windows, time): (&mut WindowCutter, Timestamp),
-    ) -> io::Result<u64> {
+    fn read(&mut self, task: &FollowTask, windows: &mut WindowCutter) -> io::Result<u64> {
+        let port = self.server.port;
         let log = match &mut self.log {
             Some(log) => log,
-            None => self.log.insert(FollowedLog::open(&self.server, task)?),
+            None => self.log.insert(open(&self.server, task)?),
         };
-        let before = log.counted.lines;
-        log.poll((windows, time), task)?;
-        Ok(log.counted.lines - before)
+        let before = log.lines();
+        let polled = log.poll(windows, &task.stop);
+        note_ends(log, port, &task.servers);
+        polled.map(|()| log.lines() - before)
     }
+}
+
+/// Passes on what a log says of the end of its server.
+fn note_ends(log: &mut FollowedLog<InspectedLog>, port: u16, servers: &WatchedServers) {
+    let LoggedEnds { began, events } = log.take_ends();
+    servers.log((port, began), &events);
 }
 
 fn path_of(server: &FoundServer) -> String {
@@ -238,90 +232,24 @@ fn missing(server: &FoundServer) -> CollectorProblem {
     CollectorProblem::temporary(format!("{} does not exist", path_of(server)))
 }
 
-impl FollowedLog {
-    /// Begins where the log was read to before; at its beginning if it is that of a server that has just appeared, as
-    /// its start is in it; else at its end.
-    fn open(server: &FoundServer, task: &FollowTask) -> io::Result<Self> {
-        let mut place = InspectedLog::new(server.log.clone().unwrap_or_default(), task.inspector.clone());
-        let file = place.open()?;
-        let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
-        let start = match task.positions.of(server.port) {
-            Some(position) => FollowStart::At(position),
-            None if has_appeared && file.metadata()?.len() <= MAX_FROM_BEGINNING => FollowStart::Beginning,
-            None => FollowStart::End,
-        };
-        let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun.time)) } else { None };
-        let follower = FileFollower::new(place, Some(file), start)?;
-        let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-        let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
-        let server_name = local(server.port);
-        reader.collect_events(server_name, task.applications.watch(server_name));
-        Ok(Self { port: server.port, follower, reader, counted: Reading::default(), lost: 0 })
-    }
-
-    /// Reads what was written since the last call. That may be days of lines, so the end of the agent ends it early.
-    fn poll(&mut self, (windows, time): (&mut WindowCutter, Timestamp), task: &FollowTask) -> io::Result<()> {
-        let server = local(self.port);
-        let mut sink = LogLines { reader: &mut self.reader, cutter: LogOperations { windows, server } };
-        while self.follower.poll(&mut sink)? && !task.stop.load(Ordering::Relaxed) {}
-        self.count((windows, time), &task.servers);
-        Ok(())
-    }
-
-    /// The server has ended, or writes another log.
-    fn finish(&mut self, (windows, time): (&mut WindowCutter, Timestamp), servers: &WatchedServers) {
-        let cutter = LogOperations { windows, server: local(self.port) };
-        let mut sink = LogLines { reader: &mut self.reader, cutter };
-        self.follower.finish(&mut sink);
-        self.end((windows, time), servers);
-    }
-
-    /// The agent ends; the rest of the last line is read by the next one.
-    fn end(&mut self, (windows, time): (&mut WindowCutter, Timestamp), servers: &WatchedServers) {
-        let mut cutter = LogOperations { windows, server: local(self.port) };
-        self.reader.finish(&mut cutter);
-        self.count((windows, time), servers);
-    }
-
-    fn count(&mut self, (windows, time): (&mut WindowCutter, Timestamp), servers: &WatchedServers) {
-        let reading = self.reader.reading();
-        let part = windows.at(time);
-        let news = reading.since(&self.counted);
-        part.window.reading.add(&news);
-        self.lost += news.lines_too_long + news.lines_malformed + news.lines_unfinished;
-        self.counted = reading;
-        let (events, left_out) = self.reader.take_events();
-        part.events_left_out += left_out;
-        servers.log((self.port, self.reader.take_shutdown()), &events);
-        events.into_iter().for_each(|event| windows.event(event));
-    }
-}
-
-/// Reads the lines of a followed log.
-struct LogLines<'a, 'b> {
-    reader: &'a mut LogReader,
-    cutter: LogOperations<'b>,
-}
-
-impl LineSink for LogLines<'_, '_> {
-    fn line(&mut self, line: &[u8]) {
-        self.reader.line(line, &mut self.cutter);
-    }
-
-    fn unfinished(&mut self, line: &[u8]) {
-        let mut entry = ParsedEntry::default();
-        let parsed = self.reader.reader().read(line, &mut entry);
-        self.reader.add_last(line, &parsed, &entry, &mut self.cutter);
-    }
-
-    fn too_long(&mut self) {
-        self.reader.add_too_long();
-    }
-
-    fn notice(&mut self, notice: FollowNotice) {
-        if notice == FollowNotice::TruncatedWithoutCopy {
-            self.reader.reading_mut().lines_unfinished += 1;
-            self.reader.reading_mut().lines += 1;
-        }
-    }
+/// Begins where the log was read to before; at its beginning if it is that of a server that has just appeared, as its
+/// start is in it; else at its end.
+fn open(server: &FoundServer, task: &FollowTask) -> io::Result<FollowedLog<InspectedLog>> {
+    let mut place = InspectedLog::new(server.log.clone().unwrap_or_default(), task.inspector.clone());
+    let file = place.open()?;
+    let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
+    let known = task.positions.of(server.port);
+    let start = match &known {
+        Some(known) => FollowStart::At(known.place.position),
+        None if has_appeared && file.metadata()?.len() <= MAX_FROM_BEGINNING => FollowStart::Beginning,
+        None => FollowStart::End,
+    };
+    let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun.time)) } else { None };
+    let follower = FileFollower::new(place, Some(file), start)?;
+    let now = now();
+    let reference_ms = i64::try_from(now.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
+    let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
+    let server_name = local(server.port);
+    reader.collect_events(server_name, task.applications.watch(server_name));
+    Ok(FollowedLog::new(follower, reader, LogFollowing { port: server.port, start: known, now }))
 }

@@ -8,6 +8,7 @@ mod backoff;
 mod board;
 mod clock_reading;
 mod files;
+mod followed_log;
 mod helper_channel;
 mod inspector;
 mod internals;
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{Collector, Event, EventKind};
-use sonar_core::{Endpoint, Timestamp};
+use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
 use sonar_sys::kernel_log::KernelLog;
@@ -166,12 +167,13 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let (to, parts) = sync_channel(WAITING);
     // Opening it may take a privilege that is dropped.
     let kernel_log = KernelLog::open().ok();
+    let positions = Arc::new(LogPositions::stored(&store.positions()));
     let mut agent = LiveAgent {
         assembler: Assembler::new(store, plan.folder),
         servers: LocalServers::default(),
         lives: ServerLives::default(),
         watched: Arc::new(WatchedServers::default()),
-        positions: Arc::new(LogPositions::load(plan.folder)),
+        positions,
         queries: None,
         threads: BTreeMap::new(),
         restarts: BTreeMap::new(),
@@ -588,8 +590,6 @@ impl LiveAgent<'_> {
             self.store_failed(&error);
         }
         self.take_notices();
-        // Without them the next run begins at the ends of the logs.
-        let _ = self.positions.save(self.plan.folder);
         self.keep_servers();
         status_file::remove(self.plan.folder);
         let mut summary = self.assembler.summary().clone();

@@ -78,8 +78,7 @@ impl LiveAgent<'_> {
             collectors,
             servers: self.watched.all().iter().map(server).collect(),
         };
-        let written = status_file::write(self.plan.folder, &status);
-        match written.and_then(|()| self.positions.save(self.plan.folder)) {
+        match status_file::write(self.plan.folder, &status) {
             Ok(()) => self.status_problem = None,
             Err(error) => {
                 let text = format!("the status cannot be written: {error}");

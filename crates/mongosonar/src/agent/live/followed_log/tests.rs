@@ -1,0 +1,236 @@
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use proptest::prelude::*;
+use sonar_core::history::Collector;
+use sonar_core::time::NS_PER_S;
+use sonar_core::{HistoryStore, Source};
+use sonar_decode::log::LogSettings;
+
+use super::*;
+use crate::agent::assembler::Assembler;
+use crate::agent::assembler::tests::MemoryStore;
+use crate::agent::log_progress::starts;
+use crate::agent::parts::WindowPart;
+use crate::follow::FollowStart;
+use crate::follow::path::FollowedPath;
+
+const PORT: u16 = 27_017;
+/// 2026-05-01 10:00:00 in UTC.
+const BEGIN: u64 = 1_777_629_600;
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::from_unix(BEGIN + second, 0)
+}
+
+/// A server that writes slow operations into its log.
+struct LoggingServer {
+    folder: tempfile::TempDir,
+    second: u64,
+    /// The end of a line that has been begun.
+    rest: Option<String>,
+    /// Lines by the start of their window in seconds.
+    written: BTreeMap<u64, u64>,
+    rotated: u32,
+}
+
+impl LoggingServer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, second: 60, rest: None, written: BTreeMap::new(), rotated: 0 }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("mongod.log")
+    }
+
+    /// A line of a thread that writes this many seconds late.
+    fn line(&mut self, late: u64) -> String {
+        let second = self.second - late;
+        *self.written.entry(second / 10 * 10).or_default() += 1;
+        let (hours, minutes, seconds) = (10 + second / 3_600, second / 60 % 60, second % 60);
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T{hours:02}:{minutes:02}:{seconds:02}.000+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn1","msg":"Slow query","attr":{{"type":"command","ns":"t.d","command":{{"find":"d","filter":{{"a":1}},"$db":"t"}},"durationMillis":150}}}}"#
+        ) + "\n"
+    }
+
+    fn write(&mut self, late: &[u64], has_rest: bool) {
+        let mut text = self.rest.take().unwrap_or_default();
+        for late in late {
+            text += &self.line(*late);
+        }
+        if has_rest {
+            let line = self.line(0);
+            let (begin, rest) = line.split_at(40);
+            text += begin;
+            self.rest = Some(rest.to_owned());
+        }
+        append(&self.log(), &text);
+    }
+
+    fn rotated_name(&mut self) -> PathBuf {
+        self.rotated += 1;
+        self.folder.path().join(format!("mongod.log.{:04}", self.rotated))
+    }
+}
+
+fn append(path: &Path, text: &str) {
+    OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// An agent that follows the log, from where the last one was when it was killed.
+struct LogAgent {
+    log: FollowedLog<FollowedPath>,
+    windows: WindowCutter,
+    parts: Receiver<WindowPart>,
+    assembler: Assembler<MemoryStore>,
+    observed: u64,
+}
+
+impl LogAgent {
+    fn start(store: MemoryStore, server: &LoggingServer) -> Self {
+        let start = starts(&store.positions()).remove(&PORT);
+        let from = start.as_ref().map_or(FollowStart::Beginning, |at| FollowStart::At(at.place.position));
+        let follower = FileFollower::new(FollowedPath(server.log()), None, from).unwrap();
+        let following = LogFollowing { port: PORT, start, now: at(server.second) };
+        let (to, parts) = sync_channel(100_000);
+        Self {
+            log: FollowedLog::new(follower, LogReader::new(LogSettings::default()), following),
+            windows: WindowCutter::new(to),
+            parts,
+            assembler: Assembler::new(store, Path::new("/x")),
+            observed: server.second,
+        }
+    }
+
+    /// Goes on to this second, or until it is killed after this many of three steps.
+    fn work(&mut self, second: u64, steps: usize) {
+        if steps > 0 {
+            self.log.poll(&mut self.windows, &AtomicBool::new(false)).unwrap();
+            self.windows.observe(Collector::Log, at(self.observed), at(second));
+            self.observed = second;
+            self.windows.advance(at(second));
+        }
+        if steps > 1 {
+            self.parts.try_iter().for_each(|part| self.assembler.add(part).unwrap());
+        }
+        if steps > 2 {
+            self.assembler.complete(Timestamp::from_unix_ns(at(second).unix_ns() - 5 * NS_PER_S)).unwrap();
+        }
+    }
+
+    fn killed(mut self) -> MemoryStore {
+        std::mem::take(self.assembler.store_mut())
+    }
+
+    /// Ends in order.
+    fn end(mut self) -> MemoryStore {
+        self.log.poll(&mut self.windows, &AtomicBool::new(false)).unwrap();
+        self.log.end(&mut self.windows);
+        self.windows.finish();
+        self.parts.try_iter().for_each(|part| self.assembler.add(part).unwrap());
+        self.assembler.complete(Timestamp::from_unix_ns(u64::MAX)).unwrap();
+        self.killed()
+    }
+}
+
+/// Lines and operations that are stored, by the start of their window in seconds.
+fn stored(store: &MemoryStore) -> BTreeMap<u64, (u64, u64)> {
+    let mut all = BTreeMap::<u64, (u64, u64)>::new();
+    for window in &store.windows {
+        let calls = |row: &sonar_core::Row| row.observed_by(Source::Log).map_or(0, |seen| seen.figures.calls);
+        let operations: u64 = window.window.shapes.iter().map(calls).sum();
+        if window.reading.lines + operations > 0 {
+            let second = window.window.start.unix_ns() / NS_PER_S - BEGIN;
+            let known = all.entry(second).or_default();
+            *known = (known.0 + window.reading.lines, known.1 + operations);
+        }
+    }
+    all
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    /// Writes lines that are this many seconds late, and perhaps the beginning of another one.
+    Write(Vec<u64>, bool),
+    /// Goes on for this many seconds.
+    Work(u64),
+    /// The agent is killed after this many steps, and started again.
+    Kill(usize),
+    Rename,
+    CopyAndTruncate,
+}
+
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let late = prop_oneof![4 => Just(0u64), 1 => 0u64..40];
+    let action = prop_oneof![
+        6 => (prop::collection::vec(late, 0..20), any::<bool>()).prop_map(|(late, rest)| Action::Write(late, rest)),
+        6 => (1u64..15).prop_map(Action::Work),
+        3 => (0usize..4).prop_map(Action::Kill),
+        1 => Just(Action::Rename),
+        1 => Just(Action::CopyAndTruncate),
+    ];
+    prop::collection::vec(action, 0..50)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Each line and its operation is stored once, in the window of its time.
+    #[test]
+    fn whenever_the_agent_is_killed_each_line_is_stored_once(actions in actions()) {
+        let mut server = LoggingServer::new();
+        append(&server.log(), "");
+        let mut agent = LogAgent::start(MemoryStore::default(), &server);
+        for action in actions {
+            if matches!(action, Action::Rename | Action::CopyAndTruncate) {
+                // Only one rotation lies between the present and where a later run begins.
+                server.write(&[0], false);
+                server.second += 40;
+                agent.work(server.second, 3);
+                server.write(&[0, 0], false);
+            }
+            match action {
+                Action::Write(late, has_rest) => server.write(&late, has_rest),
+                Action::Work(seconds) => {
+                    server.second += seconds;
+                    agent.work(server.second, 3);
+                }
+                Action::Kill(steps) => {
+                    server.second += 1;
+                    agent.work(server.second, steps);
+                    agent = LogAgent::start(agent.killed(), &server);
+                }
+                Action::Rename => {
+                    fs::rename(server.log(), server.rotated_name()).unwrap();
+                    server.write(&[0], false);
+                }
+                Action::CopyAndTruncate => {
+                    fs::copy(server.log(), server.rotated_name()).unwrap();
+                    OpenOptions::new().write(true).open(server.log()).unwrap().set_len(0).unwrap();
+                    server.write(&[0, 0, 0], false);
+                }
+            }
+        }
+        server.write(&[], false);
+        let store = agent.end();
+        let expected: BTreeMap<u64, (u64, u64)> =
+            server.written.iter().map(|(start, lines)| (*start, (*lines, *lines))).collect();
+        prop_assert_eq!(stored(&store), expected);
+    }
+}
+
+#[test]
+fn a_line_without_a_time_counts_with_the_one_before() {
+    let mut server = LoggingServer::new();
+    server.write(&[0], false);
+    append(&server.log(), "something else\n");
+    server.second += 100;
+    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    agent.work(server.second, 3);
+    let store = agent.end();
+    assert_eq!(stored(&store), [(60, (2, 1))].into());
+}

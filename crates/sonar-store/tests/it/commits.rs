@@ -1,0 +1,76 @@
+//! What is stored together with a window, and what is not.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::*;
+use sonar_core::Endpoint;
+use sonar_core::history::{Event, EventKind, HistoryStore, SourcePositions};
+use sonar_store::{SqliteHistory, StoreSettings};
+
+fn create(dir: &Path) -> SqliteHistory {
+    let settings = StoreSettings { durable: false, min_free_bytes: Some(0), ..StoreSettings::default() };
+    SqliteHistory::create(dir, settings).unwrap()
+}
+
+#[test]
+fn positions_of_sources_are_those_of_the_last_window_that_was_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let positions = |all: &[(&str, &str)]| -> SourcePositions {
+        all.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+    };
+    let mut store = create(dir.path());
+    assert_eq!(store.positions(), positions(&[]));
+    let (a, b) = (positions(&[("a", "1"), ("b", "1")]), positions(&[("a", "2")]));
+    store.append_with(&small(DAY + 86_400), &[], &a).unwrap();
+    // It came late, so the newest position is in the older file.
+    store.append_with(&small(DAY + 86_390), &[], &b).unwrap();
+    store.append(&small(DAY + 86_410), &[]).unwrap();
+    // With a window that is not stored, no position is.
+    fs::create_dir(dir.path().join("2026-11-23.db")).unwrap();
+    let lost = positions(&[("a", "3"), ("b", "3"), ("c", "3")]);
+    store.append_with(&small(DAY + 2 * 86_400), &[], &lost).unwrap_err();
+    fs::remove_dir(dir.path().join("2026-11-23.db")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(store.positions(), positions(&[("a", "2"), ("b", "1")]));
+        drop(store);
+        store = create(dir.path());
+    }
+    store.append_with(&small(DAY + 86_420), &[], &positions(&[("a", "4")])).unwrap();
+    drop(store);
+    // A position that was damaged is none.
+    let file = rusqlite::Connection::open(dir.path().join("2026-11-22.db")).unwrap();
+    file.execute("UPDATE positions SET value = '5' WHERE name = 'b'", ()).unwrap();
+    drop(file);
+    assert_eq!(create(dir.path()).positions(), positions(&[("a", "4")]));
+}
+
+#[test]
+fn events_of_another_day_count_once_however_often_their_window_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    let event = |second, text: &str| {
+        Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), ("", text))
+    };
+    let events = [event(86_395, "yesterday"), event(86_403, "today"), event(86_395, "yesterday")];
+    // Nothing can be written to the file of the window.
+    let blocked = dir.path().join("2026-11-22.db");
+    fs::create_dir(&blocked).unwrap();
+    for number in 0..3 {
+        store.append(&small(DAY + 86_400 + number * 10), &events).unwrap_err();
+    }
+    fs::remove_dir(&blocked).unwrap();
+    let more = [event(86_395, "yesterday"), event(86_396, "later")];
+    store.append(&small(DAY + 86_430), &[&events[..], &more].concat()).unwrap();
+    let counts = |store: &SqliteHistory| -> Vec<(String, u64)> {
+        let events = store.events(span(DAY, DAY + 2 * 86_400)).unwrap();
+        events.into_iter().map(|event| (event.text.to_string(), event.count)).collect()
+    };
+    let expected = [("yesterday", 3), ("later", 1), ("today", 1)];
+    let named =
+        |all: &[(&str, u64)]| all.iter().map(|(text, n)| ((*text).to_owned(), *n)).collect::<Vec<_>>();
+    assert_eq!(counts(&store), named(&expected));
+    // What has been written with its window is new when it comes again.
+    store.append(&small(DAY + 86_440), &more[1..]).unwrap();
+    assert_eq!(counts(&store)[1], ("later".to_owned(), 2));
+}
