@@ -1,7 +1,8 @@
 //! What one source observes, cut into windows of ten seconds.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 use sonar_core::history::{Collector, Event, Resolution};
 use sonar_core::time::NS_PER_S;
@@ -20,6 +21,9 @@ const MAX_OPEN: usize = 4;
 pub const MAX_EVENTS: usize = 1_000;
 /// A window that begins more than this after now was opened before the clock was set back.
 pub const MAX_AHEAD_NS: u64 = 2 * WIDTH_NS;
+/// The most parts that are taken at once. Each may store a window, and after a long stop a log has lines of days; what else
+/// the main thread does must not wait that long: the service manager wants a sign of life.
+pub const TAKEN_AT_ONCE: usize = 32;
 /// A longer time between two observations is no observation: a source that says nothing for a day is not there, or
 /// its times are wrong.
 const MAX_SILENCE_NS: u64 = 86_400 * NS_PER_S;
@@ -73,6 +77,12 @@ impl WindowPart {
             None => self.events.push(event),
         }
     }
+}
+
+/// The parts that have come, at most [`TAKEN_AT_ONCE`]; waits for the first one.
+pub fn waiting_parts(parts: &Receiver<WindowPart>, wait: Duration) -> Vec<WindowPart> {
+    let first = parts.recv_timeout(wait).ok();
+    first.into_iter().chain(parts.try_iter().take(TAKEN_AT_ONCE - 1)).collect()
 }
 
 /// Sorts the observations of one source into windows, and sends each window once it has ended.
@@ -175,7 +185,7 @@ impl WindowCutter {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, sync_channel};
+    use std::sync::mpsc::sync_channel;
 
     use sonar_core::Endpoint;
     use sonar_core::history::EventKind;
@@ -266,5 +276,16 @@ mod tests {
         assert!(!cutter.is_abandoned());
         cutter.finish();
         assert!(cutter.is_abandoned());
+    }
+
+    #[test]
+    fn a_source_that_never_stops_does_not_keep_the_main_thread() {
+        let (to, parts) = sync_channel(256);
+        let source = std::thread::spawn(move || while to.send(WindowPart::new(at(0))).is_ok() {});
+        for _ in 0..10 {
+            assert!(waiting_parts(&parts, Duration::from_secs(60)).len() <= TAKEN_AT_ONCE);
+        }
+        drop(parts);
+        source.join().unwrap();
     }
 }

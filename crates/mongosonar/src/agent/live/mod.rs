@@ -67,7 +67,7 @@ use self::watched::WatchedServers;
 use super::applications::KnownApplications;
 use super::assembler::Assembler;
 use super::notify::ServiceManager;
-use super::parts::WindowPart;
+use super::parts::{TAKEN_AT_ONCE, WindowPart, waiting_parts};
 use super::servers::LocalServers;
 use super::settings::AgentSettings;
 use super::store;
@@ -474,12 +474,9 @@ impl LiveAgent<'_> {
         }
     }
 
-    /// Takes the windows that have come, and waits for one.
+    /// Takes windows that have come, and waits for one.
     fn take(&mut self, wait: Duration) {
-        if let Ok(part) = self.parts.recv_timeout(wait) {
-            self.add(part);
-        }
-        while let Ok(part) = self.parts.try_recv() {
+        for part in waiting_parts(&self.parts, wait) {
             self.add(part);
         }
         let Some(queries) = &mut self.queries else { return };
@@ -568,7 +565,8 @@ impl LiveAgent<'_> {
         while Instant::now() < deadline && !threads.iter().all(|thread| thread.handle.is_finished()) {
             self.take(Duration::from_millis(20));
         }
-        self.take(Duration::ZERO);
+        // All that is waiting now, also if a thread that does not end sends more.
+        (0..WAITING.div_ceil(TAKEN_AT_ONCE)).for_each(|_| self.take(Duration::ZERO));
     }
 
     /// Ends all collectors and stores what is open.
