@@ -24,6 +24,7 @@ pub mod kernel_log;
 pub mod privileges;
 pub mod probe;
 pub mod process_end;
+pub mod questions;
 pub mod resource;
 pub mod ring;
 mod skeletons;

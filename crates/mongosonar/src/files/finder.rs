@@ -1,7 +1,7 @@
 //! Finds the paths of files after privileges are dropped: a helper process still inspects other users' processes.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::questions::{Answer, QuestionSocket, answer_all};
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
 use crate::privileges;
@@ -27,7 +28,7 @@ pub enum PathFinder {
     There {
         /// Kept, so that it ends with us.
         _helper: Helper,
-        socket: UnixStream,
+        socket: QuestionSocket,
         unplaced: u64,
         /// Needs no privileges.
         pseudo: PseudoPaths,
@@ -49,7 +50,10 @@ impl PathFinder {
                 paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
             });
         match helper.and_then(|helper| Some((helper.socket().ok()?, helper))) {
-            Some((socket, helper)) => Self::There { _helper: helper, socket, unplaced: 0, pseudo },
+            Some((socket, helper)) => {
+                let socket = QuestionSocket::new(socket);
+                Self::There { _helper: helper, socket, unplaced: 0, pseudo }
+            }
             None => Self::Here(Box::new(paths.unwrap_or_else(|| Paths::new(None, &[])))),
         }
     }
@@ -59,7 +63,7 @@ impl PathFinder {
         match self {
             Self::Here(paths) => paths.of(key, process, fd, name),
             Self::There { socket, unplaced, .. } => ask(socket, unplaced, (key, process, fd, name))
-                // It has gone: a name is better than nothing.
+                // It has gone, or stands still: a name is better than nothing.
                 .unwrap_or_else(|_| FoundFile { path: OsStr::from_bytes(name).into(), wanted: true }),
         }
     }
@@ -84,47 +88,42 @@ impl PathFinder {
 type Question<'a> = (FileKey, u32, i32, &'a [u8]);
 
 fn ask(
-    socket: &mut UnixStream,
+    socket: &mut QuestionSocket,
     unplaced: &mut u64,
     (key, process, fd, name): Question<'_>,
 ) -> io::Result<FoundFile> {
     let name = &name[..name.len().min(255)];
-    let mut question = Vec::with_capacity(29 + name.len());
+    let mut question = Vec::with_capacity(28 + name.len());
     question.extend(key.inode.to_ne_bytes());
     question.extend(key.device.to_ne_bytes());
     question.extend(key.generation.to_ne_bytes());
     question.extend(process.to_ne_bytes());
     question.extend(fd.to_ne_bytes());
-    question.push(name.len() as u8);
     question.extend_from_slice(name);
-    socket.write_all(&question)?;
-    let wanted = array::<1>(socket)? == [1];
-    *unplaced = u64::from_ne_bytes(array(socket)?);
-    let mut path = vec![0; (u32::from_ne_bytes(array(socket)?) as usize).min(MAX_PATH)];
-    socket.read_exact(&mut path)?;
+    let answer = socket.ask(&question)?.bytes;
+    let mut answer = answer.as_slice();
+    let wanted = array::<1>(&mut answer)? == [1];
+    *unplaced = u64::from_ne_bytes(array(&mut answer)?);
+    let path = answer[..answer.len().min(MAX_PATH)].to_vec();
     Ok(FoundFile { path: PathBuf::from(std::ffi::OsString::from_vec(path)), wanted })
 }
 
 /// In the helper: answers each question.
-fn serve(paths: &mut Paths, mut socket: UnixStream) -> io::Result<()> {
-    loop {
+fn serve(paths: &mut Paths, socket: UnixStream) -> io::Result<()> {
+    answer_all(socket, |mut question| {
         let key = FileKey {
-            inode: u64::from_ne_bytes(array(&mut socket)?),
-            device: u64::from_ne_bytes(array(&mut socket)?),
-            generation: u32::from_ne_bytes(array(&mut socket)?),
+            inode: u64::from_ne_bytes(array(&mut question)?),
+            device: u64::from_ne_bytes(array(&mut question)?),
+            generation: u32::from_ne_bytes(array(&mut question)?),
         };
-        let process = u32::from_ne_bytes(array(&mut socket)?);
-        let fd = i32::from_ne_bytes(array(&mut socket)?);
-        let mut name = vec![0; usize::from(array::<1>(&mut socket)?[0])];
-        socket.read_exact(&mut name)?;
-        let FoundFile { path, wanted } = paths.of(key, process, fd, &name);
-        let path = cut(&path);
-        let mut answer = vec![u8::from(wanted)];
-        answer.extend(paths.unplaced().to_ne_bytes());
-        answer.extend((path.len() as u32).to_ne_bytes());
-        answer.extend_from_slice(path);
-        socket.write_all(&answer)?;
-    }
+        let process = u32::from_ne_bytes(array(&mut question)?);
+        let fd = i32::from_ne_bytes(array(&mut question)?);
+        let FoundFile { path, wanted } = paths.of(key, process, fd, question);
+        let mut bytes = vec![u8::from(wanted)];
+        bytes.extend(paths.unplaced().to_ne_bytes());
+        bytes.extend_from_slice(cut(&path));
+        Ok(Answer { bytes, files: Vec::new() })
+    })
 }
 
 fn cut(path: &Path) -> &[u8] {
@@ -132,10 +131,10 @@ fn cut(path: &Path) -> &[u8] {
     &bytes[..bytes.len().min(MAX_PATH)]
 }
 
-/// Reads the next bytes from the other side.
-pub fn array<const N: usize>(socket: &mut UnixStream) -> io::Result<[u8; N]> {
+/// The next bytes from the other side, or of a question or an answer.
+pub fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    socket.read_exact(&mut bytes)?;
+    from.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -148,7 +147,8 @@ mod tests {
 
     #[test]
     fn the_other_side_finds_what_is_found_here() {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut ours = QuestionSocket::new(ours);
         let worker = std::thread::spawn(move || serve(&mut Paths::new(None, &[]), theirs));
         let path = std::env::current_exe().unwrap();
         let file = std::fs::File::open(&path).unwrap();

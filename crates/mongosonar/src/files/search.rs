@@ -5,13 +5,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
+use sonar_sys::questions::{Answer, QuestionSocket, answer_all};
 
 use super::finder::{INSPECTING, array};
 use super::paths::Folder;
@@ -34,7 +35,7 @@ pub struct ServerSearch {
 struct Remote {
     /// Kept, so that it ends with us.
     _helper: Helper,
-    socket: UnixStream,
+    socket: QuestionSocket,
 }
 
 impl ServerSearch {
@@ -60,8 +61,9 @@ impl ServerSearch {
             Duty::Reading,
             |socket| serve(local, folder, socket),
         );
-        self.remote =
-            helper.and_then(|helper| Some(Remote { socket: helper.socket().ok()?, _helper: helper }));
+        self.remote = helper.and_then(|helper| {
+            Some(Remote { socket: QuestionSocket::new(helper.socket().ok()?), _helper: helper })
+        });
     }
 
     /// Every running mongod, the lowest number first.
@@ -83,40 +85,30 @@ impl ServerSearch {
         }
     }
 
-    /// The helper's answer; `None` without a helper: then this process finds what it can.
+    /// The helper's answer; `None` without a helper, or if it does not answer now: then this process finds what it can.
     fn remote(&mut self, process: u32) -> Option<Vec<u32>> {
-        let answer = ask(&mut self.remote.as_mut()?.socket, process);
-        if answer.is_err() {
-            // A late answer must not be taken for the answer to a later question.
-            self.remote = None;
-        }
-        answer.ok()
+        ask(&mut self.remote.as_mut()?.socket, process).ok()
     }
 }
 
 /// All processes; or, for one process, itself if it is chosen and nothing otherwise.
-fn ask(socket: &mut UnixStream, process: u32) -> io::Result<Vec<u32>> {
-    socket.write_all(&process.to_ne_bytes())?;
-    let count = u32::from_ne_bytes(array(socket)?) as usize;
-    if count > MAX_ANSWER {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    (0..count).map(|_| Ok(u32::from_ne_bytes(array(socket)?))).collect()
+fn ask(socket: &mut QuestionSocket, process: u32) -> io::Result<Vec<u32>> {
+    let answer = socket.ask(&process.to_ne_bytes())?.bytes;
+    let (numbers, _): (&[[u8; 4]], _) = answer.as_chunks();
+    Ok(numbers.iter().take(MAX_ANSWER).map(|number| u32::from_ne_bytes(*number)).collect())
 }
 
 /// In the helper: answers each question.
-fn serve(search: &Local, folder: Option<&Folder>, mut socket: UnixStream) -> io::Result<()> {
-    loop {
-        let found = match u32::from_ne_bytes(array(&mut socket)?) {
+fn serve(search: &Local, folder: Option<&Folder>, socket: UnixStream) -> io::Result<()> {
+    answer_all(socket, |mut question| {
+        let found = match u32::from_ne_bytes(array(&mut question)?) {
             ALL => search.all(),
             process if folder.is_none_or(|folder| search.is_chosen(process, folder)) => vec![process],
             _ => Vec::new(),
         };
-        let count = found.len().min(MAX_ANSWER);
-        let mut answer = (count as u32).to_ne_bytes().to_vec();
-        answer.extend(found[..count].iter().flat_map(|process| process.to_ne_bytes()));
-        socket.write_all(&answer)?;
-    }
+        let bytes = found.iter().take(MAX_ANSWER).flat_map(|process| process.to_ne_bytes()).collect();
+        Ok(Answer { bytes, files: Vec::new() })
+    })
 }
 
 /// Looks through `/proc`, with the capabilities that this process has.
@@ -245,7 +237,8 @@ mod tests {
             let line = format!("mongod\0--dbpath\0{}\0", folder.display());
             fs::write(proc.0.join(format!("{id}/cmdline")), line).unwrap();
         }
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut ours = QuestionSocket::new(ours);
         let host = proc.host();
         let worker = std::thread::spawn(move || {
             let folder = Folder::new(&db, &[]).unwrap();

@@ -50,15 +50,18 @@ impl CollectorProblem {
 pub fn unreadable(path: &str, error: &io::Error) -> CollectorProblem {
     let what = || format!("{path} cannot be read: {error}");
     match error.kind() {
-        io::ErrorKind::BrokenPipe => lost_helper(error),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut => unanswered(error),
         io::ErrorKind::PermissionDenied => CollectorProblem::permanent(what(), Some(grant_line())),
         _ => CollectorProblem::temporary(what()),
     }
 }
 
-/// A helper process has gone. Only a start of the agent starts one.
-pub fn lost_helper(error: &io::Error) -> CollectorProblem {
-    CollectorProblem::permanent(error.to_string(), Some(RESTART.to_owned()))
+/// A helper process has gone, or does not answer now. Only a start of the agent starts one.
+pub fn unanswered(error: &io::Error) -> CollectorProblem {
+    match error.kind() {
+        io::ErrorKind::TimedOut => CollectorProblem::temporary(error.to_string()),
+        _ => CollectorProblem::permanent(error.to_string(), Some(RESTART.to_owned())),
+    }
 }
 
 /// A part of a collector that works or fails by itself.

@@ -1,114 +1,102 @@
 //! Requests of the agent to a helper process that keeps privileges, and its answers.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use sonar_sys::helper::{Helper, receive_file, send_file};
-
-/// The longest message, in bytes.
-const MAX_MESSAGE: u32 = 1 << 20;
+use sonar_sys::helper::Helper;
+use sonar_sys::questions::{Answer, QuestionSocket, answer_all};
 
 /// A helper, used by one thread at a time, from a request to its answer.
 #[derive(Debug)]
 pub struct HelperChannel {
-    /// Kept so that the helper ends with this process.
-    _helper: Helper,
-    /// `None` once an answer did not come: a late one would be taken for that of the next request.
-    socket: Mutex<Option<UnixStream>>,
+    /// Kept so that the helper ends with this process; `None` in tests.
+    _helper: Option<Helper>,
+    socket: Mutex<QuestionSocket>,
 }
 
 impl HelperChannel {
     /// To this helper; `None` if it cannot be reached.
     pub fn new(helper: Helper) -> Option<Self> {
         let socket = helper.socket().ok()?;
-        Some(Self { _helper: helper, socket: Mutex::new(Some(socket)) })
+        Some(Self { _helper: Some(helper), socket: Mutex::new(QuestionSocket::new(socket)) })
     }
 
-    /// Sends a request and takes the answer. The outer result of `answer` is about the socket, the inner one is what the
-    /// helper answers.
+    /// To whatever answers on the other side of this socket.
+    #[cfg(test)]
+    pub fn over(socket: UnixStream) -> Self {
+        Self { _helper: None, socket: Mutex::new(QuestionSocket::new(socket)) }
+    }
+
+    /// Sends a request; gives the answer, and the files that were opened for it.
     ///
     /// # Errors
-    /// The helper refuses; or it has ended or does not answer, which is [`io::ErrorKind::BrokenPipe`] and stays so.
-    pub fn ask<T>(
-        &self,
-        request: &impl Serialize,
-        answer: impl FnOnce(&mut UnixStream) -> io::Result<io::Result<T>>,
-    ) -> io::Result<T> {
-        let mut place = lock(&self.socket);
-        let Some(socket) = place.as_mut() else { return Err(lost()) };
-        match write_message(socket, request).and_then(|()| answer(socket)) {
-            Ok(answer) => answer,
-            Err(_) => {
-                *place = None;
-                Err(lost())
-            }
-        }
+    /// The helper refuses. Or it does not answer now, which is [`io::ErrorKind::TimedOut`] and may pass; or it has ended,
+    /// which is [`io::ErrorKind::BrokenPipe`] and stays so.
+    pub fn ask<T: for<'de> Deserialize<'de>>(&self, request: &impl Serialize) -> io::Result<(T, Vec<File>)> {
+        let question = serde_json::to_vec(request)?;
+        let Answer { bytes, files } = lock(&self.socket).ask(&question).map_err(unanswered)?;
+        let answer: Result<T, Refusal> = serde_json::from_slice(&bytes)?;
+        Ok((answer.map_err(Refusal::into_error)?, files))
+    }
+
+    /// Answers so far that came late.
+    pub fn late(&self) -> u64 {
+        lock(&self.socket).late()
     }
 }
 
-fn lost() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the helper process has ended or does not answer")
+fn unanswered(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::TimedOut => io::Error::new(error.kind(), "a helper process does not answer"),
+        _ => io::Error::new(io::ErrorKind::BrokenPipe, "a helper process has ended"),
+    }
 }
 
-/// Writes a message with its length before it.
-///
-/// # Errors
-/// The other side has gone, or the message is too long.
-pub fn write_message(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec(message)?;
-    let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= MAX_MESSAGE);
-    let length = length.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    socket.write_all(&length.to_le_bytes())?;
-    socket.write_all(&bytes)
-}
-
-/// Reads what [`write_message`] writes.
+/// In the helper: answers requests until the other side has gone.
 ///
 /// # Errors
 /// The other side has gone, or sends something else.
-pub fn read_message<T: for<'de> Deserialize<'de>>(socket: &mut UnixStream) -> io::Result<T> {
-    let mut length = [0; 4];
-    socket.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MAX_MESSAGE {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = vec![0; length as usize];
-    socket.read_exact(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
+pub fn serve<R: for<'de> Deserialize<'de>>(
+    socket: UnixStream,
+    mut answer: impl FnMut(R) -> io::Result<Answer>,
+) -> io::Result<()> {
+    answer_all(socket, |question| answer(serde_json::from_slice(question)?))
 }
 
-/// Sends an open file, or why it cannot be opened.
+/// What the helper answers.
 ///
 /// # Errors
-/// The other side has gone.
-pub fn send_opened(socket: &mut UnixStream, opened: io::Result<File>) -> io::Result<()> {
+/// It cannot be written as JSON.
+pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<Answer> {
+    answer_with(answer, Vec::new())
+}
+
+/// The same with files.
+///
+/// # Errors
+/// As [`answer`].
+pub fn answer_with<T: Serialize>(answer: io::Result<T>, files: Vec<File>) -> io::Result<Answer> {
+    let answer = answer.map_err(|error| Refusal::of(&error));
+    Ok(Answer { bytes: serde_json::to_vec(&answer)?, files })
+}
+
+/// What the helper answers about files that it has opened, or why it has not.
+///
+/// # Errors
+/// As [`answer`].
+pub fn answer_files(opened: io::Result<Vec<File>>) -> io::Result<Answer> {
     match opened {
-        Ok(file) => send_file(socket, &file),
-        Err(error) => {
-            socket.write_all(&[0])?;
-            write_message(socket, &Refusal::of(&error))
-        }
-    }
-}
-
-/// Receives what [`send_opened`] sends.
-///
-/// # Errors
-/// The other side has gone.
-pub fn receive_opened(socket: &mut UnixStream) -> io::Result<io::Result<File>> {
-    match receive_file(socket)? {
-        Some(file) => Ok(Ok(file)),
-        None => Ok(Err(read_message::<Refusal>(socket)?.into_error())),
+        Ok(files) => answer_with(Ok(()), files),
+        Err(error) => answer::<()>(Err(error)),
     }
 }
 
 /// Why the helper refuses.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Refusal {
+struct Refusal {
     kind: RefusalKind,
     why: String,
 }
@@ -123,7 +111,7 @@ enum RefusalKind {
 
 impl Refusal {
     /// An error as a message.
-    pub fn of(error: &io::Error) -> Self {
+    fn of(error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => RefusalKind::Missing,
             io::ErrorKind::PermissionDenied => RefusalKind::Denied,
@@ -133,7 +121,7 @@ impl Refusal {
     }
 
     /// The error again.
-    pub fn into_error(self) -> io::Error {
+    fn into_error(self) -> io::Error {
         let kind = match self.kind {
             RefusalKind::Missing => io::ErrorKind::NotFound,
             RefusalKind::Denied => io::ErrorKind::PermissionDenied,
@@ -161,13 +149,23 @@ mod tests {
     }
 
     #[test]
-    fn a_message_arrives_whole_and_a_wrong_length_is_refused() {
-        let (mut one, mut other) = UnixStream::pair().unwrap();
-        write_message(&mut one, &("a", vec![1, 2])).unwrap();
-        assert_eq!(read_message::<(String, Vec<u8>)>(&mut other).unwrap(), ("a".to_owned(), vec![1, 2]));
-        one.write_all(&u32::MAX.to_le_bytes()).unwrap();
-        assert_eq!(read_message::<u8>(&mut other).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        send_opened(&mut one, Err(io::ErrorKind::NotFound.into())).unwrap();
-        assert_eq!(receive_opened(&mut other).unwrap().unwrap_err().kind(), io::ErrorKind::NotFound);
+    fn an_answer_arrives_with_its_files() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            serve(theirs, |request: (String, u8)| match request.1 {
+                0 => answer(Ok(request.0)),
+                1 => answer_with(Ok(request.0), vec![File::open("/dev/null")?]),
+                _ => answer_files(Err(io::ErrorKind::NotFound.into())),
+            })
+        });
+        let channel = HelperChannel::over(ours);
+        for number in 0..2u8 {
+            let (text, files): (String, _) = channel.ask(&("a", number)).unwrap();
+            assert_eq!((text, files.len()), ("a".to_owned(), usize::from(number)));
+        }
+        let kind = |number: u32| channel.ask::<()>(&("a", number)).unwrap_err().kind();
+        assert_eq!(kind(2), io::ErrorKind::NotFound);
+        // It makes no sense, so the helper ends.
+        assert_eq!(kind(1_000), io::ErrorKind::BrokenPipe);
     }
 }

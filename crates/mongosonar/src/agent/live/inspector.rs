@@ -11,17 +11,14 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
-use sonar_sys::helper::send_file;
 use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 use sonar_sys::privileges::{Duty, capability};
 
-use super::helper_channel::{
-    HelperChannel, Refusal, lock, read_message, receive_opened, send_opened, write_message,
-};
-use super::options;
+use super::helper_channel::{HelperChannel, answer, answer_files, lock};
 use super::server_files::{InspectableLog, InspectableSamples, LogLocation, ServerProcess, beside_log};
+use super::{helper_channel, options};
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::disk::{log_of, setting};
 use crate::follow::{FileIdentity, FollowedPlace};
@@ -273,43 +270,33 @@ impl Inspection {
         Ok(files.into_iter().skip(newest).map(listed).collect())
     }
 
-    fn open_sample(&self, folder: &Path, name: &str) -> io::Result<File> {
-        self.folder(folder)?.open(name)
+    fn open_sample(&self, folder: &Path, name: &str) -> io::Result<Vec<File>> {
+        Ok(vec![self.folder(folder)?.open(name)?])
     }
 
-    fn serve(&mut self, mut socket: UnixStream) -> io::Result<()> {
-        loop {
-            match read_message(&mut socket)? {
-                InspectorRequest::Servers => {
-                    let servers = self.servers();
-                    write_message(&mut socket, &servers)?;
-                }
-                InspectorRequest::Reload => {
-                    let reloaded = self.reload().map_err(|error| Refusal::of(&error));
-                    write_message(&mut socket, &reloaded)?;
-                }
-                InspectorRequest::Identity(path) => {
-                    let identity = self.log(&path).and_then(|mut place| place.identity());
-                    let identity = identity.map(|found| found.map(|found| (found.device, found.inode)));
-                    write_message(&mut socket, &identity.map_err(|error| Refusal::of(&error)))?;
-                }
-                InspectorRequest::Open(path) => {
-                    send_opened(&mut socket, self.log(&path).and_then(|mut place| place.open()))?;
-                }
-                InspectorRequest::Copies(path) => {
-                    let copies = self.log(&path).map(|mut place| place.copies()).unwrap_or_default();
-                    write_message(&mut socket, &copies.len())?;
-                    copies.iter().try_for_each(|file| send_file(&socket, file))?;
-                }
-                InspectorRequest::List(folder) => {
-                    let listed = self.list(&folder).map_err(|error| Refusal::of(&error));
-                    write_message(&mut socket, &listed)?;
-                }
-                InspectorRequest::OpenSample(folder, name) => {
-                    send_opened(&mut socket, self.open_sample(&folder, &name))?;
-                }
-            }
-        }
+    /// Device and number of the file that is at the path of a log.
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        Ok(self.log(path)?.identity()?.map(|found| (found.device, found.inode)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Vec<File>> {
+        Ok(vec![self.log(path)?.open()?])
+    }
+
+    fn copies(&self, path: &Path) -> io::Result<Vec<File>> {
+        Ok(self.log(path)?.copies())
+    }
+
+    fn serve(&mut self, socket: UnixStream) -> io::Result<()> {
+        helper_channel::serve(socket, |request| match request {
+            InspectorRequest::Servers => answer(Ok(self.servers())),
+            InspectorRequest::Reload => answer(self.reload()),
+            InspectorRequest::Identity(path) => answer(self.identity(&path)),
+            InspectorRequest::Open(path) => answer_files(self.open(&path)),
+            InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
+            InspectorRequest::List(folder) => answer(self.list(&folder)),
+            InspectorRequest::OpenSample(folder, name) => answer_files(self.open_sample(&folder, &name)),
+        })
     }
 }
 
@@ -349,36 +336,58 @@ impl Inspector {
     /// The servers of this host, by port.
     ///
     /// # Errors
-    /// The helper has gone.
+    /// The helper has gone, or does not answer now.
     pub fn servers(&self) -> io::Result<Vec<FoundServer>> {
-        self.ask(
-            InspectorRequest::Servers,
-            |inspection| Ok(inspection.servers()),
-            |socket| Ok(Ok(read_message(socket)?)),
-        )
+        self.ask(InspectorRequest::Servers, |inspection| Ok(inspection.servers()))
     }
 
     /// Reads the configuration file again. Returns its settings of servers.
     ///
     /// # Errors
-    /// The file is wrong, or the helper has gone. The old configuration stays.
+    /// The file is wrong, or the helper has gone, or does not answer now. The old configuration stays.
     pub fn reload(&self) -> io::Result<Vec<ServerFiles>> {
-        self.ask(InspectorRequest::Reload, Inspection::reload, |socket| {
-            Ok(read_message::<Result<_, Refusal>>(socket)?.map_err(Refusal::into_error))
-        })
+        self.ask(InspectorRequest::Reload, Inspection::reload)
     }
 
-    /// Asks the helper, or this process; `answer` gets the answer of the helper.
-    fn ask<T>(
+    /// Answers of the helper so far that came late.
+    pub fn late_answers(&self) -> u64 {
+        match self {
+            Self::Here(_) => 0,
+            Self::There(channel) => channel.late(),
+        }
+    }
+
+    /// Asks the helper, or this process.
+    fn ask<T: for<'de> Deserialize<'de>>(
         &self,
         request: InspectorRequest,
         here: impl FnOnce(&mut Inspection) -> io::Result<T>,
-        answer: impl FnOnce(&mut UnixStream) -> io::Result<io::Result<T>>,
     ) -> io::Result<T> {
         match self {
             Self::Here(inspection) => here(&mut lock(inspection)),
-            Self::There(channel) => channel.ask(&request, answer),
+            Self::There(channel) => channel.ask(&request).map(|(answer, _)| answer),
         }
+    }
+
+    /// Lets the helper, or this process, open files.
+    fn open(
+        &self,
+        request: InspectorRequest,
+        here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
+    ) -> io::Result<Vec<File>> {
+        match self {
+            Self::Here(inspection) => here(&mut lock(inspection)),
+            Self::There(channel) => channel.ask::<()>(&request).map(|((), files)| files),
+        }
+    }
+
+    /// The same for one file.
+    fn open_one(
+        &self,
+        request: InspectorRequest,
+        here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
+    ) -> io::Result<File> {
+        self.open(request, here)?.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -397,36 +406,19 @@ impl InspectedLog {
 
 impl FollowedPlace for InspectedLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
-        self.inspector.ask(
-            InspectorRequest::Identity(self.path.clone()),
-            |inspection| inspection.log(&self.path)?.identity(),
-            |socket| {
-                let found: Result<Option<(u64, u64)>, Refusal> = read_message(socket)?;
-                let identity = |(device, inode)| FileIdentity { device, inode };
-                Ok(found.map(|found| found.map(identity)).map_err(Refusal::into_error))
-            },
-        )
+        let request = InspectorRequest::Identity(self.path.clone());
+        let found = self.inspector.ask(request, |inspection| inspection.identity(&self.path))?;
+        Ok(found.map(|(device, inode)| FileIdentity { device, inode }))
     }
 
     fn open(&mut self) -> io::Result<File> {
-        self.inspector.ask(
-            InspectorRequest::Open(self.path.clone()),
-            |inspection| inspection.log(&self.path)?.open(),
-            receive_opened,
-        )
+        let request = InspectorRequest::Open(self.path.clone());
+        self.inspector.open_one(request, |inspection| inspection.open(&self.path))
     }
 
     fn copies(&mut self) -> Vec<File> {
-        let copies = self.inspector.ask(
-            InspectorRequest::Copies(self.path.clone()),
-            |inspection| Ok(inspection.log(&self.path)?.copies()),
-            |socket| {
-                let count: usize = read_message(socket)?;
-                let copies = (0..count.min(MAX_FILES)).map(|_| receive_opened(socket));
-                Ok(copies.collect::<io::Result<Vec<_>>>()?.into_iter().collect())
-            },
-        );
-        copies.unwrap_or_default()
+        let request = InspectorRequest::Copies(self.path.clone());
+        self.inspector.open(request, |inspection| inspection.copies(&self.path)).unwrap_or_default()
     }
 }
 
@@ -445,14 +437,8 @@ impl InspectedFolder {
 
 impl DiagnosticFolder for InspectedFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let listed = self.inspector.ask(
-            InspectorRequest::List(self.path.clone()),
-            |inspection| inspection.list(&self.path),
-            |socket| {
-                let listed: Result<Vec<ListedFile>, Refusal> = read_message(socket)?;
-                Ok(listed.map_err(Refusal::into_error))
-            },
-        )?;
+        let request = InspectorRequest::List(self.path.clone());
+        let listed = self.inspector.ask(request, |inspection| inspection.list(&self.path))?;
         let file = |(name, device, inode, size, modified_ns)| DiagnosticFile {
             name,
             identity: FileIdentity { device, inode },
@@ -463,11 +449,8 @@ impl DiagnosticFolder for InspectedFolder {
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
-        self.inspector.ask(
-            InspectorRequest::OpenSample(self.path.clone(), name.to_owned()),
-            |inspection| inspection.open_sample(&self.path, name),
-            receive_opened,
-        )
+        let request = InspectorRequest::OpenSample(self.path.clone(), name.to_owned());
+        self.inspector.open_one(request, |inspection| inspection.open_sample(&self.path, name))
     }
 }
 

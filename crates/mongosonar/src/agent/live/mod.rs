@@ -191,6 +191,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         last_loss: None,
         losses_reported: 0,
         status_problem: None,
+        is_unanswered: false,
+        late_answers: 0,
         begun: ClockReading::now(),
         applications,
         manager,
@@ -277,6 +279,10 @@ struct LiveAgent<'a> {
     losses_reported: u64,
     /// Why the status cannot be written, if it cannot.
     status_problem: Option<String>,
+    /// The inspector did not answer the last search for servers.
+    is_unanswered: bool,
+    /// Late answers of the inspector that were reported.
+    late_answers: u64,
     begun: ClockReading,
     /// Applications that the history knew at the start.
     applications: Arc<KnownApplications>,
@@ -444,6 +450,13 @@ impl LiveAgent<'_> {
         }
     }
 
+    /// What was wrong with a collector or a part of it has passed.
+    fn passes(&mut self, source: impl Into<SourceId>) {
+        if let Some(event) = self.board.passed(source, now()) {
+            self.event(event);
+        }
+    }
+
     fn event(&mut self, event: Event) {
         self.assembler.event(event);
     }
@@ -535,11 +548,9 @@ impl LiveAgent<'_> {
         let due: Vec<Collector> =
             self.restarts.iter().filter(is_due).map(|(collector, _)| *collector).collect();
         for collector in due.into_iter().filter(|one| !self.threads.contains_key(one)).collect::<Vec<_>>() {
-            let report = match self.follow(collector) {
-                Ok(()) => self.board.passed(collector, now()),
-                Err(_) => None,
-            };
-            report.into_iter().for_each(|event| self.event(event));
+            if self.follow(collector).is_ok() {
+                self.passes(collector);
+            }
         }
     }
 

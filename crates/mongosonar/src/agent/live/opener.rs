@@ -4,7 +4,7 @@
 //! It adds nothing to what the agent could do before: whoever has the socket of a ring may give it any filter.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -13,12 +13,11 @@ use serde::{Deserialize, Serialize};
 use sonar_core::history::Collector;
 use sonar_sys::capabilities::CaptureError;
 use sonar_sys::geometry::block_bytes;
-use sonar_sys::helper::{receive_file, send_file};
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
 
-use super::board::{CollectorProblem, lost_helper};
-use super::helper_channel::{HelperChannel, read_message, write_message};
+use super::board::{CollectorProblem, unanswered};
+use super::helper_channel::{self, HelperChannel, answer, answer_with};
 use crate::queries::live::RETIRE;
 use crate::{doctor, privileges};
 
@@ -178,9 +177,10 @@ impl RingOpener {
     pub fn network(&self) -> Result<NetworkState, String> {
         match self {
             Self::Here => NetworkState::now(),
-            Self::There(channel) => channel
-                .ask(&OpenerRequest::Network, |socket| Ok(Ok(read_message(socket)?)))
-                .unwrap_or_else(|error| Err(error.to_string())),
+            Self::There(channel) => {
+                let network: io::Result<(NetworkState, _)> = channel.ask(&OpenerRequest::Network);
+                network.map(|(network, _)| network).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -196,9 +196,15 @@ impl RingOpener {
                 Err(error) => Err(refused(&error)),
             },
             Self::There(channel) => {
-                let opened = channel
-                    .ask(&OpenerRequest::Open(request.clone()), |socket| Ok(Ok(receive_ring(socket)?)));
-                let (file, layout, interfaces) = opened.map_err(|error| lost_helper(&error))??;
+                let asked = channel.ask(&OpenerRequest::Open(request.clone()));
+                let (described, files) = asked.map_err(|error| unanswered(&error))?;
+                let described: Result<RingMessage, RingRefusal> = described;
+                let message = described.map_err(RingRefusal::into_problem)?;
+                let (block_bytes, blocks, retire_ms, of_filter, loopback_once, interfaces) = message;
+                let layout =
+                    RingLayout { block_bytes, blocks, retire_ms, interfaces: of_filter, loopback_once };
+                let gone = || unanswered(&io::ErrorKind::BrokenPipe.into());
+                let file = files.into_iter().next().ok_or_else(gone)?;
                 let ring = Ring::adopt(OwnedFd::from(file), &layout).map_err(|error| refused(&error))?;
                 Ok(OpenedRing { ring, interfaces })
             }
@@ -207,40 +213,22 @@ impl RingOpener {
 }
 
 /// Answers until the agent ends.
-fn serve(mut socket: UnixStream) -> io::Result<()> {
-    loop {
-        match read_message(&mut socket)? {
-            OpenerRequest::Network => write_message(&mut socket, &NetworkState::now())?,
-            OpenerRequest::Open(request) => match request.open() {
-                Ok((ring, interfaces)) => {
-                    let (descriptor, layout) = ring.hand_over();
-                    let RingLayout { block_bytes, blocks, retire_ms, interfaces: of_filter, loopback_once } =
-                        layout;
-                    send_file(&socket, &File::from(descriptor))?;
-                    let message: RingMessage =
-                        (block_bytes, blocks, retire_ms, of_filter, loopback_once, interfaces);
-                    write_message(&mut socket, &message)?;
-                }
-                Err(error) => {
-                    socket.write_all(&[0])?;
-                    write_message(&mut socket, &RingRefusal::of(&error))?;
-                }
-            },
-        }
-    }
-}
-
-/// An open ring, its layout, and the interfaces that it captures.
-type ReceivedRing = (File, RingLayout, Vec<u32>);
-
-fn receive_ring(socket: &mut UnixStream) -> io::Result<Result<ReceivedRing, CollectorProblem>> {
-    let Some(file) = receive_file(socket)? else {
-        return Ok(Err(read_message::<RingRefusal>(socket)?.into_problem()));
-    };
-    let message: RingMessage = read_message(socket)?;
-    let (block_bytes, blocks, retire_ms, interfaces, loopback_once, named) = message;
-    let layout = RingLayout { block_bytes, blocks, retire_ms, interfaces, loopback_once };
-    Ok(Ok((file, layout, named)))
+fn serve(socket: UnixStream) -> io::Result<()> {
+    helper_channel::serve(socket, |request| match request {
+        OpenerRequest::Network => answer(NetworkState::now().map_err(io::Error::other)),
+        OpenerRequest::Open(request) => match request.open() {
+            Ok((ring, interfaces)) => {
+                let (descriptor, layout) = ring.hand_over();
+                let RingLayout { block_bytes, blocks, retire_ms, interfaces: of_filter, loopback_once } =
+                    layout;
+                let message: RingMessage =
+                    (block_bytes, blocks, retire_ms, of_filter, loopback_once, interfaces);
+                let described: Result<RingMessage, RingRefusal> = Ok(message);
+                answer_with(Ok(described), vec![File::from(descriptor)])
+            }
+            Err(error) => answer(Ok(Err::<RingMessage, _>(RingRefusal::of(&error)))),
+        },
+    })
 }
 
 #[cfg(test)]

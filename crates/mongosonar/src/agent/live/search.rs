@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
 use sonar_core::history::{Collector, Event};
+use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::clock::monotonic;
 
-use super::board::lost_helper;
+use super::board::{CollectorProblem, unanswered};
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives, started_at};
@@ -43,17 +44,9 @@ impl LiveAgent<'_> {
     /// Searches for servers, and reports which have started or ended.
     pub(super) fn look_for_servers(&mut self) {
         let is_first = self.searched.replace(Instant::now()).is_none();
-        let found = match self.inspector.servers() {
-            Ok(found) => found,
-            Err(error) => {
-                for collector in [Collector::Log, Collector::Internals] {
-                    if self.plan.settings.collectors.runs(collector) {
-                        self.fail(collector, &lost_helper(&error));
-                    }
-                }
-                return;
-            }
-        };
+        let found = self.inspector.servers();
+        self.note_answer(found.as_ref().err().map(unanswered));
+        let Ok(found) = found else { return };
         let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
         self.lives.watch(&found);
         let (started, ended) = self.watched.set(found);
@@ -69,6 +62,26 @@ impl LiveAgent<'_> {
             queries.add_ports(ports);
         }
         self.follow_network();
+    }
+
+    /// Reports why the helper did not answer, or that it does again, and how many answers came late and were discarded.
+    fn note_answer(&mut self, problem: Option<CollectorProblem>) {
+        let did_fail = std::mem::replace(&mut self.is_unanswered, problem.is_some());
+        for collector in [Collector::Log, Collector::Internals] {
+            if self.plan.settings.collectors.runs(collector) {
+                match &problem {
+                    Some(problem) => self.fail(collector, problem),
+                    None if did_fail => self.passes(collector),
+                    None => {}
+                }
+            }
+        }
+        let late = self.inspector.late_answers();
+        if std::mem::replace(&mut self.late_answers, late) != late {
+            let text = format!("a helper process stood still: {} of it came late", plural(late, "answer"));
+            eprintln!("mongosonar: {text}");
+            self.note(text);
+        }
     }
 
     /// Tells the capture which servers have nothing in flight any more, because their process has ended.

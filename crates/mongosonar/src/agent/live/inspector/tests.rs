@@ -88,7 +88,7 @@ impl Drop for Listening {
 }
 
 /// The helper's work, in a thread with the privileges and the filter of the helper.
-struct ConfinedHelper(UnixStream);
+struct ConfinedHelper(Inspector);
 
 impl ConfinedHelper {
     /// `None` without root: then it could open nothing anyway.
@@ -112,24 +112,20 @@ impl ConfinedHelper {
             };
             let _ = inspection.serve(theirs);
         });
-        Some(Self(ours))
+        Some(Self(Inspector::There(HelperChannel::over(ours))))
     }
 
     fn server(&mut self, of: &Listening) -> Option<FoundServer> {
-        write_message(&mut self.0, &InspectorRequest::Servers).unwrap();
-        let servers: Vec<FoundServer> = read_message(&mut self.0).unwrap();
-        servers.into_iter().find(|server| server.pid == of.0.id())
+        self.0.servers().unwrap().into_iter().find(|server| server.pid == of.0.id())
     }
 
     fn open(&mut self, path: &Path) -> Result<String, io::ErrorKind> {
-        write_message(&mut self.0, &InspectorRequest::Open(path.to_owned())).unwrap();
-        read(receive_opened(&mut self.0).unwrap())
+        read(self.0.open_one(InspectorRequest::Open(path.to_owned()), |_| unreachable!()))
     }
 
     fn open_sample(&mut self, folder: &Path, name: &str) -> Result<String, io::ErrorKind> {
         let request = InspectorRequest::OpenSample(folder.to_owned(), name.to_owned());
-        write_message(&mut self.0, &request).unwrap();
-        read(receive_opened(&mut self.0).unwrap())
+        read(self.0.open_one(request, |_| unreachable!()))
     }
 
     /// What the helper opens as the log of a server with these arguments.
@@ -244,9 +240,8 @@ fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
         assert_eq!(helper.open_sample(&samples, name), denied, "{name}");
     }
     assert_eq!(helper.open_sample(&samples, "metrics.text"), Err(io::ErrorKind::Other));
-    write_message(&mut helper.0, &InspectorRequest::List(samples)).unwrap();
-    let listed: Result<Vec<ListedFile>, Refusal> = read_message(&mut helper.0).unwrap();
-    let names: Vec<_> = listed.unwrap().into_iter().map(|file| file.0).collect();
+    let listed: Vec<ListedFile> = helper.0.ask(InspectorRequest::List(samples), |_| unreachable!()).unwrap();
+    let names: Vec<_> = listed.into_iter().map(|file| file.0).collect();
     assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
 }
 

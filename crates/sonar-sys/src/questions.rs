@@ -1,0 +1,268 @@
+//! Questions to a helper process and its answers, each of which has the number of its question.
+//!
+//! A helper may stand still for a while: it is stopped, or it waits for a disk. Whoever asked goes on without the answer,
+//! which then comes late and must not be taken for that of the next question: it is discarded by its number, however much
+//! of it had come.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::helper::{PATIENCE, receive_file, send_file};
+
+/// The longest question and the longest answer, in bytes.
+const MAX_BYTES: usize = 1 << 20;
+/// The most files of an answer.
+const MAX_FILES: usize = 64;
+/// Number and length of a question.
+const QUESTION_HEAD: usize = 12;
+/// Number, length and number of files of an answer.
+const ANSWER_HEAD: usize = 16;
+/// How long to wait for an answer that is late already.
+const LATE_PATIENCE: Duration = Duration::from_millis(200);
+/// Bytes that are read at once.
+const PIECE: usize = 4_096;
+
+/// An answer.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// What it says.
+    pub bytes: Vec<u8>,
+    /// Files that were opened for it.
+    pub files: Vec<File>,
+}
+
+/// Asks a helper.
+#[derive(Debug)]
+pub struct QuestionSocket {
+    /// `None` once the helper has ended, or has answered something that makes no sense.
+    socket: Option<UnixStream>,
+    /// The number of the last question.
+    asked: u64,
+    /// The number of the last answer.
+    answered: u64,
+    /// Answers that came late.
+    late: u64,
+    /// What has come of the next answer.
+    incoming: IncomingAnswer,
+    patience: Duration,
+}
+
+/// What has come of an answer.
+#[derive(Debug, Default)]
+struct IncomingAnswer {
+    /// With its head.
+    bytes: Vec<u8>,
+    files: Vec<File>,
+}
+
+impl QuestionSocket {
+    /// To the helper on the other side of this socket.
+    pub fn new(socket: UnixStream) -> Self {
+        Self {
+            socket: Some(socket),
+            asked: 0,
+            answered: 0,
+            late: 0,
+            incoming: IncomingAnswer::default(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Answers so far that came after nobody waited for them any more.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Sends a question and waits for its answer. While an earlier answer is missing it does not ask, and waits only for
+    /// a moment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] if the answer does not come now: the next question may have one. Any other error means
+    /// that there are no more answers.
+    pub fn ask(&mut self, question: &[u8]) -> io::Result<Answer> {
+        let answer = self.try_ask(question);
+        match answer {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
+            Err(error) => {
+                self.socket = None;
+                Err(error)
+            }
+            answer => answer,
+        }
+    }
+
+    fn try_ask(&mut self, question: &[u8]) -> io::Result<Answer> {
+        while self.answered < self.asked {
+            self.receive(LATE_PATIENCE)?;
+            self.late += 1;
+        }
+        let number = self.asked + 1;
+        let socket = self.socket.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+        let length = checked(question.len())?;
+        let mut bytes = Vec::with_capacity(QUESTION_HEAD + question.len());
+        bytes.extend(number.to_le_bytes());
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(question);
+        // The helper has taken all earlier questions, so there is room for this one.
+        socket.write_all(&bytes)?;
+        self.asked = number;
+        self.receive(self.patience)
+    }
+
+    /// The next answer. What has come of it stays if it does not come in time.
+    fn receive(&mut self, patience: Duration) -> io::Result<Answer> {
+        let Self { socket, incoming, .. } = self;
+        let socket = socket.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+        socket.set_read_timeout(Some(patience))?;
+        incoming.fill(socket, ANSWER_HEAD)?;
+        let (number, length, files) = head(&incoming.bytes).ok_or(ErrorKind::InvalidData)?;
+        if number != self.answered + 1 || length > MAX_BYTES || files > MAX_FILES {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        incoming.fill(socket, ANSWER_HEAD + length)?;
+        while incoming.files.len() < files {
+            incoming.files.push(receive_file(socket)?.ok_or(ErrorKind::InvalidData)?);
+        }
+        self.answered = number;
+        let IncomingAnswer { mut bytes, files } = std::mem::take(incoming);
+        bytes.drain(..ANSWER_HEAD);
+        Ok(Answer { bytes, files })
+    }
+}
+
+impl IncomingAnswer {
+    /// Reads until there are so many bytes.
+    fn fill(&mut self, socket: &mut UnixStream, length: usize) -> io::Result<()> {
+        let mut piece = [0; PIECE];
+        while self.bytes.len() < length {
+            let most = (length - self.bytes.len()).min(PIECE);
+            match socket.read(&mut piece[..most]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.bytes.extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Number, length and number of files.
+fn head(bytes: &[u8]) -> Option<(u64, usize, usize)> {
+    let number = u64::from_le_bytes(*bytes.first_chunk()?);
+    let length = u32::from_le_bytes(*bytes.get(8..)?.first_chunk()?);
+    let files = u32::from_le_bytes(*bytes.get(12..)?.first_chunk()?);
+    Some((number, length as usize, files as usize))
+}
+
+fn checked(length: usize) -> io::Result<u32> {
+    u32::try_from(length).ok().filter(|_| length <= MAX_BYTES).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// In the helper: answers questions until the other side has gone. Files beyond the most that an answer may have are left
+/// out.
+///
+/// # Errors
+/// The other side has gone, or sends something else.
+pub fn answer_all(
+    mut socket: UnixStream,
+    mut answer: impl FnMut(&[u8]) -> io::Result<Answer>,
+) -> io::Result<()> {
+    loop {
+        let mut start = [0; QUESTION_HEAD];
+        socket.read_exact(&mut start)?;
+        let [number @ .., a, b, c, d] = start;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        if length > MAX_BYTES {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut question = vec![0; length];
+        socket.read_exact(&mut question)?;
+        let Answer { bytes, mut files } = answer(&question)?;
+        files.truncate(MAX_FILES);
+        let mut message = Vec::with_capacity(ANSWER_HEAD + bytes.len());
+        message.extend(number);
+        message.extend(checked(bytes.len())?.to_le_bytes());
+        message.extend((files.len() as u32).to_le_bytes());
+        message.extend(bytes);
+        socket.write_all(&message)?;
+        files.iter().try_for_each(|file| send_file(&socket, file))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    /// A helper that answers each question with itself and a file, as soon as it may.
+    fn helper() -> (QuestionSocket, Sender<()>) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (go, may) = channel();
+        std::thread::spawn(move || {
+            answer_all(theirs, |question| {
+                may.recv().map_err(io::Error::other)?;
+                Ok(Answer { bytes: question.to_vec(), files: vec![File::open("/dev/null")?] })
+            })
+        });
+        let patience = Duration::from_millis(20);
+        (QuestionSocket { patience, ..QuestionSocket::new(ours) }, go)
+    }
+
+    /// Waits until the answer that is missing has come.
+    fn wait(socket: &mut QuestionSocket) {
+        socket.patience = Duration::from_secs(600);
+        while socket.answered < socket.asked {
+            match socket.receive(socket.patience) {
+                Ok(_) => socket.late += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_answer_is_discarded_and_the_next_question_has_its_own() {
+        let (mut socket, go) = helper();
+        for round in 1..=3 {
+            socket.patience = Duration::from_millis(20);
+            for _ in 0..2 {
+                assert_eq!(socket.ask(b"late").unwrap_err().kind(), ErrorKind::TimedOut);
+            }
+            assert_eq!(socket.asked, round * 2 - 1, "it asks only once until there is an answer");
+            go.send(()).unwrap();
+            wait(&mut socket);
+            go.send(()).unwrap();
+            let answer = socket.ask(b"next").unwrap();
+            assert_eq!((&*answer.bytes, answer.files.len(), socket.late()), (&b"next"[..], 1, round));
+        }
+        drop(go);
+        assert_eq!(socket.ask(b"gone").unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(socket.ask(b"gone").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn the_rest_of_an_answer_may_come_later() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut socket = QuestionSocket { patience: Duration::from_millis(20), ..QuestionSocket::new(ours) };
+        let mut answer =
+            [&1u64.to_le_bytes()[..], &4u32.to_le_bytes(), &1u32.to_le_bytes(), b"late"].concat();
+        theirs.write_all(&answer.drain(..5).collect::<Vec<_>>()).unwrap();
+        assert_eq!(socket.ask(b"a").unwrap_err().kind(), ErrorKind::TimedOut);
+        theirs.write_all(&answer.drain(..13).collect::<Vec<_>>()).unwrap();
+        assert_eq!(socket.ask(b"b").unwrap_err().kind(), ErrorKind::TimedOut);
+        theirs.write_all(&answer).unwrap();
+        assert_eq!(socket.ask(b"b").unwrap_err().kind(), ErrorKind::TimedOut, "the file is missing");
+        send_file(&theirs, &File::open("/dev/null").unwrap()).unwrap();
+        // Both are there at once.
+        theirs.write_all(&[&2u64.to_le_bytes()[..], &2u32.to_le_bytes(), &[0; 4], b"ok"].concat()).unwrap();
+        let answer = socket.ask(b"b").unwrap();
+        assert_eq!((&*answer.bytes, answer.files.len(), socket.late()), (&b"ok"[..], 0, 1));
+        // What makes no sense ends it.
+        theirs.write_all(&[9; ANSWER_HEAD]).unwrap();
+        assert_eq!(socket.ask(b"c").unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(socket.ask(b"c").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+}
