@@ -83,6 +83,8 @@ enum InspectorRequest {
     Servers,
     /// Read the configuration file again. The request has no path, so that it cannot name another file.
     Reload,
+    /// Use what was read then.
+    Accept,
     /// Which file is at the path of a log.
     Identity(PathBuf),
     /// Open a log.
@@ -134,6 +136,8 @@ pub struct Inspection {
     /// The configuration file that was named.
     config: Option<PathBuf>,
     configured: Vec<ServerTable>,
+    /// What was read when the configuration file was read again, until it is accepted.
+    next: Option<Vec<ServerTable>>,
     known: Vec<KnownServer>,
 }
 
@@ -244,8 +248,13 @@ impl Inspection {
     fn reload(&mut self) -> io::Result<Vec<ServerFiles>> {
         let (settings, _) = AgentSettings::load(self.config.as_deref()).map_err(io::Error::other)?;
         let files = ServerFiles::all(&settings);
-        self.configured = settings.server;
+        self.next = Some(settings.server);
         Ok(files)
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        self.configured = self.next.take().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(())
     }
 
     /// A log, if it is that of a server.
@@ -291,6 +300,7 @@ impl Inspection {
         helper_channel::serve(socket, |request| match request {
             InspectorRequest::Servers => answer(Ok(self.servers())),
             InspectorRequest::Reload => answer(self.reload()),
+            InspectorRequest::Accept => answer(self.accept()),
             InspectorRequest::Identity(path) => answer(self.identity(&path)),
             InspectorRequest::Open(path) => answer_files(self.open(&path)),
             InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
@@ -322,6 +332,7 @@ impl Inspector {
             host: Host::live(),
             config: config.map(Path::to_path_buf),
             configured: configured.to_vec(),
+            next: None,
             known: Vec::new(),
         };
         let what = "following servers, their logs and their diagnostic.data";
@@ -341,12 +352,21 @@ impl Inspector {
         self.ask(InspectorRequest::Servers, |inspection| Ok(inspection.servers()))
     }
 
-    /// Reads the configuration file again. Returns its settings of servers.
+    /// Reads the configuration file again. Returns its settings of servers, which [`accept`](Self::accept) puts in the
+    /// place of the old ones.
     ///
     /// # Errors
-    /// The file is wrong, or the helper has gone, or does not answer now. The old configuration stays.
+    /// The file is wrong, or the helper has gone, or does not answer now.
     pub fn reload(&self) -> io::Result<Vec<ServerFiles>> {
         self.ask(InspectorRequest::Reload, Inspection::reload)
+    }
+
+    /// Uses the settings that were read last.
+    ///
+    /// # Errors
+    /// None were read, or the helper has gone, or does not answer now.
+    pub fn accept(&self) -> io::Result<()> {
+        self.ask(InspectorRequest::Accept, Inspection::accept)
     }
 
     /// Answers of the helper so far that came late.

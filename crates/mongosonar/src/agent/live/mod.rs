@@ -537,8 +537,7 @@ impl LiveAgent<'_> {
             let is_follower = matches!(collector, Collector::Log | Collector::Internals);
             let what = "its thread has failed".to_owned();
             if is_follower {
-                self.restarts.entry(collector).or_default().failed(Instant::now());
-                self.fail(collector, &CollectorProblem::temporary(what));
+                self.try_again(collector, what);
             } else if failed {
                 // One that ends in order has reported why.
                 self.fail(collector, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
@@ -552,6 +551,12 @@ impl LiveAgent<'_> {
                 self.passes(collector);
             }
         }
+    }
+
+    /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
+    fn try_again(&mut self, collector: Collector, what: String) {
+        self.restarts.entry(collector).or_default().failed(Instant::now());
+        self.fail(collector, &CollectorProblem::temporary(what));
     }
 
     /// Ends a collector, and takes its last windows.

@@ -50,9 +50,13 @@ impl LiveAgent<'_> {
             let prepared = queries.prepare(&settings.queries, self.watched.ports());
             change = Some(prepared.map_err(|problem| anyhow!("queries: {}", problem.text()))?);
         }
-        if has_other_servers && self.inspector.reload()? != ServerFiles::all(&settings) {
-            bail!("the file has changed again; reload once more");
+        if has_other_servers {
+            if self.inspector.reload()? != ServerFiles::all(&settings) {
+                bail!("the file has changed again; reload once more");
+            }
+            self.inspector.accept()?;
         }
+        // From here on nothing fails as a whole.
         if let Some(change) = change
             && let Some(queries) = &mut self.queries
         {
@@ -75,7 +79,9 @@ impl LiveAgent<'_> {
                 }
                 (false, true) => {
                     self.board.want(collector, true);
-                    self.follow(collector)?;
+                    if let Err(error) = self.follow(collector) {
+                        self.try_again(collector, format!("{error:#}"));
+                    }
                     changes.push(format!("{} is on", collector.name()));
                 }
                 _ => {}

@@ -108,6 +108,7 @@ impl ConfinedHelper {
                 host: Host::live(),
                 config: None,
                 configured: settings.server,
+                next: None,
                 known: Vec::new(),
             };
             let _ = inspection.serve(theirs);
@@ -284,7 +285,26 @@ fn servers_stay_known_while_processes_cannot_be_listed() {
         host: Host::of_proc(folder.0.join("no-proc")),
         config: None,
         configured: Vec::new(),
+        next: None,
         known: vec![KnownServer { found: found.clone(), log: None, samples: None }],
     };
     assert_eq!(inspection.servers(), [found]);
+}
+
+#[test]
+fn a_configuration_is_used_only_once_it_is_accepted() {
+    let folder = SharedFolder::new("accepted");
+    let config = folder.0.join("agent.toml");
+    let inspector = Inspector::start(&[], Some(&config), false);
+    let Inspector::Here(inspection) = &inspector else { panic!("it keeps its privileges") };
+    let ports = || lock(inspection).configured.iter().map(|table| table.port.0).collect::<Vec<_>>();
+    assert!(inspector.accept().is_err(), "nothing was read");
+    fs::write(&config, "[[server]]\nport = 5\nlog = \"/x/a.log\"\n").unwrap();
+    assert_eq!(inspector.reload().unwrap().len(), 1);
+    assert_eq!(ports(), [0; 0], "the agent may refuse it");
+    inspector.accept().unwrap();
+    assert_eq!(ports(), [5]);
+    fs::write(&config, "[[server]]\nport = 0x\n").unwrap();
+    assert!(inspector.reload().is_err());
+    assert_eq!(ports(), [5]);
 }
