@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sonar_core::Timestamp;
 use sonar_core::table::{GroupBy, Table};
+use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{ClassifiedWait, JoinedOperation, ThreadActivity};
 use sonar_core::window::Window;
 use sonar_sys::split::SplitLosses;
@@ -17,6 +18,8 @@ use super::open_files::FileId;
 const MAX_WINDOWS: usize = 64;
 /// Names of files that are kept.
 const MAX_NAMES: usize = 65_536;
+/// The numbers of files are used again for others, so names are read again after this time, in nanoseconds.
+const NAMES_VALID_NS: u64 = 60 * NS_PER_S;
 
 /// Splits of operations, which wait for the window in which their operations ended.
 pub struct WindowSplits {
@@ -30,6 +33,8 @@ pub struct WindowSplits {
     names: HashMap<FileId, Arc<str>>,
     /// A file was used that has no name yet.
     lacks_names: bool,
+    /// Until when records had been read when names were last asked for.
+    asked: Timestamp,
     /// Operations that the kernel did not report.
     lost: u64,
     /// Until when records were read.
@@ -48,6 +53,7 @@ impl WindowSplits {
             taken: Timestamp::default(),
             names: HashMap::new(),
             lacks_names: true,
+            asked: Timestamp::default(),
             lost: 0,
             read_until: Timestamp::default(),
             activities: HashMap::new(),
@@ -71,18 +77,25 @@ impl WindowSplits {
             now.map_or_else(HashMap::new, |now| now.activities(|file| names.get(&file).cloned()));
     }
 
-    /// Whether a file was used that has no name yet. Returns `true` once for all such files.
+    /// Whether names have to be read: a file was used that has none yet, or the last ones are old. Returns `true` once for
+    /// all such files.
     pub fn take_lack_of_names(&mut self) -> bool {
-        std::mem::take(&mut self.lacks_names)
+        let is_due =
+            std::mem::take(&mut self.lacks_names) || self.read_until.since(self.asked) >= NAMES_VALID_NS;
+        if is_due {
+            self.asked = self.read_until;
+        }
+        is_due
     }
 
-    /// Names files; those that were known keep their names.
+    /// Names the files that are open now; a number that was that of another file names this one from now on. Files that
+    /// have been closed keep their names as long as there is room.
     pub fn name(&mut self, names: impl Iterator<Item = (FileId, Arc<str>)>) {
-        for (file, name) in names {
-            if self.names.len() < MAX_NAMES {
-                self.names.entry(file).or_insert(name);
-            }
+        let open: Vec<(FileId, Arc<str>)> = names.take(MAX_NAMES).collect();
+        if self.names.len() + open.len() > MAX_NAMES {
+            self.names.clear();
         }
+        self.names.extend(open);
     }
 
     /// Counts what the kernel lost.
@@ -242,6 +255,21 @@ mod tests {
         splits.joined(&operation(at(1), 7), Vec::new());
         assert!(!splits.take_lack_of_names());
         assert_eq!(complete(&mut splits, 1), (2, vec!["inode 7".to_owned(), "shop.orders".to_owned()]));
+        // The collection was dropped, and another one has its number. Nothing lacks a name.
+        splits.note_read_until(at(100));
+        assert!(splits.take_lack_of_names() && !splits.take_lack_of_names());
+        splits.note_read_until(at(159));
+        assert!(!splits.take_lack_of_names());
+        splits.note_read_until(at(160));
+        assert!(splits.take_lack_of_names());
+        splits.name([((1, 7), "shop.carts".into())].into_iter());
+        splits.joined(&operation(at(2), 7), Vec::new());
+        assert_eq!(complete(&mut splits, 2), (1, vec!["shop.carts".to_owned()]));
+        // However many files there are, those that are open now have names.
+        for round in 0..3 {
+            splits.name((0..MAX_NAMES as u64 / 2 + 1).map(|inode| ((round, inode), "x".into())));
+            assert!(splits.names.len() <= MAX_NAMES && splits.names.contains_key(&(round, 0)));
+        }
     }
 
     #[test]
