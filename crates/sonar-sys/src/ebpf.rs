@@ -16,12 +16,15 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut, ProgramMut, RingBufferBuilder};
+use rustix::time::ClockId;
 use sonar_core::files::{FileUsage, IoLosses};
 
 pub use plan::AttachMode;
 pub use records::{FileKey, KernelEvent, ProcessChange, PseudoFolders};
 
 use self::plan::{PAGES, ProgramPlan};
+use self::processes::FollowedProcesses;
+use crate::clock_offsets::ClockOffsets;
 use crate::privileges::{self, capability};
 use crate::skeletons::io::{IoSkel, IoSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
@@ -98,7 +101,8 @@ pub struct Tracer {
     resting: RefCell<Vec<(Instant, u32)>>,
     totals: bool,
     links: Vec<(String, Link)>,
-    clock_offset_ns: u64,
+    followed: RefCell<FollowedProcesses>,
+    clock: RefCell<ClockOffsets>,
     way: AttachMode,
     without: Vec<&'static str>,
 }
@@ -205,7 +209,8 @@ impl Tracer {
             resting: RefCell::default(),
             totals: mode == TraceMode::Totals,
             links: Vec::new(),
-            clock_offset_ns: sys::realtime_minus_monotonic_ns(),
+            followed: RefCell::default(),
+            clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             way,
             without: plan.without.clone(),
         };
@@ -236,9 +241,8 @@ impl Tracer {
     /// The table of processes is full (256).
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
         update(&self.skeleton.maps.processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
-        let mut control = self.control.get();
-        control.some[process as usize / 64 % 4] |= 1 << (process % 64);
-        self.changed(control)
+        self.followed.borrow_mut().add(process);
+        self.changed(self.control.get())
     }
 
     /// Stops following a process that has ended: another process may soon have its id.
@@ -248,6 +252,7 @@ impl Tracer {
     pub fn leave(&self, process: u32) -> Result<(), TraceError> {
         let processes = &self.skeleton.maps.processes;
         processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
+        self.followed.borrow_mut().remove(process);
         self.changed(self.control.get())
     }
 
@@ -295,6 +300,7 @@ impl Tracer {
 
     /// Tells the programs that their memory of processes and files is out of date.
     fn changed(&self, mut control: types::control) -> Result<(), TraceError> {
+        control.some = self.followed.borrow().bits();
         control.generation += 1;
         self.control.set(control);
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
@@ -344,6 +350,12 @@ impl Tracer {
         self.statistics().run_time()
     }
 
+    /// Notices whether the clock was set.
+    fn look_at_clock(&self) {
+        let now = sys::nanoseconds(ClockId::Monotonic);
+        self.clock.borrow_mut().note(now, sys::realtime_minus_monotonic_ns());
+    }
+
     fn statistics(&self) -> ProgramStatistics {
         ProgramStatistics::of_all(self.skeleton.object().progs().filter(|program| program.autoload()))
     }
@@ -371,14 +383,13 @@ impl Tracer {
         mut each: impl FnMut(&mut S, KernelEvent<'_>),
         mut tick: impl FnMut(&mut S) -> bool,
     ) -> io::Result<()> {
-        let offset = self.clock_offset_ns;
         // The ring's callback and the tick never run at the same time, which the compiler cannot know.
         let state = std::cell::RefCell::new(state);
         let until = std::cell::Cell::new(Some(Instant::now() + DRAIN));
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&self.skeleton.maps.ring, |bytes: &[u8]| {
-                if let Some(event) = parse(bytes, offset) {
+                if let Some(event) = parse(bytes, &self.clock.borrow()) {
                     each(*state.borrow_mut(), event);
                 }
                 // The record counts as read; the next ones wait until the tick has run.
@@ -388,6 +399,7 @@ impl Tracer {
         let ring = builder.build().map_err(io::Error::other)?;
         loop {
             until.set(Some(Instant::now() + DRAIN));
+            self.look_at_clock();
             drained(ring.poll(Duration::from_millis(100)))?;
             // The programs wake this process only if the ring fills quickly.
             drained(ring.consume())?;
@@ -516,6 +528,24 @@ mod tests {
             assert_eq!(offsets, [0, 200, 300], "{}", way.name());
             assert!(tracer.losses().ends_unseen > 0, "{}: what was missed is counted", way.name());
         }
+    }
+
+    #[test]
+    fn a_process_that_is_no_longer_followed_takes_its_bit_along() {
+        let (first, second) = (std::process::id(), std::process::id() + 1);
+        let trace =
+            Trace { processes: &[first], program: None, mode: TraceMode::Each, way: None, pseudo: false };
+        let tracer = match Tracer::start(&trace) {
+            Ok(tracer) => tracer,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let before = tracer.control.get().some;
+        for _ in 0..300 {
+            tracer.follow(second).unwrap();
+            assert_ne!(tracer.control.get().some, before);
+            tracer.leave(second).unwrap();
+        }
+        assert_eq!(tracer.control.get().some, before);
     }
 
     /// The kernel's id of this thread.

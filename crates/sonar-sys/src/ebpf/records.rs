@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, FileUsage};
 
+use crate::clock_offsets::ClockOffsets;
 use crate::skeletons::io::types;
 use crate::sys_bpf;
 
@@ -171,7 +172,7 @@ macro_rules! text {
 }
 
 /// A record of the ring.
-pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<KernelEvent<'_>> {
+pub(super) fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<KernelEvent<'a>> {
     match u32::from_ne_bytes(*bytes.first_chunk()?) {
         0 => {
             let access: types::access_record = sys_bpf::read(bytes)?;
@@ -179,7 +180,7 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<KernelEvent<'_
                 kind: AccessKind::from_code(u8::try_from(access.kind).ok()?)?,
                 file: access.file,
                 thread: access.thread,
-                start: Timestamp::from_unix_ns(access.ns.wrapping_add(clock_offset_ns)),
+                start: clock.time(access.ns),
                 latency_ns: access.latency_ns,
                 offset: access.offset,
                 asked: access.asked,
@@ -226,6 +227,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_cut_is_refused() {
+        let clock = ClockOffsets::new(0);
         let file = types::file_record { record: 1, ..types::file_record::default() };
         for record in [
             bytes_of(&types::access_record::default()),
@@ -233,10 +235,10 @@ mod tests {
             bytes_of(&types::thread_record { record: 2, ..types::thread_record::default() }),
             bytes_of(&types::process_record { record: 3, ..types::process_record::default() }),
         ] {
-            assert!(parse(record, 0).is_some(), "{record:?}");
-            assert!(parse(&record[..record.len() - 1], 0).is_none(), "{record:?}");
+            assert!(parse(record, &clock).is_some(), "{record:?}");
+            assert!(parse(&record[..record.len() - 1], &clock).is_none(), "{record:?}");
         }
-        assert!(parse(bytes_of(&types::file_record { record: 4, ..file }), 0).is_none());
+        assert!(parse(bytes_of(&types::file_record { record: 4, ..file }), &clock).is_none());
         assert!(usage(&bytes_of(&types::usage::default())[1..]).is_none());
     }
 
@@ -264,13 +266,25 @@ mod tests {
             result,
             device_bytes,
             thread,
-        }) = parse(bytes_of(&record), 5)
+        }) = parse(bytes_of(&record), &ClockOffsets::new(5))
         else {
             panic!("no access")
         };
         assert_eq!((file, kind, thread), (7, AccessKind::Fault, 99));
         assert_eq!((start.unix_ns(), latency_ns, offset, asked), (1_005, 50, 4_096, 8_192));
         assert_eq!((result, device_bytes), (-5, None));
+    }
+
+    #[test]
+    fn an_access_after_the_clock_was_set_has_the_new_time() {
+        const HOUR: u64 = 3_600_000_000_000;
+        let mut clock = ClockOffsets::new(10 * HOUR);
+        clock.note(2_000, 11 * HOUR);
+        let start = |ns| match parse(bytes_of(&types::access_record { ns, ..Default::default() }), &clock) {
+            Some(KernelEvent::Access { start, .. }) => start.unix_ns() - ns,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([1_999, 2_000].map(start), [10 * HOUR, 11 * HOUR]);
     }
 
     #[test]
@@ -300,7 +314,7 @@ mod tests {
         record.name[..7].copy_from_slice(b"netstat");
         record.parents[0][..3].copy_from_slice(b"net");
         record.parents[1][..4].copy_from_slice(b"4711");
-        let folders = |record: &types::file_record| match parse(bytes_of(record), 0) {
+        let folders = |record: &types::file_record| match parse(bytes_of(record), &ClockOffsets::new(0)) {
             Some(KernelEvent::File { name, pseudo, .. }) => {
                 assert_eq!(name, b"netstat");
                 pseudo.map(|pseudo| pseudo.names().map(<[u8]>::to_vec).collect::<Vec<_>>())
