@@ -364,7 +364,6 @@ impl LiveAgent<'_> {
         let task = SplitTask {
             to: self.to.clone(),
             servers: self.watched.clone(),
-            local: self.servers.clone(),
             board: self.board.clone(),
             stop: stop.clone(),
             confined: self.plan.confined,
@@ -381,7 +380,6 @@ impl LiveAgent<'_> {
             to: self.to.clone(),
             servers: self.watched.clone(),
             reports: StatusReports::new(self.board.clone()),
-            addresses: self.servers.addresses.clone(),
             follows_internals: self.plan.runs(Collector::Internals),
             follows_logs: self.plan.runs(Collector::Log),
             stop: stop.clone(),

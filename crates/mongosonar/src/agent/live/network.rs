@@ -14,7 +14,8 @@ impl LiveAgent<'_> {
         match network {
             Ok(network) => {
                 self.network_problem = None;
-                self.servers.addresses = network.addresses.iter().copied().collect();
+                self.watched.set_addresses(network.addresses.iter().copied().collect());
+                self.watched.add_to(&mut self.servers);
             }
             Err(why) => {
                 let text =

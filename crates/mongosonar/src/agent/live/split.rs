@@ -80,10 +80,8 @@ impl SplitSearch {
 pub struct SplitTask {
     /// Where its windows go.
     pub to: SyncSender<WindowPart>,
-    /// The servers to follow.
+    /// The servers to follow, and the addresses of this host.
     pub servers: Arc<WatchedServers>,
-    /// The addresses of this host.
-    pub local: LocalServers,
     /// Where it reports its state.
     pub board: Arc<CollectorBoard>,
     /// Ends it.
@@ -122,6 +120,8 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
     }
     say.send(true).ok();
     trace.load_symbols();
+    let mut local = LocalServers::default();
+    task.servers.add_to(&mut local);
     let splitting = RefCell::new(Splitting {
         names: FileLabels::default(),
         windows,
@@ -130,7 +130,7 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
         divided: 0,
         lost: 0,
         connections,
-        local: task.local.clone(),
+        local,
         task: &task,
     });
     let is_going_on = Cell::new(true);
@@ -167,7 +167,7 @@ struct Splitting<'a> {
     /// Events, records and operations that were lost so far.
     lost: u64,
     connections: ConnectionSample,
-    /// Also servers that have ended.
+    /// Also servers that have ended, and the addresses of this host.
     local: LocalServers,
     task: &'a SplitTask,
 }

@@ -1,6 +1,7 @@
 //! The servers that run on this host now, as all threads see them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,6 +41,8 @@ pub struct WatchedServers {
     upgrades: Mutex<Vec<(u16, [String; 2])>>,
     /// The time of the last sample of `diagnostic.data` by port.
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
+    /// The addresses of this host, besides loopback.
+    addresses: Mutex<BTreeSet<IpAddr>>,
     /// What logs have said of ends. Windows, with the same events, come up to 15 seconds later.
     logged: Mutex<Vec<LoggedEnd>>,
 }
@@ -156,9 +159,21 @@ impl WatchedServers {
         self.sampled.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied()
     }
 
-    /// Adds them to the servers that ran before: a connection to one that has ended is still named as before.
+    /// This host has these addresses now, besides loopback.
+    pub fn set_addresses(&self, addresses: BTreeSet<IpAddr>) {
+        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+
+    /// Whether this is an address of this host, besides loopback.
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).contains(&ip)
+    }
+
+    /// Adds them to the servers that ran before: a connection to one that has ended is still named as before. The
+    /// addresses are those of now.
     pub fn add_to(&self, servers: &mut LocalServers) {
         servers.ports.extend(self.all().iter().map(|server| server.port));
+        servers.addresses.clone_from(&self.addresses.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -219,6 +234,22 @@ mod tests {
         // What an earlier run of the agent saw.
         watched.keep_options(&[with(1, "1"), with(2, "3"), server(2, 6, "/b")]);
         assert_eq!(cache(&watched).as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_host_has_the_addresses_of_now() {
+        let (watched, mut servers) = (WatchedServers::default(), LocalServers::default());
+        watched.set(vec![server(1, 5, "/a")]);
+        let [old, new] = ["10.0.0.5", "10.0.0.6"].map(|text| text.parse::<IpAddr>().unwrap());
+        for address in [old, new] {
+            watched.set_addresses([address].into());
+            watched.add_to(&mut servers);
+        }
+        assert!(watched.has_address(new) && !watched.has_address(old));
+        assert_eq!(servers, LocalServers { ports: [5].into(), addresses: [new].into() });
+        watched.set(Vec::new());
+        watched.add_to(&mut servers);
+        assert_eq!(servers.ports, [5].into(), "a connection to it may still be named");
     }
 
     #[test]

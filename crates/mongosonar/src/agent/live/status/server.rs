@@ -190,7 +190,7 @@ impl<'a> AskedServer<'a> {
     }
 
     fn connect(&mut self) -> Result<ServerConnection, String> {
-        let name = endpoint(self.host, |ip| self.task.addresses.contains(&ip))?;
+        let name = endpoint(self.host, |ip| self.task.servers.has_address(ip))?;
         self.name = Some(name);
         let server = Server::connect_alone(self.target, self.host, Collector::Status.name());
         let server = server.map_err(|error| error.to_string())?;

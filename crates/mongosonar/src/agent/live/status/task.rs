@@ -1,7 +1,5 @@
 //! What the threads that ask servers share with the rest of the agent.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -22,8 +20,6 @@ pub struct StatusTask {
     pub servers: Arc<WatchedServers>,
     /// Where they report their states.
     pub reports: StatusReports,
-    /// The addresses of this host.
-    pub addresses: BTreeSet<IpAddr>,
     /// Whether the agent reads `diagnostic.data`.
     pub follows_internals: bool,
     /// Whether the agent reads logs.
