@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::words::plural;
-use sonar_sys::split::{SplitEvent, SplitLosses, SplitTracer, ThreadTime};
+use sonar_sys::ebpf::TraceError;
+use sonar_sys::split::{MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
 
 use super::in_progress::ThreadsNow;
 use super::meeting::{SplitMeeting, SplitSink, lock};
@@ -96,6 +97,7 @@ impl SplitHelpers {
             classifier: RefCell::new(classifier),
             processes: RefCell::new(processes),
             losses: Cell::default(),
+            refused: RefCell::default(),
         })
     }
 }
@@ -115,6 +117,32 @@ pub struct SplitTrace {
     processes: RefCell<Vec<u32>>,
     /// As they were when they were last taken.
     losses: Cell<SplitLosses>,
+    refused: RefCell<RefusedServers>,
+}
+
+/// Servers that cannot be traced.
+#[derive(Debug, Default)]
+struct RefusedServers {
+    /// Their number when they were last looked at.
+    count: usize,
+    /// A sentence that was not shown yet.
+    notice: Option<String>,
+}
+
+impl RefusedServers {
+    /// So many cannot be traced now, of which the last one for this reason. More than before are said once.
+    fn note(&mut self, count: usize, why: Option<&TraceError>) {
+        if count > self.count {
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            self.notice = Some(format!("{}{why}", refused_text(count)));
+        }
+        self.count = count;
+    }
+}
+
+fn refused_text(count: usize) -> String {
+    let (count, verb) = (plural(count as u64, "server"), if count == 1 { "is" } else { "are" });
+    format!("{count} {verb} not traced (at most {MAX_PROCESSES} can be)")
 }
 
 impl SplitTrace {
@@ -138,9 +166,18 @@ impl SplitTrace {
         self.classifier.borrow_mut().load();
     }
 
-    /// Takes sentences about symbols and stacks that could not be read, to be shown.
+    /// Takes sentences about servers that cannot be traced, and about symbols and stacks that could not be read, to be
+    /// shown.
     pub fn take_notices(&self) -> Vec<String> {
-        self.classifier.borrow_mut().problems().take_notices()
+        let mut notices = self.classifier.borrow_mut().problems().take_notices();
+        notices.extend(self.refused.borrow_mut().notice.take());
+        notices
+    }
+
+    /// A sentence about servers that cannot be traced now, if there are any.
+    pub fn refused(&self) -> Option<String> {
+        let count = self.refused.borrow().count;
+        (count > 0).then(|| refused_text(count))
     }
 
     /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
@@ -224,12 +261,20 @@ impl SplitTrace {
             self.classifier.borrow_mut().remove(*gone);
         }
         followed.retain(|process| processes.contains(process));
+        let (mut refused, mut why) = (0, None);
         for new in processes {
-            if !followed.contains(new) && self.tracer.follow(*new).is_ok() {
-                followed.push(*new);
-                self.classifier.borrow_mut().add(*new);
+            if followed.contains(new) {
+                continue;
+            }
+            match self.tracer.follow(*new) {
+                Ok(()) => {
+                    followed.push(*new);
+                    self.classifier.borrow_mut().add(*new);
+                }
+                Err(error) => (refused, why) = (refused + 1, Some(error)),
             }
         }
+        self.refused.borrow_mut().note(refused, why.as_ref());
     }
 
     /// How long its eBPF programs have run so far, if the kernel measures it.
@@ -241,5 +286,26 @@ impl SplitTrace {
     pub fn take_losses(&self) -> SplitLosses {
         let losses = self.tracer.losses();
         losses.since(&self.losses.replace(losses))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_cannot_be_traced_are_named_once_and_stay_in_the_status() {
+        let mut refused = RefusedServers::default();
+        let full = TraceError::Load("the table is full".to_owned());
+        refused.note(0, None);
+        assert_eq!(refused.notice.take(), None);
+        refused.note(2, Some(&full));
+        let notice = refused.notice.take().unwrap();
+        assert!(notice.starts_with("2 servers are not traced (at most 64 can be): "), "{notice}");
+        for (count, is_new) in [(2, false), (1, false), (3, true)] {
+            refused.note(count, Some(&full));
+            assert_eq!((refused.count, refused.notice.take().is_some()), (count, is_new));
+        }
+        assert_eq!(refused_text(1), "1 server is not traced (at most 64 can be)");
     }
 }

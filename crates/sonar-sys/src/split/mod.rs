@@ -26,6 +26,8 @@ use crate::tls::{CallPrograms, MappedFile, TlsProbes, TlsSites};
 use crate::{ebpf, sys, sys_bpf};
 use records::{parse, parse_wait};
 
+/// Processes that can be followed at once.
+pub const MAX_PROCESSES: usize = 64;
 /// Threads whose time can be divided at once.
 pub const MAX_THREADS: u32 = 8192;
 /// Entries of the table of threads that one call of the kernel reads.
@@ -205,7 +207,7 @@ impl SplitTracer {
     /// Follows one more process.
     ///
     /// # Errors
-    /// The table of processes is full (64).
+    /// The table of processes is full ([`MAX_PROCESSES`]).
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
         update(&self.skeleton.maps.split_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         self.followed.borrow_mut().add(process);

@@ -228,6 +228,7 @@ impl Splitting<'_> {
             let count = counts.answered_elsewhere;
             notes.push(format!("operations that cannot be divided, because another thread answers: {count}"));
         }
+        notes.extend(trace.refused());
         notes.extend(trace.further_failures());
         board.notes(Collector::Split, notes);
         let event = match self.divided {
