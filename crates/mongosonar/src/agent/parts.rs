@@ -13,8 +13,9 @@ use crate::follow::LinePlace;
 
 /// The width of a window in nanoseconds.
 pub const WIDTH_NS: u64 = Resolution::TenSeconds.width_ns();
-/// How long after its end a window takes what comes late: the end of an operation is known a little later.
-const LATENESS_NS: u64 = 5 * NS_PER_S;
+/// How long after its end a window takes what comes late: the end of an operation is known a little later. Sources look at
+/// least once a second, so that windows are handed over before they are stored.
+const LATENESS_NS: u64 = 3 * NS_PER_S;
 /// The most windows of a source that are open at once; one more hands the oldest over.
 const MAX_OPEN: usize = 4;
 /// The most events of a part; further ones are counted.
@@ -212,9 +213,9 @@ mod tests {
     #[test]
     fn time_observed_is_divided_among_its_windows() {
         let (mut cutter, from) = cutter();
-        cutter.observe(Collector::Log, at(3), at(24));
-        assert_eq!(received(&from), [(0, 7)], "the second one ended less than five seconds ago");
-        cutter.observe(Collector::Log, at(24), at(25));
+        cutter.observe(Collector::Log, at(3), at(22));
+        assert_eq!(received(&from), [(0, 7)], "the second one ended less than three seconds ago");
+        cutter.observe(Collector::Log, at(22), at(25));
         assert_eq!(received(&from), [(10, 10)]);
         cutter.finish();
         assert_eq!(received(&from), [(20, 5)]);

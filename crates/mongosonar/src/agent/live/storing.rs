@@ -9,10 +9,16 @@ use super::LiveAgent;
 use crate::agent::parts::WindowPart;
 use crate::queries::live::now;
 
-/// How long after its end a window is stored: samples of `diagnostic.data` come some ten seconds late.
-const LATENESS_NS: u64 = 15 * NS_PER_S;
+/// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come some ten
+/// seconds late, and are added to the window when they come.
+const LATENESS_NS: u64 = 4 * NS_PER_S + NS_PER_S / 2;
 /// The most notices of the store that the status shows.
 const MAX_NOTICES: usize = 20;
+
+/// Windows that have ended by then are stored at `time`.
+fn before_lateness(time: Timestamp) -> Timestamp {
+    Timestamp::from_unix_ns(time.unix_ns().saturating_sub(LATENESS_NS))
+}
 
 impl LiveAgent<'_> {
     pub(super) fn add(&mut self, part: WindowPart) {
@@ -24,8 +30,7 @@ impl LiveAgent<'_> {
 
     /// Stores the windows that have ended a while before `time`, and those of a time before the clock was set back.
     pub(super) fn store(&mut self, time: Timestamp) {
-        let until = Timestamp::from_unix_ns(time.unix_ns().saturating_sub(LATENESS_NS));
-        while let Err(error) = self.assembler.complete(until) {
+        while let Err(error) = self.assembler.complete(before_lateness(time)) {
             self.store_failed(&error);
         }
         while let Err(error) = self.assembler.complete_ahead(time) {
@@ -82,5 +87,46 @@ impl LiveAgent<'_> {
             self.notices.remove(0);
         }
         self.notices.push(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc::sync_channel;
+
+    use sonar_core::history::Collector;
+
+    use super::*;
+    use crate::agent::assembler::Assembler;
+    use crate::agent::assembler::tests::MemoryStore;
+    use crate::agent::parts::{WIDTH_NS, WindowCutter};
+
+    #[test]
+    fn whenever_it_is_killed_at_most_a_window_and_five_seconds_are_lost() {
+        const TICK_NS: u64 = NS_PER_S / 4;
+        let (to, parts) = sync_channel(100);
+        let (mut windows, mut assembler) =
+            (WindowCutter::new(to), Assembler::new(MemoryStore::default(), Path::new("/x")));
+        let begin = Timestamp::from_unix(1_000_003, 0);
+        let mut observed = begin;
+        // A source looks once a second, the main thread four times.
+        for tick in 1..400 {
+            let now = begin.plus_ns(tick * TICK_NS);
+            if tick % 4 == 1 {
+                windows.observe(Collector::Log, observed, now);
+                windows.advance(now);
+                observed = now;
+            }
+            parts.try_iter().for_each(|part| assembler.add(part).unwrap());
+            assembler.complete(before_lateness(now)).unwrap();
+            let stored = assembler.store().windows.iter();
+            let stored: u64 = stored.map(|window| window.observed_ns(Collector::Log)).sum();
+            let lost = now.since(begin) - stored;
+            assert!(lost < WIDTH_NS + 5 * NS_PER_S, "{lost} ns after {tick} ticks");
+        }
+        let mut starts: Vec<_> = assembler.store().windows.iter().map(|window| window.window.start).collect();
+        starts.dedup();
+        assert_eq!(starts.len(), assembler.store().windows.len(), "each is stored once");
     }
 }

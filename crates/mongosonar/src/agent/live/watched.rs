@@ -43,7 +43,7 @@ pub struct WatchedServers {
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
     /// The addresses of this host, besides loopback.
     addresses: Mutex<BTreeSet<IpAddr>>,
-    /// What logs have said of ends. Windows, with the same events, come up to 15 seconds later.
+    /// What logs have said of ends. Windows, with the same events, come some seconds later.
     logged: Mutex<Vec<LoggedEnd>>,
 }
 
