@@ -2,8 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -13,13 +13,13 @@ use crate::StoreError;
 /// The lock of a store; the kernel frees it when the process ends.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
-    _file: File,
+    file: File,
 }
 
 impl StoreLock {
     /// Locks the store in this folder, and writes there who has it.
     pub fn take(dir: &Path) -> Result<Self, StoreError> {
-        let path = dir.join("lock");
+        let path = path(dir);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -39,8 +39,20 @@ impl StoreLock {
         }
         // The process id only helps to find the process: a full disk does not stop the store here.
         let _ = file.set_len(0).and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
+
+    /// Whether this is the lock of the store in this folder: the folder may have been deleted, or another one may be at
+    /// its path.
+    pub fn is_of(&self, dir: &Path) -> bool {
+        let key = |found: fs::Metadata| (found.dev(), found.ino());
+        let mine = self.file.metadata().map(key).ok();
+        mine.is_some() && mine == fs::symlink_metadata(path(dir)).map(key).ok()
+    }
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("lock")
 }
 
 /// The process that has the lock.

@@ -53,7 +53,7 @@ pub(crate) struct StoreWriter {
     pub dir: PathBuf,
     pub settings: StoreSettings,
     pub notices: Vec<StoreNotice>,
-    _lock: StoreLock,
+    lock: StoreLock,
     file: Option<DayWriter>,
     /// The minute and the hour that grow. They are not stored, but their parts are.
     growing: [Option<StoredWindow>; MADE.len()],
@@ -77,14 +77,13 @@ impl StoreWriter {
     /// Opens the store in this folder, which is made if there is none. Upgrades all files, sets damaged ones aside,
     /// and makes the minutes and hours that a crash left unmade.
     pub fn open(dir: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(StoreError::of_io("create", dir))?;
+        make_folder(dir)?;
         let lock = StoreLock::take(dir)?;
         let mut writer = Self {
             dir: dir.to_owned(),
             settings,
             notices: Vec::new(),
-            _lock: lock,
+            lock,
             file: None,
             growing: [None, None],
             unchecked: 0,
@@ -195,6 +194,7 @@ impl StoreWriter {
         events: &[Event],
         positions: &SourcePositions,
     ) -> Result<(), StoreError> {
+        self.keep_folder()?;
         has_room(&self.dir, &self.settings)?;
         let start = part.window.window.start;
         let day = UtcDay::of(start);
@@ -222,6 +222,23 @@ impl StoreWriter {
             }
         }
         self.look_after(start);
+        Ok(())
+    }
+
+    /// Makes the folder again if it was deleted. What was in it is lost; without this, windows would go into files that
+    /// nobody can open any more.
+    fn keep_folder(&mut self) -> Result<(), StoreError> {
+        if self.lock.is_of(&self.dir) {
+            return Ok(());
+        }
+        self.file = None;
+        // Their parts were in the files.
+        self.growing = [None, None];
+        self.written.clear();
+        make_folder(&self.dir)?;
+        self.lock = StoreLock::take(&self.dir)?;
+        let what = format!("the folder {} was deleted and has been made again", self.dir.display());
+        self.notices.push(StoreNotice::Damaged(what));
         Ok(())
     }
 
@@ -337,6 +354,11 @@ impl StoreWriter {
             let _ = retention::remove_too_much((&self.dir, &self.settings), keep_from, &mut self.notices);
         }
     }
+}
+
+fn make_folder(dir: &Path) -> Result<(), StoreError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(StoreError::of_io("create", dir))
 }
 
 /// Adds a window to its three levels. Returns what it adds to them, and the minute and the hour that begin to grow.

@@ -70,6 +70,13 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
 /// Shows what the running agent does.
 fn status(folder: &Path, json: bool) -> Result<u8> {
     let Some(status) = live::status(folder)? else {
+        if !folder.is_dir() {
+            bail!(
+                "there is no folder {}: no agent stores there, or it was deleted under a running one, which must be \
+                 restarted then: systemctl restart mongosonar",
+                folder.display()
+            );
+        }
         bail!(
             "no agent runs that stores into {}; start it: systemctl start mongosonar, or mongosonar agent",
             folder.display()

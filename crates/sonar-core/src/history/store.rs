@@ -73,7 +73,8 @@ impl ObservedSpan {
 /// Something that a store did or could not do, for the agent to report and count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreNotice {
-    /// A file is damaged. It was set aside under another name; the rest stays readable.
+    /// A file is damaged, and was set aside under another name; the rest stays readable. Or the folder was deleted, and has
+    /// been made again.
     Damaged(String),
     /// The disk is full: nothing is written until there is room again.
     Full(String),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::*;
 use sonar_core::Endpoint;
-use sonar_core::history::{Event, EventKind, HistoryStore, SourcePositions};
+use sonar_core::history::{Event, EventKind, HistoryStore, SourcePositions, StoreNotice};
 use sonar_store::{SqliteHistory, StoreSettings};
 
 fn create(dir: &Path) -> SqliteHistory {
@@ -73,4 +73,36 @@ fn events_of_another_day_count_once_however_often_their_window_fails() {
     // What has been written with its window is new when it comes again.
     store.append(&small(DAY + 86_440), &more[1..]).unwrap();
     assert_eq!(counts(&store)[1], ("later".to_owned(), 2));
+}
+
+#[test]
+fn a_folder_that_was_deleted_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("store");
+    let mut store = create(&folder);
+    let all = span(DAY, DAY + 86_400);
+    store.append(&small(DAY), &[]).unwrap();
+    for round in 1..3 {
+        fs::remove_dir_all(&folder).unwrap();
+        if round == 2 {
+            // Somebody else has made it.
+            fs::create_dir(&folder).unwrap();
+        }
+        store.append(&small(DAY + round * 20), &[]).unwrap();
+        store.append(&small(DAY + round * 20 + 10), &[]).unwrap();
+        let notices = store.notices();
+        assert!(
+            matches!(&notices[..], [StoreNotice::Damaged(what)] if what.contains("made again")),
+            "{notices:?}"
+        );
+        assert_eq!(calls_by_level(&SqliteHistory::open(&folder).unwrap(), all), [2; 3], "round {round}");
+        assert!(SqliteHistory::create(&folder, StoreSettings::default()).is_err(), "it is locked");
+    }
+    // It cannot be made.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    store.append(&small(DAY + 80), &[]).unwrap_err();
+    fs::remove_file(&folder).unwrap();
+    store.append(&small(DAY + 90), &[]).unwrap();
+    assert_eq!(calls_by_level(&store, all), [1; 3]);
 }
