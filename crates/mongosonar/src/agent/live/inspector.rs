@@ -95,6 +95,14 @@ enum InspectorRequest {
     List(PathBuf),
     /// Open a file of samples in a folder, by its name.
     OpenSample(PathBuf, String),
+    /// Whether the process of this number that started then has ended.
+    HasEnded(u32, u64),
+}
+
+/// Whether a process has ended. A zombie has, but nobody has asked for its exit code.
+pub fn has_ended(host: &Host, pid: u32, started: u64) -> bool {
+    let stat = host.stat(pid).filter(|stat| stat.started == started);
+    stat.is_none_or(|stat| matches!(stat.state, b'Z' | b'X'))
 }
 
 /// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
@@ -306,6 +314,7 @@ impl Inspection {
             InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
             InspectorRequest::List(folder) => answer(self.list(&folder)),
             InspectorRequest::OpenSample(folder, name) => answer_files(self.open_sample(&folder, &name)),
+            InspectorRequest::HasEnded(pid, started) => answer(Ok(has_ended(&self.host, pid, started))),
         })
     }
 }
@@ -367,6 +376,14 @@ impl Inspector {
     /// None were read, or the helper has gone, or does not answer now.
     pub fn accept(&self) -> io::Result<()> {
         self.ask(InspectorRequest::Accept, Inspection::accept)
+    }
+
+    /// Whether the process of a server has ended, as far as is known: its files can no longer be read then, which is no
+    /// failure.
+    pub fn has_ended(&self, server: &FoundServer) -> bool {
+        let FoundServer { pid, started, .. } = *server;
+        let request = InspectorRequest::HasEnded(pid, started);
+        self.ask(request, |inspection| Ok(has_ended(&inspection.host, pid, started))).unwrap_or(false)
     }
 
     /// Answers of the helper so far that came late.

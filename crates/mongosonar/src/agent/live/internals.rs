@@ -63,7 +63,10 @@ pub fn run(task: &FollowTask) {
         });
         for server in servers.iter().filter(|server| server.diagnostic.is_some()) {
             let source = || SampleSource::new(server, &task.inspector);
-            sources.entry(server.port).or_insert_with(source).poll(task, &mut windows);
+            let source = sources.entry(server.port).or_insert_with(source);
+            // Another process may write into the same folder.
+            source.server.clone_from(server);
+            source.poll(task, &mut windows);
         }
         let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
         task.board.lost(Collector::Internals, lost_before + lost);
@@ -124,6 +127,8 @@ impl SampleSource {
         let outcome = self.read(windows, &task.stop);
         let time = now();
         let report = match outcome {
+            // It is forgotten as soon as the end is noticed.
+            Err(_) if task.inspector.has_ended(&self.server) => None,
             Err(error) => {
                 self.backoff.failed(Instant::now());
                 task.board.failed(id, time, &unreadable(&folder(&self.server), &error))

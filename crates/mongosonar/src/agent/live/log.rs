@@ -112,11 +112,13 @@ impl LogsFollower<'_> {
         let servers = self.task.servers.all();
         self.forget_gone(&servers);
         for server in servers.iter().filter(|server| server.log.is_some()) {
-            self.sources.entry(server.port).or_insert_with(|| LogSource {
+            let source = self.sources.entry(server.port).or_insert_with(|| LogSource {
                 server: server.clone(),
                 log: None,
                 backoff: Backoff::default(),
             });
+            // Another process may write the same log.
+            source.server.clone_from(server);
         }
         let reading = ClockReading::now();
         let time = reading.time;
@@ -173,20 +175,19 @@ impl LogSource {
             return false;
         }
         let id = (Collector::Log, self.server.port);
-        let report = match self.read(task, windows) {
-            Ok(lines) => {
-                self.backoff.worked();
-                let is_missing = self.log.as_ref().is_some_and(|log| log.is_missing());
-                match (is_missing, lines) {
-                    (true, _) => task.board.failed(id, time, &missing(&self.server)),
-                    (false, 0) => task.board.works(id, time),
-                    (false, _) => task.board.data(id, time),
-                }
-            }
-            Err(error) => {
-                self.backoff.failed(Instant::now());
-                task.board.failed(id, time, &unreadable(&self.server, &error))
-            }
+        let read = self.read(task, windows).map_err(|error| unreadable(&self.server, &error));
+        match &read {
+            Ok(_) => self.backoff.worked(),
+            Err(_) => self.backoff.failed(Instant::now()),
+        }
+        let is_missing = self.log.as_ref().is_some_and(|log| log.is_missing());
+        let read = read.and_then(|lines| if is_missing { Err(missing(&self.server)) } else { Ok(lines) });
+        let report = match read {
+            Ok(0) => task.board.works(id, time),
+            Ok(_) => task.board.data(id, time),
+            // It is forgotten as soon as the end is noticed.
+            Err(_) if task.inspector.has_ended(&self.server) => None,
+            Err(problem) => task.board.failed(id, time, &problem),
         };
         if let Some(event) = report {
             windows.event(event);

@@ -9,7 +9,7 @@ use sonar_sys::Host;
 use sonar_sys::clock::monotonic;
 
 use super::board::{CollectorProblem, unanswered};
-use super::inspector::FoundServer;
+use super::inspector::{FoundServer, has_ended};
 use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives, started_at};
 use super::watched::LoggedEnd;
@@ -24,10 +24,11 @@ const NO_KERNEL_LOG: &str = "the kernel's log (/dev/kmsg) cannot be read: the en
                              kernel killed it because memory had run out";
 
 fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
-    let stat = host.stat(server.pid).filter(|stat| stat.started == server.started);
-    match stat.map(|stat| stat.state) {
-        // A zombie has ended, but nobody has asked for its exit code.
-        None | Some(b'Z' | b'X') => ProcessState::Ended,
+    if has_ended(host, server.pid, server.started) {
+        return ProcessState::Ended;
+    }
+    match host.stat(server.pid).map(|stat| stat.state) {
+        None => ProcessState::Ended,
         Some(b'T' | b't') => ProcessState::Silent(NotServing::Stopped),
         Some(_) if server.is_closed => ProcessState::Silent(NotServing::NotListening),
         Some(_) => ProcessState::Serves,

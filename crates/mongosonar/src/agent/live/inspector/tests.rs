@@ -308,3 +308,20 @@ fn a_configuration_is_used_only_once_it_is_accepted() {
     assert!(inspector.reload().is_err());
     assert_eq!(ports(), [5]);
 }
+
+#[test]
+fn the_end_of_a_process_is_known_before_anybody_asks_for_its_exit_code() {
+    let inspector = Inspector::start(&[], None, false);
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let started = Host::live().stat(pid).unwrap().started;
+    let server = FoundServer { pid, started, ..FoundServer::default() };
+    assert!(!inspector.has_ended(&server));
+    assert!(inspector.has_ended(&FoundServer { started: started + 1, ..server.clone() }), "another process");
+    drop(child.stdin.take());
+    while !inspector.has_ended(&server) {
+        std::thread::yield_now();
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(inspector.has_ended(&server));
+}
