@@ -260,11 +260,7 @@ impl<'a> AskedServer<'a> {
         if let Some(status) = status {
             let offset_ms = *offset_ms.get_or_insert_with(|| skew_ms(at, &status));
             let document = sample_document(status.time_ms.saturating_add(offset_ms), &status, set.as_ref());
-            if let Ok(sample) = self.reader.read(&document)
-                && self.held.len() < MAX_HELD
-            {
-                self.held.push_back(sample.clone());
-            }
+            answers.lost += hold(&mut self.held, self.reader.read(&document).ok().cloned());
         }
         if self.sizes.wants_list(at) {
             self.sizes.asked_for_list(at);
@@ -356,6 +352,17 @@ impl<'a> AskedServer<'a> {
     }
 }
 
+/// Lets a sample wait, if it could be read and there is room; how many are lost.
+fn hold(held: &mut VecDeque<ServerSample>, sample: Option<ServerSample>) -> u64 {
+    match sample {
+        Some(sample) if held.len() < MAX_HELD => {
+            held.push_back(sample);
+            0
+        }
+        _ => 1,
+    }
+}
+
 /// Whether only this request fails. A member that recovers has a status, but shows no collections.
 const fn is_of_request(request: ServerRequest, error: &ServerError) -> bool {
     match error {
@@ -404,6 +411,16 @@ mod tests {
             Err("the host name no-such-host.invalid is unknown".to_owned())
         );
         assert!(name("db1:99999").is_err());
+    }
+
+    #[test]
+    fn a_sample_that_cannot_wait_is_counted() {
+        let mut held = VecDeque::new();
+        let sample = ServerSample::default;
+        let lost: u64 = (0..MAX_HELD + 3).map(|_| hold(&mut held, Some(sample()))).sum();
+        assert_eq!((held.len(), lost), (MAX_HELD, 3));
+        held.clear();
+        assert_eq!((hold(&mut held, None), held.len()), (1, 0), "it could not be read");
     }
 
     #[test]
