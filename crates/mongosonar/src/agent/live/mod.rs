@@ -531,6 +531,7 @@ impl LiveAgent<'_> {
         let ended: Vec<Collector> =
             self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(collector, _)| *collector).collect();
         for collector in ended {
+            self.detach(collector);
             let failed = self.threads.remove(&collector).is_some_and(|thread| thread.handle.join().is_err());
             let is_follower = matches!(collector, Collector::Log | Collector::Internals);
             let what = "its thread has failed".to_owned();
@@ -551,6 +552,15 @@ impl LiveAgent<'_> {
         }
     }
 
+    /// The thread of a collector has ended: nothing is passed on to it any more.
+    fn detach(&mut self, collector: Collector) {
+        if collector == Collector::Split
+            && let Some(queries) = &mut self.queries
+        {
+            queries.without_listener();
+        }
+    }
+
     /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
     fn try_again(&mut self, collector: Collector, what: String) {
         self.restarts.entry(collector).or_default().failed(Instant::now());
@@ -568,6 +578,7 @@ impl LiveAgent<'_> {
         if let Some(thread) = self.threads.remove(&collector) {
             thread.stop.store(true, Ordering::Relaxed);
             self.wait_for(&[thread]);
+            self.detach(collector);
         }
         self.restarts.remove(&collector);
         self.board.want(collector, false);

@@ -127,6 +127,13 @@ impl QueriesCollector {
         Self { each, ..self }
     }
 
+    /// Passes operations on to nobody else any more: who received them has ended.
+    pub fn without_listener(&mut self) {
+        if self.each.take().is_some() {
+            self.send(|| CaptureChange::Unheard);
+        }
+    }
+
     /// Looks the applications of open connections up in the logs that `lookup` has opened, for a moment at most.
     ///
     /// # Errors
@@ -401,6 +408,40 @@ mod tests {
     use sonar_core::Timestamp;
 
     use super::*;
+
+    /// Takes operations, and does nothing with them.
+    struct Deaf;
+
+    impl OperationListener for Deaf {
+        fn operation(&mut self, _: &sonar_core::Operation<'_>) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_no_longer_listens_is_told_nothing_more() {
+        let listener: Arc<Mutex<dyn OperationListener>> = Arc::new(Mutex::new(Deaf));
+        let queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
+        let mut queries = queries.with_listener(Some(listener.clone()));
+        // A capture that runs is told, and one that is started later has none.
+        let (change, told) = channel();
+        let (_, windows) = channel();
+        let mut capture = RunningCapture::default();
+        capture.changes.push(change);
+        let stop = Arc::new(AtomicBool::new(false));
+        let joiner = Joiner::new(windows, 1);
+        queries.running = Some(RunningQueries { capture, joiner, stop, interfaces: Vec::new() });
+        for _ in 0..2 {
+            queries.without_listener();
+        }
+        assert_eq!(Arc::strong_count(&listener), 1);
+        let told: Vec<_> = told.try_iter().collect();
+        assert!(matches!(&told[..], [CaptureChange::Unheard]));
+    }
 
     #[test]
     fn a_window_that_begins_within_ten_seconds_belongs_to_them() {

@@ -119,6 +119,7 @@ impl CaptureThread {
                 }
                 CaptureChange::ServerEnded(server) => self.work.pipeline.decoder.server_ended(server),
                 CaptureChange::EncryptedRead => self.work.pipeline.decoder.set_tls(TlsSource::Process),
+                CaptureChange::Unheard => self.work.pipeline.sink.each = None,
             }
         }
     }
@@ -194,6 +195,7 @@ pub struct CaptureTask {
 }
 
 /// Capture threads that run.
+#[derive(Default)]
 pub struct RunningCapture {
     /// Takes changes, for each of them.
     pub changes: Vec<Sender<CaptureChange>>,
@@ -243,7 +245,7 @@ impl LiveCapture {
     pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
         let (to, windows) = sync_channel(4 * self.threads());
         let other = if self.is_tls_read { TlsSource::Process } else { TlsSource::None };
-        let mut running = RunningCapture { changes: Vec::new(), stoppers: Vec::new(), handles: Vec::new() };
+        let mut running = RunningCapture::default();
         for (number, source) in self.sources.into_iter().enumerate() {
             let (change, changes) = channel();
             running.changes.push(change);

@@ -16,6 +16,8 @@ pub enum CaptureChange {
     Ring(Box<Ring>, Arc<Listened>),
     /// Encrypted connections of some servers are read inside their processes now.
     EncryptedRead,
+    /// Nobody receives single operations any more.
+    Unheard,
     /// The process of a server has ended, and with it what is in flight on it.
     ServerEnded(EndedServer),
 }
