@@ -80,6 +80,22 @@ pub fn computation(stack: &UnwoundStack) -> Arc<str> {
     }
 }
 
+/// A file that is mapped: its device and number, and its path.
+type MappedFile = (String, u64, String);
+
+/// The files of mappings that are not known: one that was unmapped and mapped elsewhere is not known there.
+fn unknown(mappings: Vec<Mapping>, known: &HashSet<(MappedFile, u64)>) -> BTreeMap<MappedFile, Vec<Mapping>> {
+    let mut files = BTreeMap::<MappedFile, Vec<Mapping>>::new();
+    for mapping in mappings {
+        let file = (mapping.inode.0.clone(), mapping.inode.1, mapping.path.clone());
+        let key = (file, mapping.range.start);
+        if mapping.path.starts_with(['/', '[']) && !known.contains(&key) {
+            files.entry(key.0).or_default().push(mapping);
+        }
+    }
+    files
+}
+
 /// The executable files of a process, read when an address in them is first seen.
 pub struct ProcessSymbols {
     /// Where files and mappings come from.
@@ -89,8 +105,8 @@ pub struct ProcessSymbols {
     /// The vDSO, read before privileges were dropped.
     vdso: Vec<u8>,
     space: AddressSpace<ImageFile>,
-    /// Files that were read or could not be.
-    known: HashSet<(String, u64, String)>,
+    /// Files that were read or could not be, and where they are mapped.
+    known: HashSet<(MappedFile, u64)>,
     /// When mappings may be read again; `None` if they were not read again yet.
     next_reload: Option<Instant>,
     limits: Vec<String>,
@@ -145,22 +161,17 @@ impl ProcessSymbols {
     /// The process or the helper has ended.
     pub fn load(&mut self) -> Result<()> {
         let maps = self.source.maps()?;
-        let mut files: BTreeMap<(String, u64, String), Vec<Mapping>> = BTreeMap::new();
-        for mapping in executable(&maps) {
-            let key = (mapping.inode.0.clone(), mapping.inode.1, mapping.path.clone());
-            if mapping.path.starts_with(['/', '[']) {
-                files.entry(key).or_default().push(mapping);
-            }
-        }
-        for (key, mappings) in files {
-            if self.known.len() >= MAX_FILES || self.known.contains(&key) {
+        for (file, mappings) in unknown(executable(&maps), &self.known) {
+            if self.known.len() >= MAX_FILES {
                 continue;
             }
-            let path = key.2.clone();
-            self.known.insert(key);
+            let path = file.2.clone();
+            for mapping in mappings.iter().take(MAX_FILES - self.known.len()) {
+                self.known.insert((file.clone(), mapping.range.start));
+            }
             if self.known.len() == MAX_FILES {
                 self.limits.push(format!(
-                    "the process executes {MAX_FILES} files: functions of further ones have no names"
+                    "the process has mapped {MAX_FILES} files: functions of further ones have no names"
                 ));
             }
             match self.image(&mappings) {
@@ -238,6 +249,30 @@ mod tests {
             stack: Vec::new(),
             changed: false,
         }
+    }
+
+    #[test]
+    fn a_file_that_is_mapped_elsewhere_is_not_known_there() {
+        let maps = |start: &str, other: &str| {
+            format!(
+                "{start}-{start}f r-xp 00001000 08:01 7 /lib/a.so\n{other}-{other}f r-xp 00001000 08:01 8 /lib/b.so\n"
+            )
+        };
+        let mut known = HashSet::new();
+        let mut found = |maps: &str| {
+            let files = unknown(executable(maps), &known);
+            let starts: Vec<_> = files
+                .iter()
+                .flat_map(|(file, all)| all.iter().map(|one| (file.clone(), one.range.start)))
+                .collect();
+            known.extend(starts.iter().cloned());
+            starts.into_iter().map(|(file, start)| (file.1, start)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&maps("1000", "5000")), [(7, 0x1000), (8, 0x5000)]);
+        assert_eq!(found(&maps("1000", "5000")), []);
+        assert_eq!(found(&maps("2000", "5000")), [(7, 0x2000)]);
+        // In the place of the other one.
+        assert_eq!(found(&maps("5000", "6000")), [(7, 0x5000), (8, 0x6000)]);
     }
 
     #[test]

@@ -136,6 +136,7 @@ impl<R: Read + Seek> AddressSpace<R> {
                 eh_frame_hdr: header.1,
                 ..ExplicitModuleSectionInfo::default()
             };
+            self.remove(&mapping.range);
             let name = mapping.file_name();
             self.unwinder.add_module(Module::new(name.to_owned(), mapping.range.clone(), bias, sections));
             let library = (!is_program).then(|| name.into());
@@ -145,6 +146,14 @@ impl<R: Read + Seek> AddressSpace<R> {
         self.images.push(image);
         self.names.clear();
         true
+    }
+
+    /// Forgets mappings that overlap a new one: they no longer exist.
+    fn remove(&mut self, range: &Range<u64>) {
+        let overlaps = |one: &ModuleOfProcess| one.range.start < range.end && range.start < one.range.end;
+        for gone in self.modules.extract_if(.., |one| overlaps(one)) {
+            self.unwinder.remove_module(gone.range.start);
+        }
     }
 
     /// Whether the address is in a mapping that was added.
@@ -239,15 +248,37 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn files_beyond_the_room_for_tables_are_refused() {
-        let image = || Image::read(File::open(std::env::current_exe().unwrap()).unwrap()).unwrap();
+    /// The file of this program.
+    fn image() -> Image<File> {
+        Image::read(File::open(std::env::current_exe().unwrap()).unwrap()).unwrap()
+    }
+
+    /// Where it is mapped.
+    fn own_mappings() -> Vec<Mapping> {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let own = std::env::current_exe().unwrap();
-        let mappings: Vec<Mapping> = super::super::executable(&maps)
-            .into_iter()
-            .filter(|map| own.ends_with(map.file_name()))
-            .collect();
+        let all = super::super::executable(&maps).into_iter();
+        all.filter(|map| own.ends_with(map.file_name())).collect()
+    }
+
+    #[test]
+    fn a_mapping_replaces_those_in_its_place() {
+        let (mut space, mappings) = (AddressSpace::default(), own_mappings());
+        let ip = mappings[0].range.start + 0x100;
+        let library = |space: &mut AddressSpace<File>| space.frame(ip).library;
+        assert!(space.add(image(), &mappings, true));
+        assert_eq!(library(&mut space), None, "it is the program");
+        let later = Mapping { path: "/lib/later.so".to_owned(), ..mappings[0].clone() };
+        for _ in 0..3 {
+            assert!(space.add(image(), std::slice::from_ref(&later), false));
+            assert_eq!(library(&mut space).as_deref(), Some("later.so"));
+            assert_eq!(space.modules.len(), mappings.len());
+        }
+    }
+
+    #[test]
+    fn files_beyond_the_room_for_tables_are_refused() {
+        let mappings = own_mappings();
         let mut space = AddressSpace::default();
         assert!(space.add(image(), &mappings, true));
         assert!(space.covers(mappings[0].range.start));
