@@ -102,7 +102,8 @@ pub struct LogProgress(BTreeMap<u16, StoredLog>);
 impl LogProgress {
     /// Of logs in which an earlier run stopped at these places: stored windows still have lines after them.
     pub fn since(starts: BTreeMap<u16, LogStart>) -> Self {
-        let log = |LogStart { place, stored }| StoredLog { ahead: place, stored: stored.into_iter().collect() };
+        let log =
+            |LogStart { place, stored }| StoredLog { ahead: place, stored: stored.into_iter().collect() };
         Self(starts.into_iter().map(|(port, start)| (port, log(start))).collect())
     }
 

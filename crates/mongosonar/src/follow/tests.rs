@@ -3,9 +3,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use proptest::prelude::*;
 use super::path::FollowedPath;
 use super::*;
+use proptest::prelude::*;
 
 /// Removed with its content when dropped.
 struct TempFolder(PathBuf);
