@@ -49,6 +49,8 @@ pub enum ContainerMode {
     Bounds,
     /// Projection: 0 and 1 are kept.
     Projection,
+    /// The list of `$unset`.
+    Unset,
     /// An update document, before its first key decides between operators and a replacement.
     Update,
     /// The fields of an update operator.
@@ -102,10 +104,12 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
         (C::Group, b"cond" | b"condition" | b"query" | b"q") => (1, Part(ContainerMode::Filter)),
         // `$reduce` is in each of them, and sources write it in different types.
         (C::Group, b"$keyf" | b"finalize") => (6, Masked),
-        (C::GeoNear, b"query" | b"search") | (C::PlanCache, b"query") => (1, Part(ContainerMode::Filter)),
+        (C::GeoNear, b"query" | b"search" | b"filter") | (C::PlanCache, b"query") => {
+            (1, Part(ContainerMode::Filter))
+        }
         (C::GeoNear, b"limit" | b"num" | b"maxDistance" | b"minDistance") => (5, Presence),
         (C::GeoNear, b"spherical" | b"uniqueDocs" | b"includeLocs") => (9, Flag),
-        (C::PlanCache, b"projection") => (2, Part(ContainerMode::Projection)),
+        (C::GeoNear, b"project") | (C::PlanCache, b"projection") => (2, Part(ContainerMode::Projection)),
         (C::PlanCache, b"sort") => (3, Part(ContainerMode::Sort)),
         (C::Listing, b"filter") => (1, Part(ContainerMode::Filter)),
         (C::Listing, b"nameOnly" | b"authorizedCollections" | b"authorizedDatabases") => (9, Flag),
@@ -158,7 +162,7 @@ pub fn stage(name: &[u8]) -> ContainerMode {
         b"$project" | b"$addFields" | b"$set" => ContainerMode::Projection,
         b"$sort" => ContainerMode::Sort,
         b"$facet" => ContainerMode::Facet,
-        b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" | b"$unset" => {
+        b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" => {
             ContainerMode::Kept
         }
         b"$geoNear" => ContainerMode::GeoNear,
@@ -170,4 +174,55 @@ pub fn stage(name: &[u8]) -> ContainerMode {
 /// Whether a `$` key begins a database reference, which is a literal, not an operator.
 pub fn is_reference(key: &Key<'_>) -> bool {
     matches!(key.bytes, b"$ref" | b"$id" | b"$db")
+}
+
+/// Whether a router adds the field `key` to a part of a pipeline that it sends to its shards.
+pub fn is_added_by_a_router(mode: ContainerMode, key: &[u8]) -> bool {
+    match mode {
+        ContainerMode::Expression => matches!(key, b"$willBeMerged" | b"$doingMerge"),
+        ContainerMode::Sort => matches!(key, b"$_internalLimit" | b"$_internalOutputSortKeyMetadata"),
+        _ => false,
+    }
+}
+
+/// Whether an operator of expressions is an accumulator, too: for that, `['$a']` is one operand, an array.
+pub fn is_accumulator(operator: &[u8]) -> bool {
+    matches!(
+        operator,
+        b"$sum"
+            | b"$avg"
+            | b"$min"
+            | b"$max"
+            | b"$first"
+            | b"$last"
+            | b"$push"
+            | b"$addToSet"
+            | b"$mergeObjects"
+            | b"$stdDevPop"
+            | b"$stdDevSamp"
+            | b"$setUnion"
+            | b"$concatArrays"
+            | b"$locf"
+            | b"$linearFill"
+    )
+}
+
+/// Whether an operator of expressions takes a date, alone or as `{date: …, timezone: …}`.
+pub fn takes_a_date(operator: &[u8]) -> bool {
+    matches!(
+        operator,
+        b"$year"
+            | b"$month"
+            | b"$week"
+            | b"$dayOfMonth"
+            | b"$dayOfWeek"
+            | b"$dayOfYear"
+            | b"$hour"
+            | b"$minute"
+            | b"$second"
+            | b"$millisecond"
+            | b"$isoDayOfWeek"
+            | b"$isoWeek"
+            | b"$isoWeekYear"
+    )
 }

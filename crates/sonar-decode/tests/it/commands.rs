@@ -14,12 +14,12 @@ use sonar_decode::{Decoder, Settings, Shared, Sink, entry};
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+pub struct Seen {
     command: String,
-    namespace: String,
-    typed: String,
-    id: u64,
-    identity: Identity,
+    pub namespace: String,
+    pub typed: String,
+    pub id: u64,
+    pub identity: Identity,
     statements: u32,
     codes: Vec<(i32, u32)>,
     returned: Option<u64>,
@@ -47,8 +47,8 @@ impl Seen {
     }
 }
 
-struct All {
-    seen: Vec<Seen>,
+pub struct All {
+    pub seen: Vec<Seen>,
     window: Window,
     over_cap: u64,
 }
@@ -74,7 +74,7 @@ impl entry::EntrySink for All {
 }
 
 /// Sends commands, each with its reply, on one connection.
-fn exchange(messages: &[(Vec<u8>, Document)]) -> All {
+pub fn exchange(messages: &[(Vec<u8>, Document)]) -> All {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();
     for (id, (request, reply)) in (1..).zip(messages) {
@@ -94,22 +94,22 @@ fn exchange(messages: &[(Vec<u8>, Document)]) -> All {
     all
 }
 
-fn message(command: &Document) -> Vec<u8> {
+pub fn message(command: &Document) -> Vec<u8> {
     op_msg(0, 0, &command.to_vec().unwrap())
 }
 
-fn on_the_wire(command: &Document) -> Seen {
+pub fn on_the_wire(command: &Document) -> Seen {
     exchange(&[(message(command), doc! {"ok": 1.0})]).seen.remove(0)
 }
 
-fn in_a_profile(document: &Document) -> Seen {
+pub fn in_a_profile(document: &Document) -> Seen {
     let (mut profile, mut all) = (Profile::default(), All::default());
     profile.document(&document.to_vec().unwrap(), &mut all);
     assert_eq!(all.seen.len(), 1, "{document}");
     all.seen.remove(0)
 }
 
-fn in_a_log(line: &str) -> Seen {
+pub fn in_a_log(line: &str) -> Seen {
     let (mut log, mut all) = (LogReader::new(LogSettings::default()), All::default());
     log.line(line.as_bytes(), &mut all);
     log.finish(&mut all);
@@ -118,7 +118,7 @@ fn in_a_log(line: &str) -> Seen {
 }
 
 /// A profile document of a command, as 2.4 to 4.0 write it.
-fn profiled(namespace: &str, command: &Document) -> Document {
+pub fn profiled(namespace: &str, command: &Document) -> Document {
     doc! {"op": "command", "ns": namespace, "command": command, "millis": 5, "ts": bson::DateTime::from_millis(0)}
 }
 
@@ -502,51 +502,4 @@ fn an_upsert_affects_one_document_in_every_version() {
     assert_eq!(in_a_profile(&document).affected, Some(1));
     document.insert("upsert", false);
     assert_eq!(in_a_profile(&document).affected, Some(1));
-}
-
-/// What a mongos makes of a pipeline before it sends it to the shards.
-#[test]
-fn what_a_router_adds_is_not_part_of_the_query() {
-    let id = |pipeline: Vec<Document>| {
-        on_the_wire(&doc! {"aggregate": "orders", "pipeline": pipeline, "cursor": {}, "$db": "shop"}).id
-    };
-    let group = |extra: Document, two: bson::Bson, list: bson::Bson| {
-        let mut group = doc! {"_id": "$city", "n": {"$sum": {"$multiply": ["$price", two]}},
-        "k": {"$sum": {"$cond": [{"$in": ["$state", list]}, 1, 0]}}};
-        group.extend(extra);
-        vec![doc! {"$group": group}]
-    };
-    let list = || bson::bson!(["a", "b"]);
-    let sent = id(group(doc! {}, bson::bson!(2), list()));
-    for extra in [doc! {"$willBeMerged": true}, doc! {"$willBeMerged": false}, doc! {"$doingMerge": true}] {
-        assert_eq!(id(group(extra, bson::bson!(2), list())), sent);
-    }
-    for constant in ["$const", "$literal"] {
-        assert_eq!(
-            id(group(doc! {}, bson::bson!({constant: 2}), bson::bson!({constant: list()}))),
-            sent,
-            "{constant}"
-        );
-    }
-    // A literal is no path.
-    assert_ne!(
-        id(group(doc! {}, bson::bson!("$two"), list())),
-        id(group(doc! {}, bson::bson!({"$literal": "$two"}), list()))
-    );
-    let project = |constant: &str| vec![doc! {"$project": {"a": {constant: "x"}}}];
-    assert_eq!(id(project("$const")), id(project("$literal")));
-    let unwind = |value: bson::Bson| vec![doc! {"$unwind": value}];
-    assert_eq!(id(unwind(bson::bson!({"path": "$tags"}))), id(unwind(bson::bson!("$tags"))));
-    assert_ne!(id(unwind(bson::bson!("$names"))), id(unwind(bson::bson!("$tags"))));
-    // Of a find with a sort, a router asks its shards for the keys.
-    let mut find = doc! {"find": "orders", "filter": {"a": 1}, "sort": {"b": 1}, "$db": "shop"};
-    let sorted = on_the_wire(&find);
-    find.insert("projection", doc! {"$sortKey": {"$meta": "sortKey"}});
-    assert_eq!(on_the_wire(&find), sorted);
-    find.insert("projection", doc! {"c": 1, "$sortKey": {"$meta": "sortKey"}});
-    let with_keys = on_the_wire(&find);
-    find.insert("projection", doc! {"c": 1});
-    assert_eq!(on_the_wire(&find), with_keys);
-    let add = |value: bson::Bson| vec![doc! {"$addFields": {"a": {"$concat": ["$b", value]}}}];
-    assert_eq!(id(add(bson::bson!({"$const": "x"}))), id(add(bson::bson!("x"))));
 }

@@ -16,6 +16,7 @@ mod logs;
 mod mangled;
 mod profiles;
 mod recordings;
+mod routers;
 mod shapes;
 mod support;
 mod tcp;

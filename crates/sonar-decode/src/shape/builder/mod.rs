@@ -9,13 +9,15 @@
 //! A *set* keeps the hashes of its distinct children, at most [`MAX_CHILDREN`], and is hashed sorted; a
 //! *sequence* keeps a running hash only. Nothing here grows with text or with the number of children.
 
+mod closing;
 mod leaf;
 mod node;
 mod read;
+mod server_form;
 
 use self::node::{
-    BorrowedLabel, EMPTY_SEQUENCE, EMPTY_SET, Frame, MIXED_STATEMENTS, NO_LABEL, Node, Opening, PRESENT,
-    REPLACEMENT, TOO_MANY, Types,
+    Afterwards, BorrowedLabel, EMPTY_SEQUENCE, EMPTY_SET, Frame, Hashes, MIXED_STATEMENTS, NO_LABEL, Node,
+    Opening, Operands, PRESENT, TOO_MANY, Types,
 };
 pub use self::node::{CommandBody, StatementBody};
 use super::hash::{self, mix};
@@ -201,6 +203,10 @@ impl<T: Text> Builder<T> {
             rank,
             belongs_to_command: None,
             constant: None,
+            includes_id: false,
+            afterwards: Afterwards::Nothing,
+            operands: Operands::Other,
+            last: Hashes { unordered: 0, ordered: 0 },
         });
         if T::WANTED {
             self.labels.push((name.to_vec(), operator.to_vec()));
@@ -247,6 +253,7 @@ impl<T: Text> Builder<T> {
         let sequence = is_sequence(self.frames[to].mode);
         let frame = &mut self.frames[to];
         frame.count = frame.count.saturating_add(1);
+        frame.last = node.hashes();
         if sequence {
             frame.sequence = mix(frame.sequence, hash);
             frame.ordered = mix(frame.ordered, mix(edge, node.ordered));
@@ -359,7 +366,7 @@ impl<T: Text> Builder<T> {
         let parent = self.frames.len() - 1;
         match (self.frames[parent].mode, literal) {
             (ContainerMode::Expression, Some(kind)) if is_constant(edge) => {
-                self.frames[parent].constant = Some((node.unordered, node.ordered, kind));
+                self.frames[parent].constant = Some((node.hashes(), kind));
             }
             (ContainerMode::Literals | ContainerMode::ExpressionList, Some(kind)) => {
                 self.see_type(parent, kind)
@@ -413,150 +420,7 @@ impl<T: Text> Visitor for Builder<T> {
     }
 
     fn close(&mut self) {
-        let top = self.frames.len() - 1;
-        if top == 0 {
-            return;
-        }
-        let (mode, edge, collector) = {
-            let frame = &self.frames[top];
-            (frame.mode, frame.edge, frame.collector as usize)
-        };
-        match mode {
-            // An empty document: a literal.
-            ContainerMode::Undecided
-            | ContainerMode::LiteralOrOperators
-            | ContainerMode::UpdateValue
-            | ContainerMode::Masked => {
-                return self.close_as_object();
-            }
-            ContainerMode::Update if self.frames[top].count == 0 => {
-                let label = self.pop_label();
-                self.frames.pop();
-                let node = Self::leaf(REPLACEMENT, "?replacement", "?replacement");
-                return self.give(edge, node, label, None);
-            }
-            ContainerMode::Statements => {
-                self.pop_label();
-                self.frames.pop();
-                return;
-            }
-            ContainerMode::Statement => return self.close_statement(),
-            _ => {}
-        }
-        if collector != top {
-            // It only grouped; its children are with their collector.
-            self.pop_label();
-            self.frames.pop();
-            return;
-        }
-        let frame = &self.frames[top];
-        if frame.count == 0 && self.frames[top - 1].mode == ContainerMode::Command {
-            // `filter: {}` is no filter.
-            self.pop_label();
-            self.frames.pop();
-            return self.attach_deferred();
-        }
-        if let (ContainerMode::Expression, 1, Some((unordered, ordered, kind))) =
-            (mode, frame.count, frame.constant)
-        {
-            // A router writes the constants of an expression so.
-            let start = frame.start as usize;
-            let text = self.elements.get_mut(start).map(|child| std::mem::take(&mut child.text));
-            let text = text.unwrap_or_default();
-            if T::WANTED {
-                self.text_left += text.bytes();
-            }
-            self.drop_elements(start);
-            let label = self.pop_label();
-            self.frames.pop();
-            let node = Node { unordered, ordered, text };
-            return self.give(edge, node, label, Some(kind));
-        }
-        let literals =
-            matches!(mode, ContainerMode::Literals | ContainerMode::ExpressionList) && !frame.structural;
-        if literals {
-            let start = frame.start as usize;
-            let types = frame.types;
-            self.drop_elements(start);
-            let node = Self::typed_array(types);
-            let label = self.pop_label();
-            self.frames.pop();
-            return self.give(edge, node, label, Some(ElementKind::Array));
-        }
-        let types = frame.types;
-        let style = match mode {
-            ContainerMode::Sort | ContainerMode::Bounds => Style::Sequence,
-            ContainerMode::Pipeline
-            | ContainerMode::ExpressionList
-            | ContainerMode::ArrayFilters
-            | ContainerMode::Indexes => Style::List,
-            ContainerMode::Branches | ContainerMode::Literals => Style::Set,
-            _ => Style::Document,
-        };
-        let mut node = self.fold(top, style);
-        if mode == ContainerMode::Literals {
-            let types = match types {
-                Types::None => 0,
-                Types::One(number) => 1 + u64::from(number),
-                Types::Mixed => u64::MAX,
-            };
-            node.unordered = mix(node.unordered, types);
-            node.ordered = mix(node.ordered, types);
-        }
-        let (rank, deferred) = (self.frames[top].rank, self.frames[top].belongs_to_command);
-        let label = self.pop_label();
-        self.frames.pop();
-        match deferred {
-            Some(name) => self.deferred.push((name, rank, node)),
-            None => self.give(edge, node, label, None),
-        }
-        self.attach_deferred();
-    }
-}
-
-impl<T: Text> Builder<T> {
-    /// Gives the command the fields that were inside its filter, which is closed.
-    fn attach_deferred(&mut self) {
-        if self.frames.len() > 1 {
-            return;
-        }
-        while let Some((name, rank, node)) = self.deferred.pop() {
-            self.attach(0, hash::bytes(name.as_bytes()), node, T::label(rank, name.as_bytes(), &[]));
-        }
-    }
-
-    fn close_statement(&mut self) {
-        let top = self.frames.len() - 1;
-        let node = self.fold(top, Style::Document);
-        self.pop_label();
-        self.frames.pop();
-        let Node { mut unordered, mut ordered, mut text } = node;
-        let bulk = self.bulk.take();
-        let (namespace, write) = (bulk.map(|(_, index)| index), bulk.map(|(write, _)| write));
-        if let Some(write) = write {
-            let action = hash::bytes(write.name().as_bytes());
-            (unordered, ordered) = (mix(action, unordered), mix(action, ordered));
-            if T::WANTED {
-                text = text.named(write.name());
-            }
-        }
-        self.add_statement(StatementBody { unordered, ordered, namespace, write, count: 1, text });
-    }
-
-    fn add_statement(&mut self, statement: StatementBody<T>) {
-        self.statement_count = self.statement_count.saturating_add(1);
-        let same = |known: &&mut StatementBody<T>| {
-            (known.unordered, known.namespace) == (statement.unordered, statement.namespace)
-        };
-        if let Some(known) = self.statements.iter_mut().rev().find(same) {
-            known.count = known.count.saturating_add(1);
-            return;
-        }
-        if self.statements.len() < MAX_STATEMENTS {
-            self.statements.push(statement);
-        } else {
-            self.over_cap = true;
-        }
+        self.close_as_sent();
     }
 }
 

@@ -31,12 +31,48 @@ pub(super) struct Node<T> {
     pub(super) text: T,
 }
 
+/// Those of a [`Node`].
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) struct Hashes {
+    pub(super) unordered: u64,
+    pub(super) ordered: u64,
+}
+
+impl<T> Node<T> {
+    pub(super) fn hashes(&self) -> Hashes {
+        Hashes { unordered: self.unordered, ordered: self.ordered }
+    }
+}
+
 /// The types of the elements of an array of literals.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) enum Types {
     None,
     One(u8),
     Mixed,
+}
+
+/// What follows when a container is closed: of a stage that the server writes in another way, more is open than was sent.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    Nothing,
+    /// The container around it is closed, too.
+    CloseParent,
+    /// It was the `_id` of the `$group` that `$sortByCount` is.
+    CountAndSort,
+}
+
+/// What a container is to the operator of an expression that it follows.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// Nothing that the server writes in another way.
+    Other,
+    /// A list; a single operand stands for itself.
+    List,
+    /// The document of an operator on dates; a date alone stands for itself.
+    Date,
+    /// The list of `$cond`: `if`, `then` and `else`.
+    Condition,
 }
 
 /// The label before the text of a container: its rank, its path or key, and its operator.
@@ -91,8 +127,14 @@ pub(super) struct Frame {
     pub(super) rank: u8,
     /// The field of the command that this container is, though it is inside another one.
     pub(super) belongs_to_command: Option<&'static str>,
-    /// The constant in `{$const: …}` or `{$literal: …}`, which stands for it: its two hashes, and its type.
-    pub(super) constant: Option<(u64, u64, ElementKind)>,
+    /// The constant in `{$const: …}` or `{$literal: …}`, which stands for it, and its type.
+    pub(super) constant: Option<(Hashes, ElementKind)>,
+    /// `$project` names `_id` among the fields that stay.
+    pub(super) includes_id: bool,
+    pub(super) afterwards: Afterwards,
+    pub(super) operands: Operands,
+    /// The last child.
+    pub(super) last: Hashes,
 }
 
 /// One distinct statement of a command.

@@ -2,7 +2,7 @@
 
 use super::Builder;
 use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
-use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
 use crate::commands::CommandKind;
 use crate::names;
 use crate::shape::hash::{self, mix};
@@ -36,6 +36,10 @@ impl<T: Text> Builder<T> {
                 Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(ElementKind::Int32).text }
             }
             Field::Flag => self.kept(b"true", false),
+            // A router gives each call a collection of its own.
+            Field::Literal if key.bytes == b"out" && bytes_of(value).starts_with(b"tmp.mrs.") => {
+                return literal_of(kind);
+            }
             // A collation is a document.
             Field::Literal if key.bytes == b"collation" => self.name(kind, value, |_| false).0,
             Field::Literal => self.literal(kind, value),
@@ -145,12 +149,12 @@ impl<T: Text> Builder<T> {
                 self.see_type(top, kind);
                 return ElementStep::Using(Use::Member);
             }
-            // What a router adds for its shards.
-            ContainerMode::Expression if matches!(key.bytes, b"$willBeMerged" | b"$doingMerge") => {}
+            _ if rules::is_added_by_a_router(mode, key.bytes) => {}
             ContainerMode::Expression | ContainerMode::WindowFields => {
+                let key = self.operand_key(key);
                 let (node, step, _) = self.expression_leaf(&key, kind, value);
                 if matches!(key.bytes, b"$const" | b"$literal") {
-                    self.frames[top].constant = Some((node.unordered, node.ordered, kind));
+                    self.frames[top].constant = Some((node.hashes(), kind));
                 }
                 self.add_keyed(&key, node);
                 return step;
@@ -165,8 +169,10 @@ impl<T: Text> Builder<T> {
                 self.attach(top, 0, node, T::Label::default());
                 return step;
             }
-            ContainerMode::Stage if key.bytes == b"$unwind" => return self.unwind(&key, kind, value),
             ContainerMode::Stage => {
+                if let Some(step) = self.server_form(&key, kind, value) {
+                    return step;
+                }
                 let (node, step) = match key.bytes {
                     b"$unionWith" | b"$out" | b"$unset" | b"$count" => self.name(kind, value, |_| true),
                     stage if !names::holds_expressions(stage) => (self.placeholder(kind), TYPE),
@@ -183,6 +189,12 @@ impl<T: Text> Builder<T> {
                 {
                     return TYPE;
                 }
+                if mode == ContainerMode::Kept
+                    && key.bytes == b"preserveNullAndEmptyArrays"
+                    && number(kind, bytes_of(value)) == Some(0.0)
+                {
+                    return truth_of(kind);
+                }
                 let (node, step) = self.kept_field(mode, &key, kind, value);
                 self.add_keyed(&key, node);
                 return step;
@@ -190,6 +202,10 @@ impl<T: Text> Builder<T> {
             ContainerMode::Projection => {
                 let key = literal_key(key);
                 let (node, step) = match number(kind, bytes_of(value)) {
+                    Some(number) if number != 0.0 && self.names_the_id(&key) => {
+                        self.frames[top].includes_id = true;
+                        return truth_of(kind);
+                    }
                     Some(number) => {
                         (self.kept(if number == 0.0 { b"0" } else { b"1" }, true), truth_of(kind))
                     }
@@ -201,6 +217,7 @@ impl<T: Text> Builder<T> {
                 self.add_keyed(&key, node);
                 return step;
             }
+            ContainerMode::Unset => return self.unset_field(kind, value),
             ContainerMode::Statement => return self.statement_element(key, kind, value),
             ContainerMode::Command
             | ContainerMode::Bounds
@@ -228,20 +245,8 @@ impl<T: Text> Builder<T> {
         TYPE
     }
 
-    /// `{$unwind: '$a'}` is `{$unwind: {path: '$a'}}`, which a router makes of it.
-    fn unwind(&mut self, key: &Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
-        if self.enter(ContainerMode::Kept, hash::key(key), (0, key.bytes, &[])) != Opened::Enter {
-            return TYPE;
-        }
-        let path = Key::new(b"path");
-        let (node, step) = self.kept_field(ContainerMode::Kept, &path, kind, value);
-        self.add_keyed(&path, node);
-        self.close();
-        step
-    }
-
     /// A scalar in a part that keeps its literals. A string is kept only if it is a name there.
-    fn kept_field(
+    pub(super) fn kept_field(
         &self,
         mode: ContainerMode,
         key: &Key<'_>,
@@ -253,7 +258,7 @@ impl<T: Text> Builder<T> {
                 let (node, step, _) = self.expression_leaf(key, kind, value);
                 (node, step)
             }
-            // Elements of `$unset` and `on`, the only arrays that are kept.
+            // Elements of `on`, the only array that is kept.
             (ContainerMode::Kept, key) if key.iter().all(u8::is_ascii_digit) => {
                 self.name(kind, value, |_| true)
             }
@@ -366,8 +371,10 @@ impl<T: Text> Builder<T> {
             }
             ContainerMode::Expression | ContainerMode::ExpressionList | ContainerMode::WindowFields => {
                 let listed = mode == ContainerMode::ExpressionList;
+                let key = self.operand_key(key);
                 let edge = if listed { 0 } else { hash::path(&key) };
                 let inner = match key.bytes {
+                    b"$cond" if !listed => ContainerMode::Expression,
                     b"$literal" | b"$const" if !listed && array => ContainerMode::Literals,
                     b"$literal" | b"$const" if !listed => ContainerMode::LiteralOrOperators,
                     b"sortBy" if mode == ContainerMode::WindowFields => ContainerMode::Sort,
@@ -375,11 +382,16 @@ impl<T: Text> Builder<T> {
                     _ => ContainerMode::Expression,
                 };
                 let normal = self.normal(&key);
-                self.enter(inner, edge, (0, if listed { &[] } else { &normal }, &[]))
+                let opened = self.enter(inner, edge, (0, if listed { &[] } else { &normal }, &[]));
+                self.mark_operands(opened, &key, array && !listed);
+                opened
             }
             ContainerMode::Pipeline => self.enter(ContainerMode::Stage, 0, NO_LABEL),
             ContainerMode::Stage => {
                 self.change_stream |= key.bytes == b"$changeStream";
+                if let Some(opened) = self.open_server_form(&key, array) {
+                    return opened;
+                }
                 let inner = match stage(key.bytes) {
                     ContainerMode::Expression if array => ContainerMode::ExpressionList,
                     mode => mode,
@@ -428,11 +440,16 @@ impl<T: Text> Builder<T> {
                     b"$elemMatch" => ContainerMode::ElemMatch,
                     b"$meta" => ContainerMode::Literal,
                     b"$slice" if array => ContainerMode::Literals,
+                    b"$cond" => ContainerMode::Expression,
+                    b"$literal" if !array => ContainerMode::Projection,
                     _ if array => ContainerMode::ExpressionList,
+                    _ if key.is_operator() => ContainerMode::Expression,
                     _ => ContainerMode::Projection,
                 };
                 let normal = self.normal(&key);
-                self.enter(inner, hash::path(&key), (0, &normal, &[]))
+                let opened = self.enter(inner, hash::path(&key), (0, &normal, &[]));
+                self.mark_operands(opened, &key, array);
+                opened
             }
             ContainerMode::Update => {
                 let inner =
@@ -474,6 +491,7 @@ impl<T: Text> Builder<T> {
             | ContainerMode::Undecided
             | ContainerMode::LiteralOrOperators
             | ContainerMode::ElemMatch
+            | ContainerMode::Unset
             | ContainerMode::UpdateValue => Opened::Skip,
         }
     }
@@ -498,7 +516,7 @@ impl<T: Text> Builder<T> {
                 b"$hint" if !array => self.enter_for_command(ContainerMode::Sort, "hint", 7),
                 b"$min" if !array => self.enter_for_command(ContainerMode::Bounds, "min", 6),
                 b"$max" if !array => self.enter_for_command(ContainerMode::Bounds, "max", 6),
-                b"$comment" | b"$readPreference" => Opened::Skip,
+                b"$comment" | b"$readPreference" | b"$queryOptions" => Opened::Skip,
                 b"$jsonSchema" => {
                     let node = self.placeholder(ElementKind::Document);
                     let label = self.path_label(1, &key, &[]);
