@@ -1,10 +1,12 @@
 //! Where does each command say which collection it works on, and what distinguishes two of its calls? One table for
 //! the wire, profiles and logs.
 //!
-//! The names are those that servers 2.4 to 8.x register, with the older spellings that they still accept. Where the
-//! namespace stands is what the server's own parsing does: `jstests/core/commands_namespace_parsing.js` and
-//! `jstests/core/views/views_all_commands.js` in <https://github.com/mongodb/mongo> try it with each command. A command
-//! that is not in the table is unknown: neither its namespace nor its shape is.
+//! The names are those that servers 2.4 to 8.2 register, with the older spellings that they still accept. Where the
+//! namespace stands is what the server's own parsing does. In <https://github.com/mongodb/mongo>,
+//! `jstests/core/commands_namespace_parsing.js` and `jstests/core/views/views_all_commands.js` try it with each command,
+//! and the `namespace` of a command in its `.idl` file says it: `concatenate_with_db` is [`NamespacePlace::Value`],
+//! `ignored` is [`NamespacePlace::Database`], and `type: namespacestring` is [`NamespacePlace::Whole`]. A command that is
+//! not in the table is unknown: neither its namespace nor its shape is.
 
 /// The commands whose bodies have a shape of their own. The shape of every other command is its name and namespace.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -28,7 +30,7 @@ pub enum CommandKind {
     CreateIndexes,
     Hello,
     Group,
-    /// `geoNear` and `geoSearch`.
+    /// `geoNear`, `geoSearch`, and `text` of 2.4.
     GeoNear,
     /// `listCollections` and `listDatabases`.
     Listing,
@@ -125,17 +127,17 @@ commands! {
     Value FindAndModify b"findAndModify" b"findandmodify";
     Value MapReduce b"mapReduce" b"mapreduce";
     Value CreateIndexes b"createIndexes";
-    Value GeoNear b"geoNear" b"geoSearch";
+    Value GeoNear b"geoNear" b"geoSearch" b"text";
     Value PlanCache b"planCacheClear" b"planCacheClearFilters" b"planCacheListFilters" b"planCacheListPlans"
         b"planCacheListQueryShapes" b"planCacheSetFilter";
     Inside Group b"group";
-    Statements BulkWrite b"bulkWrite";
+    Statements BulkWrite b"bulkWrite" b"clusterBulkWrite";
     Inner Explain b"explain";
     Database Listing b"listCollections" b"listDatabases";
     Database Hello b"hello" b"isMaster" b"ismaster";
 
     // Cursors: the shape is that of the command that opened it.
-    Collection GetMore b"getMore";
+    Collection GetMore b"getMore" b"clusterGetMore";
     Value KillCursors b"killCursors";
 
     // All others: the shape is the name and the namespace. On a collection of the command's database:
@@ -150,7 +152,14 @@ commands! {
         b"_shardsvrRenameCollection" b"_shardsvrRenameCollectionParticipant" b"_shardsvrSetAllowMigrations"
         b"godinsert" b"listIndexes" b"listSearchIndexes" b"parallelCollectionScan" b"reIndex"
         b"releaseMemory" b"repairCursor" b"setIndexCommitQuorum" b"touch" b"updateSearchIndex" b"validate"
-        b"validateDBMetadata" b"voteAbortIndexBuild" b"voteCommitIndexBuild";
+        b"validateDBMetadata" b"voteAbortIndexBuild" b"voteCommitIndexBuild"
+        b"_configsvrCheckMetadataConsistency" b"_configsvrCollMod" b"_shardsvrCheckMetadataConsistency"
+        b"_shardsvrCheckMetadataConsistencyParticipant" b"_shardsvrConvertToCappedParticipant"
+        b"_shardsvrDropCollectionIfUUIDNotMatchingWithWriteConcern" b"_shardsvrDropIndexesParticipant"
+        b"_shardsvrParticipantBlock" b"_shardsvrRecreateRangeDeletionTasks"
+        b"_shardsvrRecreateRangeDeletionTasksParticipant" b"_shardsvrRenameCollectionParticipantUnblock"
+        b"createUnsplittableCollection" b"exportCollection" b"importCollection" b"indexStats"
+        b"recreateRangeDeletionTasks" b"storageDetails" b"timeseriesCatalogBucketParamsChanged";
 
     // On a namespace, mostly of another database than the command's, which is `admin`:
     Whole Other b"_cloneCollectionOptionsFromPrimaryShard" b"_configsvrBalancerCollectionStatus"
@@ -161,7 +170,7 @@ commands! {
         b"_configsvrRefineCollectionShardKey" b"_configsvrRemoveTags" b"_configsvrRenameCollection"
         b"_configsvrReshardCollection" b"_configsvrAbortReshardCollection" b"_configsvrCleanupReshardCollection"
         b"_configsvrShardCollection" b"_configsvrSplitChunk" b"_configsvrUpdateZoneKeyRange"
-        b"_configsvrEnsureChunkVersionIsGreaterThan" b"_flushRoutingTableCacheUpdates"
+        b"_flushRoutingTableCacheUpdates"
         b"_flushRoutingTableCacheUpdatesWithWriteConcern" b"_flushReshardingStateChange" b"_recvChunkStart"
         b"_shardsvrAbortReshardCollection" b"_shardsvrCleanupReshardCollection" b"_shardsvrCommitReshardCollection"
         b"_shardsvrMergeAllChunksOnShard" b"_shardsvrMergeChunks" b"_shardsvrMoveRange"
@@ -172,26 +181,40 @@ commands! {
         b"configureQueryAnalyzer" b"dataSize" b"datasize" b"getShardVersion" b"medianKey" b"mergeAllChunksOnShard"
         b"mergeChunks" b"moveChunk" b"movechunk" b"moveCollection" b"moveRange" b"refineCollectionShardKey"
         b"renameCollection" b"reshardCollection" b"setShardVersion" b"shardCollection" b"shardcollection" b"split"
-        b"splitChunk" b"splitVector" b"unshardCollection" b"untrackUnshardedCollection" b"updateZoneKeyRange";
+        b"splitChunk" b"splitVector" b"unshardCollection" b"untrackUnshardedCollection" b"updateZoneKeyRange"
+        b"_configsvrCommitIndex" b"_configsvrCommitRefineCollectionShardKey" b"_configsvrConfigureAutoSplit"
+        b"_configsvrDropIndexCatalogEntry" b"_configsvrGetHistoricalPlacement"
+        b"_configsvrRenameCollectionMetadata" b"_configsvrSetAllowMigrations"
+        b"_shardsvrBeginMigrationBlockingOperation" b"_shardsvrCommitIndexParticipant"
+        b"_shardsvrCoordinateMultiUpdate" b"_shardsvrDropIndexCatalogEntryParticipant"
+        b"_shardsvrEndMigrationBlockingOperation" b"_shardsvrFetchCollMetadata" b"_shardsvrRegisterIndex"
+        b"_shardsvrRenameIndexMetadata" b"_shardsvrReshardRecipientClone"
+        b"_shardsvrReshardingDonorFetchFinalCollectionStats"
+        b"_shardsvrReshardingDonorStartChangeStreamsMonitor" b"_shardsvrReshardingOperationTime"
+        b"_shardsvrUnregisterIndex" b"_shardsvrUntrackUnsplittableCollection"
+        b"_shardsvrValidateShardKeyCandidate" b"configureCollectionAutoSplitter" b"setAllowMigrations"
+        b"testReshardCloneCollection";
 
     // On another database:
     DatabaseValue Other b"_configsvrCommitMovePrimary" b"_configsvrCreateDatabase" b"_configsvrDropDatabase"
         b"_configsvrEnableSharding" b"_configsvrMovePrimary" b"_flushDatabaseCacheUpdates"
         b"_flushDatabaseCacheUpdatesWithWriteConcern" b"_movePrimary" b"_shardsvrMovePrimary"
         b"changePrimary" b"enableSharding" b"enablesharding" b"getDatabaseVersion" b"movePrimary" b"moveprimary"
-        b"_cloneCatalogData" b"_shardsvrCloneCatalogData";
+        b"_cloneCatalogData" b"_shardsvrCloneCatalogData"
+        b"_shardsvrChangePrimary" b"_shardsvrMovePrimaryEnterCriticalSection"
+        b"_shardsvrMovePrimaryExitCriticalSection";
 
     Root Other b"filemd5";
 
     // On the command's database or on the server:
     Database Other b"_shardsvrDropDatabase" b"_shardsvrDropDatabaseParticipant"
-        b"_shardsvrBeginMigrationBlockingOperation" b"_shardsvrEndMigrationBlockingOperation"
+
         b"_shardsvrJoinDDLCoordinators" b"_shardsvrJoinMigrations" b"$eval" b"_addShard" b"_configsvrAddShard" b"_configsvrAddShardToZone"
         b"_configsvrBalancerStart" b"_configsvrBalancerStatus" b"_configsvrBalancerStop"
-        b"_configsvrCheckClusterMetadataConsistency" b"_configsvrCheckMetadataConsistency"
+        b"_configsvrCheckClusterMetadataConsistency"
         b"_configsvrRemoveChunks" b"_configsvrRemoveShard"
         b"_configsvrRemoveShardFromZone" b"_configsvrRepairShardedCollectionChunksHistory"
-        b"_configsvrResetPlacementHistory" b"_configsvrRunRestore" b"_configsvrSetAllowMigrations"
+        b"_configsvrResetPlacementHistory" b"_configsvrRunRestore"
         b"_configsvrSetClusterParameter" b"_configsvrSetUserWriteBlockMode" b"_configsvrTransitionFromDedicatedConfigServer"
         b"_configsvrTransitionToDedicatedConfigServer" b"_dropConnectionsToMongot"
         b"_getAuditConfigGeneration" b"_getNextSessionMods" b"_getUserCacheGeneration" b"_hashBSONElement" b"_isSelf"
@@ -201,7 +224,7 @@ commands! {
         b"abortTransaction" b"addShard" b"addShardToZone" b"addShardTag" b"addshard" b"appendOplogNote"
         b"applyOps" b"authSchemaUpgrade" b"authenticate" b"autoCompact" b"availableQueryOptions" b"availablequeryoptions"
         b"balancerStart" b"balancerStatus" b"balancerStop" b"buildInfo" b"buildinfo" b"clearLog" b"clone"
-        b"clusterAbortTransaction" b"clusterCommitTransaction" b"clusterGetMore" b"commitTransaction"
+        b"clusterAbortTransaction" b"clusterCommitTransaction" b"commitTransaction"
         b"configureFailPoint" b"connPoolStats" b"connPoolSync"
         b"connectionStatus" b"coordinateCommitTransaction" b"copydb" b"copydbgetnonce"
         b"copydbsaslstart" b"cpuload" b"createRole" b"createUser" b"currentOp" b"cursorInfo" b"dbHash" b"dbhash"
@@ -219,22 +242,45 @@ commands! {
         b"pinHistoryReplicated" b"ping" b"prepareTransaction" b"profile" b"reapLogicalSessionCacheNow"
         b"refreshLogicalSessionCacheNow" b"refreshSessions" b"refreshSessionsInternal"
         b"removeShard" b"removeShardFromZone" b"removeshard" b"repairDatabase"
-        b"repairShardedCollectionChunksHistory" b"replSetAbortPrimaryCatchUp" b"replSetElect" b"replSetFreeze"
+        b"repairShardedCollectionChunksHistory" b"replSetAbortPrimaryCatchUp" b"replSetDeclareElectionWinner" b"replSetElect" b"replSetFreeze"
         b"replSetFresh" b"replSetGetConfig" b"replSetGetRBID" b"replSetGetStatus" b"replSetHeartbeat"
         b"replSetInitiate" b"replSetMaintenance" b"replSetReconfig" b"replSetRequestVotes" b"replSetResizeOplog"
         b"replSetStepDown" b"replSetStepUp" b"replSetSyncFrom" b"replSetTest" b"replSetTestEgress"
         b"replSetUpdatePosition" b"resetError" b"reseterror" b"resetPlacementHistory" b"resync"
         b"revokePrivilegesFromRole" b"revokeRolesFromRole" b"revokeRolesFromUser" b"rolesInfo" b"rotateCertificates"
-        b"saslContinue" b"saslStart" b"serverStatus" b"setAllowMigrations" b"setAuditConfig" b"setChangeStreamState"
+        b"saslContinue" b"saslStart" b"serverStatus" b"setAuditConfig" b"setChangeStreamState"
         b"setClusterParameter" b"setCommittedSnapshot" b"setDefaultRWConcern" b"setFeatureCompatibilityVersion"
         b"setFreeMonitoring" b"setParameter" b"setProfilingFilterGlobally" b"setQuerySettings"
         b"removeQuerySettings" b"setUserWriteBlockMode" b"shardConnPoolStats" b"shardingState" b"shutdown" b"sleep"
         b"stageDebug" b"startRecordingTraffic" b"startSession" b"startShardDraining" b"stopShardDraining"
         b"shardDrainingStatus" b"commitShardRemoval" b"stopRecordingTraffic" b"streams_startStreamProcessor"
         b"sysprofile" b"top" b"transitionFromDedicatedConfigServer" b"transitionToDedicatedConfigServer"
-        b"unsetSharding" b"updateRole" b"updateUser" b"usersInfo" b"voteCommitImportCollection"
+        b"unsetSharding" b"updateRole" b"updateUser" b"usersInfo" b"voteCommitImportCollection" b"voteCommitTransaction"
         b"voteAbortImportCollection" b"waitForFailPoint" b"waitForOngoingChunkSplits" b"whatsmysni" b"whatsmyuri"
-        b"writeBacksQueued" b"writebacklisten";
+        b"writeBacksQueued" b"writebacklisten"
+        b"_clusterQueryWithoutShardKey" b"_clusterWriteWithoutShardKey" b"_configsvrAddShardCoordinator"
+        b"_configsvrCommitShardRemoval" b"_configsvrEnsureChunkVersionIsGreaterThan"
+        b"_configsvrRemoveShardCommit" b"_configsvrShardDrainingStatus" b"_configsvrStartShardDraining"
+        b"_configsvrStopShardDraining" b"_dropMirrorMaestroConnections" b"_flushShardRegistry"
+        b"_mirrorMaestroConnPoolStats" b"_shardsvrCheckCanConnectToConfigServer"
+        b"_shardsvrCloneAuthoritativeMetadata" b"_shardsvrCommitCreateDatabaseMetadata"
+        b"_shardsvrCommitDropDatabaseMetadata" b"_shardsvrCreateGlobalIndex"
+        b"_shardsvrDeleteGlobalIndexKey" b"_shardsvrDrainOngoingDDLOperations" b"_shardsvrDropGlobalIndex"
+        b"_shardsvrGetStatsForBalancing" b"_shardsvrInsertGlobalIndexKey" b"_shardsvrNotifyShardingEvent"
+        b"_shardsvrRunSearchIndexCommand" b"_shardsvrSetClusterParameter" b"_shardsvrSetUserWriteBlockMode"
+        b"_shardsvrWriteGlobalIndexKeys" b"_skewClockCommand" b"_vectorClockPersist" b"abortShardSplit"
+        b"closeAllDatabases" b"commitShardSplit" b"configureBackgroundTask" b"createBackup" b"cst"
+        b"donorAbortMigration" b"donorAbortSplit" b"donorForgetMigration" b"donorForgetSplit"
+        b"donorStartMigration" b"donorStartSplit" b"donorWaitForMigrationToCommit" b"forgetShardSplit"
+        b"getTrafficRecordingStatus" b"oidcListKeys" b"oidcRefreshKeys" b"recipientForgetMigration"
+        b"recipientSyncData" b"recipientVoteImportedFiles" b"rotateFTDC" b"sbe" b"startTrafficRecording"
+        b"startXRayLogging" b"stopTrafficRecording" b"stopXRayLogging" b"streams_getMetrics"
+        b"streams_getMoreStreamSample" b"streams_getStats" b"streams_listStreamProcessors"
+        b"streams_sendEvent" b"streams_startStreamSample" b"streams_stopStreamProcessor"
+        b"streams_testOnlyGetFeatureFlags" b"streams_testOnlyInsert" b"streams_updateConnection"
+        b"streams_updateFeatureFlags" b"streams_writeCheckpoint" b"testDeprecation"
+        b"testDeprecationInVersion2" b"testInternalTransactions" b"testRemoval" b"testVersion2"
+        b"testVersions1And2" b"transitionToShardedCluster";
 }
 
 #[cfg(test)]
@@ -279,8 +325,30 @@ mod tests {
             ("createUser", Database),
             ("getLog", Database),
             ("$eval", Database),
+            ("setAllowMigrations", Whole),
+            ("_shardsvrBeginMigrationBlockingOperation", Whole),
+            ("_shardsvrReshardingOperationTime", Whole),
+            ("_shardsvrParticipantBlock", Value),
+            ("_shardsvrMovePrimaryEnterCriticalSection", DatabaseValue),
+            ("_clusterQueryWithoutShardKey", Database),
+            ("clusterBulkWrite", NamespacePlace::Statements),
         ] {
             assert_eq!(rule(name.as_bytes()).map(|rule| rule.namespace), Some(place), "{name}");
         }
+    }
+
+    /// What each version registers, by its own lists: see the head of the file.
+    #[test]
+    fn the_table_has_every_command_of_every_version() {
+        let lists = include_str!("../tests/it/golden/commands.txt");
+        let (mut versions, mut unknown) = (0, Vec::new());
+        for line in lists.lines().filter(|line| !line.starts_with('#')) {
+            let (version, names) = line.split_once(':').expect("a version and its commands");
+            versions += 1;
+            let missing = names.split_whitespace().filter(|name| rule(name.as_bytes()).is_none());
+            unknown.extend(missing.map(|name| format!("{version} {name}")));
+        }
+        assert_eq!(unknown, Vec::<String>::new());
+        assert!(versions >= 12, "{versions}");
     }
 }

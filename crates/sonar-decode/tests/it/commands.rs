@@ -191,6 +191,11 @@ fn each_command_is_on_the_namespace_that_it_names() {
         (doc! {"dbCheck": "orders", "$db": "shop"}, "shop.orders"),
         (doc! {"createUser": "ann", "pwd": "x", "roles": [], "$db": "shop"}, "shop"),
         (doc! {"planCacheClear": "orders", "query": {"a": 1}, "$db": "shop"}, "shop.orders"),
+        (doc! {"text": "orders", "search": "coffee", "$db": "shop"}, "shop.orders"),
+        (doc! {"setAllowMigrations": "shop.orders", "allowMigrations": false, "$db": "admin"}, "shop.orders"),
+        (doc! {"_shardsvrParticipantBlock": "orders", "blockType": "Unblock", "$db": "shop"}, "shop.orders"),
+        (doc! {"_clusterQueryWithoutShardKey": 1, "writeCmd": {"delete": "orders"}, "$db": "shop"}, "shop"),
+        (doc! {"streams_getStats": "", "name": "one", "$db": "admin"}, "admin"),
     ] {
         let seen = on_the_wire(&command);
         assert_eq!(seen.namespace, expected, "{command}");
@@ -237,6 +242,10 @@ fn commands_with_a_query_beside_them_have_its_shape() {
             doc! {"listCollections": 1, "filter": {"type": "a"}},
         ),
         (doc! {"planCacheClear": "c", "query": {"a": 1}}, doc! {"planCacheClear": "c", "query": {"b": 1}}),
+        (
+            doc! {"text": "c", "search": "x", "filter": {"a": 1}},
+            doc! {"text": "c", "search": "x", "filter": {"b": 1}},
+        ),
     ] {
         let id = |command: &Document| in_a_profile(&profiled("shop.$cmd", command)).id;
         assert_ne!(id(&one), id(&other), "{one}");
