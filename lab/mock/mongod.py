@@ -17,7 +17,6 @@ also puts the profiler to what it starts with; with `--members` (a replica set, 
 """
 
 import argparse
-import datetime
 import os
 import signal
 import socket
@@ -27,6 +26,8 @@ import time
 
 import bson
 import scram
+from documents import Collection, Refused, field, matches, now
+from status import StatusCommands
 
 PLAYED = {
     "3.2": ("3.2.22", 4),
@@ -45,90 +46,7 @@ OPEN_TO_ALL = {"hello", "isMaster", "ismaster", "ping", "saslStart", "saslContin
 CHANGES = {"profile", "create", "drop", "dropDatabase", "setParameter"}
 
 
-def now():
-    """The time as in BSON: whole milliseconds, UTC, without a zone, as the decoder returns it."""
-    time_now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-    return time_now.replace(microsecond=time_now.microsecond // 1000 * 1000)
-
-
-class Refused(Exception):
-    def __init__(self, code, name, message):
-        super().__init__(message)
-        self.reply = {"ok": 0.0, "errmsg": message, "code": code, "codeName": name}
-
-
-def field(document, path):
-    for part in path.split("."):
-        if not isinstance(document, dict) or part not in document:
-            return None
-        document = document[part]
-    return document
-
-
-def matches(document, query):
-    for key, wanted in query.items():
-        if key == "$and":
-            if not all(matches(document, part) for part in wanted):
-                return False
-            continue
-        value = field(document, key)
-        tests = wanted if isinstance(wanted, dict) and next(iter(wanted), "").startswith("$") else {"$eq": wanted}
-        for operator, operand in tests.items():
-            if operator == "$eq":
-                good = value == operand
-            elif operator == "$ne":
-                good = value != operand
-            elif operator == "$in":
-                good = value in operand
-            elif value is None:
-                good = False
-            else:
-                good = {
-                    "$gt": lambda: value > operand,
-                    "$gte": lambda: value >= operand,
-                    "$lt": lambda: value < operand,
-                    "$lte": lambda: value <= operand,
-                }[operator]()
-            if not good:
-                return False
-    return True
-
-
-class Collection:
-    """Documents under increasing record ids; a capped one forgets the oldest."""
-
-    def __init__(self, capped=None):
-        self.capped, self.size, self.next_id = capped, 0, 1
-        self.rows = {}  # record id -> (document, bytes), in order of insertion
-        self.by_id = {}
-
-    def insert(self, document):
-        size = len(bson.encode(document))
-        self.rows[self.next_id] = (document, size)
-        if "_id" in document:
-            self.by_id[document["_id"]] = self.next_id
-        self.next_id += 1
-        self.size += size
-        while self.capped and self.size > self.capped and len(self.rows) > 1:
-            self.remove(next(iter(self.rows)))
-
-    def remove(self, record):
-        document, size = self.rows.pop(record)
-        self.by_id.pop(document.get("_id"), None)
-        self.size -= size
-
-    def scan(self, query):
-        wanted = query.get("_id")
-        if isinstance(wanted, (int, str, bson.ObjectId)):
-            record = self.by_id.get(wanted)
-            return [(record, self.rows[record][0])] if record and matches(self.rows[record][0], query) else []
-        if isinstance(wanted, dict) and isinstance(wanted.get("$gte"), int) and isinstance(wanted.get("$lt"), int):
-            records = (self.by_id.get(key) for key in range(wanted["$gte"], wanted["$lt"]))
-            return [(record, self.rows[record][0]) for record in records if record]
-        return [(record, document) for record, (document, _) in self.rows.items() if matches(document, query)]
-
-
-class Mongod:
+class Mongod(StatusCommands):
     def __init__(self, plays, cost_us=0, databases=(), members=(), me="", primary=True, user=None):
         self.user, self.peer, self.clients = user, threading.local(), {}
         self.members, self.me, self.primary, self.term = members, me, primary, 1
@@ -430,42 +348,6 @@ class Mongod:
                 n += 1
         return {"n": n}
 
-    def connections(self):
-        """The entries of `$currentOp` with idle connections, one for each open connection, with the fields of 4.4 and
-        later."""
-        return [
-            {
-                "type": "idleSession" if client is None else "op",
-                "host": "mock",
-                "desc": f"conn{number}",
-                "client": f"{host}:{port}",
-                **(
-                    {"appName": client.get("application", {}).get("name", ""), "clientMetadata": client}
-                    if client
-                    else {}
-                ),
-                "active": False,
-            }
-            for number, ((host, port), client) in enumerate(list(self.clients.items()))
-        ]
-
-    def collection_stats(self, db, name):
-        """One document for each shard, with the fields that the pipeline of the caller keeps and some that it drops."""
-        collection = self.databases.get(db, {}).get(name)
-        if collection is None:
-            raise Refused(26, "NamespaceNotFound", f"Collection [{db}.{name}] not found.")
-        stats = {
-            "size": collection.size,
-            "count": len(collection.rows),
-            "storageSize": 4096,
-            "freeStorageSize": 0,
-            "indexSizes": {"_id_": 4096},
-            **self.sizes.get(f"{db}.{name}", {}),
-        }
-        shards = ["s0", "s1"] if self.plays == "mongos" else [None]
-        rows = [{**({"shard": shard} if shard else {}), "storageStats": stats} for shard in shards]
-        return {"cursor": {"firstBatch": rows, "id": bson.Int64(0), "ns": f"{db}.{name}"}}
-
     def do_aggregate(self, db, command):
         if command["pipeline"] and "$collStats" in command["pipeline"][0]:
             return self.collection_stats(db, command["aggregate"])
@@ -514,9 +396,6 @@ class Mongod:
 
     # -- the server
 
-    def do_currentOp(self, db, command):
-        return {"inprog": self.connections()}
-
     def do_hello(self, db, command):
         if "client" in command:
             self.clients[self.peer.address] = command["client"]
@@ -561,90 +440,6 @@ class Mongod:
         return {}
 
     do_endSessions = do_ping
-
-    def do_buildInfo(self, db, command):
-        extra = {"psmdbVersion": self.version} if self.plays.startswith("percona") else {}
-        return {"version": self.version, "versionArray": [*self.numbers, 0], **extra}
-
-    def do_listDatabases(self, db, command):
-        return {"databases": [{"name": name} for name in ["admin", "local", *self.databases]]}
-
-    def do_listCollections(self, db, command):
-        entries = []
-        for name, collection in self.databases.get(db, {}).items():
-            options = {"capped": True, "size": collection.capped} if collection.capped else {}
-            entry = {
-                "name": name,
-                "type": "collection",
-                "options": options,
-                "info": {"uuid": bson.Binary(struct.pack("<QQ", id(collection), 0), 4)},
-            }
-            if matches(entry, command.get("filter", {})):
-                entries.append(entry)
-        return {"cursor": {"firstBatch": entries, "id": bson.Int64(0), "ns": f"{db}.$cmd.listCollections"}}
-
-    def do_collStats(self, db, command):
-        collection = self.databases.get(db, {}).get(command["collStats"])
-        if not collection:
-            raise Refused(26, "NamespaceNotFound", f"Collection [{db}.{command['collStats']}] not found.")
-        extra = {"maxSize": collection.capped} if collection.capped else {}
-        return {
-            "ns": f"{db}.{command['collStats']}",
-            "size": collection.size,
-            "count": len(collection.rows),
-            "capped": bool(collection.capped),
-            **extra,
-        }
-
-    def do_serverStatus(self, db, command):
-        times = os.times()
-        return {
-            "version": self.version,
-            "process": "mongod",
-            "pid": bson.Int64(os.getpid()),
-            "host": socket.gethostname(),
-            "localTime": now(),
-            "uptimeMillis": bson.Int64(int((time.monotonic() - self.begun) * 1000)),
-            "connections": {"current": len(self.clients), "available": 800, "totalCreated": len(self.clients)},
-            "extra_info": {
-                "user_time_us": bson.Int64(int(times.user * 1e6)),
-                "system_time_us": bson.Int64(int(times.system * 1e6)),
-                "output_blocks": bson.Int64(0),
-            },
-            "locks": {
-                "Database": {"acquireWaitCount": {"w": bson.Int64(3)}, "timeAcquiringMicros": {"w": bson.Int64(40)}}
-            },
-            "globalLock": {"currentQueue": {"total": 0, "readers": 0, "writers": 0}},
-            "wiredTiger": {
-                "block-manager": {"bytes written": bson.Int64(self.inserted * 200)},
-                "log": {"log bytes written": bson.Int64(self.inserted * 100)},
-            },
-            "opcounters": {"insert": self.inserted},
-        }
-
-    def do_replSetGetStatus(self, db, command):
-        if not self.members:
-            raise Refused(76, "NoReplicationEnabled", "not running with --replSet")
-        members = []
-        for number, name in enumerate(self.members):
-            is_self = name == self.me
-            is_primary = is_self == self.primary if len(self.members) <= 2 else is_self and self.primary
-            state = 1 if is_primary else 2
-            members.append(
-                {
-                    "_id": number,
-                    "name": name,
-                    "health": 1.0,
-                    "state": state,
-                    "stateStr": "PRIMARY" if state == 1 else "SECONDARY",
-                    "optimeDate": now() - datetime.timedelta(seconds=0 if state == 1 else 3),
-                    **({"self": True} if is_self else {}),
-                }
-            )
-        return {"set": "rs", "date": now(), "term": bson.Int64(self.term), "members": members}
-
-    def do_getCmdLineOpts(self, db, command):
-        return {"argv": ["mongod"], "parsed": {}}
 
     def do_setParameter(self, db, command):
         if self.plays.startswith("percona") and "profilingRateLimit" in command:

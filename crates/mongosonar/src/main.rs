@@ -44,6 +44,7 @@ mod profiler;
 mod progress;
 mod queries;
 mod screen;
+mod server_configuration;
 mod servers;
 mod splitting;
 mod stacks;

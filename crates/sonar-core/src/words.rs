@@ -15,6 +15,11 @@ pub fn plural(count: impl Display, noun: &str) -> String {
     }
 }
 
+/// Processors, also parts of them, to two decimals: `1 processor`, `0.5 processors`.
+pub fn processors(count: f64) -> String {
+    plural((count * 100.0).round() / 100.0, "processor")
+}
+
 /// Bytes in MiB, or in GiB where there are more than one: `812.0 MiB`, `1.5 GiB`.
 pub fn binary_size(bytes: u64) -> String {
     let (divisor, unit) = if bytes < 1 << 30 { (1 << 20, "MiB") } else { (1 << 30, "GiB") };
@@ -36,6 +41,14 @@ mod tests {
         assert_eq!(
             [plural(2, "entry"), plural(2, "day"), plural("1.20k", "row")],
             ["2 entries", "2 days", "1.20k rows"]
+        );
+    }
+
+    #[test]
+    fn parts_of_processors_are_shown() {
+        assert_eq!(
+            [2.0, 1.0, 0.5, 1.004, 3.999].map(processors),
+            ["2 processors", "1 processor", "0.5 processors", "1 processor", "4 processors"]
         );
     }
 

@@ -15,10 +15,10 @@ use sonar_view::disk::check::CheckReport;
 use sonar_view::kit::Fitting;
 
 use super::args::CheckArgs;
-use super::mongod_config::{configuration, log_of, own_root, setting};
 use super::place::folder;
 use super::{process, version};
 use crate::exit::{OK, usage};
+use crate::server_configuration::{ServerConfiguration, named_log, own_root};
 use crate::{screen, servers};
 
 /// There are warnings.
@@ -144,7 +144,7 @@ fn data_folder(
 
 /// The folder that a mongod names in its arguments or its configuration.
 fn dbpath_of(machine: &Host, mongod: &Process) -> Option<String> {
-    let configured = || setting(&configuration(machine, mongod)?, &["dbPath", "dbpath"]);
+    let configured = || Some(ServerConfiguration::of_process(machine, mongod)?.data_folder()?.to_owned());
     mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured)
 }
 
@@ -171,10 +171,7 @@ fn places(machine: &Host, mongod: Option<&Process>, dbpath: Option<&Path>) -> ve
         own_root: mongod.map(own_root),
         program: mongod.and_then(|mongod| link(mongod).or_else(|| named(mongod))),
         dbpath: dbpath.map(Path::to_path_buf),
-        log: mongod.and_then(|mongod| {
-            let given = mongod.option(&["--logpath"]).map(str::to_owned);
-            given.or_else(|| log_of(&configuration(machine, mongod)?))
-        }),
+        log: mongod.and_then(|mongod| named_log(machine, mongod)),
     }
 }
 

@@ -6,15 +6,12 @@ pub(crate) mod check;
 pub mod compare;
 mod config;
 mod measure;
-mod mongod_config;
 mod place;
 mod process;
 mod stat;
 mod version;
 
 use anyhow::Result;
-
-pub use mongod_config::{configuration as configuration_of, log_of, setting};
 
 use args::DiskCommand;
 

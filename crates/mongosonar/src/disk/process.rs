@@ -7,7 +7,7 @@ use sonar_sys::Host;
 use sonar_sys::host::ProcessGroups;
 use sonar_sys::host::process::Process;
 
-use super::mongod_config::{configuration, own_root, setting};
+use crate::server_configuration::{ServerConfiguration, own_root};
 
 /// Where a program finds its glibc, below its root.
 const LIBC: [&str; 5] = [
@@ -41,13 +41,15 @@ pub fn of_process(machine: &Host, mongod: &Process, facts: &mut MachineFacts, un
     if facts.glibc_tunables.is_none() && needs_tunables {
         cannot("GLIBC_TUNABLES of mongod", "environ");
     }
-    let configured = configuration(machine, mongod);
-    let set = |option: &str, key: &str| {
-        let given = mongod.option(&[option]).map(str::to_owned);
-        given.or_else(|| setting(configured.as_deref()?, &[key, option.trim_start_matches('-')]))
+    let configured = ServerConfiguration::of_process(machine, mongod).unwrap_or_default();
+    let set = |option: &str, name: &str| {
+        let in_file = || configured.value(&[name, option.trim_start_matches('-')]);
+        mongod.option(&[option]).or_else(in_file).map(str::to_owned)
     };
-    facts.max_connections = set("--maxConns", "maxIncomingConnections").and_then(|text| text.parse().ok());
-    let cache = set("--wiredTigerCacheSizeGB", "cacheSizeGB").and_then(|text| text.parse::<f64>().ok());
+    let most = set("--maxConns", "net.maxIncomingConnections");
+    facts.max_connections = most.and_then(|text| text.parse().ok());
+    let cache = set("--wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB");
+    let cache = cache.and_then(|text| text.parse::<f64>().ok());
     let mut bounds = ProcessBounds {
         resident: mongod.resident(),
         allowed_processors: mongod.allowed_processors(),

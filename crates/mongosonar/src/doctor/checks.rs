@@ -14,13 +14,11 @@ use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges;
 
-use crate::disk::log_of;
+use crate::server_configuration::{ServerConfiguration, named_log};
 use crate::servers;
 
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The most bytes to read of a configuration file.
-const MOST_BYTES: usize = 1 << 20;
 
 /// The result of one check.
 #[derive(Serialize)]
@@ -106,10 +104,8 @@ fn processes(servers: &[Process]) -> DoctorLine {
 /// `logs report`: the log of each server.
 fn logs(servers: &[Process]) -> DoctorLine {
     let line = DoctorLine::new("log", "logs report");
-    let of = |server: &Process| {
-        server.option(&["--logpath"]).map(str::to_owned).or_else(|| log_of(&configuration(server)?))
-    };
-    let paths: Vec<String> = servers.iter().filter_map(of).collect();
+    let host = Host::live();
+    let paths: Vec<String> = servers.iter().filter_map(|server| named_log(&host, server)).collect();
     if let Some(path) = paths.iter().find(|path| File::open(path).is_err()) {
         return line.warning(format!("{path} cannot be read"), format!("sudo mongosonar logs report {path}"));
     }
@@ -122,18 +118,13 @@ fn logs(servers: &[Process]) -> DoctorLine {
     }
 }
 
-/// The configuration file that a server was started with.
-fn configuration(server: &Process) -> Option<String> {
-    let text = fs::read(server.option(&["--config", "-f"])?).ok()?;
-    Some(String::from_utf8_lossy(text.get(..text.len().min(MOST_BYTES))?).into_owned())
-}
-
 /// Whether queries on the wire are readable, or encrypted.
 fn tls(servers: &[Process]) -> DoctorLine {
     let line = DoctorLine::new("tls", "queries");
+    let host = Host::live();
     let mode = |server: &Process| {
-        let given = server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned);
-        given.or_else(|| tls_mode(&configuration(server)?))
+        let configured = || Some(ServerConfiguration::of_process(&host, server)?.tls_mode()?.to_owned());
+        server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned).or_else(configured)
     };
     let encrypted: Vec<String> = servers
         .iter()
@@ -148,19 +139,6 @@ fn tls(servers: &[Process]) -> DoctorLine {
         format!("TLS connections cannot be read on the wire: {}", encrypted.join(", ")),
         "mongosonar profiler tail, or mongosonar logs report FILE".to_owned(),
     )
-}
-
-/// `mode:` below `tls:` or `ssl:` in YAML.
-fn tls_mode(text: &str) -> Option<String> {
-    let mut inside = false;
-    for line in text.lines().map(str::trim) {
-        match line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) {
-            Some(("tls" | "ssl", "")) => inside = true,
-            Some(("mode", value)) if inside => return Some(value.trim_matches(['"', '\'']).to_owned()),
-            _ => {}
-        }
-    }
-    None
 }
 
 /// `profiler …`, `io reorder`, `--uri`: whether the servers here accept connections.
@@ -222,16 +200,6 @@ mod tests {
     use sonar_sys::host::listeners::ListenerOrigin;
 
     use super::*;
-
-    #[test]
-    fn the_mode_of_tls_is_found_in_a_configuration() {
-        assert_eq!(
-            tls_mode("net:\n  port: 1\n  tls:\n    mode: requireTLS\n").as_deref(),
-            Some("requireTLS")
-        );
-        assert_eq!(tls_mode("net:\n  ssl:\n    mode: \"preferSSL\"\n").as_deref(), Some("preferSSL"));
-        assert_eq!(tls_mode("operationProfiling:\n  mode: all\n"), None);
-    }
 
     #[test]
     fn every_command_is_among_those_that_are_checked() {

@@ -24,7 +24,7 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
-use crate::disk::log_of;
+use crate::server_configuration::named_log;
 use crate::servers;
 
 /// The most bytes to read of one server's logs, counted from the end. It is large because pools live long: they
@@ -32,8 +32,6 @@ use crate::servers;
 const MOST_BYTES: u64 = 256 << 20;
 /// A longer line says nothing about a connection.
 const MOST_LINE_BYTES: u64 = 1 << 20;
-/// A longer configuration is none.
-const MOST_CONFIG_BYTES: u64 = 1 << 20;
 /// The most entries of a folder that are looked at.
 const MOST_ENTRIES: usize = 10_000;
 /// The most logs of one server: the one that is written, and older ones beside it.
@@ -223,13 +221,7 @@ fn log_of_process(server: &Process) -> ServerLog {
     // Anybody may call a process mongod and name any file, also one that only we may read.
     let Ok(files) = ProcessFiles::of(server) else { return ServerLog::new() };
     let working = fs::read_link(server.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-    let configured = || {
-        let mut text = String::new();
-        let file = files.open(&working.join(server.option(&["--config", "-f"])?)).ok()?;
-        file.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
-        log_of(&text)
-    };
-    let named = server.option(&["--logpath"]).map(str::to_owned).or_else(configured);
+    let named = named_log(&Host::live(), server);
     if let Some(path) = &named {
         let found = files_of(&files, &working.join(path));
         if !found.is_empty() {

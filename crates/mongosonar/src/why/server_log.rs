@@ -18,8 +18,8 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 
 use super::server_operation::DescribedOperations;
-use crate::disk::{configuration_of, log_of};
 use crate::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
+use crate::server_configuration::named_log;
 use crate::when::now;
 
 /// The most logs of a process, and files of it that are looked at.
@@ -149,8 +149,7 @@ fn written_logs(process: u32) -> Vec<WrittenLog> {
     // Whatever its program is.
     let name = host.text(&format!("proc/{process}/comm")).unwrap_or_default();
     let Some(process) = host.process(process, &[name.trim_end()]) else { return Vec::new() };
-    let configured = || log_of(&configuration_of(&host, &process)?);
-    let named = process.option(&["--logpath"]).map(str::to_owned).or_else(configured);
+    let named = named_log(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
     for (number, path) in process.open_files().into_iter().take(MAX_OPEN_FILES) {
         let is_named = named.as_deref().is_some_and(|named| path.ends_with(named));

@@ -6,7 +6,7 @@ use super::process::ControlGroup;
 use super::reading::MachineReading;
 use crate::Endpoint;
 use crate::history::{Event, EventKind};
-use crate::words::binary_size;
+use crate::words::{binary_size, processors};
 
 /// Per cent of the periods between two readings in which threads were stopped, from which on they count as throttled,
 /// and below which they do not.
@@ -112,10 +112,4 @@ fn limits_changed(now: &ControlGroup, before: &ControlGroup) -> Vec<(&'static st
         add("limit of memory", now.memory_limit.map(binary_size), before.memory_limit.map(binary_size));
     }
     all
-}
-
-/// `2 processors`, `0.5 processors`.
-fn processors(count: f64) -> String {
-    let count = (count * 100.0).round() / 100.0;
-    if count == 1.0 { "1 processor".to_owned() } else { format!("{count} processors") }
 }

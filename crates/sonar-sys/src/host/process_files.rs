@@ -71,7 +71,7 @@ impl ProcessUser {
         }
         let mut list = [0; MAX_LIST];
         match rustix::fs::getxattr(itself(file), "system.posix_acl_access", &mut list) {
-            Ok(length) => Ok(self.list_allows(&list[..length], (found.st_gid, right))),
+            Ok(length) => Ok(self.list_allows(&list[..length], found.st_gid, right)),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {
                 Ok(allows(if self.groups.contains(&found.st_gid) { 3 } else { 0 }))
             }
@@ -80,9 +80,9 @@ impl ProcessUser {
         }
     }
 
-    /// What an access control list says of this user, who does not own the file: linux/posix_acl_xattr.h, and
-    /// `posix_acl_permission` in fs/posix_acl.c.
-    fn list_allows(&self, list: &[u8], (file_group, right): (u32, u32)) -> bool {
+    /// What the access control list of a file of this group says of this user, who does not own the file:
+    /// linux/posix_acl_xattr.h, and `posix_acl_permission` in fs/posix_acl.c.
+    fn list_allows(&self, list: &[u8], file_group: u32, right: u32) -> bool {
         const VERSION: [u8; 4] = 2u32.to_le_bytes();
         let Some(entries) = list.strip_prefix(&VERSION) else { return false };
         let (entries, rest) = entries.as_chunks::<8>();

@@ -1,6 +1,7 @@
 //! The answer in words, with its evidence. It says what would help only where the figures show it.
 
 use sonar_core::time_split::TimePart;
+use sonar_core::words::processors;
 
 use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
@@ -219,7 +220,7 @@ fn help(shape: &ShapeTimeJson, report: &WhyReport) -> Option<String> {
         };
         return Some(format!(
             "What would help: fewer operations at once, cheaper ones, or {more}: on average, {running:.1} want to run at once on {}.",
-            limits::processors(usable)
+            processors(usable)
         ));
     }
     if let Some(help) = help_with_class(shape) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use sonar_core::machine::ControlGroup;
+use sonar_core::words::processors;
 
 use crate::kit::Percent;
 
@@ -55,12 +56,6 @@ impl ProcessLimitJson {
             processors(self.processors)
         )
     }
-}
-
-/// `2 processors`, `1.5 processors`.
-pub(super) fn processors(count: f64) -> String {
-    let count = (count * 100.0).round() / 100.0;
-    if count == 1.0 { "1 processor".to_owned() } else { format!("{count} processors") }
 }
 
 /// How many processors the processes can use at a time: those of the machine, or what all their groups allow together.

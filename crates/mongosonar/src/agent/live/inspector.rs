@@ -20,9 +20,9 @@ use super::helper_channel::{HelperChannel, answer, answer_files, lock};
 use super::server_files::{InspectableLog, InspectableSamples, LogLocation, ServerProcess, beside_log};
 use super::{helper_channel, options};
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::disk::{log_of, setting};
 use crate::follow::{FileIdentity, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
+use crate::server_configuration::ServerConfiguration;
 use crate::{privileges, servers};
 
 /// The most servers that are reported.
@@ -206,9 +206,11 @@ impl Inspection {
         };
         let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         let option = |names: &[&str]| process.option(names).map(PathBuf::from);
-        let text = option(&["--config", "-f"]).and_then(|path| server.configuration(&inside(&path)));
+        let file = option(&["--config", "-f"]);
+        let text = file.and_then(|path| server.configuration(&inside(&path))).unwrap_or_default();
+        let configuration = ServerConfiguration::parse(&text);
         let open = process.open_files();
-        let named_log = option(&["--logpath"]).or_else(|| log_of(text.as_deref()?).map(PathBuf::from));
+        let named_log = option(&["--logpath"]).or_else(|| configuration.log().map(PathBuf::from));
         let place = match (configured.and_then(|table| table.log.clone()), &named_log) {
             (Some(path), _) => LogLocation::Configured(path),
             (None, Some(path)) => LogLocation::Named(inside(path)),
@@ -227,7 +229,7 @@ impl Inspection {
             Some(open.iter().map(|(_, path)| path).find(is_it)?.parent()?.to_path_buf())
         };
         let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(|| {
-            let of_text = || setting(text.as_deref()?, &["dbPath", "dbpath"]).map(PathBuf::from);
+            let of_text = || configuration.data_folder().map(PathBuf::from);
             option(&["--dbpath"]).or_else(of_text).or_else(of_open_file).map(|path| working.join(path))
         });
         let is_mongod = process.name == servers::MONGOD;
@@ -237,7 +239,7 @@ impl Inspection {
             (false, _, Some(log)) => beside_log(&inside(log), DIAGNOSTIC),
             _ => None,
         };
-        let options = options::of(&process.arguments, text.as_deref());
+        let options = options::of(&process.arguments, &configuration);
         let found = FoundServer {
             port,
             pid: process.pid,

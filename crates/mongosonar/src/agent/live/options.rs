@@ -2,20 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use crate::server_configuration::ServerConfiguration;
+
 /// The most settings of a server.
 const MAX_OPTIONS: usize = 100;
 /// The most bytes of a value that are kept.
 const MAX_VALUE: usize = 60;
-/// The most bytes of a name.
-const MAX_NAME: usize = 120;
 /// Settings whose names or values contain one of these may hold secrets: their values are hidden.
 const SECRET: [&str; 5] = ["password", "passphrase", "secret", "token", "credential"];
 
-/// All settings of these arguments of a process, and of the text of its configuration.
-pub fn of(arguments: &[String], configuration: Option<&str>) -> BTreeMap<String, String> {
+/// All settings of these arguments of a process, and of its configuration.
+pub fn of(arguments: &[String], configuration: &ServerConfiguration) -> BTreeMap<String, String> {
     let mut options = BTreeMap::new();
-    for (name, value) in of_file(configuration.unwrap_or_default()).into_iter().chain(of_arguments(arguments))
-    {
+    for (name, value) in configuration.settings().iter().cloned().chain(of_arguments(arguments)) {
         if options.len() < MAX_OPTIONS {
             let value = match may_be_secret(&name) || may_be_secret(&value) {
                 true => "(hidden)".to_owned(),
@@ -33,12 +32,6 @@ fn may_be_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let has_login = lower.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
     has_login || lower.contains(['{', '[']) || SECRET.iter().any(|secret| lower.contains(secret))
-}
-
-/// Whether this is the name of a setting: other text before a colon may be a part of a value.
-fn is_name(text: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(is_part)
 }
 
 /// `--name value`, `--name=value`, `--name` and `--setParameter name=value`.
@@ -62,42 +55,17 @@ fn of_arguments(arguments: &[String]) -> Vec<(String, String)> {
     options
 }
 
-/// `section:` above `  name: value`, as `section.name`; `name = value` before 2.6.
-fn of_file(text: &str) -> Vec<(String, String)> {
-    let mut options = Vec::new();
-    let mut sections: Vec<(usize, &str)> = Vec::new();
-    // How deep the setting is whose value may go on in the next lines, which are deeper.
-    let mut value_of = None;
-    for line in text.lines() {
-        let line = line.split(" #").next().unwrap_or(line).trim_end();
-        let content = line.trim_start();
-        if content.is_empty() || content.starts_with(['#', '-', '%']) {
-            continue;
-        }
-        let depth = line.len() - content.len();
-        if value_of.is_some_and(|of_setting| of_setting < depth) {
-            continue;
-        }
-        sections.retain(|(of_section, _)| *of_section < depth);
-        let Some((name, value)) = content.split_once([':', '=']) else { continue };
-        let (name, value) = (name.trim().trim_matches(['"', '\'']), value.trim().trim_matches(['"', '\'']));
-        value_of = (!value.is_empty()).then_some(depth);
-        if !is_name(name) {
-            continue;
-        }
-        if value.is_empty() {
-            sections.push((depth, name));
-            continue;
-        }
-        let path: Vec<&str> = sections.iter().map(|(_, section)| *section).chain([name]).collect();
-        options.push((path.join("."), value.to_owned()));
-    }
-    options
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_file(text: &str) -> BTreeMap<String, String> {
+        of(&[], &ServerConfiguration::parse(text))
+    }
+
+    fn of_words(arguments: &[String]) -> BTreeMap<String, String> {
+        of(arguments, &ServerConfiguration::default())
+    }
 
     fn words(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
@@ -106,7 +74,7 @@ mod tests {
     #[test]
     fn settings_of_the_command_line_are_read() {
         let line = "mongod --port 27017 --quiet --wiredTigerCacheSizeGB=1.5 --setParameter ttlMonitorSleepSecs=9 -f /a";
-        let options = of(&words(line), None);
+        let options = of_words(&words(line));
         let expected = [
             ("port", "27017"),
             ("quiet", "true"),
@@ -121,13 +89,13 @@ mod tests {
     fn settings_of_a_configuration_have_their_sections() {
         let text = "# comment\nstorage:\n  dbPath: /data # here\n  wiredTiger:\n    engineConfig:\n      cacheSizeGB: 2\n\
                     net:\n  port: 27017\n  tls:\n    certificateKeyFilePassword: abc\n";
-        let options = of(&[], Some(text));
+        let options = of_file(text);
         let get = |name: &str| options.get(name).map(String::as_str);
         assert_eq!(get("storage.wiredTiger.engineConfig.cacheSizeGB"), Some("2"));
         assert_eq!(get("storage.dbPath"), Some("/data"));
         assert_eq!(get("net.port"), Some("27017"));
         assert_eq!(get("net.tls.certificateKeyFilePassword"), Some("(hidden)"));
-        assert_eq!(of(&[], Some("dbpath = /old\nport=1\n")).len(), 2);
+        assert_eq!(of_file("dbpath = /old\nport=1\n").len(), 2);
     }
 
     #[test]
@@ -144,23 +112,23 @@ mod tests {
             "setParameter = ldapBindPassword=hunter2\n",
             "sharding:\n  configDB: mongodb://u:hunter2@db1/\n",
         ] {
-            let options = of(&[], Some(text));
+            let options = of_file(text);
             assert!(!format!("{options:?}").contains("hunter2"), "{text}: {options:?}");
         }
-        let flow = of(&[], Some("setParameter: {a: 1,\n  b: 2}\nnet:\n  port: 1\n"));
+        let flow = of_file("setParameter: {a: 1,\n  b: 2}\nnet:\n  port: 1\n");
         let expected = [("net.port", "1"), ("setParameter", "(hidden)")];
         assert_eq!(flow, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
         let line = ["mongod", "--setParameter", "x={ldapBindPassword:hunter2}"].map(str::to_owned);
-        assert_eq!(of(&line, None)["x"], "(hidden)");
+        assert_eq!(of_words(&line)["x"], "(hidden)");
     }
 
     #[test]
     fn secrets_are_hidden_and_the_number_of_settings_is_bounded() {
-        let options = of(&words("mongod --tlsCertificateKeyFilePassword abc --oneToken=x"), None);
+        let options = of_words(&words("mongod --tlsCertificateKeyFilePassword abc --oneToken=x"));
         assert!(options.values().all(|value| value == "(hidden)"), "{options:?}");
         let many: Vec<String> = (0..1_000).map(|number| format!("--a{number}=1")).collect();
-        assert_eq!(of(&many, None).len(), MAX_OPTIONS);
-        let long = of(&["x".to_owned(), format!("--a={}", "b".repeat(1_000))], None);
+        assert_eq!(of_words(&many).len(), MAX_OPTIONS);
+        let long = of_words(&["x".to_owned(), format!("--a={}", "b".repeat(1_000))]);
         assert_eq!(long["a"].len(), MAX_VALUE);
     }
 }
