@@ -3,14 +3,20 @@
 import csv
 import io
 import json
+import socket
 import stat
 import subprocess
+import sys
 import time
 
+import bson
 import pymongo
 import pytest
 
 import labkit
+
+sys.path.insert(0, str(labkit.LAB / "mock"))
+import mock  # noqa: E402
 
 pytestmark = pytest.mark.root
 
@@ -49,6 +55,57 @@ def test_a_duration_ends_it(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stderr
     assert labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["totals"]["calls"] == 0
+
+
+# A server that reads and never answers. The kernel does not close its connections when it ends (TCP_REPAIR), as if the
+# end of the connection had been lost on the way or by the capture.
+SILENT_SERVER = """#!{python}
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print(f"ready 127.0.0.1:{{listener.getsockname()[1]}}", flush=True)
+kept = []
+while True:
+    connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, 19, 1)
+    kept.append(connection)
+    print("accepted", flush=True)
+"""
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
+def test_what_is_in_flight_on_a_server_ends_with_its_process(named, tmp_path):
+    program = tmp_path / "mongod"
+    program.write_text(SILENT_SERVER.format(python=sys.executable))
+    program.chmod(0o755)
+    with labkit.process([program], stdout=subprocess.PIPE) as server:
+        port = labkit.port_of(labkit.first_line(server))
+        arguments = ["--interface", "lo", "--json", "--interval", "200ms"]
+        if named:
+            arguments += ["--port", str(port)]
+        with (
+            labkit.live_capture(tmp_path, arguments) as sonar,
+            socket.create_connection(("127.0.0.1", port)) as client,
+        ):
+            assert server.stdout.readline() == b"accepted\n"
+            find = bson.encode({"find": "slow", "filter": {"a": 1}, "$db": "shop"})
+            client.sendall(mock.msg([mock.kind_0(find)], 1))
+
+            def rows():
+                lines = [line for line in sonar.lines() if line["kind"] == "interval"]
+                return [[row for row in line["rows"] if row["collection"] == "slow"] for line in lines]
+
+            labkit.wait_until(lambda: any(row["in_flight"] == 1 for row in sum(rows(), [])), "the query in flight")
+            server.kill()
+            server.wait()
+            labkit.wait_until(lambda: any(row["unanswered"] for row in sum(rows(), [])), "the end of the query")
+            # Whatever the socket does from here on, nothing is in flight.
+            seen = len(rows())
+            labkit.wait_until(lambda: len(rows()) > seen + 2, "more intervals")
+            assert not any(row["in_flight"] for row in sum(rows()[seen:], []))
+            summary = labkit.summary(sonar.stop())
+    row = next(row for row in summary["rows"] if row["collection"] == "slow")
+    assert (row["calls"], row["unanswered"], row["in_flight"]) == (1, 1, 0), row
 
 
 @pytest.mark.servers

@@ -2,7 +2,9 @@
 
 use std::io;
 
+use sonar_core::Timestamp;
 use sonar_sys::Host;
+use sonar_sys::clock;
 use sonar_sys::host::listeners::{FoundListeners, ListenerSearch};
 use sonar_sys::host::process::Process;
 
@@ -54,4 +56,48 @@ pub fn listeners(host: &Host) -> io::Result<FoundListeners> {
 /// Processes cannot be listed.
 pub fn mongod_listeners(host: &Host) -> io::Result<FoundListeners> {
     host.listeners(ListenerSearch { names: &[MONGOD], port_options: &PORT_OPTIONS })
+}
+
+/// Whether the process with this number that started at `started` (in clock ticks since boot) has ended. A zombie has:
+/// only nobody has asked for its exit code.
+pub fn has_ended(host: &Host, pid: u32, started: u64) -> bool {
+    host.stat(pid).is_none_or(|stat| stat.started != started || matches!(stat.state, b'Z' | b'X'))
+}
+
+/// When a process started, by the clock of this host; `started` is in clock ticks since boot.
+pub fn started_at(started: u64, now: Timestamp) -> Timestamp {
+    let ago = clock::since_boot().saturating_sub(clock::ticks(started));
+    let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+    Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago))
+}
+
+/// Before which time a connection of a server that was seen to have ended at `now` was silent: what is later may be to
+/// another process at its port, which has started at one of these times.
+pub fn silent_before(now: Timestamp, others: impl Iterator<Item = Timestamp>) -> Timestamp {
+    others.fold(now, Timestamp::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connections_of_the_next_process_at_a_port_do_not_end() {
+        let at = |second| Timestamp::from_unix(second, 0);
+        assert_eq!(silent_before(at(100), std::iter::empty()), at(100));
+        // It had started before the end of the first one was noticed.
+        assert_eq!(silent_before(at(100), [at(97)].into_iter()), at(97));
+        // Another process may serve the port on another address.
+        assert_eq!(silent_before(at(100), [at(97), at(5)].into_iter()), at(5));
+    }
+
+    #[test]
+    fn a_process_has_ended_when_another_has_its_number() {
+        let host = Host::live();
+        let own = std::process::id();
+        let started = host.stat(own).expect("this process").started;
+        assert!(!has_ended(&host, own, started));
+        assert!(has_ended(&host, own, started + 1));
+        assert!(has_ended(&host, u32::MAX, started));
+    }
 }

@@ -5,6 +5,7 @@ pub mod args;
 mod baseline;
 mod file;
 pub mod live;
+mod local_servers;
 pub mod notice;
 mod output;
 pub mod packets;

@@ -1,24 +1,16 @@
 //! Which ports to capture: those that were named, or else those of each mongod and mongos on this host, looked up
 //! again while capturing.
 
-use std::io::{Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
-
 use sonar_decode::Ports;
 use sonar_sys::Host;
-use sonar_sys::helper::Helper;
-use sonar_sys::privileges::{Duty, capability};
 use sonar_view::queries::CapturedNetwork;
 use sonar_view::queries::PacketOrigin;
 
 use super::args::Range;
-use crate::{privileges, servers};
+use crate::servers;
 
 /// The port when nothing else is known.
 const DEFAULT: u16 = 27_017;
-/// How often to look for new servers.
-const EVERY: Duration = Duration::from_secs(10);
 /// The most ports: each one makes the filter in the kernel longer.
 const MAX_FOUND: usize = 128;
 
@@ -88,20 +80,11 @@ impl Listened {
         Some(new)
     }
 
-    /// Calls `find` every ten seconds, until `stop` has no sender any more; `changed` is called with all
-    /// ports, and what is new of them in words.
-    pub fn follow(
-        mut self,
-        find: impl Fn() -> Option<Vec<u16>>,
-        stop: &Receiver<()>,
-        mut changed: impl FnMut(&Self, String),
-    ) {
-        while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-            if let Some(new) = find().and_then(|found| self.add(found)) {
-                let new: Vec<_> = new.into_iter().map(|port| (port, port)).collect();
-                changed(&self, format!("{} too: a mongod or mongos here listens on it now", list(&new)));
-            }
-        }
+    /// Adds the ports that servers listen on now, if it captures servers that start later; returns what is new in words.
+    pub fn follow(&mut self, found: Vec<u16>) -> Option<String> {
+        let new = if self.follows() { self.add(found) } else { None }?;
+        let new: Vec<_> = new.into_iter().map(|port| (port, port)).collect();
+        Some(format!("{} too: a mongod or mongos here listens on it now", list(&new)))
     }
 
     /// What a view needs to explain why it shows nothing: whether any process listens on these ports, and where servers
@@ -145,33 +128,6 @@ impl Listened {
 /// The ports that servers on this host listen on now.
 pub fn find(host: &Host) -> Option<Vec<u16>> {
     Some(servers::listeners(host).ok()?.ports())
-}
-
-/// Starts the helper that finds servers once this process may not inspect other processes any more.
-pub fn helper() -> Option<Helper> {
-    const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
-    privileges::helper("listening to servers that start later", KEPT, Duty::Reading, |mut socket| {
-        loop {
-            socket.read_exact(&mut [0])?;
-            let ports = find(&Host::live()).unwrap_or_default();
-            let count = u16::try_from(ports.len()).unwrap_or(u16::MAX);
-            let numbers = std::iter::once(count).chain(ports).take(1 + usize::from(count));
-            socket.write_all(&numbers.flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
-        }
-    })
-}
-
-/// Asks the helper.
-pub fn ask(helper: &Helper) -> Option<Vec<u16>> {
-    let mut socket = helper.socket().ok()?;
-    socket.write_all(&[0]).ok()?;
-    let mut number = || {
-        let mut bytes = [0; 2];
-        socket.read_exact(&mut bytes).ok()?;
-        Some(u16::from_le_bytes(bytes))
-    };
-    let count = number()?;
-    (0..count).map(|_| number()).collect()
 }
 
 /// The ports, and why these.
@@ -247,6 +203,7 @@ mod tests {
         let listened = Listened::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.host());
         assert_eq!(listened.to_string(), "port 27020-27022 5");
         assert!(!listened.follows());
+        assert_eq!(listened.clone().follow(vec![27_018]), None);
     }
 
     #[test]

@@ -99,12 +99,6 @@ enum InspectorRequest {
     HasEnded(u32, u64),
 }
 
-/// Whether a process has ended. A zombie has, but nobody has asked for its exit code.
-pub fn has_ended(host: &Host, pid: u32, started: u64) -> bool {
-    let stat = host.stat(pid).filter(|stat| stat.started == started);
-    stat.is_none_or(|stat| matches!(stat.state, b'Z' | b'X'))
-}
-
 /// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
 type ListedFile = (String, u64, u64, u64, i64);
 
@@ -316,7 +310,7 @@ impl Inspection {
             InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
             InspectorRequest::List(folder) => answer(self.list(&folder)),
             InspectorRequest::OpenSample(folder, name) => answer_files(self.open_sample(&folder, &name)),
-            InspectorRequest::HasEnded(pid, started) => answer(Ok(has_ended(&self.host, pid, started))),
+            InspectorRequest::HasEnded(pid, started) => answer(Ok(servers::has_ended(&self.host, pid, started))),
         })
     }
 }
@@ -385,7 +379,7 @@ impl Inspector {
     pub fn has_ended(&self, server: &FoundServer) -> bool {
         let FoundServer { pid, started, .. } = *server;
         let request = InspectorRequest::HasEnded(pid, started);
-        self.ask(request, |inspection| Ok(has_ended(&inspection.host, pid, started))).unwrap_or(false)
+        self.ask(request, |inspection| Ok(servers::has_ended(&inspection.host, pid, started))).unwrap_or(false)
     }
 
     /// Answers of the helper so far that came late.

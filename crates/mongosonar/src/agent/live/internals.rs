@@ -13,13 +13,13 @@ use sonar_core::internals::SampleSequence;
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, unreadable};
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
-use super::lives::started_at;
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
 use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::ftdc::follow::FtdcFollower;
 use crate::queries::live::now;
+use crate::servers;
 
 /// How often the folders are looked at. Servers write the newest samples every ten seconds.
 const EVERY: Duration = Duration::from_secs(2);
@@ -155,7 +155,7 @@ impl SampleSource {
         let version = self.follower.server().and_then(|server| server.version.as_deref());
         if let (Some(current), Some(version)) = (current, version)
             && self.follower.counts().samples > 0
-            && self.last > started_at(current, time).plus_ns(STARTING_NS)
+            && self.last > servers::started_at(current.started, time).plus_ns(STARTING_NS)
         {
             task.servers.set_version(current, version);
         }

@@ -13,6 +13,7 @@ use sonar_sys::process_end::{ProcessEnd, ProcessHandle};
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use crate::agent::servers::local;
+use crate::servers;
 
 /// How long after the end of a process its log and the kernel may still say why it ended, in nanoseconds. Windows are
 /// stored a little later.
@@ -233,7 +234,7 @@ impl ServerLives {
     fn is_shutting_down(&self, server: &FoundServer, now: Timestamp) -> bool {
         let ended = self.shutdowns.get(&server.port).map(|(at, _)| *at);
         let logged = ended.into_iter().chain(self.stopping.get(&server.port).copied()).max();
-        logged.is_some_and(|at| at >= started_at(server, now))
+        logged.is_some_and(|at| at >= servers::started_at(server.started, now))
     }
 
     /// What to say of a process that does not answer. That it listens no more may be the beginning of its end, of which
@@ -295,7 +296,7 @@ impl ServerLives {
         }
         for server in found {
             let is_known = |one: &&FoundServer| (one.pid, one.started) == (server.pid, server.started);
-            let started = started_at(server, now);
+            let started = servers::started_at(server.started, now);
             // One that had started just before the end of the last run may not be known to it.
             if known.servers.iter().any(|one| is_known(&one)) || started <= until {
                 continue;
@@ -438,13 +439,6 @@ fn returned(server: &FoundServer, before: ServerSilence, now: Timestamp) -> Even
 
 fn process(name: &str, pid: u32) -> String {
     format!("process {pid} ({name})")
-}
-
-/// When a process started, by the clock of this host.
-pub fn started_at(server: &FoundServer, now: Timestamp) -> Timestamp {
-    let ago = sonar_sys::clock::since_boot().saturating_sub(sonar_sys::clock::ticks(server.started));
-    let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-    Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago))
 }
 
 /// The most settings that an event names.

@@ -9,12 +9,13 @@ use sonar_sys::Host;
 use sonar_sys::clock::monotonic;
 
 use super::board::{CollectorProblem, unanswered};
-use super::inspector::{FoundServer, has_ended};
+use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
-use super::lives::{NotServing, ProcessState, ServerLives, started_at};
+use super::lives::{NotServing, ProcessState, ServerLives};
 use super::watched::LoggedEnd;
 use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
+use crate::servers;
 
 /// How often the servers are written for the next run.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
@@ -24,21 +25,15 @@ const NO_KERNEL_LOG: &str = "the kernel's log (/dev/kmsg) cannot be read: the en
                              kernel killed it because memory had run out";
 
 fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
-    if has_ended(host, server.pid, server.started) {
+    if servers::has_ended(host, server.pid, server.started) {
         return ProcessState::Ended;
     }
     match host.stat(server.pid).map(|stat| stat.state) {
-        None => ProcessState::Ended,
         Some(b'T' | b't') => ProcessState::Silent(NotServing::Stopped),
         Some(_) if server.is_closed => ProcessState::Silent(NotServing::NotListening),
         Some(_) => ProcessState::Serves,
+        None => ProcessState::Ended,
     }
-}
-
-/// Before which time a connection of a server that was seen to have ended at `now` was silent: what is later may be to
-/// another process at its port, which has started at one of these times.
-fn before_others(now: Timestamp, started: impl Iterator<Item = Timestamp>) -> Timestamp {
-    started.fold(now, Timestamp::min)
 }
 
 impl LiveAgent<'_> {
@@ -93,7 +88,7 @@ impl LiveAgent<'_> {
         for server in ended.iter().filter(|server| state_of(&host, server) == ProcessState::Ended) {
             let found = self.watched.all();
             let others = found.iter().filter(|other| other.port == server.port);
-            let at = before_others(now, others.map(|other| started_at(other, now)));
+            let at = servers::silent_before(now, others.map(|other| servers::started_at(other.started, now)));
             queries.server_ended(&self.servers.ended(server.port, at));
         }
     }
@@ -177,20 +172,5 @@ impl LiveAgent<'_> {
                 started.iter().flat_map(|server| self.lives.started(server, time)).collect();
             starts.into_iter().for_each(|event| self.event(event));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_connections_of_the_next_process_at_a_port_do_not_end() {
-        let at = |second| Timestamp::from_unix(second, 0);
-        assert_eq!(before_others(at(100), std::iter::empty()), at(100));
-        // It had started before the end of the first one was noticed.
-        assert_eq!(before_others(at(100), [at(97)].into_iter()), at(97));
-        // Another process may serve the port on another address.
-        assert_eq!(before_others(at(100), [at(97), at(5)].into_iter()), at(5));
     }
 }

@@ -17,9 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_decode::{Settings, Shared};
+use sonar_decode::{EndedServer, Settings, Shared};
 use sonar_sys::geometry::block_bytes;
-use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
 use sonar_sys::{Host, PacketFilter, RingConfig};
@@ -34,9 +33,10 @@ use self::split::{RowSplitTask, RunningSplits};
 use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range, SourceArg};
+use super::local_servers::LocalServerSearch;
 use super::notice::Notice;
 use super::output::QueriesOutput;
-use super::ports::{self, Listened};
+use super::ports::Listened;
 use super::rotate::{SeriesFiles, Started};
 use super::server_names::ServerNames;
 use super::write::{FileHeader, PacketRecorder};
@@ -64,7 +64,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // A signal that comes while all is opened ends the command as one that comes later does.
     let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
-    let finder = if listened_later(args) && confined { ports::helper() } else { None };
+    let search = LocalServerSearch::start(confined);
     let helpers = match args.split {
         Some(_) => {
             let encrypted = EncryptedSplit::of(args.no_tls, args.tls_any_cost);
@@ -212,7 +212,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if let Some(attacher) = &attacher {
         attacher.follow(capture.changes.clone(), say.clone())?;
     }
-    let follower = follow(listened, finder, on, Changes { threads: capture.changes.clone(), say })?;
+    let follower = follow(listened, search, on, Changes { threads: capture.changes.clone(), say })?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
     let mut feed = feed.with_steps(steps).with_splits(splits).with_servers(server_names);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
@@ -263,45 +263,41 @@ fn only_port(args: &QueriesArgs) -> Option<u16> {
     }
 }
 
-/// Starts the thread that finds servers that start later, if no port was named. It ends when the returned sender is
-/// dropped.
+/// Starts the thread that follows the servers of this host: those that start later are captured too, unless ports were
+/// named, and what is in flight on one ends with its process. It ends when the returned sender is dropped.
 fn follow(
-    listened: Listened,
-    finder: Option<Helper>,
+    mut listened: Listened,
+    search: Option<LocalServerSearch>,
     on: String,
     Changes { threads, say }: Changes,
 ) -> Result<Sender<()>> {
     let (keep, stop) = channel();
-    let find = move || match &finder {
-        Some(helper) => ports::ask(helper),
-        None => ports::find(&Host::live()),
-    };
-    if listened.follows() {
-        let changed = move |listened: &Listened, news| {
-            let listened = Arc::new(listened.clone());
+    let Some(search) = search else { return Ok(keep) };
+    let tell = move |ports, ended: Vec<EndedServer>| {
+        for server in ended {
             for thread in &threads {
-                thread.send(CaptureChange::Ports(listened.clone())).ok();
+                thread.send(CaptureChange::ServerEnded(server.clone())).ok();
             }
-            let origin = listened.origin_with_servers(&on);
-            let source = format!("{on}, {listened}");
-            say.send(Notice::Source { news, source, origin }).ok();
-        };
-        std::thread::Builder::new()
-            .name("ports".to_owned())
-            .spawn(move || listened.follow(find, &stop, changed))
-            .context("cannot start a thread")?;
-    }
+        }
+        let Some(news) = listened.follow(ports) else { return };
+        let now = Arc::new(listened.clone());
+        for thread in &threads {
+            thread.send(CaptureChange::Ports(now.clone())).ok();
+        }
+        let origin = listened.origin_with_servers(&on);
+        let source = format!("{on}, {listened}");
+        say.send(Notice::Source { news, source, origin }).ok();
+    };
+    std::thread::Builder::new()
+        .name("servers".to_owned())
+        .spawn(move || search.follow(&stop, tell))
+        .context("cannot start a thread")?;
     Ok(keep)
 }
 
-/// Where changes of the ports go.
+/// Where changes go.
 struct Changes {
     /// To the capture threads.
     threads: Vec<Sender<CaptureChange>>,
     say: Sender<Notice>,
-}
-
-/// Whether the ports of servers that start later are captured too.
-fn listened_later(args: &QueriesArgs) -> bool {
-    args.port.is_empty()
 }
