@@ -1,9 +1,11 @@
 """Network namespaces: both ends of a veth pair and `any` give the same figures; a connection behind address translation is captured once; what is mirrored through a tunnel is read live."""
 
 import contextlib
+import dataclasses
 import gzip
 import json
 import os
+import pathlib
 import struct
 import subprocess
 import sys
@@ -176,54 +178,82 @@ TUNNELS = {
 }
 
 
-@pytest.mark.parametrize("kind", TUNNELS)
-def test_mirrored_traffic_is_read_live_as_from_a_file(tmp_path, kind):
-    capture = gzip.decompress((MIRRORED / "vxlan.pcap.gz").read_bytes())
-    frames, at = [], 24
-    while at < len(capture):
-        (length,) = struct.unpack_from("<I", capture, at + 8)
-        # Ethernet, IPv4, UDP and VXLAN around it.
-        frames.append(capture[at + 16 + 14 + 20 + 8 + 8 : at + 16 + length])
-        at += 16 + length
-    frames = [frame for frame in frames if frame[12:14] == b"\x08\x00"]
-    ethernet = bytes([2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1])
-    sent = tmp_path / "sent"
-    with open(sent, "wb") as out:
-        for frame in frames:
-            ethertype, content = TUNNELS[kind](frame)
-            outer = ethernet + struct.pack(">H", ethertype) + content
-            out.write(struct.pack(">I", len(outer)) + outer)
-    plain = tmp_path / "plain.pcap"
-    with open(plain, "wb") as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for second, frame in enumerate(frames):
-            out.write(struct.pack("<IIII", 1_700_000_000 + second // 100, second % 100, len(frame), len(frame)) + frame)
-    servers = {int.from_bytes(frame[36:38], "big") for frame in frames if frame[47] & 0x12 == 0x02}
-    ports = [option for port in sorted(servers) for option in ("--port", str(port))]
-    everything = ["--class", "all", "--role", "all", "--limit", "1000"]
-    with namespaces("mirror", "here") as ns, contextlib.ExitStack() as stack:
+@dataclasses.dataclass
+class MirroredFrames:
+    """The frames of a capture: inside a tunnel, as `SEND` takes them, and without it, as a capture file."""
+
+    sent: pathlib.Path
+    plain: pathlib.Path
+    count: int
+    ports: list
+
+    @classmethod
+    def inside(cls, kind, folder):
+        capture = gzip.decompress((MIRRORED / "vxlan.pcap.gz").read_bytes())
+        frames, at = [], 24
+        while at < len(capture):
+            (length,) = struct.unpack_from("<I", capture, at + 8)
+            # Ethernet, IPv4, UDP and VXLAN around it.
+            frames.append(capture[at + 16 + 14 + 20 + 8 + 8 : at + 16 + length])
+            at += 16 + length
+        frames = [frame for frame in frames if frame[12:14] == b"\x08\x00"]
+        ethernet = bytes([2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1])
+        sent, plain = folder / "sent", folder / "plain.pcap"
+        with open(sent, "wb") as out:
+            for frame in frames:
+                ethertype, content = TUNNELS[kind](frame)
+                outer = ethernet + struct.pack(">H", ethertype) + content
+                out.write(struct.pack(">I", len(outer)) + outer)
+        with open(plain, "wb") as out:
+            out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+            for number, frame in enumerate(frames):
+                time = (1_700_000_000 + number // 100, number % 100)
+                out.write(struct.pack("<IIII", *time, len(frame), len(frame)) + frame)
+        servers = {int.from_bytes(frame[36:38], "big") for frame in frames if frame[47] & 0x12 == 0x02}
+        return cls(sent, plain, len(frames), sorted(servers))
+
+    def calls(self, *options):
+        """The calls of each shape, as the capture file without tunnels has them."""
+        ports = [option for port in self.ports for option in ("--port", str(port))]
+        command = [labkit.MONGOSONAR, "queries", "--read", str(self.plain), "--json", *ports, *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return calls(labkit.summary([json.loads(line) for line in done.stdout.splitlines()]))
+
+
+def calls(summary):
+    """The calls of each shape."""
+    key = lambda row: (row["command"], row["database"], row["collection"], row["shape"])
+    return {key(row): row["calls"] for row in summary["rows"]}
+
+
+@contextlib.contextmanager
+def mirror():
+    """Two namespaces, the first of which sends the frames of a mirror to the interface `h0` of the second."""
+    with namespaces("mirror", "here") as ns:
         join_by_veth((ns["mirror"], "m0", "10.99.1.1/24"), (ns["here"], "h0", "10.99.1.2/24"))
         for namespace, device in ((ns["mirror"], "m0"), (ns["here"], "h0")):
             ip("-n", namespace, "link", "set", device, "mtu", "9900")
-        options = ["--interface", "h0", "--tunnels", "--json", *ports, *everything]
-        live = labkit.live_capture(tmp_path, options, prefix=inside(ns["here"]))
-        sonar = stack.enter_context(live)
-        subprocess.run([*inside(ns["mirror"]), sys.executable, "-c", SEND, "m0", str(sent)], check=True)
+        yield ns
+
+
+def send_frames(ns, frames):
+    subprocess.run([*inside(ns["mirror"]), sys.executable, "-c", SEND, "m0", str(frames.sent)], check=True)
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_mirrored_traffic_is_read_live_as_from_a_file(tmp_path, kind):
+    frames = MirroredFrames.inside(kind, tmp_path)
+    everything = ["--class", "all", "--role", "all", "--limit", "1000"]
+    ports = [option for port in frames.ports for option in ("--port", str(port))]
+    options = ["--interface", "h0", "--tunnels", "--json", *ports, *everything]
+    with mirror() as ns, labkit.live_capture(tmp_path, options, prefix=inside(ns["here"])) as sonar:
+        send_frames(ns, frames)
 
         def captured():
             intervals = [line for line in sonar.lines() if "coverage" in line]
-            return sum(line["coverage"]["frames_tunnelled"] for line in intervals) >= len(frames)
+            return sum(line["coverage"]["frames_tunnelled"] for line in intervals) >= frames.count
 
         labkit.wait_until(captured, "all frames of the mirror")
         found = labkit.summary(sonar.stop())
-    command = [labkit.MONGOSONAR, "queries", "--read", str(plain), "--json", *ports, *everything]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    expected = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
-
-    def calls(summary):
-        return {
-            (row["command"], row["database"], row["collection"], row["shape"]): row["calls"] for row in summary["rows"]
-        }
-
-    assert calls(found) == calls(expected) and len(calls(found)) > 3
-    assert found["coverage"]["frames_tunnelled"] == len(frames)
+    assert calls(found) == frames.calls(*everything) and len(calls(found)) > 3
+    assert found["coverage"]["frames_tunnelled"] == frames.count

@@ -33,6 +33,9 @@ pub struct AgentArgs {
     /// Collect for this long, store the result, then exit
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "replay", help_heading = "What to collect")]
     pub once: Option<Duration>,
+    /// Also read packets inside VXLAN, GENEVE, GRE, ERSPAN, IP in IP, MPLS and PPPoE, as a mirror of the traffic of other hosts sends them
+    #[arg(long, conflicts_with_all = ["replay", "status"], help_heading = "What to collect")]
+    pub tunnels: bool,
     /// Check the configuration file, then exit
     #[arg(long, conflicts_with_all = ["replay", "once", "status"])]
     pub check_config: bool,

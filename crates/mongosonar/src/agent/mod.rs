@@ -32,7 +32,7 @@ use crate::exit::{self, OK};
 
 /// Runs the command; returns the exit code. `config` is the configuration file that was named.
 pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
-    let (settings, file) = AgentSettings::load(config)?;
+    let (mut settings, file) = AgentSettings::load(config)?;
     let folder = &args.store.clone().unwrap_or_else(|| settings.store.path.clone());
     if args.check_config {
         match file {
@@ -53,8 +53,10 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     let (once, confined) = (args.once, !args.keep_privileges);
     let mut targets = settings.targets();
     targets.extend(args.server.named_or_in_environment()?);
+    settings.queries.tunnels |= args.tunnels;
     let begun = Instant::now();
-    let mut summary = live::run(LivePlan { folder, settings, targets, config, once, confined })?;
+    let tunnels = args.tunnels;
+    let mut summary = live::run(LivePlan { folder, settings, targets, config, tunnels, once, confined })?;
     let Some(once) = once else { return Ok(OK) };
     let stopped = exit::stopped();
     if let Some((what, _)) = stopped {

@@ -142,11 +142,13 @@ pub struct QueriesTable {
     pub ring_mib: RingMib,
     /// Whether encrypted connections are read inside the servers.
     pub tls: bool,
+    /// Whether packets inside tunnels are read, too.
+    pub tunnels: bool,
 }
 
 impl Default for QueriesTable {
     fn default() -> Self {
-        Self { interface: Vec::new(), port: Vec::new(), ring_mib: RingMib(32), tls: true }
+        Self { interface: Vec::new(), port: Vec::new(), ring_mib: RingMib(32), tls: true, tunnels: false }
     }
 }
 
@@ -401,6 +403,7 @@ mod tests {
             "keep-1h",
             "ring-mib",
             "tls",
+            "tunnels",
             "interface",
             "sample",
             "dbpath",

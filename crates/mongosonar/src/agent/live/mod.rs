@@ -19,6 +19,7 @@ mod machine;
 mod network;
 mod opener;
 mod options;
+mod plan;
 mod positions;
 mod queries;
 mod reload;
@@ -58,6 +59,7 @@ use self::lives::ServerLives;
 use self::log::FollowTask;
 use self::machine::MachineTask;
 use self::opener::{NetworkState, RingOpener};
+pub use self::plan::LivePlan;
 use self::positions::LogPositions;
 use self::queries::QueriesCollector;
 use self::report::CostMeter;
@@ -69,7 +71,6 @@ use super::assembler::Assembler;
 use super::notify::ServiceManager;
 use super::parts::{TAKEN_AT_ONCE, WindowPart, waiting_parts};
 use super::servers::LocalServers;
-use super::settings::AgentSettings;
 use super::store;
 use crate::privileges;
 use crate::queries::applications::Lookup;
@@ -93,30 +94,6 @@ const INTERFACES_EVERY: Duration = Duration::from_secs(2);
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 /// How long collectors may take to hand over their last windows.
 const PATIENCE: Duration = Duration::from_secs(8);
-
-/// How the agent runs.
-pub struct LivePlan<'a> {
-    /// The configuration.
-    pub settings: AgentSettings,
-    /// Servers to ask for `serverStatus` and the sizes of their collections.
-    pub targets: Vec<Target>,
-    /// The configuration file that was named.
-    pub config: Option<&'a Path>,
-    /// The folder of the store.
-    pub folder: &'a Path,
-    /// How long it collects; without a limit if `None`.
-    pub once: Option<Duration>,
-    /// Whether it drops its privileges.
-    pub confined: bool,
-}
-
-impl LivePlan<'_> {
-    /// Whether a collector runs with this configuration.
-    fn runs(&self, collector: Collector) -> bool {
-        let has_work = collector != Collector::Status || !self.targets.is_empty();
-        has_work && self.settings.collectors.runs(collector)
-    }
-}
 
 /// What `--status` shows; `None` if no agent runs.
 ///

@@ -30,13 +30,15 @@ pub struct RingRequest {
     pub ports: Vec<(u16, u16)>,
     /// Memory for packets.
     pub size_bytes: usize,
+    /// Whether packets of tunnels are kept, too.
+    pub tunnels: bool,
 }
 
 impl RingRequest {
     /// Which packets the ring keeps.
     pub fn filter(&self) -> PacketFilter {
         let ports = self.ports.iter().map(|&(low, high)| low..=high).collect();
-        PacketFilter { ports, ..PacketFilter::default() }
+        PacketFilter { ports, tunnels: self.tunnels, ..PacketFilter::default() }
     }
 
     fn open(&self) -> Result<(Ring, Vec<u32>), RingError> {

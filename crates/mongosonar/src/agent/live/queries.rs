@@ -325,13 +325,16 @@ impl QueriesCollector {
     fn replace_ring(&mut self, opened: OpenedRing) {
         let OpenedRing { ring, interfaces } = opened;
         let listened = Arc::new(self.listened.clone());
+        let filter = request(&self.table, &self.listened).filter();
         let mut ring = Some(Box::new(ring));
         if let Some(running) = &mut self.running {
             running.interfaces = interfaces;
             // The first thread has the ring; the other one reads encrypted connections.
             for thread in &running.capture.changes {
                 let change = match ring.take() {
-                    Some(ring) => CaptureChange::Ring(ring, listened.clone()),
+                    Some(ring) => {
+                        CaptureChange::Ring { ring, filter: filter.clone(), listened: listened.clone() }
+                    }
                     None => CaptureChange::Ports(listened.clone()),
                 };
                 thread.send(change).ok();
@@ -382,6 +385,7 @@ fn request(table: &QueriesTable, listened: &Listened) -> RingRequest {
         interfaces: table.interface.clone(),
         ports: listened.ranges().into_iter().map(|range| range.into_inner()).collect(),
         size_bytes: (table.ring_mib.0 as usize) << 20,
+        tunnels: table.tunnels,
     }
 }
 

@@ -12,7 +12,11 @@ impl LiveAgent<'_> {
     /// Reads the configuration again. One that is wrong or cannot take effect now is refused, and the old one stays.
     pub(super) fn reload(&mut self) {
         let loaded = AgentSettings::load(self.plan.config);
-        match loaded.and_then(|(settings, _)| self.apply(settings)) {
+        let applied = loaded.and_then(|(mut settings, _)| {
+            settings.queries.tunnels |= self.plan.tunnels;
+            self.apply(settings)
+        });
+        match applied {
             Ok(changes) => {
                 self.refused = None;
                 match changes.as_slice() {

@@ -113,7 +113,8 @@ impl CaptureThread {
                         }
                     }
                 }
-                CaptureChange::Ring(ring, listened) => {
+                CaptureChange::Ring { ring, filter, listened } => {
+                    self.filter = filter;
                     self.set_ports(&listened);
                     self.replace_ring(*ring);
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sonar_decode::EndedServer;
-use sonar_sys::Ring;
+use sonar_sys::{PacketFilter, Ring};
 
 use crate::queries::ports::Listened;
 
@@ -13,7 +13,14 @@ pub enum CaptureChange {
     Ports(Arc<Listened>),
     /// Captures these ports from another ring. Packets that are in both rings count once, as any packet that comes
     /// twice on its connection.
-    Ring(Box<Ring>, Arc<Listened>),
+    Ring {
+        /// The ring.
+        ring: Box<Ring>,
+        /// What it keeps.
+        filter: PacketFilter,
+        /// Its ports.
+        listened: Arc<Listened>,
+    },
     /// Encrypted connections of some servers are read inside their processes now.
     EncryptedRead,
     /// Nobody receives single operations any more.

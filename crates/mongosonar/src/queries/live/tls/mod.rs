@@ -105,7 +105,7 @@ impl CaptureSource for TlsCapture {
                     CaptureChange::Ports(listened) => pipeline.decoder.set_ports(listened.ports()),
                     CaptureChange::ServerEnded(server) => pipeline.decoder.server_ended(server),
                     CaptureChange::Unheard => pipeline.sink.each = None,
-                    CaptureChange::Ring(..) | CaptureChange::EncryptedRead => {}
+                    CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
                 }
             }
             pipeline.kernel = coverage_of(losses);
