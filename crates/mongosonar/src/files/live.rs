@@ -26,7 +26,7 @@ use super::process::{self, TracedProcesses};
 use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
 use crate::exit::{OK, usage};
 use crate::screen;
-use crate::stop::{self, JobState, StopBehavior};
+use crate::stop::{self, JobState};
 
 /// Rows by default.
 const ROWS: usize = 20;
@@ -59,15 +59,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();
     let look = LiveState { files: TotalsTable::default(), disks: Disks::new(), at: Instant::now(), watch };
-    let stop = stop::listen_confined(StopBehavior::Prompt, || {
-        if confined {
-            crate::privileges::give_up_while_tracing(|| tracer.is_readable());
-        }
-    })?;
-    let stop = stop.flag().clone();
-    for line in [Some(begins), obstacle].into_iter().flatten() {
-        eprintln!("mongosonar: {line}");
-    }
+    let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
     let job = if screen.is_some() { Some(JobState::listen()?) } else { None };

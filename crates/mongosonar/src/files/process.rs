@@ -6,6 +6,8 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -15,7 +17,9 @@ use sonar_sys::ebpf::{ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
+use crate::privileges;
 use crate::servers::MONGOD;
+use crate::stop::{self, StopBehavior};
 
 /// How often to check mongods that do not use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +35,23 @@ pub fn refused(error: TraceError) -> anyhow::Error {
         TraceError::Permission(why) => anyhow!("no permission to trace ({why}): {}", remedy()),
         other => other.into(),
     }
+}
+
+/// Begins to trace with programs that are attached: listens for signals, gives up privileges if it is to be `confined`,
+/// and then prints these lines, when Ctrl-C can end it. Returns what says that it is to stop.
+///
+/// # Errors
+/// As [`stop::listen`].
+pub fn begin(tracer: &Tracer, confined: bool, lines: [Option<String>; 2]) -> Result<Arc<AtomicBool>> {
+    let stop = stop::listen_confined(StopBehavior::Prompt, || {
+        if confined {
+            privileges::give_up_while_tracing(|| tracer.is_readable());
+        }
+    })?;
+    for line in lines.into_iter().flatten() {
+        eprintln!("mongosonar: {line}");
+    }
+    Ok(stop.flag().clone())
 }
 
 fn remedy() -> String {

@@ -21,7 +21,6 @@ use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
 use super::table::FileTable;
 use crate::exit::OK;
 use crate::outfile;
-use crate::stop::{self, StopBehavior};
 
 /// The most threads to record by name; others have only a number.
 const MAX_NAMES: usize = 65_536;
@@ -54,15 +53,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
-    let stop = stop::listen_confined(StopBehavior::Prompt, || {
-        if confined {
-            crate::privileges::give_up_while_tracing(|| tracer.is_readable());
-        }
-    })?;
-    let stop = stop.flag().clone();
-    for line in [Some(begins), obstacle].into_iter().flatten() {
-        eprintln!("mongosonar: {line}");
-    }
+    let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(

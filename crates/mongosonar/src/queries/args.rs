@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::window::WindowSettings;
-use sonar_decode::Ports;
+use sonar_decode::{Ports, Settings};
 use sonar_view::logs::RowOrder;
 use sonar_view::queries::Column;
 
@@ -278,11 +278,23 @@ impl QueriesArgs {
     }
 
     /// The ports for the decoder.
-    pub fn decoder_ports(&self) -> Ports {
+    fn decoder_ports(&self) -> Ports {
         if self.port.is_empty() {
             Ports::Any
         } else {
             Ports::Ranges(self.port.iter().map(|range| (range.0, range.1)).collect())
+        }
+    }
+
+    /// How a capture file is decoded.
+    pub fn file_settings(&self) -> Settings {
+        Settings {
+            ports: self.decoder_ports(),
+            snap_replies: None,
+            verify_checksums: self.verify_checksums,
+            show_values: self.show_values,
+            sample: self.sample.unwrap_or(0),
+            ..Settings::default()
         }
     }
 

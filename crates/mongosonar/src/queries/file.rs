@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, InFlightOperations, Operation, Timestamp, Window};
-use sonar_decode::{Settings, Sink};
+use sonar_decode::Sink;
 use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
@@ -37,14 +37,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let window_settings = args.window_settings();
     let stop = stop::flag()?;
     let plan = CapturePlan {
-        settings: Settings {
-            ports: args.decoder_ports(),
-            snap_replies: None,
-            verify_checksums: args.verify_checksums,
-            show_values: args.show_values,
-            sample: args.sample.unwrap_or(0),
-            ..Settings::default()
-        },
+        settings: args.file_settings(),
         logs: &args.log,
         interval: args.interval,
         duration: args.duration,

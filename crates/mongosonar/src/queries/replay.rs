@@ -107,14 +107,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
     }
     let stop = stop::flag()?;
-    let settings = Settings {
-        ports: args.decoder_ports(),
-        snap_replies: None,
-        verify_checksums: args.verify_checksums,
-        show_values: args.show_values,
-        sample: args.sample.unwrap_or(0),
-        ..Settings::default()
-    };
+    let settings = args.file_settings();
     let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
     let window_settings = args.window_settings();
     let start = now();
