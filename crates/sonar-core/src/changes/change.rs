@@ -295,7 +295,7 @@ impl ServerMeasure {
 pub struct ServerLevel {
     /// What is measured.
     pub measure: ServerMeasure,
-    /// The mean shortly before.
+    /// The mean shortly before; of rates by the time that was observed.
     pub before: f64,
     /// The smallest and the largest window of all time before.
     pub range: (f64, f64),

@@ -36,6 +36,13 @@ struct ServerWindow {
     connections: Option<f64>,
 }
 
+/// The value of a measure in one window.
+#[derive(Copy, Clone)]
+struct WeightedValue {
+    value: f64,
+    weight: f64,
+}
+
 /// A server on one side or the other.
 #[derive(Default)]
 struct ServerSides {
@@ -49,6 +56,11 @@ struct ServerSides {
 }
 
 impl ServerWindow {
+    /// How much it counts in a mean: rates by the time that was observed, so that the mean is a rate too.
+    fn weight(&self, measure: ServerMeasure) -> f64 {
+        if measure == ServerMeasure::Connections { 1.0 } else { self.seconds }
+    }
+
     fn value(&self, measure: ServerMeasure) -> Option<f64> {
         let rate = |count: f64| (self.seconds > 0.0).then(|| count / self.seconds);
         match measure {
@@ -167,15 +179,19 @@ impl ServerSides {
     /// Whether a level is outside of all that it was, and how likely that is by chance: on a logarithmic scale, as levels
     /// vary by factors.
     fn level(&self, measure: ServerMeasure, sides: &Sides<'_>) -> Option<(ServerLevel, f64)> {
-        let values = |windows: &BTreeMap<usize, ServerWindow>, first: usize| -> Vec<f64> {
-            windows.range(first..).filter_map(|(_, window)| window.value(measure)).collect()
+        let values = |windows: &BTreeMap<usize, ServerWindow>, first: usize| -> Vec<WeightedValue> {
+            let weighted = |window: &ServerWindow| {
+                let weight = window.weight(measure);
+                Some(WeightedValue { value: window.value(measure)?, weight })
+            };
+            windows.range(first..).filter_map(|(_, window)| weighted(window)).collect()
         };
         let before = values(&self.before, 0);
         let mut after = values(&self.after, 0);
         if after.len() > 1 && sides.is_adjacent {
             // It may have begun within the first window, which then lies between both.
             let first = after.remove(0);
-            let is_between = (mean(&before) < first) == (first < mean(&after));
+            let is_between = (mean(&before) < first.value) == (first.value < mean(&after));
             if !is_between {
                 after.push(first);
             }
@@ -185,7 +201,7 @@ impl ServerSides {
         }
         let range = before
             .iter()
-            .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(*value), high.max(*value)));
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), one| (low.min(one.value), high.max(one.value)));
         let recent = self.before.len().saturating_sub(sides.windows(ComparedSpan::Recent).len());
         let (usual, now) = (mean(&values(&self.before, recent)), mean(&after));
         let is_high = now > range.1 && now >= MIN_FACTOR * usual;
@@ -194,8 +210,8 @@ impl ServerSides {
             return None;
         }
         let log = |value: f64| (value + floor(measure) / 10.0).ln();
-        let logs: Vec<f64> = before.iter().map(|value| log(*value)).collect();
-        let mean_log = after.iter().map(|value| log(*value)).sum::<f64>() / after.len() as f64;
+        let logs: Vec<f64> = before.iter().map(|one| log(one.value)).collect();
+        let mean_log = after.iter().map(|one| log(one.value)).sum::<f64>() / after.len() as f64;
         let mirrored: Vec<f64> = logs.iter().map(|value| -value).collect();
         let p = match is_high {
             true => chance(&logs, mean_log, after.len()),
@@ -257,8 +273,10 @@ impl ServerSides {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+fn mean(values: &[WeightedValue]) -> f64 {
+    let weights: f64 = values.iter().map(|one| one.weight).sum();
+    let sum: f64 = values.iter().map(|one| one.value * one.weight).sum();
+    if weights > 0.0 { sum / weights } else { 0.0 }
 }
 
 /// Whether one change has most of what a level moved, or a few have nearly all of it, so that naming both says nothing

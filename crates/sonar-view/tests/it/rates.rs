@@ -3,10 +3,13 @@
 use crate::synthetic::{app, operation, shape};
 use proptest::prelude::*;
 use serde_json::Value;
-use sonar_core::changes::{ChangeInput, ChangeKind, find};
+use sonar_core::changes::{ChangeInput, ChangeKind, ServerMeasure, find};
 use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
 use sonar_core::{DigestSettings, Endpoint, HistoryDigester, Operation, Timestamp};
+use sonar_view::agent::AgentSummary;
+use sonar_view::changes::{ChangesReport, ComparedSpans};
 use sonar_view::compare::{ComparedSide, DigestComparison};
+use sonar_view::incident::{IncidentParts, IncidentReport};
 use sonar_view::kit::Zone;
 use sonar_view::logs::Source;
 use sonar_view::queries::json::{self, ObjectKind};
@@ -168,6 +171,77 @@ proptest! {
             match (value, expected(&own)) {
                 (Some(rate), Some(expected)) => prop_assert!(is_close(*rate, expected), "{rate} {expected}"),
                 (rate, expected) => prop_assert_eq!(*rate, expected),
+            }
+        }
+    }
+
+    #[test]
+    fn rates_of_a_report_of_the_history_are_calls_by_observed_seconds(all in windows()) {
+        let mut merged: Option<HistoryWindow> = None;
+        for (at, one) in &all {
+            let next = window(*at, *one);
+            match &mut merged {
+                Some(known) => known.merge(&next),
+                None => merged = Some(next),
+            }
+        }
+        let merged = merged.unwrap();
+        let Some(expected) = expected(&all) else { return Ok(()) };
+        let start = |number: u64| Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
+        let span = Span { from: start(all[0].0), to: start(all.last().unwrap().0 + 1) };
+        let spans = ComparedSpans { span, against: None, source: "history".to_owned(), zone: Zone::utc() };
+        let builder = TimelineBuilder::new(span, 10, WIDTH_S * 1_000_000_000);
+        let selection = Selection::default();
+        let parts = IncidentParts {
+            changes: ChangesReport::new(&spans, &[], Vec::new()),
+            timeline: builder.finish(&[], &[], ("history", &Zone::utc())),
+            window: &merged,
+            selection: &selection,
+        };
+        let report = IncidentReport::new(span, parts, &Zone::utc()).unwrap();
+        let of = |object: &Value, name: &str| object[name].as_f64().unwrap();
+        let observed_s = of(&report.queries, "observed_ns") / 1e9;
+        prop_assert!(is_close(of(&report.queries["totals"], "calls") / observed_s, expected));
+        // Each operation takes 3 ms.
+        for row in report.queries["rows"].as_array().unwrap() {
+            prop_assert!(is_close(of(row, "calls") / observed_s, expected));
+            let load = of(&row["latency_ns"], "sum") / 1e9 / observed_s;
+            prop_assert!(is_close(load, expected * 0.003), "{load} {expected}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_says_of_itself_is_calls_and_observed_seconds(all in windows()) {
+        let mut summary = AgentSummary::new("store".to_owned());
+        all.iter().for_each(|(at, one)| summary.add(&window(*at, *one)));
+        let mut bytes = Vec::new();
+        summary.json(&mut bytes).unwrap();
+        let document: Value = serde_json::from_slice(&bytes).unwrap();
+        let collectors = document["collectors"].as_array().unwrap();
+        let queries = collectors.iter().find(|one| one["name"] == "queries");
+        let rate = queries.map(|queries| {
+            let [calls, ns] = [&queries["operations"], &queries["observed_ns"]].map(|one| one.as_u64().unwrap());
+            calls as f64 * 1e9 / ns as f64
+        });
+        match (rate, expected(&all)) {
+            (Some(rate), Some(expected)) => prop_assert!(is_close(rate, expected), "{rate} {expected}"),
+            (rate, expected) => prop_assert_eq!(rate, expected),
+        }
+    }
+
+    #[test]
+    fn rates_of_servers_that_changed_are_calls_by_observed_seconds(before in windows(), after in windows()) {
+        let first: Vec<_> = before.iter().map(|(at, one)| window(*at, *one)).collect();
+        let later = before.last().unwrap().0 + 10_000;
+        let more = |one: Observation| Observation { calls: one.calls * 20, ..one };
+        let after: Vec<_> = after.into_iter().map(|(at, one)| (later + at, more(one))).collect();
+        let last: Vec<_> = after.iter().map(|(at, one)| window(*at, *one)).collect();
+        let input = ChangeInput { before: &first, after: &last, later: &[], events: &[], alpha: 1.0 };
+        for change in find(&input, None).changes {
+            let ChangeKind::Server(server) = &change.what else { continue };
+            for level in server.levels.iter().filter(|level| level.measure == ServerMeasure::Queries) {
+                let expected = expected(&after).unwrap();
+                prop_assert!(is_close(level.after, expected), "{} {expected}", level.after);
             }
         }
     }
