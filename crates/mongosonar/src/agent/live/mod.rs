@@ -44,7 +44,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{Collector, Event, EventKind};
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
-use sonar_mongo::Target;
 use sonar_store::SqliteHistory;
 use sonar_sys::kernel_log::KernelLog;
 use sonar_sys::resource::ResourceUsage;
