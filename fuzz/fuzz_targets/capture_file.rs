@@ -23,7 +23,7 @@ fn read(file: &[u8], size: usize) -> (Vec<OwnedPacket>, Result<(), Error>, u64) 
                 packets.push(OwnedPacket::from(&packet));
                 start += consumed;
             }
-            Ok(Step::Skip { consumed }) => {
+            Ok(Step::Skip { consumed } | Step::Secrets { consumed, .. }) => {
                 assert!(consumed > 0);
                 start += consumed;
             }

@@ -19,7 +19,7 @@ fuzz_target!(|file: &[u8]| {
                 packets.push(OwnedPacket::from(&packet));
                 at += consumed;
             }
-            Ok(Step::Skip { consumed }) => at += consumed,
+            Ok(Step::Skip { consumed } | Step::Secrets { consumed, .. }) => at += consumed,
             Ok(Step::Need { .. }) | Err(_) => break,
         }
     }

@@ -136,6 +136,30 @@ counters! {
         streams_tls: loss,
         /// Connections encrypted with TLS whose server is read inside its process.
         streams_tls_read,
+        /// Connections encrypted with TLS that a key log decrypts.
+        streams_tls_decrypted,
+        /// Encrypted connections whose secrets are not in the key log.
+        streams_tls_no_key: loss,
+        /// Encrypted connections whose handshake was before the capture: a key log cannot decrypt them.
+        streams_tls_joined_late: joined_late,
+        /// Encrypted connections with a TLS version or cipher suite that is not decrypted.
+        streams_tls_unsupported: loss,
+        /// Encrypted connections with a gap behind which they cannot be decrypted.
+        streams_tls_gap: loss,
+        /// Encrypted connections with a record that their key does not open: the key is wrong, or the record damaged.
+        streams_tls_unopened: loss,
+        /// Encrypted connections that were renegotiated: what follows is not decrypted.
+        streams_tls_renegotiated: loss,
+        /// Encrypted connections not decrypted further because too much had to be kept of all of them.
+        streams_tls_evicted: loss,
+        /// Encrypted connections that ended before anything but their handshake was sent.
+        streams_tls_silent,
+        /// Records of early data (0-RTT) of TLS 1.3, which are not decrypted.
+        tls_early_records: loss,
+        /// Lines of key logs that cannot be read.
+        tls_keys_unread: unread,
+        /// Connections whose secrets were dropped because the key log has too many: the oldest first.
+        tls_keys_dropped: loss,
         /// Parts of encrypted connections that were lost inside the kernel.
         tls_lost: loss,
         /// Reads and writes of TLS sessions whose connection is unknown.

@@ -105,7 +105,7 @@ fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
                 packets.push(packet);
                 at += consumed;
             }
-            Step::Skip { consumed } => at += consumed,
+            Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
             Step::Need { .. } => break,
         }
     }

@@ -7,14 +7,15 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use anyhow::Result;
 use sonar_core::{Coverage, InFlightOperations, Packet, Timestamp};
-use sonar_decode::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
+use sonar_decode::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers, KeyLog, Settings};
 
-use super::packets::{PacketReading, PacketTarget};
+use super::packets::{PacketReading, PacketTarget, ReadingShare};
 use super::plan::{CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::queries::packets::read as read_packets;
 
@@ -108,9 +109,10 @@ impl PacketTarget for RoundSender {
 fn split(
     path: &Path,
     plan: &CapturePlan<'_>,
-    (workers, target): (&FlowWorkers, RoundSender),
+    share: ReadingShare,
+    target: RoundSender,
 ) -> Result<CaptureRead> {
-    let mut reading = PacketReading::new(plan, workers.shared().clone(), target);
+    let mut reading = PacketReading::new(plan, share, target);
     let end = read_packets(path, plan.stop, &mut reading)?;
     let (read, mut target) = reading.split(end);
     let last = read.span.1;
@@ -191,7 +193,10 @@ pub fn read<S: CaptureSink>(
     sink: &mut S,
     threads: usize,
 ) -> Result<Option<CaptureRead>> {
-    let workers = FlowWorkers::new(plan.settings.clone(), threads);
+    // Of its own, because the file may be read again, and brings its secrets again.
+    let keys = Arc::new(plan.settings.keys.as_deref().map(KeyLog::copy).unwrap_or_default());
+    let workers = FlowWorkers::new(Settings { keys: Some(keys.clone()), ..plan.settings.clone() }, threads);
+    let share = ReadingShare { shared: workers.shared().clone(), keys };
     thread::scope(|scope| {
         let (mut to_workers, mut from_workers) = (Vec::new(), Vec::new());
         for _ in 0..threads {
@@ -213,7 +218,7 @@ pub fn read<S: CaptureSink>(
         let (rounds, from_splitter) = sync_channel(AHEAD);
         let splitter = FlowSplitter::new(&workers);
         let target = RoundSender { splitter, workers: to_workers, rounds, is_orphaned: false };
-        let reader = scope.spawn(|| split(path, plan, (&workers, target)));
+        let reader = scope.spawn(|| split(path, plan, share, target));
         let merger = FlowMerger::new(&workers);
         let (in_flight, coverage) = (Vec::new(), Coverage::default());
         let mut merging = RoundMerger { merger, workers: from_workers, sink, in_flight, coverage };
@@ -225,6 +230,9 @@ pub fn read<S: CaptureSink>(
         if merged? == MergeOutcome::DependsOnOrder {
             return Ok(None);
         }
-        Ok(Some(CaptureRead { coverage, in_flight, ..read? }))
+        let read = read?;
+        let mut all = coverage;
+        all.add(&read.coverage);
+        Ok(Some(CaptureRead { coverage: all, in_flight, ..read }))
     })
 }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sonar_core::{Operation, Packet, Timestamp};
-use sonar_decode::{Decoder, Shared, Sink};
+use sonar_decode::{Decoder, Settings, Shared, Sink};
 
-use self::packets::{PacketReading, PacketTarget};
+use self::packets::{PacketReading, PacketTarget, ReadingShare};
 pub use self::plan::{CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::digest::in_order;
 use crate::input;
@@ -49,14 +49,19 @@ pub fn read<S: CaptureSink>(path: &Path, plan: &CapturePlan<'_>, sink: &mut S) -
 
 fn on_one_thread<S: CaptureSink>(path: &Path, plan: &CapturePlan<'_>, sink: &mut S) -> Result<CaptureRead> {
     let shared = Arc::new(Shared::default());
-    let decoder = Decoder::new(plan.settings.clone(), shared.clone());
-    let mut reading = PacketReading::new(plan, shared, OneThreadTarget { decoder, sink });
+    let keys = plan.settings.keys.clone().unwrap_or_default();
+    let settings = Settings { keys: Some(keys.clone()), ..plan.settings.clone() };
+    let decoder = Decoder::new(settings, shared.clone());
+    let target = OneThreadTarget { decoder, sink };
+    let mut reading = PacketReading::new(plan, ReadingShare { shared, keys }, target);
     let end = read_packets(path, plan.stop, &mut reading)?;
     let (about, OneThreadTarget { mut decoder, sink }) = reading.split(end);
     let last = about.span.1;
     let in_flight = decoder.finish(last, sink);
     sink.check()?;
-    Ok(CaptureRead { coverage: decoder.coverage(), in_flight, ..about })
+    let mut coverage = decoder.coverage();
+    coverage.add(&about.coverage);
+    Ok(CaptureRead { coverage, in_flight, ..about })
 }
 
 /// Decodes on the thread that reads.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Packet, Timestamp, WindowClock};
-use sonar_decode::Shared;
+use sonar_decode::{KeyLog, KeyLogReader, Shared};
 
 use super::plan::{CapturePlan, CaptureRead};
 use crate::queries::applications::{self, ReadLogs};
@@ -22,11 +22,19 @@ pub trait PacketTarget {
     fn waiting(&mut self) -> Result<()>;
 }
 
+/// What a reading has in common with those who decode.
+pub struct ReadingShare {
+    pub shared: Arc<Shared>,
+    pub keys: Arc<KeyLog>,
+}
+
 /// Packets on their way from a file to a target.
 pub struct PacketReading<'a, T> {
     target: T,
     plan: &'a CapturePlan<'a>,
-    shared: Arc<Shared>,
+    share: ReadingShare,
+    /// What is of no use of the secrets that the file brings with it.
+    key_counts: Coverage,
     clock: Option<WindowClock>,
     second: u64,
     first: Option<Timestamp>,
@@ -35,28 +43,41 @@ pub struct PacketReading<'a, T> {
 }
 
 impl<'a, T> PacketReading<'a, T> {
-    pub fn new(plan: &'a CapturePlan<'a>, shared: Arc<Shared>, target: T) -> Self {
+    pub fn new(plan: &'a CapturePlan<'a>, share: ReadingShare, target: T) -> Self {
         let clock = plan.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64));
         let (last, logs) = (Timestamp::default(), ReadLogs::default());
-        Self { target, plan, shared, clock, second: 0, first: None, last, logs }
+        let key_counts = Coverage::default();
+        Self { target, plan, share, key_counts, clock, second: 0, first: None, last, logs }
     }
 
-    /// What is known of the file that has been read, but for its operations; and the target.
+    /// What is known of the file that has been read, but for its operations; and the target. The counters are those of
+    /// its secrets alone.
     pub fn split(self, end: CaptureEnd) -> (CaptureRead, T) {
         let span = (self.first.unwrap_or_default(), self.last);
-        let (logs, named_client) = (self.logs, self.shared.has_named_clients());
-        let (coverage, in_flight) = (Coverage::default(), Vec::new());
-        (CaptureRead { end, span, logs, named_client, coverage, in_flight }, self.target)
+        let Self { target, share, key_counts: coverage, logs, .. } = self;
+        let (named_client, undecrypted) = (share.shared.has_named_clients(), share.shared.undecrypted());
+        let in_flight = Vec::new();
+        (CaptureRead { end, span, logs, named_client, undecrypted, coverage, in_flight }, target)
     }
 }
 
 impl<T: PacketTarget> PacketSink for PacketReading<'_, T> {
+    fn secrets(&mut self, key_log: &[u8]) {
+        let (mut reader, keys) = (KeyLogReader::default(), &self.share.keys);
+        // Those of other connections may follow.
+        keys.set_growing();
+        reader.read(key_log, keys);
+        reader.finish(keys);
+        self.key_counts.add(&reader.coverage);
+    }
+
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
         let time = packet.time;
         match self.first {
             None => {
                 self.first = Some(time);
-                self.logs = applications::read_logs(self.plan.logs, time, &self.shared, self.plan.stop)?;
+                self.logs =
+                    applications::read_logs(self.plan.logs, time, &self.share.shared, self.plan.stop)?;
                 let start = self.clock.as_mut().and_then(|clock| {
                     clock.advance(time);
                     clock.start()

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use sonar_core::{Coverage, InFlightOperations, Timestamp};
+use sonar_core::{Coverage, InFlightOperations, Timestamp, TlsSuite};
 use sonar_decode::{Settings, Sink};
 
 use crate::queries::applications::ReadLogs;
@@ -72,6 +72,8 @@ pub struct CaptureRead {
     pub logs: ReadLogs,
     /// Whether they named a client of the capture.
     pub named_client: bool,
+    /// The versions and cipher suites of TLS that a key log was of no use for, and how many connections have each.
+    pub undecrypted: Vec<(TlsSuite, u64)>,
     /// The counters.
     pub coverage: Coverage,
     /// Operations in flight at the end of the file.

@@ -37,7 +37,7 @@ Examples:
 Keys of the live view: h for help.";
 
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 23] = [
+const NOT_IN_THE_PAST: [&str; 24] = [
     "source",
     "interface",
     "port",
@@ -50,6 +50,7 @@ const NOT_IN_THE_PAST: [&str; 23] = [
     "snap_replies",
     "tunnels",
     "verify_checksums",
+    "tls_keylog",
     "no_tls",
     "tls_any_cost",
     "encrypted",
@@ -117,11 +118,14 @@ pub struct QueriesArgs {
     /// Verify the checksum of every message that has one, and count wrong ones [default: only after a gap]
     #[arg(long, help_heading = "What to capture")]
     pub verify_checksums: bool,
+    /// Decrypt TLS connections with the secrets in this key log (SSLKEYLOGFILE), which a client writes. During a capture it is followed as it grows, and connections are not read inside the servers' processes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "snap_replies", "encrypted"], help_heading = "What to capture")]
+    pub tls_keylog: Option<PathBuf>,
     /// Do not read encrypted connections inside the servers' processes
     #[arg(long, conflicts_with = "read", help_heading = "What to capture")]
     pub no_tls: bool,
     /// Read encrypted connections even where a probe in the TLS library costs 4 microseconds a call instead of 0.5
-    #[arg(long, conflicts_with_all = ["read", "no_tls"], help_heading = "What to capture")]
+    #[arg(long, conflicts_with_all = ["read", "no_tls", "tls_keylog"], help_heading = "What to capture")]
     pub tls_any_cost: bool,
     /// Log of a mongod or mongos that says which applications are on connections opened before the capture; repeat for several [default: the logs of the servers here; with --read: none]
     #[arg(long, value_name = "FILE", help_heading = "What to capture")]
@@ -267,6 +271,7 @@ impl QueriesArgs {
             (self.write.is_some(), "--write"),
             (self.sample.is_some(), "--sample"),
             (self.snap_replies.is_some(), "--snap-replies"),
+            (self.tls_keylog.is_some(), "--tls-keylog"),
             (self.threads.is_some(), "--threads"),
         ];
         reads_sockets(self.source, &only_for_packets)

@@ -11,12 +11,14 @@ use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
+use super::key_log::{self, KeyLogFile};
 use super::live::OperationListener;
 use super::output::QueriesOutput;
 use super::packets::CaptureEnd;
 use super::server_names::ServerNames;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::exit::{self, OK, TRUNCATED};
+use crate::input;
 use crate::stop;
 
 /// Records operations in the open window, or writes them.
@@ -36,8 +38,20 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let name = crate::input::name(path);
     let window_settings = args.window_settings();
     let stop = stop::flag()?;
+    let key_log = args.tls_keylog.as_deref().map(KeyLogFile::open).transpose()?;
+    let keys = key_log.as_ref().map(KeyLogFile::keys);
+    let mut key_counts = Coverage::default();
+    // Another program may write both.
+    let followed = match key_log {
+        Some(key_log) if !input::is_rereadable(path) => Some(key_log.follow()?),
+        Some(key_log) => {
+            key_counts = key_log.read_all()?;
+            None
+        }
+        None => None,
+    };
     let plan = CapturePlan {
-        settings: args.file_settings(),
+        settings: Settings { keys, ..args.file_settings() },
         logs: &args.log,
         interval: args.interval,
         duration: args.duration,
@@ -53,7 +67,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         counted: Coverage::default(),
         servers: ServerNames::default(),
     };
-    let read = capture_reading::read(path, &plan, &mut collect)?;
+    let mut read = capture_reading::read(path, &plan, &mut collect)?;
+    read.coverage.add(&followed.map_or(key_counts, |followed| followed.end()));
     let end = read.end.clone();
     collect.finish(read, args.interval.is_some(), &selection.zone)?;
     let (what, code) = match end {
@@ -134,7 +149,7 @@ impl WindowCollector {
 
     /// Writes the last interval, where there are any, and the summary.
     fn finish(&mut self, read: CaptureRead, has_intervals: bool, zone: &Zone) -> Result<()> {
-        let CaptureRead { end, span, logs, named_client, coverage, in_flight } = read;
+        let CaptureRead { end, span, logs, named_client, undecrypted, coverage, in_flight } = read;
         let (_, last) = span;
         match end {
             CaptureEnd::Complete => {}
@@ -156,7 +171,8 @@ impl WindowCollector {
         if let Some(total) = &self.total {
             let late = total.coverage.streams_joined_late;
             let notes = logs.notes(named_client, late, span, zone);
-            notes.into_iter().for_each(|note| self.output.note(note));
+            let undecrypted = key_log::undecrypted_note(&undecrypted);
+            notes.into_iter().chain(undecrypted).for_each(|note| self.output.note(note));
             self.output.summary(total)?;
         }
         Ok(())

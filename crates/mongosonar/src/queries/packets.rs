@@ -25,6 +25,9 @@ pub trait PacketSink {
     /// Takes the next packet; `Break` ends the reading.
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>>;
 
+    /// Takes a key log that the file brings with it, for the packets behind it.
+    fn secrets(&mut self, _key_log: &[u8]) {}
+
     /// Called before each read of the input, which may wait long for a pipe.
     fn waiting(&mut self) -> Result<()> {
         Ok(())
@@ -81,6 +84,11 @@ pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) ->
                     progress.finish_and_clear();
                     return Ok(CaptureEnd::Complete);
                 }
+                begin += consumed;
+                continue;
+            }
+            Step::Secrets { key_log, consumed } => {
+                sink.secrets(key_log);
                 begin += consumed;
                 continue;
             }

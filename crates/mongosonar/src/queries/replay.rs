@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::{Coverage, Packet, Timestamp, Window};
-use sonar_decode::{Decoder, Settings, Shared};
+use sonar_decode::{Decoder, KeyLogReader, Settings, Shared};
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
+use super::key_log::KeyLogFile;
 use super::live::{LiveSink, Pipeline, WindowFeed, now, on_screen};
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
@@ -38,6 +39,15 @@ struct Replay {
 impl PacketSink for Replay {
     // It would spoil the live view.
     const PROGRESS: bool = false;
+
+    fn secrets(&mut self, key_log: &[u8]) {
+        if let Some(keys) = &self.settings.keys {
+            let mut reader = KeyLogReader::default();
+            keys.set_growing();
+            reader.read(key_log, keys);
+            reader.finish(keys);
+        }
+    }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
         let (recorded, played) = *self.first.get_or_insert_with(|| (packet.time, now()));
@@ -107,7 +117,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
     }
     let stop = stop::flag()?;
-    let settings = args.file_settings();
+    let key_log = args.tls_keylog.as_deref().map(KeyLogFile::open).transpose()?;
+    let keys = key_log.as_ref().map(KeyLogFile::keys).unwrap_or_default();
+    key_log.map(KeyLogFile::read_all).transpose()?;
+    let settings = Settings { keys: Some(keys), ..args.file_settings() };
     let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
     let window_settings = args.window_settings();
     let start = now();

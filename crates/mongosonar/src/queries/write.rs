@@ -290,7 +290,7 @@ mod tests {
         loop {
             match parser.next(&bytes[at..]).unwrap() {
                 Step::Packet { consumed, .. } => (at, packets) = (at + consumed, packets + 1),
-                Step::Skip { consumed } => at += consumed,
+                Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
                 Step::Need { .. } => break,
             }
         }

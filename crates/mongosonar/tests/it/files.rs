@@ -99,7 +99,7 @@ fn pcapng(pcap: &[u8]) -> Vec<u8> {
                 writer.packet(number, &packet, &mut out);
                 at += consumed;
             }
-            Step::Skip { consumed } => at += consumed,
+            Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
             Step::Need { .. } => return out,
         }
     }

@@ -77,7 +77,9 @@ impl CaptureParser {
             }
         };
         match step {
-            Ok(Step::Packet { consumed, .. } | Step::Skip { consumed }) => self.offset += consumed as u64,
+            Ok(Step::Packet { consumed, .. } | Step::Secrets { consumed, .. } | Step::Skip { consumed }) => {
+                self.offset += consumed as u64
+            }
             Ok(Step::Need { .. }) => {}
             Err(error) => self.failed = Some(error),
         }

@@ -17,6 +17,7 @@ pub(super) mod block {
     pub(in super::super) const SIMPLE_PACKET: u32 = 3;
     pub(in super::super) const STATISTICS: u32 = 5;
     pub(in super::super) const ENHANCED_PACKET: u32 = 6;
+    pub(in super::super) const SECRETS: u32 = 10;
 }
 
 pub(super) mod option {
@@ -34,6 +35,9 @@ pub(super) mod option {
 }
 
 pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
+
+/// The type of secrets that are a key log of TLS.
+const KEY_LOG: u32 = 0x544c_534b;
 
 /// Type, length, and the length again at the end.
 const MIN_BLOCK_LEN: u32 = 12;
@@ -144,6 +148,7 @@ impl PcapngReader {
                 | block::SIMPLE_PACKET
                 | block::STATISTICS
                 | block::ENHANCED_PACKET
+                | block::SECRETS
         ) {
             self.passing = Some(Passing { offset, len, left: len - 8 });
             return Ok(Step::Skip { consumed: 8 });
@@ -168,6 +173,13 @@ impl PcapngReader {
             block::PACKET => Some(self.packet(content)?),
             block::INTERFACE => self.describe_interface(content).map(|()| None)?,
             block::STATISTICS => self.statistics(content).map(|()| None)?,
+            block::SECRETS => {
+                let (kind, secrets) = secrets(content)?;
+                return Ok(match kind {
+                    KEY_LOG => Step::Secrets { key_log: secrets, consumed },
+                    _ => Step::Skip { consumed },
+                });
+            }
             _ => self.begin_section(content).map(|()| None)?,
         };
         Ok(match packet {
@@ -330,6 +342,12 @@ impl PcapngReader {
     fn interface(&self, offset: u64, number: u32) -> Result<&PcapngInterface, Error> {
         self.interfaces.get(number as usize).ok_or(Error::UnknownInterface { offset, interface: number })
     }
+}
+
+/// The type and the bytes of secrets.
+fn secrets(mut content: PcapngBlock<'_>) -> Result<(u32, &[u8]), Error> {
+    let (kind, len) = (content.u32()?, content.u32()?);
+    Ok((kind, content.padded(len as usize)?))
 }
 
 fn byte_order(header: &[u8; 12], offset: u64) -> Result<Order, Error> {

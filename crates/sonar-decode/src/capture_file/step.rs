@@ -24,6 +24,13 @@ pub enum Step<'a> {
         /// Bytes to leave behind.
         consumed: usize,
     },
+    /// Secrets that decrypt packets, which the file brings with it; the buffer goes on after `consumed` bytes.
+    Secrets {
+        /// A key log of TLS, as [`KeyLogReader`](crate::KeyLogReader) reads it.
+        key_log: &'a [u8],
+        /// Bytes to leave behind.
+        consumed: usize,
+    },
     /// No packet; the buffer goes on after `consumed` bytes, which is never 0.
     Skip {
         /// Bytes to leave behind.

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use sonar_core::{Application, Coverage, Endpoint, InFlightOperations, Packet, Role, Timestamp};
+use sonar_core::{Application, Coverage, Endpoint, InFlightOperations, Packet, Role, Timestamp, TlsSuite};
 
 use super::connection::Connection;
 use super::emission::{Emitter, EndedSink, OperationParties, WaitingRequest};
@@ -54,6 +54,7 @@ struct FlowOperation {
     server: Endpoint,
     role: Role,
     app: Arc<Application>,
+    suite: Option<TlsSuite>,
     ended: EndedOperation,
 }
 
@@ -91,9 +92,9 @@ struct FlowCollector<'a> {
 
 impl EndedSink for FlowCollector<'_> {
     fn take(&mut self, parties: OperationParties<'_>, ended: &mut Vec<EndedOperation>) {
-        let OperationParties { flow, client, server, role, app } = parties;
+        let OperationParties { flow, client, server, role, app, suite } = parties;
         let order = (self.step, flow);
-        let each = |ended| FlowOperation { order, client, server, role, app: app.clone(), ended };
+        let each = |ended| FlowOperation { order, client, server, role, app: app.clone(), suite, ended };
         self.operations.extend(ended.drain(..).map(each));
     }
 }
@@ -402,9 +403,9 @@ impl FlowMerger {
             while let Some((operation, rest)) = list.split_first()
                 && until.is_none_or(|until| operation.order <= until)
             {
-                let FlowOperation { order, client, server, role, app, ended } = operation;
-                let (flow, client, server, role) = (order.1, *client, *server, *role);
-                self.emitter.emit(OperationParties { flow, client, server, role, app }, ended, sink);
+                let FlowOperation { order, client, server, role, app, suite, ended } = operation;
+                let (flow, client, server, role, suite) = (order.1, *client, *server, *role, *suite);
+                self.emitter.emit(OperationParties { flow, client, server, role, app, suite }, ended, sink);
                 *list = rest;
             }
         }

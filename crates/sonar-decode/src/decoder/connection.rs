@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sonar_core::{Application, Endpoint, Role};
+use sonar_core::{Application, Endpoint, Role, TlsSuite};
 
 use super::exchange::Exchange;
 use super::framing::{MessageStream, StreamFacts};
 use super::long::LongMessage;
+use crate::keylog::TlsSession;
 use crate::tcp::{Flow, Side};
 
 /// A connection between a client and a server.
@@ -27,6 +28,10 @@ pub struct Connection {
     /// Gaps in a direction of which nothing was captured.
     pub unseen_gaps: u8,
     pub client: Client,
+    /// The connection is encrypted, and this decrypts it.
+    pub tls: Option<Box<TlsSession>>,
+    /// What it is encrypted with, once it has been decrypted.
+    pub suite: Option<TlsSuite>,
 }
 
 /// Who sends the requests.
@@ -44,13 +49,15 @@ impl Connection {
             flow: flow.number,
             ends: flow.ends,
             server,
-            facts: StreamFacts { is_mongodb: false, joined_late },
+            facts: StreamFacts { is_mongodb: false, joined_late, decrypted: false },
             streams: [MessageStream::new(), MessageStream::new()],
             long: [None, None],
             exchange: Exchange::new(joined_late),
             behind_proxy: None,
             unseen_gaps: 0,
             client: Client { app, is_server: false },
+            tls: None,
+            suite: None,
         }
     }
 

@@ -30,6 +30,8 @@ pub struct OperationParties<'a> {
     pub server: Endpoint,
     pub role: Role,
     pub app: &'a Arc<Application>,
+    /// What their connection is encrypted with, where a key log has decrypted it.
+    pub suite: Option<TlsSuite>,
 }
 
 /// Receives the operations of one connection that have ended, and takes them out of `ended`.
@@ -147,7 +149,7 @@ impl Emitter {
     #[inline]
     pub fn emit(&mut self, parties: OperationParties<'_>, ended: &EndedOperation, sink: &mut impl Sink) {
         let EndedOperation { request, end, facts } = ended;
-        let OperationParties { client, server, role, app, .. } = parties;
+        let OperationParties { client, server, role, app, suite, .. } = parties;
         let mut op = Operation {
             start: request.start,
             end: (*end).max(request.start),
@@ -165,7 +167,7 @@ impl Emitter {
             app,
             opcode: request.opcode,
             compressor: request.compressor.or(facts.compressor),
-            tls: self.tls.then(|| self.suites.of([server, client])),
+            tls: suite.or_else(|| self.tls.then(|| self.suites.of([server, client]))),
             request_id: request.own_id,
             cursor_id: request.cursor.or(facts.cursor.filter(|id| *id != 0)),
             request_bytes: u64::from(request.bytes),

@@ -5,12 +5,14 @@
 //! read here.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sonar_core::operation::Opcode;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
 use super::proxy::{MAX_PROXY_HEADER, ProxyHeader};
 use super::settings::TlsSource;
+use crate::keylog::KeyLog;
 use crate::message::{HEADER, Header, looks_like_message};
 use crate::tcp::{Chunk, Gap, Lost};
 
@@ -27,6 +29,11 @@ fn is_tls_record(bytes: &[u8]) -> bool {
     let &[0x17, 3, 1..=4, high, low, ..] = bytes else { return false };
     let end = 5 + usize::from(u16::from_be_bytes([high, low]));
     end <= 5 + LONGEST && matches!(bytes.get(end..), Some([] | [0x14..=0x17, 3, 1..=4, ..]))
+}
+
+/// Whether a ClientHello of TLS begins here.
+fn is_client_hello(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x16, 3, 0..=4, _, _, 1, 0, ..])
 }
 
 /// How many bytes of a stream are searched for a first message before it counts as not MongoDB's.
@@ -54,6 +61,8 @@ pub struct StreamFacts {
     pub is_mongodb: bool,
     /// It was open before the capture began.
     pub joined_late: bool,
+    /// What its streams bring is decrypted already.
+    pub decrypted: bool,
 }
 
 /// The position in a stream.
@@ -83,8 +92,19 @@ pub enum Framed<'a> {
     Skipped(Skipped),
     /// A proxy has sent the rest of the stream, for this client if it says so.
     Proxied(Option<Endpoint>),
+    /// The stream is encrypted, and a key log may decrypt it.
+    Encrypted(EncryptedStart),
     /// The stream is not MongoDB's.
     NotMongodb,
+}
+
+/// Where a stream turned out to be encrypted.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum EncryptedStart {
+    /// At its first bytes, some of which may be kept as a header.
+    First,
+    /// Its first bytes are missing.
+    Middle,
 }
 
 /// A message whose body was skipped.
@@ -131,6 +151,17 @@ impl MessageStream {
             provisional: false,
             found_before: false,
             proxied: false,
+        }
+    }
+
+    /// Begins anew, before the first message has begun. Returns what was kept of a header.
+    pub fn begin_anew(&mut self) -> Vec<u8> {
+        if self.in_message() {
+            return Vec::new();
+        }
+        match std::mem::replace(&mut self.position, StreamPosition::boundary()) {
+            StreamPosition::Header { have, bytes } => bytes[..have].to_vec(),
+            _ => Vec::new(),
         }
     }
 
@@ -223,6 +254,8 @@ pub struct Framer {
     pub was_without_room: bool,
     /// How encrypted connections are read.
     pub tls: TlsSource,
+    /// What decrypts them.
+    pub keys: Option<Arc<KeyLog>>,
 }
 
 impl Default for Framer {
@@ -234,19 +267,19 @@ impl Default for Framer {
 impl Framer {
     /// A framer with the memory budget divided by `share`.
     pub fn with_share(share: usize) -> Self {
-        let budget = COLLECT_BUDGET / share;
         Self {
             coverage: Coverage::default(),
             collecting: 0,
-            budget,
+            budget: COLLECT_BUDGET / share,
             was_without_room: false,
             tls: TlsSource::None,
+            keys: None,
         }
     }
 
     /// Sets how encrypted connections are read.
-    pub fn with_tls(self, tls: TlsSource) -> Self {
-        Self { tls, ..self }
+    pub fn with_tls(self, tls: TlsSource, keys: Option<Arc<KeyLog>>) -> Self {
+        Self { tls, keys, ..self }
     }
 
     /// Takes the next part from `chunk`; `None` once all bytes have been used.
@@ -267,8 +300,8 @@ impl Framer {
                             stream.position = StreamPosition::Proxy(Vec::new());
                             continue;
                         }
-                        if self.lose(stream, facts, bytes) {
-                            return Some(Framed::NotMongodb);
+                        if let Some(framed) = self.lose(stream, facts, bytes) {
+                            return Some(framed);
                         }
                         continue;
                     };
@@ -307,8 +340,8 @@ impl Framer {
                         if let Some(framed) = self.proxy(stream, chunk) {
                             return Some(framed);
                         }
-                    } else if self.lose(stream, facts, &head) {
-                        return Some(Framed::NotMongodb);
+                    } else if let Some(framed) = self.lose(stream, facts, &head) {
+                        return Some(framed);
                     } else if let StreamPosition::Search { tail, .. } = &mut stream.position {
                         // The search includes the bytes of this header.
                         tail.extend_from_slice(&head);
@@ -352,8 +385,8 @@ impl Framer {
                     }
                 }
                 StreamPosition::Search { .. } => {
-                    if self.search(stream, facts, chunk) {
-                        return Some(Framed::NotMongodb);
+                    if let Some(framed) = self.search(stream, facts, chunk) {
+                        return Some(framed);
                     }
                 }
             }
@@ -415,49 +448,66 @@ impl Framer {
         }
     }
 
+    /// A stream turns out to be encrypted.
+    fn encrypted(&mut self, facts: StreamFacts, start: EncryptedStart) -> Framed<'static> {
+        let counter = match self.tls {
+            // Encrypted twice.
+            _ if facts.decrypted => &mut self.coverage.streams_not_mongodb,
+            _ if self.keys.as_ref().is_some_and(|keys| keys.is_in_use()) => return Framed::Encrypted(start),
+            TlsSource::None => &mut self.coverage.streams_tls,
+            _ => &mut self.coverage.streams_tls_read,
+        };
+        *counter += 1;
+        Framed::NotMongodb
+    }
+
     /// The next bytes are no header: begins a search, unless the stream is not MongoDB's, which is returned.
-    fn lose(&mut self, stream: &mut MessageStream, facts: StreamFacts, bytes: &[u8]) -> bool {
+    fn lose(
+        &mut self,
+        stream: &mut MessageStream,
+        facts: StreamFacts,
+        bytes: &[u8],
+    ) -> Option<Framed<'static>> {
         if !facts.is_mongodb {
             // TLS records: change_cipher_spec, alert, handshake, application data of versions 3.x.
             if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) {
-                let coverage = &mut self.coverage;
-                *(if self.tls != TlsSource::None {
-                    &mut coverage.streams_tls_read
-                } else {
-                    &mut coverage.streams_tls
-                }) += 1;
-                return true;
+                return Some(self.encrypted(facts, EncryptedStart::First));
             }
             // One that was joined late may begin anywhere in a message.
             if !facts.joined_late {
                 self.coverage.streams_not_mongodb += 1;
-                return true;
+                return Some(Framed::NotMongodb);
             }
         }
         let joined_late = facts.joined_late && !stream.read;
         self.coverage.resyncs += u64::from(!joined_late);
         stream.position = StreamPosition::search(joined_late, stream.first);
-        false
+        None
     }
 
-    /// Searches for a message, and consumes the bytes before it. Returns whether the stream is not MongoDB's.
-    fn search(&mut self, stream: &mut MessageStream, facts: StreamFacts, chunk: &mut Chunk<'_>) -> bool {
+    /// Searches for a message, and consumes the bytes before it. Returns that the stream is not MongoDB's if it is not.
+    fn search(
+        &mut self,
+        stream: &mut MessageStream,
+        facts: StreamFacts,
+        chunk: &mut Chunk<'_>,
+    ) -> Option<Framed<'static>> {
         /// How much of a message is needed to recognise it: header, flags, kind, beginning of a document.
         const WANTED: usize = 64;
         let StreamPosition::Search { tail, searched, joined_late, .. } = &mut stream.position else {
-            return false;
+            return None;
         };
+        if *searched == 0 && tail.is_empty() && !facts.is_mongodb {
+            if is_client_hello(chunk.bytes) {
+                return Some(self.encrypted(facts, EncryptedStart::First));
+            }
+            if is_tls_record(chunk.bytes) {
+                return Some(self.encrypted(facts, EncryptedStart::Middle));
+            }
+        }
         let coverage = &mut self.coverage;
         let passed = if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
         let bytes = chunk.bytes;
-        if *searched == 0 && tail.is_empty() && !facts.is_mongodb && is_tls_record(bytes) {
-            *(if self.tls != TlsSource::None {
-                &mut coverage.streams_tls_read
-            } else {
-                &mut coverage.streams_tls
-            }) += 1;
-            return true;
-        }
         // A message that begins in the kept bytes is found at the seam.
         if !tail.is_empty() {
             let kept = tail.len();
@@ -470,7 +520,7 @@ impl Framer {
                 head[..have].copy_from_slice(&seam[at..at + have]);
                 stream.position = StreamPosition::Header { have, bytes: head };
                 stream.was_found();
-                return false;
+                return None;
             }
             *searched += kept as u64;
             tail.clear();
@@ -483,7 +533,7 @@ impl Framer {
                     stream.position = StreamPosition::boundary();
                     stream.was_found();
                     chunk.bytes = &bytes[at..];
-                    return false;
+                    return None;
                 }
                 // Too few bytes to decide: kept for the next segment, at most a header.
                 None if bytes.len() - at < HEADER => break,
@@ -494,13 +544,13 @@ impl Framer {
         *passed += at as u64;
         if !facts.is_mongodb && *searched > SEARCH {
             self.coverage.streams_not_mongodb += 1;
-            return true;
+            return Some(Framed::NotMongodb);
         }
         // If a message begins here, it begins now.
         tail.extend_from_slice(&bytes[at..]);
         stream.first = chunk.time;
         chunk.bytes = &[];
-        false
+        None
     }
 
     /// Bytes of a stream are missing.

@@ -3,7 +3,8 @@
 //! This file is its interface. `stages` joins the stages: `framing` cuts a stream into messages, `unpacking`
 //! verifies and inflates them (`long`: those that are too long to be stored), `reading` reads them, `identify`
 //! finds what a request belongs to and `request` what it is for, and `pairing` joins request and reply to an
-//! operation (`exchange`: what waits on a connection), which `emission` hands on. `caps` says what gives way in a table that is full.
+//! operation (`exchange`: what waits on a connection), which `emission` hands on. `decryption` counts connections that a
+//! key log decrypts, and those that it does not. `caps` says what gives way in a table that is full.
 //! `sessions` says which sessions are followed that were read inside processes, and `ended_servers` which connections end
 //! with the process of their server.
 
@@ -12,6 +13,7 @@ mod caps;
 #[cfg(test)]
 mod collected;
 mod connection;
+mod decryption;
 mod emission;
 mod ended_servers;
 mod exchange;

@@ -1,6 +1,10 @@
 //! What to decode, and who receives the operations.
 
+use std::sync::Arc;
+
 use sonar_core::Operation;
+
+use crate::keylog::KeyLog;
 
 /// Which TCP ports are followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct Settings {
     pub sample: u32,
     /// What encrypted connections are, for this decoder.
     pub tls: TlsSource,
+    /// The secrets that decrypt the packets of encrypted connections.
+    pub keys: Option<Arc<KeyLog>>,
 }
 
 /// How the plaintext of encrypted connections is read.

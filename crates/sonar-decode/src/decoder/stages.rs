@@ -4,6 +4,7 @@
 //! they belong to, and `pairing` joins request and reply to an operation.
 
 mod cut;
+mod encrypted;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use sonar_core::{Coverage, Timestamp};
 
 use super::caps::{age_limit, without_share};
 use super::connection::Connection;
+use super::decryption::Decryption;
 use super::emission::{EndedSink, OperationParties};
 use super::exchange::{Answer, Arrival, Early, EndedOperation, ReplyPath};
 use super::framing::{Framed, Framer, Skipped};
@@ -22,6 +24,7 @@ use super::request::{ReadRequest, Sent};
 use super::settings::{Ports, Settings, TlsSource};
 use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
 use crate::identity::Shared;
+use crate::keylog::TlsInput;
 use crate::message::{Header, Reply};
 use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, Side, StreamHandler, Verdict};
 
@@ -32,6 +35,7 @@ pub struct Stages {
     snapped: bool,
     coverage: Coverage,
     framer: Framer,
+    decryption: Decryption,
     unpacker: Unpacker,
     reader: MessageReader,
     pub(super) pairing: Pairing,
@@ -85,7 +89,8 @@ impl Stages {
         Self {
             snapped: settings.snap_replies.is_some() || settings.tls.is_process(),
             coverage: Coverage::default(),
-            framer: Framer::default().with_tls(settings.tls),
+            framer: Framer::default().with_tls(settings.tls, settings.keys.clone()),
+            decryption: Decryption::new(settings.keys, shared.clone()),
             unpacker: Unpacker::new(settings.verify_checksums),
             reader: MessageReader::new(shared, settings.show_values),
             pairing: Pairing::default(),
@@ -103,7 +108,12 @@ impl Stages {
     /// The counters of all stages.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage;
-        let stages = [&self.framer.coverage, &self.unpacker.coverage, &self.pairing.coverage];
+        let stages = [
+            &self.framer.coverage,
+            &self.decryption.coverage,
+            &self.unpacker.coverage,
+            &self.pairing.coverage,
+        ];
         stages.into_iter().for_each(|stage| coverage.add(stage));
         coverage.add(&self.reader.coverage());
         coverage
@@ -113,7 +123,8 @@ impl Stages {
     pub fn with_share(self, share: usize) -> Self {
         Self {
             caps: StageCaps::share(share),
-            framer: Framer::with_share(share).with_tls(self.framer.tls),
+            framer: Framer::with_share(share).with_tls(self.framer.tls, self.framer.keys.clone()),
+            decryption: self.decryption.with_share(share),
             ..self
         }
     }
@@ -134,7 +145,7 @@ impl Stages {
 
     /// Whether the share of the caps was exceeded: what gives way then depends on all decoders that share them.
     pub fn depends_on_order(&self) -> bool {
-        self.was_over_caps || self.framer.was_without_room
+        self.was_over_caps || self.framer.was_without_room || self.decryption.was_without_room
     }
 
     /// Other stages follow this connection from now on.
@@ -142,6 +153,7 @@ impl Stages {
         self.pairing.hand_over(&conn.exchange);
         self.unpacker.hand_over(&conn.long);
         conn.streams.iter().for_each(|stream| self.framer.release(stream));
+        self.decryption.hand_over(conn.tls.as_deref());
     }
 
     /// These stages follow this connection from now on.
@@ -150,6 +162,7 @@ impl Stages {
         self.pairing.take_over(&conn.exchange);
         self.unpacker.take_over(&conn.long);
         conn.streams.iter().for_each(|stream| self.framer.take_over(stream));
+        self.decryption.take_over(conn.tls.as_deref());
     }
 
     /// Takes a complete message.
@@ -350,7 +363,8 @@ impl Stages {
             self.coverage.apps_folded += self.ended.len() as u64;
         }
         let (flow, client, server, role) = (conn.flow, conn.client_end(), conn.server_end(), conn.role());
-        out.take(OperationParties { flow, client, server, role, app }, &mut self.ended);
+        let suite = conn.suite;
+        out.take(OperationParties { flow, client, server, role, app, suite }, &mut self.ended);
     }
 
     /// Advances the time of these connections, which are all that there are, to `now`.
@@ -364,6 +378,9 @@ impl Stages {
         for conn in connections {
             if more_is_known {
                 self.reader.identifier.look_up_client(conn);
+            }
+            if conn.tls.is_some() {
+                self.retry_encrypted(conn, now, out);
             }
             self.expire(conn, now);
             self.emit(conn, out);
@@ -460,7 +477,16 @@ impl Stages {
 
     /// The next bytes of one side.
     #[inline]
-    pub fn data(&mut self, conn: &mut Connection, mut chunk: Chunk<'_>, out: &mut impl EndedSink) -> Verdict {
+    pub fn data(&mut self, conn: &mut Connection, chunk: Chunk<'_>, out: &mut impl EndedSink) -> Verdict {
+        if conn.tls.is_some() {
+            return self.encrypted(conn, &TlsInput::Data(chunk), out);
+        }
+        self.plain(conn, chunk, out)
+    }
+
+    /// The next bytes of one side, which are not encrypted or have been decrypted.
+    #[inline]
+    fn plain(&mut self, conn: &mut Connection, mut chunk: Chunk<'_>, out: &mut impl EndedSink) -> Verdict {
         let side = chunk.side;
         loop {
             let stream = &mut conn.streams[side.index()];
@@ -483,6 +509,7 @@ impl Stages {
                     conn.server = Some(side.other());
                     conn.behind_proxy = client;
                 }
+                Framed::Encrypted(start) => return self.begin_encrypted(conn, start, chunk, out),
                 Framed::NotMongodb => return Verdict::Ignore,
             }
             self.emit(conn, out);
@@ -492,7 +519,26 @@ impl Stages {
 
     /// Bytes of one side are missing.
     pub fn gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
-        let &Gap { side, time, lost, unseen } = gap;
+        if conn.tls.is_some() {
+            self.note_unseen(conn, gap);
+            // It is ignored with the next bytes.
+            let _ = self.encrypted(conn, &TlsInput::Gap(*gap), out);
+        } else {
+            self.plain_gap(conn, gap, out);
+        }
+    }
+
+    /// Takes note of a direction of which nothing is captured.
+    fn note_unseen(&mut self, conn: &mut Connection, gap: &Gap) {
+        if gap.unseen {
+            conn.unseen_gaps = conn.unseen_gaps.saturating_add(1);
+            self.coverage.streams_one_way += u64::from(conn.unseen_gaps == ONE_WAY_GAPS);
+        }
+    }
+
+    /// Bytes of one side are missing, which were not encrypted or would have been decrypted.
+    fn plain_gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
+        let &Gap { side, time, lost, .. } = gap;
         if self.framer.tls.is_process()
             && let Some(missing) = lost.bytes()
             && let Some(long) = &mut conn.long[side.index()]
@@ -502,10 +548,7 @@ impl Stages {
             return long.jump(missing);
         }
         let is_cut = matches!(lost, Lost::Cut(_)) && !self.snapped;
-        if unseen {
-            conn.unseen_gaps = conn.unseen_gaps.saturating_add(1);
-            self.coverage.streams_one_way += u64::from(conn.unseen_gaps == ONE_WAY_GAPS);
-        }
+        self.note_unseen(conn, gap);
         let is_reply = conn.is_server(side) == Some(true);
         if is_reply && conn.unseen_gaps >= UNSEEN_GAPS {
             conn.exchange.replies = ReplyPath::Unseen;
@@ -564,6 +607,7 @@ impl Stages {
     /// A connection ends.
     pub fn close(&mut self, mut conn: Connection, (time, how): (Timestamp, Close), out: &mut impl EndedSink) {
         let with_capture = how == Close::EndOfCapture;
+        self.close_encrypted(&mut conn, time, out);
         for (stream, long) in conn.streams.iter().zip(&mut conn.long) {
             self.framer.close(stream, with_capture);
             self.unpacker.drop_long(long);

@@ -1,11 +1,11 @@
 //! What do the threads of a capture share? The open cursors, the texts of shapes, and the clients that a log or a
 //! server named.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo};
+use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo, TlsSuite};
 
 use super::applications::Applications;
 use super::cursors::{CursorOrigin, Cursors};
@@ -17,6 +17,9 @@ use crate::tcp::Twins;
 const MAX_CLIENTS: usize = 100_000;
 /// The most servers that one client address and port is remembered with; then the oldest is dropped.
 const MAX_SERVERS_OF_CLIENT: usize = 8;
+
+/// The most cipher suites that are remembered because they are not decrypted.
+const MAX_SUITES: usize = 64;
 
 /// State shared between decoders. Locked once for a cursor that is opened, used or closed and once for
 /// a shape that a thread sees for the first time: never for an ordinary operation.
@@ -30,6 +33,8 @@ pub struct Shared {
     clients_generation: AtomicU64,
     /// Whether a connection of the capture was one of `clients`.
     has_named: AtomicBool,
+    /// Versions and cipher suites that are not decrypted, and how many connections have them.
+    undecrypted: Mutex<BTreeMap<TlsSuite, u64>>,
     by_flow: Option<Box<ByFlow>>,
 }
 
@@ -85,6 +90,19 @@ impl Shared {
         if let Some(by_flow) = &self.by_flow {
             by_flow.depends_on_order.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Takes note of a connection whose version or cipher suite is not decrypted.
+    pub(crate) fn note_undecrypted(&self, suite: TlsSuite) {
+        let mut suites = lock(&self.undecrypted);
+        if suites.len() < MAX_SUITES || suites.contains_key(&suite) {
+            *suites.entry(suite).or_default() += 1;
+        }
+    }
+
+    /// The versions and cipher suites that a key log was of no use for, and how many connections have each.
+    pub fn undecrypted(&self) -> Vec<(TlsSuite, u64)> {
+        lock(&self.undecrypted).iter().map(|(suite, count)| (*suite, *count)).collect()
     }
 
     /// First segments of flows, by which twins behind address translation are found.

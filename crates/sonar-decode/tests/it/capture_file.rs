@@ -24,7 +24,7 @@ fn read_in_pieces(file: &[u8], sizes: &[usize]) -> (Vec<OwnedPacket>, Result<(),
                 packets.push(OwnedPacket::from(&packet));
                 start += consumed;
             }
-            Ok(Step::Skip { consumed }) => {
+            Ok(Step::Skip { consumed } | Step::Secrets { consumed, .. }) => {
                 assert!(consumed > 0);
                 start += consumed;
             }

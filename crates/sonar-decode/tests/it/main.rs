@@ -5,6 +5,7 @@ mod capture_file;
 mod commands;
 mod compress;
 mod current_op;
+mod decryption;
 mod explain;
 mod frame;
 mod ftdc;

@@ -46,7 +46,7 @@ pub fn windows(gzipped: &[u8]) -> io::Result<Vec<Window>> {
                 last = packet.time;
                 rest = &rest[consumed..];
             }
-            Step::Skip { consumed } => rest = &rest[consumed..],
+            Step::Skip { consumed } | Step::Secrets { consumed, .. } => rest = &rest[consumed..],
             Step::Need { .. } => break,
         }
     }

@@ -71,6 +71,9 @@ impl Silence {
             }
             return Self::none_ended();
         }
+        if let Some(undecrypted) = Self::undecrypted(coverage) {
+            return undecrypted;
+        }
         if coverage.streams_tls > 0 {
             let what = match coverage.streams - coverage.streams_tls.min(coverage.streams) {
                 0 if coverage.streams_tls == 1 => "The only connection is encrypted with TLS.".into(),
@@ -82,14 +85,19 @@ impl Silence {
                 ),
             };
             let next = match origin {
-                PacketOrigin::File | PacketOrigin::History => {
-                    "A capture file has no plaintext of them. Use the server's log (mongosonar logs report) or its \
-                     profiler (mongosonar profiler tail), or capture where TLS ends, for example behind a proxy."
+                PacketOrigin::File => {
+                    "A key log that a client writes decrypts a capture file (--tls-keylog). Without one, use the server's \
+                     log (mongosonar logs report) or its profiler (mongosonar profiler tail), or capture where TLS ends, \
+                     for example behind a proxy."
+                }
+                PacketOrigin::History => {
+                    "Use the server's log (mongosonar logs report) or its profiler (mongosonar profiler tail), or capture \
+                     where TLS ends, for example behind a proxy."
                 }
                 PacketOrigin::Network(_) => {
-                    "They can be read only inside a server on this machine, as root and without --no-tls; standard \
-                     error says why a server is not read. Otherwise use the server's log (mongosonar logs report) or \
-                     its profiler (mongosonar profiler tail)."
+                    "They can be read inside a server on this machine, as root and without --no-tls (standard error says \
+                     why a server is not read), or with a key log that a client writes (--tls-keylog). Otherwise use the \
+                     server's log (mongosonar logs report) or its profiler (mongosonar profiler tail)."
                 }
             };
             return Self::new("tls", what, next);
@@ -112,6 +120,36 @@ impl Silence {
             return Self::none_ended();
         }
         Self::new("nothing-decoded", "No whole message of MongoDB's protocol was seen.".into(), "")
+    }
+
+    /// Why a key log has decrypted nothing, if one was of no use.
+    fn undecrypted(coverage: &Coverage) -> Option<Self> {
+        let causes = [
+            (coverage.streams_tls_no_key, "not in the key log"),
+            (coverage.streams_tls_joined_late, "opened before the capture began"),
+            (coverage.streams_tls_unsupported, "with a version or cipher suite that is not decrypted"),
+            (coverage.streams_tls_gap, "with packets missing"),
+            (coverage.streams_tls_unopened, "with a key that is wrong, or damaged"),
+            (coverage.streams_tls_renegotiated, "renegotiated"),
+            (coverage.streams_tls_evicted, "dropped because there were too many"),
+        ];
+        let all: u64 = causes.iter().map(|(count, _)| count).sum();
+        if all == 0 {
+            return None;
+        }
+        let causes = causes.iter().filter(|(count, _)| *count > 0);
+        let causes: Vec<_> = causes.map(|(count, why)| format!("{count} {why}")).collect();
+        let (encrypted, causes) = (plural(all, "encrypted connection"), causes.join(", "));
+        let next = match coverage {
+            Coverage { streams_tls_no_key: 1.., .. } => {
+                "A key log has only the connections that its own process has opened while it wrote it."
+            }
+            Coverage { streams_tls_joined_late: 1.., .. } => {
+                "Begin the capture before the clients connect: without its first packets no connection can be decrypted."
+            }
+            _ => "",
+        };
+        Some(Self::new("tls-undecrypted", format!("{encrypted} could not be decrypted: {causes}."), next))
     }
 
     fn new(reason: &'static str, what: String, next: &str) -> Self {
@@ -241,9 +279,20 @@ mod tests {
         let tls = Coverage { streams_tls: 4, segments_ignored: 80, ..seen };
         let all = Silence::explain(&tls, &PacketOrigin::File);
         assert_eq!(all.what, "All 4 connections are encrypted with TLS.");
-        assert!(all.next.contains("capture file"), "{}", all.next);
+        assert!(all.next.contains("--tls-keylog"), "{}", all.next);
         let live = PacketOrigin::Network(CapturedNetwork::default());
         assert!(Silence::explain(&tls, &live).next.contains("--no-tls"));
+        assert!(!Silence::explain(&tls, &PacketOrigin::History).next.contains("--tls-keylog"));
+        let keys = Coverage { streams_tls_no_key: 3, streams_tls_unsupported: 1, ..seen };
+        let keys = Silence::explain(&keys, &PacketOrigin::File);
+        assert_eq!(
+            keys.what,
+            "4 encrypted connections could not be decrypted: 3 not in the key log, 1 with a version or cipher suite that \
+             is not decrypted."
+        );
+        assert!(keys.reason == "tls-undecrypted" && keys.next.contains("its own process"));
+        let late = Coverage { streams_tls_joined_late: 2, ..seen };
+        assert!(Silence::explain(&late, &PacketOrigin::File).next.contains("before the clients connect"));
         assert!(all.next.contains("logs report") && all.next.contains("profiler tail"));
         assert!(
             Silence::explain(&Coverage { streams: 9, ..tls }, &PacketOrigin::File).what.starts_with("4 of 9")

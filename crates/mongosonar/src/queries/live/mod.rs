@@ -33,6 +33,7 @@ use self::split::{RowSplitTask, RunningSplits};
 use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range, SourceArg};
+use super::key_log::{self, KeyLogFile};
 use super::local_servers::LocalServerSearch;
 use super::notice::Notice;
 use super::output::QueriesOutput;
@@ -81,8 +82,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         confined,
         follows_later: true,
     };
-    let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
+    let decrypts = args.tls_keylog.is_some();
+    let tls = if args.no_tls || decrypts { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = args.reads_sockets()?.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
+    let key_log = args.tls_keylog.as_deref().map(KeyLogFile::open).transpose()?;
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {
@@ -192,6 +195,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             verify_checksums: args.verify_checksums,
             show_values: args.show_values,
             sample: 0,
+            keys: key_log.as_ref().map(KeyLogFile::keys),
             ..Settings::default()
         },
         shared: shared.clone(),
@@ -207,6 +211,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         stop: stop.clone(),
         confined,
     };
+    let key_log = key_log.map(KeyLogFile::follow).transpose()?;
     let (capture, windows) = capture.start(&task)?;
     drop(task);
     if let Some(attacher) = &attacher {
@@ -227,6 +232,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if let Some(rest) = rest {
         add(&mut total, rest);
     }
+    if let (Some(total), Some(key_log)) = (&mut total, key_log) {
+        total.coverage.add(&key_log.end());
+    }
     if let Some(total) = &total {
         let mut each = each.as_ref().map(|each| each.lock().unwrap_or_else(PoisonError::into_inner));
         let output = each.as_deref_mut().unwrap_or(&mut output);
@@ -234,6 +242,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         if !args.log.is_empty() && late > 0 && !shared.has_named_clients() {
             output.note(applications::names_none(late));
         }
+        key_log::undecrypted_note(&shared.undecrypted()).into_iter().for_each(|note| output.note(note));
         output.summary(total)?;
     }
     let failed =

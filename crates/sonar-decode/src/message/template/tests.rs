@@ -32,7 +32,7 @@ fn messages(recording: &str, requests: bool) -> Vec<Vec<u8>> {
                 }
                 at += consumed;
             }
-            Step::Skip { consumed } => at += consumed,
+            Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
             Step::Need { .. } => break,
         }
     }

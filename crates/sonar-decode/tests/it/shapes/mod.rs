@@ -93,7 +93,7 @@ pub fn decode(name: &str, sink: &mut impl Sink) {
                 decoder.packet(&packet, sink);
                 at += consumed;
             }
-            Step::Skip { consumed } => at += consumed,
+            Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
             Step::Need { .. } => break,
         }
     }
