@@ -96,7 +96,12 @@ pub struct CheckedDecoder {
 impl CheckedDecoder {
     /// One that shows values.
     pub fn new(tls: TlsSource) -> Self {
-        let settings = Settings { show_values: true, tls, ..Settings::default() };
+        Self::with(Settings { tls, ..Settings::default() })
+    }
+
+    /// One with these settings that shows values.
+    pub fn with(settings: Settings) -> Self {
+        let settings = Settings { show_values: true, ..settings };
         let decoder = Decoder::new(settings, Arc::new(Shared::default()));
         Self { decoder, operations: Operations::default(), last: Timestamp::default() }
     }

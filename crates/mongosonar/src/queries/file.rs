@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use sonar_core::window::WindowSettings;
@@ -42,10 +43,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let keys = key_log.as_ref().map(KeyLogFile::keys);
     let mut key_counts = Coverage::default();
     // Another program may write both.
-    let followed = match key_log {
-        Some(key_log) if !input::is_rereadable(path) => Some(key_log.follow()?),
+    let growing = match key_log {
+        Some(key_log) if !input::is_rereadable(path) => {
+            key_log.set_growing();
+            Some(Mutex::new(key_log))
+        }
         Some(key_log) => {
-            key_counts = key_log.read_all()?;
+            key_counts = key_log.finish()?;
             None
         }
         None => None,
@@ -56,6 +60,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         interval: args.interval,
         duration: args.duration,
         threads: args.threads.map(usize::from),
+        key_log: growing.as_ref(),
         stop: &stop,
     };
     let mut collect = WindowCollector {
@@ -68,7 +73,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         servers: ServerNames::default(),
     };
     let mut read = capture_reading::read(path, &plan, &mut collect)?;
-    read.coverage.add(&followed.map_or(key_counts, |followed| followed.end()));
+    if let Some(key_log) = growing {
+        key_counts = key_log.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+    }
+    read.coverage.add(&key_counts);
     let end = read.end.clone();
     collect.finish(read, args.interval.is_some(), &selection.zone)?;
     let (what, code) = match end {

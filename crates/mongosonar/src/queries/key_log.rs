@@ -45,8 +45,16 @@ impl KeyLogFile {
         self.keys.clone()
     }
 
+    /// More may be written, which [`read`](Self::read) reads.
+    pub fn set_growing(&self) {
+        self.keys.set_growing();
+    }
+
     /// Reads what has been written since.
-    fn read(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&mut self) -> io::Result<()> {
         let mut chunk = vec![0; 64 << 10];
         loop {
             match self.file.read(&mut chunk) {
@@ -58,11 +66,11 @@ impl KeyLogFile {
         }
     }
 
-    /// Reads all of it. Returns what of it is of no use.
+    /// Reads what is left of it. Returns what of it is of no use.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read_all(mut self) -> Result<Coverage> {
+    pub fn finish(mut self) -> Result<Coverage> {
         self.read().with_context(|| format!("cannot read the key log {}", self.path.display()))?;
         self.reader.finish(&self.keys);
         Ok(self.reader.coverage)
@@ -73,7 +81,7 @@ impl KeyLogFile {
     /// # Errors
     /// It cannot be read, or a thread cannot be started.
     pub fn follow(mut self) -> Result<FollowedKeyLog> {
-        self.keys.set_growing();
+        self.set_growing();
         self.read().with_context(|| format!("cannot read the key log {}", self.path.display()))?;
         let (keep, ended) = channel::<()>();
         let run = move || {

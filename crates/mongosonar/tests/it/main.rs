@@ -16,6 +16,7 @@ mod io_life;
 mod io_names;
 mod io_record;
 mod io_report;
+mod key_log;
 mod kills;
 mod loopback;
 mod pages;

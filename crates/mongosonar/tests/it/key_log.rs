@@ -1,0 +1,206 @@
+//! `queries --tls-keylog`, and capture files that bring their secrets with them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::support::*;
+use serde_json::Value;
+use sonar_decode::capture_file::{CaptureParser, InterfaceDescription, PcapngWriter, SectionHeader, Step};
+
+const SECRETS: u32 = 10;
+const KEY_LOG: u32 = 0x544c_534b;
+
+fn encrypted() -> PathBuf {
+    fixture("tls-key-log/tls.pcap.gz")
+}
+
+fn key_log() -> String {
+    fixture("tls-key-log/keys.log").display().to_string()
+}
+
+/// A block of a pcapng file with secrets of this type.
+fn secrets(kind: u32, content: &[u8]) -> Vec<u8> {
+    let padding = vec![0; content.len().next_multiple_of(4) - content.len()];
+    let length = (20 + content.len() + padding.len()) as u32;
+    let words = [SECRETS, length, kind, content.len() as u32].map(u32::to_le_bytes).concat();
+    [&words, content, &padding, &length.to_le_bytes()].concat()
+}
+
+/// The encrypted packets as pcapng, with these blocks before the packets of the given numbers.
+fn pcapng(blocks: &[(usize, Vec<u8>)]) -> Vec<u8> {
+    let pcap = inflated("tls-key-log/tls.pcap.gz");
+    let (mut parser, mut at, mut out, mut number) = (CaptureParser::new(), 0, Vec::new(), 0);
+    let mut writer = PcapngWriter::begin(&SectionHeader::default(), &mut out);
+    let mut interface = None;
+    loop {
+        match parser.next(&pcap[at..]).unwrap() {
+            Step::Packet { packet, consumed } => {
+                for (_, block) in blocks.iter().filter(|(before, _)| *before == number) {
+                    out.extend(block);
+                }
+                let about = InterfaceDescription { name: "", link: packet.link, snap_len: 0 };
+                let interface = *interface.get_or_insert_with(|| writer.interface(&about, &mut out).unwrap());
+                writer.packet(interface, &packet, &mut out);
+                (at, number) = (at + consumed, number + 1);
+            }
+            Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
+            Step::Need { .. } => return out,
+        }
+    }
+}
+
+/// The rows: calls by shape.
+fn rows(summary: &Value) -> Vec<(String, u64)> {
+    let row = |row: &Value| (row["shape"].to_string(), row["calls"].as_u64().unwrap());
+    let mut rows: Vec<_> = summary["rows"].as_array().unwrap().iter().map(row).collect();
+    rows.sort();
+    rows
+}
+
+/// The counters of encrypted connections that are above zero.
+fn counted(summary: &Value) -> Vec<(String, u64)> {
+    let counters = summary["coverage"].as_object().unwrap().iter();
+    let counters = counters.map(|(name, count)| (name.clone(), count.as_u64().unwrap()));
+    counters.filter(|(name, count)| name.contains("tls") && *count > 0).collect()
+}
+
+fn expect(summary: &Value, expected: &[(&str, u64)]) {
+    let expected: Vec<_> = expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    assert_eq!(counted(summary), expected);
+}
+
+/// What the key log of all connections comes to.
+const ALL: [(&str, u64); 5] = [
+    ("streams_tls_decrypted", 25),
+    ("streams_tls_no_key", 2),
+    ("streams_tls_unsupported", 3),
+    ("streams_tls_renegotiated", 1),
+    ("tls_early_records", 3),
+];
+
+#[test]
+fn a_key_log_decrypts_a_capture_file_and_what_it_does_not_is_counted_and_named() {
+    let output = read(&encrypted(), &format!("--json --tls-keylog {}", key_log()));
+    let decrypted = summary(&output);
+    expect(&decrypted, &ALL);
+    let plain = summary(&read(&fixture("tls-key-log/plain.pcap.gz"), "--json"));
+    // Of 30 connections 24 are read in full, and one up to its renegotiation.
+    let shapes = |rows: &[(String, u64)]| rows.iter().map(|(shape, _)| shape.clone()).collect::<Vec<_>>();
+    assert_eq!(shapes(&rows(&decrypted)), shapes(&rows(&plain)));
+    let calls: u64 = rows(&plain).iter().map(|(_, calls)| calls).sum();
+    assert_eq!(calls, 6 * 30, "without the hello of each");
+    let calls: u64 = rows(&decrypted).iter().map(|(_, calls)| calls).sum();
+    assert_eq!(calls, 6 * 24 + 3);
+    let note = decrypted["notes"][0].as_str().unwrap();
+    assert!(note.contains("TLSv1.2 TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 (1 connection)"), "{note}");
+    let output = read(&encrypted(), &format!("--tls-keylog {}", key_log()));
+    let said = text(&output.stdout);
+    assert!(said.contains("streams_tls_no_key 2"), "{said}");
+    assert!(said.contains("TLS_RSA_WITH_AES_256_CBC_SHA"), "{said}");
+}
+
+#[test]
+fn threads_pipes_and_secrets_inside_the_file_come_to_the_same() {
+    let folder = Folder::new("key-log");
+    let log = std::fs::read(key_log()).unwrap();
+    let expected = read(&encrypted(), &format!("--json --threads 1 --tls-keylog {}", key_log())).stdout;
+    assert!(!expected.is_empty());
+    let threads = read(&encrypted(), &format!("--json --threads 3 --tls-keylog {}", key_log())).stdout;
+    assert!(threads == expected, "several threads");
+    // The key log of a pipe may grow, so that packets wait for it.
+    let pipe = queries("-".as_ref(), &format!("--json --tls-keylog {}", key_log()));
+    let pipe = summary(&fed(pipe, &inflated("tls-key-log/tls.pcap.gz")));
+    expect(&pipe, &ALL);
+    let alone = summary(&read(&encrypted(), &format!("--json --tls-keylog {}", key_log())));
+    assert_eq!(rows(&pipe), rows(&alone));
+    let inside = folder.file("inside.pcapng", &pcapng(&[(0, secrets(KEY_LOG, &log))]));
+    // Others may follow inside a file, too.
+    let outputs = [1, 3].map(|threads| read(&inside, &format!("--json --threads {threads}")));
+    assert!(outputs[0].stdout == outputs[1].stdout, "inside the file, with several threads");
+    let inside = summary(&outputs[0]);
+    expect(&inside, &ALL);
+    assert_eq!(rows(&inside), rows(&alone));
+    // Secrets of another kind are passed over.
+    let other = folder.file("other.pcapng", &pcapng(&[(0, secrets(0x5747_4b4c, &log))]));
+    expect(&summary(&read(&other, "--json")), &[("streams_tls", 30)]);
+}
+
+#[test]
+fn secrets_inside_a_file_may_follow_the_first_packets_of_their_connection() {
+    let folder = Folder::new("late-keys");
+    let log = std::fs::read(key_log()).unwrap();
+    // A first block without the secrets says that others follow.
+    let blocks = |late| pcapng(&[(0, secrets(KEY_LOG, b"# more follow\n")), (late, secrets(KEY_LOG, &log))]);
+    let expected = summary(&read(&encrypted(), &format!("--json --tls-keylog {}", key_log())));
+    for threads in [1, 3] {
+        for late in [1, 9, 14] {
+            let file = folder.file("late.pcapng", &blocks(late));
+            let found = summary(&read(&file, &format!("--json --threads {threads} --tls-keylog /dev/null")));
+            assert_eq!((rows(&found), counted(&found)), (rows(&expected), counted(&expected)), "{late}");
+        }
+    }
+    let broken = [&secrets(KEY_LOG, &log)[..16], &[0xff; 4]].concat();
+    let file = folder.file("broken.pcapng", &[pcapng(&[(3, broken)])].concat());
+    assert_ne!(read(&file, "--json").status.code(), Some(0));
+}
+
+#[test]
+fn each_operation_says_what_its_connection_is_encrypted_with() {
+    let all = lines(&read(&encrypted(), &format!("--each --json --tls-keylog {}", key_log())));
+    let ops: Vec<_> = all.iter().filter(|line| line["command"].is_string()).collect();
+    assert!(ops.len() > 100 && ops.iter().all(|op| op["tls"] == true), "{}", ops[0]);
+    let versions = |version: &str| ops.iter().filter(|op| op["tls_version"] == version).count();
+    assert_eq!(versions("TLSv1.2") + versions("TLSv1.3"), ops.len());
+    assert_eq!(ops[0]["tls_cipher"], "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256");
+}
+
+#[test]
+fn a_key_log_with_comments_crlf_and_garbage_is_read_and_what_is_no_secret_is_counted() {
+    let folder = Folder::new("garbage");
+    let log = std::fs::read_to_string(key_log()).unwrap().replace('\n', "\r\n");
+    let garbage =
+        format!("# comment\r\n\r\nCLIENT_RANDOM 00\r\n\u{7f}\u{0}\r\nnot a line\r\n{log}EXPORTER_SECRET");
+    let path = folder.file("garbage.log", garbage.as_bytes());
+    let found = summary(&read(&encrypted(), &format!("--json --tls-keylog {}", path.display())));
+    let mut expected = ALL.to_vec();
+    expected.push(("tls_keys_unread", 4));
+    expect(&found, &expected);
+}
+
+#[test]
+fn a_key_log_that_cannot_be_read_or_has_no_use_is_named() {
+    let missing = read(&encrypted(), "--tls-keylog /nonexistent/keys.log");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("/nonexistent/keys.log"), "{}", text(&missing.stderr));
+    let folder = read(&encrypted(), "--tls-keylog /");
+    assert!(text(&folder.stderr).contains("directory"), "{}", text(&folder.stderr));
+    // Without one, it is asked for.
+    let output = read(&encrypted(), "");
+    let said = text(&output.stdout);
+    assert!(said.contains("All 30 connections are encrypted") && said.contains("--tls-keylog"), "{said}");
+    let none = summary(&read(&encrypted(), "--json --tls-keylog /dev/null"));
+    assert_eq!(none["empty_because"]["reason"], "tls-undecrypted", "{}", none["empty_because"]);
+    expect(&none, &[("streams_tls_no_key", 27), ("streams_tls_unsupported", 3)]);
+    for words in ["--split", "--snap-replies 100", "--encrypted", "--source process"] {
+        let output = run(&format!("queries --tls-keylog {} {words}", key_log()));
+        assert_eq!(output.status.code(), Some(2), "{words}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_key_log_of_a_pipe_is_followed_while_packets_come() {
+    let folder = Folder::new("followed");
+    let (pcap, log) = (inflated("tls-key-log/tls.pcap.gz"), std::fs::read(key_log()).unwrap());
+    let path: &Path = &folder.file("keys.log", b"# begins empty\n");
+    let mut command = queries("-".as_ref(), &format!("--json --tls-keylog {}", path.display()));
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // The packets of the first connections, up to some that wait for their secrets.
+    let (first, rest) = pcap.split_at(30_000);
+    input.write_all(first).unwrap();
+    std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(&log).unwrap();
+    input.write_all(rest).unwrap();
+    drop(input);
+    let found = summary(&child.wait_with_output().unwrap());
+    expect(&found, &ALL);
+}
