@@ -133,6 +133,7 @@ pub fn losses(coverage: &Coverage) -> String {
         "files_damaged" => "the file is cut or damaged".to_owned(),
         "files_stopped" => "the file was not read to its end".to_owned(),
         "streams_tls" => format!("{} encrypted with TLS", plural(count, "connection")),
+        "streams_tls_no_key" => format!("{} not in the key log", plural(count, "encrypted connection")),
         _ => format!("{name} {count}"),
     };
     let lost: Vec<_> = coverage.losses().map(part).collect();
