@@ -33,4 +33,4 @@ pub mod tls;
 pub use decoder::{Decoder, EndedServer, MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 pub use decoder::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 pub use identity::Shared;
-pub use keylog::{KeyLog, KeyLogReader};
+pub use keylog::{KeyLog, KeyLogReader, KeyLogSource};

@@ -1,7 +1,7 @@
 //! What the time of a packet means: the beginning, the end of an interval, a second that has passed, or the end.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
 use sonar_core::time::NS_PER_S;
@@ -50,18 +50,9 @@ impl<'a, T> PacketReading<'a, T> {
         Self { target, plan, share, key_counts, clock, second: 0, first: None, last, logs }
     }
 
-    /// Reads what has been written into the key log.
-    fn read_key_log(&self) {
-        if let Some(key_log) = self.plan.key_log {
-            // What cannot be read is said at its end.
-            key_log.lock().unwrap_or_else(PoisonError::into_inner).read().ok();
-        }
-    }
-
     /// What is known of the file that has been read, but for its operations; and the target. The counters are those of
     /// its secrets alone.
     pub fn split(self, end: CaptureEnd) -> (CaptureRead, T) {
-        self.read_key_log();
         let span = (self.first.unwrap_or_default(), self.last);
         let Self { target, share, key_counts: coverage, logs, .. } = self;
         let (named_client, undecrypted) = (share.shared.has_named_clients(), share.shared.undecrypted());
@@ -115,7 +106,6 @@ impl<T: PacketTarget> PacketSink for PacketReading<'_, T> {
     }
 
     fn waiting(&mut self) -> Result<()> {
-        self.read_key_log();
         self.target.waiting()
     }
 }

@@ -1,8 +1,8 @@
 //! How to read a capture file, who receives its operations, and how the reading ended.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,7 +10,6 @@ use sonar_core::{Coverage, InFlightOperations, Timestamp, TlsSuite};
 use sonar_decode::{Settings, Sink};
 
 use crate::queries::applications::ReadLogs;
-use crate::queries::key_log::KeyLogFile;
 use crate::queries::packets::CaptureEnd;
 
 /// How to read a capture file.
@@ -26,8 +25,6 @@ pub struct CapturePlan<'a> {
     /// Threads that decode; `None` for as many as the file and the machine are good for. Input that can be read only
     /// once is read on one thread.
     pub threads: Option<usize>,
-    /// A key log that grows while the capture comes, of input that can be read only once.
-    pub key_log: Option<&'a Mutex<KeyLogFile>>,
     /// Ends the reading early.
     pub stop: &'a Arc<AtomicBool>,
 }

@@ -59,7 +59,6 @@ pub fn read(
         interval: None,
         duration: None,
         threads: None,
-        key_log: None,
         stop,
     };
     for path in files {

@@ -2,12 +2,11 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, InFlightOperations, Operation, Timestamp, Window};
-use sonar_decode::Sink;
+use sonar_decode::{Settings, Sink};
 use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
@@ -39,28 +38,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let name = crate::input::name(path);
     let window_settings = args.window_settings();
     let stop = stop::flag()?;
-    let key_log = args.tls_keylog.as_deref().map(KeyLogFile::open).transpose()?;
-    let keys = key_log.as_ref().map(KeyLogFile::keys);
-    let mut key_counts = Coverage::default();
     // Another program may write both.
-    let growing = match key_log {
-        Some(key_log) if !input::is_rereadable(path) => {
-            key_log.set_growing();
-            Some(Mutex::new(key_log))
-        }
-        Some(key_log) => {
-            key_counts = key_log.finish()?;
-            None
-        }
-        None => None,
-    };
+    let open = |log: &Path| KeyLogFile::open(log, !input::is_rereadable(path));
+    let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
+    let keys = key_log.as_ref().map(KeyLogFile::keys);
     let plan = CapturePlan {
         settings: Settings { keys, ..args.file_settings() },
         logs: &args.log,
         interval: args.interval,
         duration: args.duration,
         threads: args.threads.map(usize::from),
-        key_log: growing.as_ref(),
         stop: &stop,
     };
     let mut collect = WindowCollector {
@@ -73,10 +60,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         servers: ServerNames::default(),
     };
     let mut read = capture_reading::read(path, &plan, &mut collect)?;
-    if let Some(key_log) = growing {
-        key_counts = key_log.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+    if let Some(key_log) = key_log {
+        read.coverage.add(&key_log.finish()?);
     }
-    read.coverage.add(&key_counts);
     let end = read.end.clone();
     collect.finish(read, args.interval.is_some(), &selection.zone)?;
     let (what, code) = match end {

@@ -1,43 +1,76 @@
-//! The key log of `--tls-keylog`: read at once, and followed as it grows where packets still come.
+//! The key log of `--tls-keylog`: read at once, and again where a secret is missing while packets still come.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use sonar_core::{Coverage, TlsSuite};
-use sonar_decode::{KeyLog, KeyLogReader};
+use sonar_decode::{KeyLog, KeyLogReader, KeyLogSource};
 use sonar_view::kit::plural;
 
-/// How often a key log is read that grows. Packets wait longer in the ring.
-const NAP: Duration = Duration::from_millis(100);
+use crate::exit::usage;
+
+/// The file, how far it was read.
+struct OpenKeyLog {
+    file: File,
+    reader: KeyLogReader,
+}
+
+impl OpenKeyLog {
+    /// Reads what has been written since.
+    fn read(&mut self, keys: &KeyLog) -> io::Result<()> {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            match self.file.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(got) => self.reader.read(&chunk[..got], keys),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A key log that decoders read themselves.
+struct SharedKeyLog(Arc<Mutex<OpenKeyLog>>);
+
+impl KeyLogSource for SharedKeyLog {
+    fn read(&mut self, keys: &KeyLog) {
+        // What cannot be read is said at the end.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(keys).ok();
+    }
+}
 
 /// A key log that is open.
 pub struct KeyLogFile {
     path: PathBuf,
-    file: File,
-    reader: KeyLogReader,
+    open: Arc<Mutex<OpenKeyLog>>,
     keys: Arc<KeyLog>,
 }
 
 impl KeyLogFile {
-    /// Opens a key log.
+    /// Reads a key log. `grows`: it is read again where a secret is missing.
     ///
     /// # Errors
-    /// It cannot be opened, or is a folder.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// It cannot be read, or grows and is no file.
+    pub fn open(path: &Path, grows: bool) -> Result<Self> {
         let about = || format!("cannot read the key log {}", path.display());
-        let file = File::open(path).with_context(about)?;
-        if file.metadata().with_context(about)?.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(about);
+        // A pipe would make whoever reads packets wait.
+        if grows && !std::fs::metadata(path).with_context(about)?.is_file() {
+            return Err(usage!(
+                "{}: --tls-keylog follows a file while packets come, nothing else",
+                path.display()
+            ));
         }
-        let keys = Arc::new(KeyLog::default());
+        let file = File::open(path).with_context(about)?;
+        let open = Arc::new(Mutex::new(OpenKeyLog { file, reader: KeyLogReader::default() }));
+        let keys = if grows { KeyLog::growing(SharedKeyLog(open.clone())) } else { KeyLog::default() };
         keys.set_in_use();
-        Ok(Self { path: path.to_owned(), file, reader: KeyLogReader::default(), keys })
+        let key_log = Self { path: path.to_owned(), open, keys: Arc::new(keys) };
+        key_log.read(!grows).with_context(about)?;
+        Ok(key_log)
     }
 
     /// What decoders need of it.
@@ -45,67 +78,23 @@ impl KeyLogFile {
         self.keys.clone()
     }
 
-    /// More may be written, which [`read`](Self::read) reads.
-    pub fn set_growing(&self) {
-        self.keys.set_growing();
-    }
-
-    /// Reads what has been written since.
+    /// Reads what is left. Returns what of all of it is of no use.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read(&mut self) -> io::Result<()> {
-        let mut chunk = vec![0; 64 << 10];
-        loop {
-            match self.file.read(&mut chunk) {
-                Ok(0) => return Ok(()),
-                Ok(got) => self.reader.read(&chunk[..got], &self.keys),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    pub fn finish(self) -> Result<Coverage> {
+        self.read(true).with_context(|| format!("cannot read the key log {}", self.path.display()))?;
+        Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner).reader.coverage)
+    }
+
+    /// Reads what has been written since; `to_its_end`: its last line, too.
+    fn read(&self, to_its_end: bool) -> io::Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.read(&self.keys)?;
+        if to_its_end {
+            open.reader.finish(&self.keys);
         }
-    }
-
-    /// Reads what is left of it. Returns what of it is of no use.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn finish(mut self) -> Result<Coverage> {
-        self.read().with_context(|| format!("cannot read the key log {}", self.path.display()))?;
-        self.reader.finish(&self.keys);
-        Ok(self.reader.coverage)
-    }
-
-    /// Reads what there is, and then follows the file in a thread of its own.
-    ///
-    /// # Errors
-    /// It cannot be read, or a thread cannot be started.
-    pub fn follow(mut self) -> Result<FollowedKeyLog> {
-        self.set_growing();
-        self.read().with_context(|| format!("cannot read the key log {}", self.path.display()))?;
-        let (keep, ended) = channel::<()>();
-        let run = move || {
-            while ended.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) && self.read().is_ok() {}
-            self.reader.finish(&self.keys);
-            self.reader.coverage
-        };
-        let thread = std::thread::Builder::new().name("key-log".to_owned()).spawn(run);
-        Ok(FollowedKeyLog { keep, thread: thread.context("cannot start a thread")? })
-    }
-}
-
-/// A key log that is followed.
-pub struct FollowedKeyLog {
-    /// The thread ends when it is dropped.
-    keep: Sender<()>,
-    thread: JoinHandle<Coverage>,
-}
-
-impl FollowedKeyLog {
-    /// Ends to follow it. Returns what of it is of no use.
-    pub fn end(self) -> Coverage {
-        drop(self.keep);
-        self.thread.join().unwrap_or_default()
+        Ok(())
     }
 }
 

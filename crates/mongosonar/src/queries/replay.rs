@@ -117,9 +117,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
     }
     let stop = stop::flag()?;
-    let key_log = args.tls_keylog.as_deref().map(KeyLogFile::open).transpose()?;
+    let open = |log| KeyLogFile::open(log, false);
+    let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
     let keys = key_log.as_ref().map(KeyLogFile::keys).unwrap_or_default();
-    key_log.map(KeyLogFile::finish).transpose()?;
     let settings = Settings { keys: Some(keys), ..args.file_settings() };
     let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
     let window_settings = args.window_settings();

@@ -174,6 +174,8 @@ fn a_key_log_that_cannot_be_read_or_has_no_use_is_named() {
     assert!(text(&missing.stderr).contains("/nonexistent/keys.log"), "{}", text(&missing.stderr));
     let folder = read(&encrypted(), "--tls-keylog /");
     assert!(text(&folder.stderr).contains("directory"), "{}", text(&folder.stderr));
+    let grows = fed(queries("-".as_ref(), "--tls-keylog /dev/null"), b"");
+    assert_eq!(grows.status.code(), Some(2), "{}", text(&grows.stderr));
     // Without one, it is asked for.
     let output = read(&encrypted(), "");
     let said = text(&output.stdout);

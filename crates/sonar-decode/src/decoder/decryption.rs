@@ -72,6 +72,11 @@ impl Decryption {
         session.fail();
     }
 
+    /// Reads what has been written into the key log.
+    pub fn refresh(&self) {
+        self.keys.refresh();
+    }
+
     /// Whether what a session has held back can be read now.
     pub fn may_go_on(&self, session: &TlsSession) -> bool {
         session.may_go_on(&self.keys)

@@ -375,6 +375,7 @@ impl Stages {
         out: &mut impl EndedSink,
     ) {
         let more_is_known = self.reader.identifier.clients_have_changed();
+        self.decryption.refresh();
         for conn in connections {
             if more_is_known {
                 self.reader.identifier.look_up_client(conn);

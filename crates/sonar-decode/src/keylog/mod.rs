@@ -15,5 +15,5 @@ mod secrets;
 mod session;
 mod side;
 
-pub use secrets::{KeyLog, KeyLogReader};
+pub use secrets::{KeyLog, KeyLogReader, KeyLogSource};
 pub(crate) use session::{TlsContext, TlsFailure, TlsInput, TlsPiece, TlsSession};

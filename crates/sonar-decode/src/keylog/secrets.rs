@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use sonar_core::Coverage;
 
@@ -70,9 +70,16 @@ impl SecretTable {
     }
 }
 
+/// Where a key log grows.
+pub trait KeyLogSource: Send {
+    /// Adds what has been written since the last call. It must not wait.
+    fn read(&mut self, keys: &KeyLog);
+}
+
 /// The secrets of a key log, which decoders share. It may grow while they decode.
 #[derive(Default)]
 pub struct KeyLog {
+    source: Option<Mutex<Box<dyn KeyLogSource>>>,
     table: RwLock<SecretTable>,
     /// Grows with each secret.
     generation: AtomicU64,
@@ -88,6 +95,20 @@ impl fmt::Debug for KeyLog {
 }
 
 impl KeyLog {
+    /// A key log that is read again where a secret is missing.
+    pub fn growing(source: impl KeyLogSource + 'static) -> Self {
+        let keys = Self { source: Some(Mutex::new(Box::new(source))), ..Self::default() };
+        keys.set_growing();
+        keys
+    }
+
+    /// Reads what has been written since.
+    pub fn refresh(&self) {
+        if let Some(source) = &self.source {
+            source.lock().unwrap_or_else(PoisonError::into_inner).read(self);
+        }
+    }
+
     /// Encrypted connections are decrypted from now on, or counted by the reason why they are not. A key log is in use
     /// also once it has a secret.
     pub fn set_in_use(&self) {
@@ -104,13 +125,14 @@ impl KeyLog {
         self.table.read().unwrap_or_else(PoisonError::into_inner).sessions.len()
     }
 
-    /// Another key log with the same secrets.
+    /// Another key log with the same secrets, which does not grow by itself.
     pub fn copy(&self) -> Self {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
             table: RwLock::new(table),
             generation: AtomicU64::new(self.generation()),
             grows: AtomicBool::new(self.grows()),
+            source: None,
             in_use: AtomicBool::new(self.is_in_use()),
         }
     }

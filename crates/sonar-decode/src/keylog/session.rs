@@ -177,6 +177,11 @@ impl TlsSession {
         self.held_bytes + self.sides.iter().map(TlsSide::memory).sum::<usize>()
     }
 
+    /// Whether it waits for its keys.
+    pub const fn waits_for_keys(&self) -> bool {
+        self.searched.is_some()
+    }
+
     /// Whether it waits for its keys, and the key log has changed since it looked.
     pub fn may_go_on(&self, keys: &KeyLog) -> bool {
         self.searched.is_some_and(|generation| generation != keys.generation())
@@ -405,11 +410,19 @@ impl TlsSession {
             return Ok(true);
         }
         let Some(random) = self.client_random else { return Ok(false) };
-        if self.searched.is_some() && !self.may_go_on(keys) {
-            return Ok(false);
+        if self.searched.is_some() {
+            keys.refresh();
+            if !self.may_go_on(keys) {
+                return Ok(false);
+            }
         }
         let generation = keys.generation();
-        let found = keys.find(&random).filter(|secrets| is_complete(secrets, negotiated.cipher.is_13));
+        let is_13 = negotiated.cipher.is_13;
+        let find = || keys.find(&random).filter(|secrets| is_complete(secrets, is_13));
+        let found = find().or_else(|| {
+            keys.refresh();
+            find()
+        });
         let Some(secrets) = found else {
             self.searched = Some(generation);
             return if keys.grows() { Ok(false) } else { Err(TlsFailure::NoKey) };

@@ -77,7 +77,6 @@ pub fn read(
         interval: Some(Duration::from_nanos(WIDTH_NS)),
         duration: None,
         threads: None,
-        key_log: None,
         stop,
     };
     for (first, path) in captures {

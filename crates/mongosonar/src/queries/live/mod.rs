@@ -85,7 +85,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let decrypts = args.tls_keylog.is_some();
     let tls = if args.no_tls || decrypts { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = args.reads_sockets()?.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
-    let key_log = args.tls_keylog.as_deref().map(KeyLogFile::open).transpose()?;
+    let key_log = args.tls_keylog.as_deref().map(|log| KeyLogFile::open(log, true)).transpose()?;
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {
@@ -211,7 +211,6 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         stop: stop.clone(),
         confined,
     };
-    let key_log = key_log.map(KeyLogFile::follow).transpose()?;
     let (capture, windows) = capture.start(&task)?;
     drop(task);
     if let Some(attacher) = &attacher {
@@ -233,7 +232,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         add(&mut total, rest);
     }
     if let (Some(total), Some(key_log)) = (&mut total, key_log) {
-        total.coverage.add(&key_log.end());
+        total.coverage.add(&key_log.finish()?);
     }
     if let Some(total) = &total {
         let mut each = each.as_ref().map(|each| each.lock().unwrap_or_else(PoisonError::into_inner));

@@ -80,7 +80,10 @@ impl Stages {
         time: Timestamp,
         out: &mut impl EndedSink,
     ) {
-        self.retry_encrypted(conn, time, out);
+        if conn.tls.as_ref().is_some_and(|session| session.waits_for_keys()) {
+            self.decryption.refresh();
+            self.retry_encrypted(conn, time, out);
+        }
         if let Some(session) = conn.tls.take() {
             self.decryption.close(&session);
         }
