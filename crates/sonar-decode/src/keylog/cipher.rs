@@ -33,7 +33,7 @@ impl RecordCipher {
             (0x0304, 0x1303) => (&CHACHA20_POLY1305, hkdf::HKDF_SHA256),
             (0x0303, 0x009c | 0x009e | 0xc02b | 0xc02f) => (&AES_128_GCM, hkdf::HKDF_SHA256),
             (0x0303, 0x009d | 0x009f | 0xc02c | 0xc030) => (&AES_256_GCM, hkdf::HKDF_SHA384),
-            (0x0303, 0xcca8 | 0xcca9 | 0xccaa) => (&CHACHA20_POLY1305, hkdf::HKDF_SHA256),
+            (0x0303, 0xcca8..=0xccaa) => (&CHACHA20_POLY1305, hkdf::HKDF_SHA256),
             _ => return None,
         };
         let is_13 = suite.version == 0x0304;
@@ -42,7 +42,7 @@ impl RecordCipher {
 
     /// The keys of both directions, of the client's first, by the secret of TLS 1.2 and the random numbers of client and
     /// server (RFC 5246, section 6.3).
-    pub fn from_master(&self, master: &TlsSecret, randoms: [&ClientRandom; 2]) -> Option<[RecordOpener; 2]> {
+    pub fn keys_12(&self, master: &TlsSecret, randoms: [&ClientRandom; 2]) -> Option<[RecordOpener; 2]> {
         let (key, salt) = (self.aead.key_len(), if self.has_explicit_nonce { SALT } else { NONCE });
         let mut block = [0; 2 * (32 + NONCE)];
         let block = &mut block[..2 * (key + salt)];
@@ -60,7 +60,7 @@ impl RecordCipher {
 
     /// The key of one direction by its secret in TLS 1.3 (RFC 8446, section 7.3). `None` if the secret is of another
     /// suite.
-    pub fn from_traffic(&self, secret: &TlsSecret) -> Option<RecordOpener> {
+    pub fn key_13(&self, secret: &TlsSecret) -> Option<RecordOpener> {
         let (mut key, mut iv) = ([0; 32], [0; NONCE]);
         let key = &mut key[..self.aead.key_len()];
         self.expand_13(secret, b"key", key)?;

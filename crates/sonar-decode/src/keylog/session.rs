@@ -448,12 +448,12 @@ impl TlsSession {
         };
         if cipher.is_13 {
             for end in [TlsEnd::Client, TlsEnd::Server] {
-                let opener = cipher.from_traffic(secrets.handshake[end as usize].as_ref()?)?;
+                let opener = cipher.key_13(secrets.handshake[end as usize].as_ref()?)?;
                 set(end, opener, secrets.traffic[end as usize]);
             }
         } else {
             let [from_client, from_server] =
-                cipher.from_master(secrets.master.as_ref()?, [random, &server_random])?;
+                cipher.keys_12(secrets.master.as_ref()?, [random, &server_random])?;
             set(TlsEnd::Client, from_client, None);
             set(TlsEnd::Server, from_server, None);
         }

@@ -128,7 +128,7 @@ impl TlsSide {
     }
 
     fn set_traffic(&mut self, cipher: &RecordCipher) {
-        let opener = self.traffic.and_then(|secret| cipher.from_traffic(&secret));
+        let opener = self.traffic.and_then(|secret| cipher.key_13(&secret));
         self.opener = opener.map(Box::new);
     }
 

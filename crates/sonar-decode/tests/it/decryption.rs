@@ -114,7 +114,9 @@ fn talk() -> Conversation {
 fn packets(flights: &[Flight], mss: usize) -> Vec<OwnedPacket> {
     let mut talk = talk().with_mss(mss);
     talk.handshake();
-    flights.iter().for_each(|flight| drop(talk.send(flight.from, &flight.bytes)));
+    for flight in flights {
+        talk.send(flight.from, &flight.bytes);
+    }
     talk.close();
     talk.packets
 }
@@ -213,7 +215,9 @@ fn latencies_are_those_of_the_segments_that_complete_the_records() {
         // The handshake stays, but what follows it takes as long as in plaintext.
         let mut talk = talk().with_mss(60_000);
         talk.handshake();
-        flights[..skip].iter().for_each(|flight| drop(talk.send(flight.from, &flight.bytes)));
+        for flight in &flights[..skip] {
+            talk.send(flight.from, &flight.bytes);
+        }
         for (number, flight) in flights[skip..].iter().enumerate() {
             talk.wait(1_000_000 * (number as u64 + 1)).send(flight.from, &flight.bytes);
         }
