@@ -160,6 +160,20 @@ pub(crate) struct RingMap {
 // SAFETY: the mapping belongs to the process, not to a thread, and `RingMap` is its only owner.
 unsafe impl Send for RingMap {}
 
+/// A new mapping of the first `length` bytes of a file or a ring, shared with it, to read and write. The caller unmaps it.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn map_shared(of: RawFd, length: usize) -> io::Result<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, of, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
 /// Where `block_status` is in `tpacket_block_desc`.
 pub(crate) const BLOCK_STATUS_OFFSET: usize = 8;
 
@@ -170,21 +184,7 @@ impl RingMap {
             .checked_mul(block_count)
             .filter(|_| block_size >= 4096)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                socket.raw(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let start = map_shared(socket.raw(), length)?;
         Ok(Self { start, block_size, block_count })
     }
 

@@ -16,6 +16,8 @@ use rustix::io::retry_on_intr;
 use rustix::param::page_size;
 use rustix::time::ClockId;
 
+use crate::sys::map_shared;
+
 /// Nanoseconds on `CLOCK_MONOTONIC`; without a system call if the clock source allows it.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
@@ -255,22 +257,8 @@ impl Mapped {
         if GUARDED_START.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        let (Some(start), true) = (NonNull::new(start.cast()), start != libc::MAP_FAILED) else {
-            let error = io::Error::last_os_error();
-            GUARDED_START.store(0, Ordering::Release);
-            return Err(error);
-        };
+        let start = map_shared(file.as_raw_fd(), length)
+            .inspect_err(|_| GUARDED_START.store(0, Ordering::Release))?;
         // From here on the guard's Drop puts everything back.
         let mapped = Self { start, length };
         let address = mapped.start.as_ptr() as usize;
