@@ -389,7 +389,7 @@ def test_each_file_of_a_series_is_complete_and_the_oldest_are_removed(served_v4,
         str(folder / "kept.pcapng"),
     ]
     with labkit.live_capture(tmp_path, [*arguments, "--rotate", "256K", "--keep", "3"]) as running:
-        assert_confined(running.child.pid, DAC_OVERRIDE)
+        assert_confined(running.child.pid, DAC_OVERRIDE | SYS_PTRACE | DAC_READ_SEARCH)
         for _ in range(3):
             labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
             time.sleep(0.5)
