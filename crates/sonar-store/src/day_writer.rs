@@ -218,11 +218,13 @@ impl DayWriter {
 
     /// Stores how far sources had been read, with the number of these positions.
     pub fn put_positions(&self, positions: &SourcePositions, number: i64) -> Result<(), StoreError> {
-        let connection = &self.file.connection;
-        let put = |(name, value): (&Box<str>, &Box<str>)| {
-            POSITIONS.insert(connection, &[name, value, &number], &[])
+        let put = || {
+            for (name, value) in positions {
+                POSITIONS.insert(&self.file.connection, &[name, value, &number], &[])?;
+            }
+            Ok(())
         };
-        positions.iter().try_for_each(put).map_err(StoreError::of_sql(&self.file.path))
+        put().map_err(StoreError::of_sql(&self.file.path))
     }
 
     /// Stores the numbers that were given since the last time.

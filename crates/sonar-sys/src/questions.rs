@@ -26,7 +26,7 @@ const PIECE: usize = 4_096;
 
 /// An answer.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct HelperAnswer {
     /// What it says.
     pub bytes: Vec<u8>,
     /// Files that were opened for it.
@@ -81,7 +81,7 @@ impl QuestionSocket {
     /// # Errors
     /// [`ErrorKind::TimedOut`] if the answer does not come now: the next question may have one. Any other error means
     /// that there are no more answers.
-    pub fn ask(&mut self, question: &[u8]) -> io::Result<Answer> {
+    pub fn ask(&mut self, question: &[u8]) -> io::Result<HelperAnswer> {
         let answer = self.try_ask(question);
         match answer {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
@@ -93,7 +93,7 @@ impl QuestionSocket {
         }
     }
 
-    fn try_ask(&mut self, question: &[u8]) -> io::Result<Answer> {
+    fn try_ask(&mut self, question: &[u8]) -> io::Result<HelperAnswer> {
         while self.answered < self.asked {
             self.receive(LATE_PATIENCE)?;
             self.late += 1;
@@ -112,7 +112,7 @@ impl QuestionSocket {
     }
 
     /// The next answer. What has come of it stays if it does not come in time.
-    fn receive(&mut self, patience: Duration) -> io::Result<Answer> {
+    fn receive(&mut self, patience: Duration) -> io::Result<HelperAnswer> {
         let Self { socket, incoming, .. } = self;
         let socket = socket.as_mut().ok_or(ErrorKind::BrokenPipe)?;
         socket.set_read_timeout(Some(patience))?;
@@ -128,7 +128,7 @@ impl QuestionSocket {
         self.answered = number;
         let IncomingAnswer { mut bytes, files } = std::mem::take(incoming);
         bytes.drain(..ANSWER_HEAD);
-        Ok(Answer { bytes, files })
+        Ok(HelperAnswer { bytes, files })
     }
 }
 
@@ -168,7 +168,7 @@ fn checked(length: usize) -> io::Result<u32> {
 /// The other side has gone, or sends something else.
 pub fn answer_all(
     mut socket: UnixStream,
-    mut answer: impl FnMut(&[u8]) -> io::Result<Answer>,
+    mut answer: impl FnMut(&[u8]) -> io::Result<HelperAnswer>,
 ) -> io::Result<()> {
     loop {
         let mut start = [0; QUESTION_HEAD];
@@ -180,7 +180,7 @@ pub fn answer_all(
         }
         let mut question = vec![0; length];
         socket.read_exact(&mut question)?;
-        let Answer { bytes, mut files } = answer(&question)?;
+        let HelperAnswer { bytes, mut files } = answer(&question)?;
         files.truncate(MAX_FILES);
         let mut message = Vec::with_capacity(ANSWER_HEAD + bytes.len());
         message.extend(number);
@@ -205,7 +205,7 @@ mod tests {
         std::thread::spawn(move || {
             answer_all(theirs, |question| {
                 may.recv().map_err(io::Error::other)?;
-                Ok(Answer { bytes: question.to_vec(), files: vec![File::open("/dev/null")?] })
+                Ok(HelperAnswer { bytes: question.to_vec(), files: vec![File::open("/dev/null")?] })
             })
         });
         let patience = Duration::from_millis(20);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, capability};
-use sonar_sys::questions::{Answer, QuestionSocket, answer_all};
+use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
 use crate::privileges;
@@ -28,7 +28,7 @@ pub enum PathFinder {
     There {
         /// Kept, so that it ends with us.
         _helper: Helper,
-        socket: QuestionSocket,
+        socket: Box<QuestionSocket>,
         unplaced: u64,
         /// Needs no privileges.
         pseudo: PseudoPaths,
@@ -51,7 +51,7 @@ impl PathFinder {
             });
         match helper.and_then(|helper| Some((helper.socket().ok()?, helper))) {
             Some((socket, helper)) => {
-                let socket = QuestionSocket::new(socket);
+                let socket = Box::new(QuestionSocket::new(socket));
                 Self::There { _helper: helper, socket, unplaced: 0, pseudo }
             }
             None => Self::Here(Box::new(paths.unwrap_or_else(|| Paths::new(None, &[])))),
@@ -122,7 +122,7 @@ fn serve(paths: &mut Paths, socket: UnixStream) -> io::Result<()> {
         let mut bytes = vec![u8::from(wanted)];
         bytes.extend(paths.unplaced().to_ne_bytes());
         bytes.extend_from_slice(cut(&path));
-        Ok(Answer { bytes, files: Vec::new() })
+        Ok(HelperAnswer { bytes, files: Vec::new() })
     })
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
-use sonar_sys::questions::{Answer, QuestionSocket, answer_all};
+use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::finder::{INSPECTING, array};
 use super::paths::Folder;
@@ -107,7 +107,7 @@ fn serve(search: &Local, folder: Option<&Folder>, socket: UnixStream) -> io::Res
             _ => Vec::new(),
         };
         let bytes = found.iter().take(MAX_ANSWER).flat_map(|process| process.to_ne_bytes()).collect();
-        Ok(Answer { bytes, files: Vec::new() })
+        Ok(HelperAnswer { bytes, files: Vec::new() })
     })
 }
 

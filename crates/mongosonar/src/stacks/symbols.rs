@@ -81,11 +81,14 @@ pub fn computation(stack: &UnwoundStack) -> Arc<str> {
 }
 
 /// A file that is mapped: its device and number, and its path.
-type MappedFile = (String, u64, String);
+type MappingFile = (String, u64, String);
 
 /// The files of mappings that are not known: one that was unmapped and mapped elsewhere is not known there.
-fn unknown(mappings: Vec<Mapping>, known: &HashSet<(MappedFile, u64)>) -> BTreeMap<MappedFile, Vec<Mapping>> {
-    let mut files = BTreeMap::<MappedFile, Vec<Mapping>>::new();
+fn unknown(
+    mappings: Vec<Mapping>,
+    known: &HashSet<(MappingFile, u64)>,
+) -> BTreeMap<MappingFile, Vec<Mapping>> {
+    let mut files = BTreeMap::<MappingFile, Vec<Mapping>>::new();
     for mapping in mappings {
         let file = (mapping.inode.0.clone(), mapping.inode.1, mapping.path.clone());
         let key = (file, mapping.range.start);
@@ -106,7 +109,7 @@ pub struct ProcessSymbols {
     vdso: Vec<u8>,
     space: AddressSpace<ImageFile>,
     /// Files that were read or could not be, and where they are mapped.
-    known: HashSet<(MappedFile, u64)>,
+    known: HashSet<(MappingFile, u64)>,
     /// When mappings may be read again; `None` if they were not read again yet.
     next_reload: Option<Instant>,
     limits: Vec<String>,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::helper::Helper;
-use sonar_sys::questions::{Answer, QuestionSocket, answer_all};
+use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 /// A helper, used by one thread at a time, from a request to its answer.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl HelperChannel {
     /// which is [`io::ErrorKind::BrokenPipe`] and stays so.
     pub fn ask<T: for<'de> Deserialize<'de>>(&self, request: &impl Serialize) -> io::Result<(T, Vec<File>)> {
         let question = serde_json::to_vec(request)?;
-        let Answer { bytes, files } = lock(&self.socket).ask(&question).map_err(unanswered)?;
+        let HelperAnswer { bytes, files } = lock(&self.socket).ask(&question).map_err(unanswered)?;
         let answer: Result<T, Refusal> = serde_json::from_slice(&bytes)?;
         Ok((answer.map_err(Refusal::into_error)?, files))
     }
@@ -61,7 +61,7 @@ fn unanswered(error: io::Error) -> io::Error {
 /// The other side has gone, or sends something else.
 pub fn serve<R: for<'de> Deserialize<'de>>(
     socket: UnixStream,
-    mut answer: impl FnMut(R) -> io::Result<Answer>,
+    mut answer: impl FnMut(R) -> io::Result<HelperAnswer>,
 ) -> io::Result<()> {
     answer_all(socket, |question| answer(serde_json::from_slice(question)?))
 }
@@ -70,7 +70,7 @@ pub fn serve<R: for<'de> Deserialize<'de>>(
 ///
 /// # Errors
 /// It cannot be written as JSON.
-pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<Answer> {
+pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<HelperAnswer> {
     answer_with(answer, Vec::new())
 }
 
@@ -78,16 +78,16 @@ pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<Answer> {
 ///
 /// # Errors
 /// As [`answer`].
-pub fn answer_with<T: Serialize>(answer: io::Result<T>, files: Vec<File>) -> io::Result<Answer> {
+pub fn answer_with<T: Serialize>(answer: io::Result<T>, files: Vec<File>) -> io::Result<HelperAnswer> {
     let answer = answer.map_err(|error| Refusal::of(&error));
-    Ok(Answer { bytes: serde_json::to_vec(&answer)?, files })
+    Ok(HelperAnswer { bytes: serde_json::to_vec(&answer)?, files })
 }
 
 /// What the helper answers about files that it has opened, or why it has not.
 ///
 /// # Errors
 /// As [`answer`].
-pub fn answer_files(opened: io::Result<Vec<File>>) -> io::Result<Answer> {
+pub fn answer_files(opened: io::Result<Vec<File>>) -> io::Result<HelperAnswer> {
     match opened {
         Ok(files) => answer_with(Ok(()), files),
         Err(error) => answer::<()>(Err(error)),
