@@ -10,7 +10,8 @@ the measurement works, and says nothing about MongoDB.
 prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. Tests control it by the command `{mock: …}`:
 `{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, with `restart`
 also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
-`{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "log"}` gives the commands received that changed something;
+`{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "still"}`: its secondaries apply nothing more;
+`{mock: "log"}` gives the commands received that changed something;
 `{mock: "fill", db: …, documents: [...]}` puts documents into system.profile as the server's own profiler does;
 `{mock: "size", ns: …, stats: {…}}` sets what `$collStats` says of a collection (of each shard, on a mongos);
 `{mock: "forbid", commands: [...]}` is what the user may not do, and `{mock: "asked"}` counts the commands received by name.
@@ -50,6 +51,7 @@ class Mongod(StatusCommands):
     def __init__(self, plays, cost_us=0, databases=(), members=(), me="", primary=True, user=None):
         self.user, self.peer, self.clients = user, threading.local(), {}
         self.members, self.me, self.primary, self.term = members, me, primary, 1
+        self.still_since = None
         self.plays = plays
         self.version, self.wire = PLAYED[plays]
         self.numbers = tuple(int(part) for part in self.version.split("-")[0].split("."))
@@ -469,6 +471,9 @@ class Mongod(StatusCommands):
             return {"count": len(collection.rows), "next": collection.next_id}
         if command["mock"] == "primary":
             self.primary, self.term = command["is"], command.get("term", self.term)
+            return {}
+        if command["mock"] == "still":
+            self.still_since = now()
             return {}
         assert command["mock"] == "down"
         self.down_until = time.monotonic() + command["seconds"]

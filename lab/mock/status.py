@@ -116,6 +116,7 @@ class StatusCommands:
         if not self.members:
             raise Refused(76, "NoReplicationEnabled", "not running with --replSet")
         members = []
+        behind = self.still_since or now() - datetime.timedelta(seconds=3)
         for number, name in enumerate(self.members):
             is_self = name == self.me
             is_primary = is_self == self.primary if len(self.members) <= 2 else is_self and self.primary
@@ -127,7 +128,7 @@ class StatusCommands:
                     "health": 1.0,
                     "state": state,
                     "stateStr": "PRIMARY" if state == 1 else "SECONDARY",
-                    "optimeDate": now() - datetime.timedelta(seconds=0 if state == 1 else 3),
+                    "optimeDate": now() if state == 1 else behind,
                     **({"self": True} if is_self else {}),
                 }
             )

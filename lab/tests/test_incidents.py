@@ -18,8 +18,10 @@ import time
 
 import pymongo
 import pytest
+from profilers import mongod
 from test_agent import agent, append, free_port
 from test_agent_split import threaded
+from test_agent_status import with_uri
 
 import labkit
 
@@ -304,3 +306,30 @@ def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_bl
     sentences = [change["sentence"] for change in found]
     blamed = [change["sentence"] for change in found if change["effects"] and words not in change["sentence"]]
     assert sentences and words in sentences[0] and not blamed, json.dumps(sentences, indent=1)
+
+
+def test_a_secondary_that_stands_still_is_named_and_nothing_else_is_blamed(tmp_path):
+    """A primary and a secondary, both MOCKS: the lab's real server is no member of a replica set."""
+    ports = sorted(free_port() for _ in range(2))
+    names = [f"127.0.0.1:{port}" for port in ports]
+    members = ["--members", ",".join(names)]
+    with (
+        mongod("6.0", "--port", ports[0], *members) as first,
+        mongod("6.0", "--port", ports[1], *members) as second,
+        agent(tmp_path, with_uri(f"mongodb://{','.join(names)}/?replicaSet=rs")) as running,
+    ):
+        running.wait_for("status", "working", 30)
+        labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked", 20)
+        at_a_boundary()
+        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        time.sleep(BEFORE * WINDOW_S)
+        for one in (first, second):
+            one.command("still")
+        time.sleep(AFTER * WINDOW_S)
+        at_a_boundary()
+        assert running.stop() == 0
+        found, text = changes(running.store, began)
+        (tmp_path / "changes.json").write_text(text)
+    sentences = [change["sentence"] for change in found]
+    assert sentences and sentences[0].startswith(f"the member {names[1]} stands still"), sentences
+    assert not [change["sentence"] for change in found[1:] if change["effects"]], sentences

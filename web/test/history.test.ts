@@ -51,6 +51,7 @@ const moment = (changes: Change[], context: Change[] = []): Moment => ({
   changes,
   context,
   left_out: 0,
+  measured_ns: 20 * SECOND,
 });
 
 const report = (found: Partial<Changes>, seconds = 600): Changes => ({
@@ -58,7 +59,7 @@ const report = (found: Partial<Changes>, seconds = 600): Changes => ({
   about: about(seconds),
   zone: { name: "UTC", utc_offsets_s: [0, 0] },
   compared_with: null,
-  summary: "2 changes; the largest: index user_1 was dropped on shop.carts (1.63s more)",
+  summary: "2 changes; the largest: index user_1 was dropped on shop.carts (1.63s more waiting)",
   moments: [],
   gaps: [],
   notes: [],
@@ -70,18 +71,18 @@ const said = (found: Partial<Changes>, seconds?: number): string[] =>
 
 describe("what changed", () => {
   it("costs time in the words of the text report", () => {
-    expect([cost(1.2e9), cost(-34.3e9)]).toEqual(["1.20s more", "34.3s less"]);
+    expect([cost(1.2e9), cost(-34.3e9)]).toEqual(["1.20s more waiting", "34.3s less waiting"]);
     // 700 clients wait for 20 seconds.
-    const within = (ns: number, seconds: number) => costWithin(ns, { start_ns: 0, end_ns: seconds * SECOND });
-    expect(within(14_640e9, 20)).toBe("4h04m of waiting, by about 732 operations at a time");
-    expect(within(26e9, 30)).toBe("26.0s more");
+    const within = (ns: number, seconds: number) => costWithin(ns, seconds * SECOND);
+    expect(within(14_640e9, 20)).toBe("4h04m more waiting, by about 732 operations at a time");
+    expect(within(26e9, 30)).toBe("26.0s more waiting");
     expect(within(-1e15, 1)).toBe(cost(-1e15));
   });
 
   it("begins with the answer in one sentence, and says what was compared", () => {
     const before = { start_ns: BEGIN - 86_400e9, end_ns: BEGIN - 86_340e9 };
     expect(said({}).slice(0, 2)).toEqual([
-      "2 changes; the largest: index user_1 was dropped on shop.carts (1.63s more)",
+      "2 changes; the largest: index user_1 was dropped on shop.carts (1.63s more waiting)",
       "Each moment is compared with the time before it.",
     ]);
     expect(said({ compared_with: before })[1]).toBe("Compared with 2026-11-20 21:24:00 to 2026-11-20 21:25:00.");
@@ -120,7 +121,7 @@ describe("what changed", () => {
       "21:24:02 the application etl has ended (590ms less)",
       "165 operations in 590ms before; none after",
       "21:24:02 find shop.carts {user: ?string} is new again: it had not run for 2d04h",
-      "21:24:02 find shop.carts {user: ?string} became 118 times slower (4h04m of waiting, by about 732 operations at a time)",
+      "21:24:02 find shop.carts {user: ?string} became 118 times slower (4h04m more waiting, by about 732 operations at a time)",
       "mean latency 1.00ms before, 118ms after",
       "→ 21:24:02 insert shop.carts {} stalled: 2 operations took 7.67s in total",
     ]);

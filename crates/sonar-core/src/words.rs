@@ -26,9 +26,32 @@ pub fn binary_size(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / f64::from(divisor))
 }
 
+/// The text as one word for a POSIX shell.
+pub fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:=,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_one_word() {
+        for (text, quoted) in [
+            ("2026-11-21T21:24:02Z", "2026-11-21T21:24:02Z"),
+            ("shop.users", "shop.users"),
+            ("shop.old carts", "'shop.old carts'"),
+            ("a$(b).c;d", "'a$(b).c;d'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_quoted(text), quoted);
+        }
+    }
 
     #[test]
     fn one_is_singular_and_all_else_is_plural() {

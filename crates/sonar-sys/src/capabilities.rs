@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sonar_core::words::shell_quoted;
+
 use crate::sys::PacketSocket;
 
 /// The capabilities that all commands together need, as `setcap` takes them: packets (`NET_RAW`); eBPF programs
@@ -170,15 +172,6 @@ fn obstacle(status: &str, capability: u32) -> CapabilityObstacle {
         (_, Some(false)) => CapabilityObstacle::Bounded,
         _ => CapabilityObstacle::NotGranted,
     }
-}
-
-/// The text as one word for a POSIX shell.
-pub fn shell_quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:=,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_string();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -5,16 +5,16 @@ import { duration, plural, visible } from "./format";
 import { Words } from "./shell";
 import { type Clock, seconds } from "./time";
 
-/** The time that a change cost or saved, in words. */
-export const cost = (ns: number): string => `${duration(Math.abs(ns))} ${ns < 0 ? "less" : "more"}`;
+/** The time that clients waited more or less because of a change, in words. */
+export const cost = (ns: number): string => `${duration(Math.abs(ns))} ${ns < 0 ? "less" : "more"} waiting`;
 
 /**
- * The same of a change within a moment. The time of many operations at once is more than the moment is long, which
- * needs words.
+ * The same of a change whose cost was measured over `measuredNs`. The time of many operations at once is more than that,
+ * which needs words.
  */
-export function costWithin(ns: number, moment: Span): string {
-  const atOnce = Math.round(ns / Math.max(moment.end_ns - moment.start_ns, 1));
-  return atOnce < 2 ? cost(ns) : `${duration(ns)} of waiting, by about ${plural(atOnce, "operation")} at a time`;
+export function costWithin(ns: number, measuredNs: number): string {
+  const atOnce = Math.round(ns / Math.max(measuredNs, 1));
+  return atOnce < 2 ? cost(ns) : `${cost(ns)}, by about ${plural(atOnce, "operation")} at a time`;
 }
 
 /** A clock time within a day that the head of the page names, and the whole time otherwise. */
@@ -61,7 +61,7 @@ interface Style {
   about: About;
   at: (ns: number) => string;
   server: (change: Change) => string;
-  moment: Span;
+  measuredNs: number;
 }
 
 const Evidence = ({ lines }: { lines: readonly string[] }) => (
@@ -76,17 +76,21 @@ const Evidence = ({ lines }: { lines: readonly string[] }) => (
 
 function Statement({ change, style, effect }: { change: Change; style: Style; effect?: boolean }) {
   const command = effect ? "" : more(change, style.about);
+  const figures = change.effects.filter(({ kind }) => kind === "series");
   return (
     <div class={`words ${effect ? "effect" : change.cost_ns > 0 ? "bad" : "verdict"}`}>
       <p>
         {effect && "→ "}
         <b>{style.at(change.since_ns)}</b> {style.server(change)}
-        {visible(change.sentence)} {change.cost_ns !== 0 && <b>({costWithin(change.cost_ns, style.moment)})</b>}
+        {visible(change.sentence)} {change.cost_ns !== 0 && <b>({costWithin(change.cost_ns, style.measuredNs)})</b>}
       </p>
       <Evidence lines={change.evidence} />
-      {change.effects.map((one, at) => (
-        <Statement key={at} change={one} style={style} effect />
-      ))}
+      {change.effects
+        .filter(({ kind }) => kind !== "series")
+        .map((one, at) => (
+          <Statement key={at} change={one} style={style} effect />
+        ))}
+      {figures.length > 0 && <p class="dim">→ with it: {figures.map(({ sentence }) => visible(sentence)).join("; ")}</p>}
       {command && (
         <p class="dim">
           More: <code>{visible(command)}</code>
@@ -116,7 +120,7 @@ export function ChangesView({ report, clock }: { report: Changes; clock: Clock }
       <Words tone="bad" lines={[...gapWords(report.gaps, clock), ...report.notes]} />
       {report.moments.map((moment, number) => {
         const extent = extentOf(moment);
-        const style = { about: report.about, at, server, moment };
+        const style = { about: report.about, at, server, measuredNs: moment.measured_ns };
         return (
           <section key={number} class="moment">
             {!isWhole(moment) && (

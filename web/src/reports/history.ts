@@ -5,7 +5,7 @@ import type { About, Latency, Span, Unknown } from "./common";
 
 /** One change: a sentence, its evidence, and what it caused. */
 export interface Change {
-  /** `event`, `application`, `shape`, `errors`, `growth`, `server` or `series`. */
+  /** `event`, `application`, `shape`, `errors`, `growth`, `server`, `machine` or `series`. */
   kind: string;
   server: string | null;
   since_ns: number;
@@ -23,6 +23,8 @@ export interface Moment extends Span {
   changes: Change[];
   context: Change[];
   left_out: number;
+  /** Over how long costs were measured, in nanoseconds. */
+  measured_ns: number;
 }
 
 /** A time that was not observed. */

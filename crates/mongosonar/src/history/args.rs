@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sonar_core::words::shell_quoted;
 
 /// Where an agent keeps its history by default.
 const DEFAULT_STORE: &str = "/var/lib/mongosonar";
@@ -23,6 +24,7 @@ impl StoreArgs {
 
     /// What to append to a command that reads the same history.
     pub fn suffix(&self) -> String {
-        self.store.as_ref().map_or_else(String::new, |store| format!(" --store {}", store.display()))
+        let quoted = |store: &PathBuf| shell_quoted(&store.to_string_lossy());
+        self.store.as_ref().map_or_else(String::new, |store| format!(" --store {}", quoted(store)))
     }
 }

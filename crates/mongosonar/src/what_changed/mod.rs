@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
     ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, HistoryChange, MIN_WINDOWS, RECENT_WINDOWS, Scan,
-    ScanMoment, find, with_all_events, without_repetitions,
+    ScanMoment, apart, find, with_all_events, without_repetitions,
 };
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
@@ -164,7 +164,7 @@ fn compare(
     let changes = find(&input, moment.map(|(focus, _)| focus));
     let mut seen = SeenSpan::default();
     after.iter().for_each(|window| seen.add(window));
-    Ok((ScanMoment { span, changes }, seen))
+    Ok((ScanMoment { span, measured_ns: span.length_ns(), changes }, seen))
 }
 
 /// The moments of change within a span.
@@ -209,7 +209,7 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     let moments = scan.finish();
     let width = resolution.width_ns();
     if moments.len() > MAX_REFINED {
-        let moments = with_all_events(moments, &listed, width);
+        let moments = apart(with_all_events(moments, &listed, width), width);
         return Ok(Explained { span, against: None, moments, seen, doubt });
     }
     let mut refined = Vec::new();
@@ -217,7 +217,7 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
         refined.extend(refine(history, moment, resolution)?);
     }
     refined.sort_by_key(|moment| moment.span.from);
-    let moments = with_all_events(without_repetitions(refined), &listed, width);
+    let moments = apart(with_all_events(without_repetitions(refined), &listed, width), width);
     Ok(Explained { span, against: None, moments, seen, doubt })
 }
 

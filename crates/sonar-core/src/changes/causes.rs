@@ -1,20 +1,19 @@
 //! Which event explains which changes, and in which order to read them.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use super::change::{
     ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay,
 };
-use super::commands;
+use super::events::{self, EventScope, REACH_WINDOWS, causes_errors, list_order, namespace, scope};
+use super::machine;
 use super::shapes::LONG_NS;
-use super::sides::{ComparedSpan, Sides};
+use super::sides::Sides;
 use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
-use crate::{Endpoint, Timestamp};
+use crate::{Endpoint, ShapeId, Timestamp};
 
-/// The most windows between an event and what it explains, and the most time, in nanoseconds: what happened within the
-/// same hour is not near.
-const REACH_WINDOWS: u64 = 3;
+/// The most time between an event and what it explains, in nanoseconds: what happened within the same hour is not near.
 const MAX_REACH_NS: u64 = 60 * NS_PER_S;
 /// How exactly people and programs know the time of an event, in nanoseconds.
 const SLACK_NS: u64 = 3 * NS_PER_S;
@@ -23,112 +22,13 @@ const STORM_NS: u64 = 10 * NS_PER_S;
 /// How many times as much as others a shape must cost to explain them.
 const MIN_DOMINANCE: f64 = 1.0;
 
-/// What an event can explain.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum EventScope {
-    /// Operations on its namespace.
-    Namespace,
-    /// Writes on its server.
-    Writes,
-    /// Everything on its server.
-    Server,
-    /// Everything that becomes worse on its server.
-    Load,
-    /// Nothing: it is only worth knowing.
-    Nothing,
-}
-
-/// What an event can explain; `None` for events that are no change of the server.
-const fn scope(kind: EventKind) -> Option<EventScope> {
-    use EventKind as Kind;
-    Some(match kind {
-        Kind::IndexBuildBegin | Kind::IndexBuildEnd | Kind::IndexDrop | Kind::CollectionDrop => {
-            EventScope::Namespace
-        }
-        Kind::WritesLock => EventScope::Writes,
-        Kind::ServerStart
-        | Kind::ServerStop
-        | Kind::ServerCrash
-        | Kind::ServerUpgrade
-        | Kind::ServerUnreachable
-        | Kind::ServerReachable
-        | Kind::StateChange
-        | Kind::Election
-        | Kind::Reconfiguration
-        | Kind::SettingChange => EventScope::Server,
-        Kind::ProfilerChange
-        | Kind::LongCheckpoint
-        | Kind::Stall
-        | Kind::ConnectionStorm
-        | Kind::FileSystemFull
-        | Kind::OutOfMemory
-        | Kind::CpuThrottled
-        | Kind::Gap => EventScope::Load,
-        Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => EventScope::Nothing,
-        _ => return None,
-    })
-}
-
-/// Whether a list of what changed has an event of this kind always: each is a change of the server. What happens again
-/// and again is there only where it is unusual.
-pub(super) const fn is_always_listed(kind: EventKind) -> bool {
-    match kind {
-        EventKind::NewApplication => true,
-        kind => scope(kind).is_some() && !is_recurring(kind),
-    }
-}
-
-/// Whether operations fail because of it.
-const fn causes_errors(kind: EventKind) -> bool {
-    use EventKind::{
-        Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUnreachable, ServerUpgrade,
-        StateChange,
-    };
-    matches!(
-        kind,
-        Election
-            | OutOfMemory
-            | ServerCrash
-            | ServerStart
-            | ServerStop
-            | ServerUnreachable
-            | ServerUpgrade
-            | StateChange
-    )
-}
-
-/// Whether it happens again and again, so that it counts only where it happens more often than before.
-const fn is_recurring(kind: EventKind) -> bool {
-    use EventKind::{ConnectionStorm, CpuThrottled, LogError, LongCheckpoint, Stall};
-    matches!(kind, ConnectionStorm | CpuThrottled | LogError | LongCheckpoint | Stall)
-}
-
-/// Events that are stages of one thing.
-pub(super) const fn family(kind: EventKind) -> EventKind {
-    match kind {
-        EventKind::IndexBuildEnd => EventKind::IndexBuildBegin,
-        EventKind::ServerStop
-        | EventKind::ServerCrash
-        | EventKind::ServerUpgrade
-        | EventKind::ServerUnreachable
-        | EventKind::ServerReachable => EventKind::ServerStart,
-        other => other,
-    }
-}
-
-/// The database and collection that an event is about.
-pub(super) fn namespace(event: &Event) -> &str {
-    // The name of an index may follow.
-    event.subject.split(' ').next().unwrap_or_default()
-}
-
 /// Joins causes (events, and `others`: applications, collections that grew) with their effects.
 pub(super) fn explain(
     sides: &Sides<'_>,
     others: Vec<HistoryChange>,
     changes: Vec<HistoryChange>,
 ) -> Vec<HistoryChange> {
-    let mut causes = events(sides);
+    let mut causes = events::changes(sides);
     for other in others {
         // Applications end with their server.
         match causes.iter().position(|cause| ends(cause, &other, sides)) {
@@ -137,12 +37,15 @@ pub(super) fn explain(
         }
     }
     let mut rest = Vec::new();
+    let holders: HashSet<ShapeKey> = changes.iter().filter_map(shape_key).collect();
     for change in changes {
         // What happened to the server itself explains it better than what happened to the machine.
         let own = |cause: &HistoryChange| cause.server == change.server;
         let explains = |cause: &HistoryChange| Some((strength(cause, &change, sides)?, own(cause)));
         let best = causes.iter().enumerate().filter_map(|(at, cause)| Some((explains(cause)?, at))).max();
-        match best {
+        // That an operation ended its waits is better known than that something else happened at the same time.
+        let is_held = held_by(&change).is_some_and(|holder| holders.contains(&holder));
+        match best.filter(|((strength, _), _)| !is_held || *strength > 1) {
             Some((_, at)) => causes[at].effects.push(change),
             None => rest.push(change),
         }
@@ -156,11 +59,43 @@ pub(super) fn explain(
             _ => of_effects,
         };
     }
+    let mut causes = with_their_storms(causes, sides);
     // An event before the span counts only if it explains something in it.
     let first = sides.around(sides.span()).from;
-    causes.retain(|cause| !cause.effects.is_empty() || extent(cause, sides).to >= first);
+    causes.retain(|cause| match &cause.what {
+        ChangeKind::Machine(what) => !cause.effects.is_empty() || machine::stands_alone(what),
+        _ => !cause.effects.is_empty() || extent(cause, sides).to >= first,
+    });
     causes.extend(beside_new_shapes(rest, sides));
     causes
+}
+
+/// A storm of connections that came with a new application is that application's.
+fn with_their_storms(causes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<HistoryChange> {
+    let (storms, mut others): (Vec<_>, Vec<_>) = causes
+        .into_iter()
+        .partition(|cause| matches!(&cause.what, ChangeKind::Event(events) if is_storm(events)));
+    for storm in storms {
+        let is_its = |cause: &&mut HistoryChange| {
+            let distance = cause.since.since(storm.since).max(storm.since.since(cause.since));
+            let is_new = matches!(&cause.what, ChangeKind::Application(app)
+                if !app.has_ended && app.versions_before.is_empty());
+            is_new && cause.server == storm.server && distance <= sides.width_ns.min(MAX_REACH_NS)
+        };
+        match others.iter_mut().filter(is_its).max_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns)) {
+            Some(app) => {
+                app.cost_ns += storm.cost_ns;
+                app.effects.insert(0, storm);
+            }
+            None => others.push(storm),
+        }
+    }
+    others
+}
+
+/// Whether events are a storm of connections.
+fn is_storm(events: &[Event]) -> bool {
+    events.iter().any(|event| event.kind == EventKind::ConnectionStorm)
 }
 
 /// HistoryChanges that began with a new shape that costs more than they do are its effects: it takes processors, cache and disk
@@ -185,16 +120,56 @@ fn beside_new_shapes(changes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<Hist
                 && load.cost_ns.signum() == victim.cost_ns.signum()
         };
         let is_shape = matches!(victim.what, ChangeKind::Shape(_));
+        if let Some(holder) = held_by(&victim)
+            && let Some(load) = loads.iter_mut().find(|load| shape_key(load) == Some(holder))
+        {
+            load.effects.push(victim);
+            continue;
+        }
         let best = loads.iter_mut().filter(|load| is_shape && began_with(load));
         match best.max_by(|a, b| a.cost_ns.abs().total_cmp(&b.cost_ns.abs())) {
             Some(load) => load.effects.push(victim),
             None => rest.push(victim),
         }
     }
+    let rest = below_their_holders(rest);
     // What runs now and then is worth a line only if something else changed with it, or if it is unlike before.
     loads.retain(|load| !is_as_before(load));
     loads.extend(rest);
     loads
+}
+
+/// What tells the changes of shapes apart.
+type ShapeKey = (Endpoint, ShapeId);
+
+fn shape_key(change: &HistoryChange) -> Option<ShapeKey> {
+    match &change.what {
+        ChangeKind::Shape(shape) => Some((change.server, shape.shape.id)),
+        _ => None,
+    }
+}
+
+/// The shape whose operations ended most of the waits that made operations slower, if that is another one.
+fn held_by(change: &HistoryChange) -> Option<ShapeKey> {
+    let ChangeKind::Shape(shape) = &change.what else { return None };
+    let blocker = shape.split.as_ref()?.grown.iter().find_map(|grown| grown.blocker.as_ref())?;
+    (blocker.id != shape.shape.id).then_some((change.server, blocker.id))
+}
+
+/// Changes of shapes below that of the shape which held what they waited for.
+fn below_their_holders(changes: Vec<HistoryChange>) -> Vec<HistoryChange> {
+    let free: HashSet<ShapeKey> =
+        changes.iter().filter(|change| held_by(change).is_none()).filter_map(shape_key).collect();
+    let is_held = |change: &HistoryChange| held_by(change).is_some_and(|holder| free.contains(&holder));
+    let (held, mut rest): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_held);
+    for victim in held {
+        let holder = held_by(&victim);
+        match rest.iter_mut().find(|change| shape_key(change) == holder) {
+            Some(change) => change.effects.push(victim),
+            None => rest.push(victim),
+        }
+    }
+    rest
 }
 
 /// The longest operation of a shape in the span, in nanoseconds.
@@ -230,52 +205,6 @@ fn is_as_before(change: &HistoryChange) -> bool {
         && longest(&shape.after) < longest(&shape.before).saturating_mul(4)
 }
 
-/// The events of the span as changes, those of one kind about one subject together.
-fn events(sides: &Sides<'_>) -> Vec<HistoryChange> {
-    // An event may cause what the first window shows.
-    let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
-    let from = Timestamp::from_unix_ns(sides.span().from.unix_ns().saturating_sub(reach));
-    let span = Span { from, to: sides.span().to };
-    let seconds = |span: Span| span.length_ns() as f64;
-    // Those before the span are apart: they count only with their effects.
-    let own = sides.around(sides.span()).from;
-    let mut groups: BTreeMap<(bool, EventKind, Endpoint, &str), Vec<Event>> = BTreeMap::new();
-    let mut before: BTreeMap<(EventKind, Endpoint, &str), u64> = BTreeMap::new();
-    let commands = commands::events(sides);
-    let events = sides.events().iter().chain(&commands);
-    for event in events.filter(|event| scope(event.kind).is_some()) {
-        let key = (family(event.kind), event.server, namespace(event));
-        if span.contains(event.at) {
-            let (kind, server, subject) = key;
-            groups.entry((event.at < own, kind, server, subject)).or_default().push(event.clone());
-        } else if event.at < span.from {
-            *before.entry(key).or_default() += event.count;
-        }
-    }
-    let first = sides.windows(ComparedSpan::Before).first().map_or(span.from, |window| window.window.start);
-    let usual = seconds(Span { from: first, to: span.from }).max(1.0);
-    groups
-        .into_iter()
-        .filter(|((_, kind, server, subject), events)| {
-            let key = &(*kind, *server, *subject);
-            let count: u64 = events.iter().map(|event| event.count).sum();
-            let expected = *before.get(key).unwrap_or(&0) as f64 * seconds(span) / usual;
-            !is_recurring(key.0) || count as f64 > 2.0 * expected
-        })
-        .filter_map(|((_, _, server, _), mut events)| {
-            events.sort_by_key(|event| event.at);
-            let since = events.first()?.at;
-            Some(HistoryChange {
-                server,
-                since,
-                cost_ns: 0.0,
-                what: ChangeKind::Event(events),
-                effects: Vec::new(),
-            })
-        })
-        .collect()
-}
-
 /// Whether `cause` is the end of a server, and `other` an application that ended with it.
 fn ends(cause: &HistoryChange, other: &HistoryChange, sides: &Sides<'_>) -> bool {
     let ChangeKind::Event(events) = &cause.what else { return false };
@@ -285,7 +214,7 @@ fn ends(cause: &HistoryChange, other: &HistoryChange, sides: &Sides<'_>) -> bool
         && events.iter().any(|event| is_end_of_server(event.kind) && is_near(event.at, other, sides))
 }
 
-const fn is_end_of_server(kind: EventKind) -> bool {
+pub(super) const fn is_end_of_server(kind: EventKind) -> bool {
     matches!(kind, EventKind::ServerStop | EventKind::ServerCrash | EventKind::ServerUnreachable)
 }
 
@@ -321,14 +250,30 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
             let is_its = of_server.applications.first() == Some(&app.name);
             let is_more = of_server.levels.iter().all(|level| level.after > level.before);
             let is_less = of_server.levels.iter().all(|level| level.after < level.before);
+            // Who opened connections may run fewer operations than others do.
+            let is_connected = |level: &ServerLevel| level.measure == ServerMeasure::Connections;
+            let may_be =
+                is_its || (!of_server.levels.is_empty() && of_server.levels.iter().all(is_connected));
             match app.has_ended {
                 true => (is_less && !of_server.levels.is_empty()).then_some(1),
-                false => (is_in_time && is_its && is_more && app.versions_before.is_empty()).then_some(3),
+                false => (is_in_time && may_be && is_more && app.versions_before.is_empty()).then_some(3),
             }
         }
         (ChangeKind::Event(events), ChangeKind::Server(of_server)) => {
             let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
             near.any(|event| can_move(event.kind, of_server)).then_some(1)
+        }
+        (ChangeKind::Machine(what), ChangeKind::Shape(shape)) => {
+            machine::explains(what, shape).filter(|_| is_in_time)
+        }
+        (ChangeKind::Machine(_), ChangeKind::Server(of_server)) => {
+            let is_slower = |level: &ServerLevel| match level.measure {
+                ServerMeasure::InProgress => level.after > level.before,
+                ServerMeasure::Queries => level.after < level.before,
+                _ => false,
+            };
+            let is_hindered = !of_server.levels.is_empty() && of_server.levels.iter().all(is_slower);
+            (is_in_time && is_hindered).then_some(1)
         }
         (ChangeKind::Event(events), ChangeKind::Errors(errors)) => {
             let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
@@ -362,6 +307,11 @@ fn is_near(at: Timestamp, change: &HistoryChange, sides: &Sides<'_>) -> bool {
 fn explains(event: &Event, shape: &ShapeChange) -> Option<u64> {
     if !shape.ways.iter().any(|way| can_cause(event, *way)) {
         return None;
+    }
+    if event.kind == EventKind::CpuThrottled
+        && let Some(split) = &shape.split
+    {
+        return split.grown.iter().any(|grown| machine::waits_for_processor(grown.what)).then_some(3);
     }
     match scope(event.kind)? {
         EventScope::Namespace => (shape.shape.namespace() == namespace(event)).then_some(3),
@@ -437,14 +387,26 @@ fn is_write(command: &str) -> bool {
     WRITES.contains(&lower.as_str())
 }
 
+/// Whether a change may have begun in the span, as exactly as its time is known, or explains something that did.
+pub(super) fn began_within(change: &HistoryChange, sides: &Sides<'_>) -> bool {
+    let slack = match &change.what {
+        // A shape has stopped when its next operation is missing, not with the last one.
+        ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::Stopped) => {
+            let rate = shape.before.rate();
+            if rate > 0.0 { (3.0 * NS_PER_S as f64 / rate) as u64 } else { 0 }
+        }
+        _ => SLACK_NS,
+    };
+    !change.effects.is_empty() || change.since.plus_ns(slack) >= sides.span().from
+}
+
 /// When a change began, as far as that is known.
 fn extent(change: &HistoryChange, sides: &Sides<'_>) -> Span {
     let from = change.since;
     let to = match &change.what {
         ChangeKind::Event(events) => {
             let last = events.last().map_or(from, |event| event.at);
-            let is_storm = events.iter().any(|event| event.kind == EventKind::ConnectionStorm);
-            if is_storm { last.plus_ns(STORM_NS) } else { last }
+            if is_storm(events) { last.plus_ns(STORM_NS) } else { last }
         }
         ChangeKind::Application(_) => from,
         ChangeKind::Shape(shape) if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::Stopped)) => {
@@ -466,18 +428,11 @@ pub(super) fn rank(changes: &mut [HistoryChange], focus: Option<Span>, sides: &S
         let at = change.since;
         focus.map_or(0, |focus| at.since(focus.to).max(focus.from.since(at)))
     };
-    let weight = |change: &HistoryChange| match &change.what {
-        ChangeKind::Event(events) => match events.iter().find_map(|event| scope(event.kind)) {
-            Some(EventScope::Nothing) | None => 2,
-            Some(_) => 0,
-        },
-        _ => 1,
-    };
     changes.sort_by(|a, b| {
         (distance(a) > 0)
             .cmp(&(distance(b) > 0))
             .then_with(|| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
             .then_with(|| offset(a).cmp(&offset(b)))
-            .then_with(|| weight(a).cmp(&weight(b)))
+            .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
     });
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::history::{Event, SeriesKey};
-use crate::internals::{Figure, FigureVerdict};
+use crate::internals::{Figure, FigureUnit, FigureVerdict};
 use crate::time_split::{RowSplit, TimePart};
 use crate::{Endpoint, ShapeInfo, Source, Timestamp};
 
@@ -45,6 +45,8 @@ pub enum ChangeKind {
     Growth(GrowthChange),
     /// A server as a whole.
     Server(ServerChange),
+    /// What the machine, a control group or a member of the replica set denied a server.
+    Machine(MachineChange),
     /// Something that the machine or the server measures of itself.
     Series(SeriesChange),
 }
@@ -59,6 +61,7 @@ impl ChangeKind {
             Self::Errors(_) => "errors",
             Self::Growth(_) => "growth",
             Self::Server(_) => "server",
+            Self::Machine(_) => "machine",
             Self::Series(_) => "series",
         }
     }
@@ -133,6 +136,9 @@ pub struct SplitGrowth {
     pub class: Option<Arc<str>>,
     /// The file that most of the new waits were for; `None` if no file has most of them.
     pub file: Option<Arc<str>>,
+    /// The shape whose operations ended most of the new waits, as they held what was waited for; `None` if no shape has
+    /// most of them.
+    pub blocker: Option<Arc<ShapeInfo>>,
 }
 
 /// In which way a query shape changed.
@@ -271,7 +277,7 @@ pub enum ServerMeasure {
     InProgress,
     /// Failed operations of users a second.
     Failed,
-    /// Open connections, as the server counts them.
+    /// Open connections, as the server counts them; where it does not tell, threads that serve one.
     Connections,
 }
 
@@ -318,6 +324,58 @@ pub struct ServerChange {
     pub new_names: Vec<Box<str>>,
     /// The applications with most operations after.
     pub applications: Vec<Box<str>>,
+}
+
+/// What was denied.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum MachineCause {
+    /// Other processes took the processors.
+    Processors,
+    /// The page cache became smaller, so that files are read from the disk again.
+    PageCache,
+    /// The machine reads memory back from its swap space.
+    Swap,
+    /// The control group of the server stops its threads.
+    Throttled,
+    /// A member of the replica set stands still, so that writes that wait for it do, too.
+    Lag,
+}
+
+impl MachineCause {
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Processors => "processors",
+            Self::PageCache => "page_cache",
+            Self::Swap => "swap",
+            Self::Throttled => "throttled",
+            Self::Lag => "lag",
+        }
+    }
+}
+
+/// What the machine, a control group or a member of the replica set denied a server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineChange {
+    /// What.
+    pub cause: MachineCause,
+    /// The member that stands still; empty of other causes.
+    pub name: Box<str>,
+    /// The figures that show it, the most important first; at least one.
+    pub figures: Vec<MachineFigure>,
+}
+
+/// A figure that shows what was denied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineFigure {
+    /// The stable name in output.
+    pub what: &'static str,
+    /// The unit of both values.
+    pub unit: FigureUnit,
+    /// The median of the windows right before.
+    pub before: f64,
+    /// The median of the windows after; of a lag the last value.
+    pub after: f64,
 }
 
 /// A series whose level changed.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides, first_began};
 use crate::history::{Event, EventKind, HistoryWindow};
 use crate::time::NS_PER_S;
-use crate::{Endpoint, Role, ShapeInfo, Source, Timestamp};
+use crate::{Endpoint, Role, Source, Timestamp};
 
 /// Commands that change a server, and what they do, in lower case.
 const COMMANDS: [(&str, EventKind); 18] = [
@@ -32,31 +32,18 @@ const COMMANDS: [(&str, EventKind); 18] = [
 /// The number of earlier windows with a command from which on it is usual.
 const MIN_USUAL: usize = 3;
 
-/// Commands that change something only with one of these fields, and those that change nothing with them. `profile`
-/// without any may only ask for its level (`{profile: -1}`): its value is not known here, but the log has each change of
-/// it. Without `lock`, `fsync` only writes to disk.
-const ONLY_WITH: [(&str, &[&str]); 2] =
-    [("fsync", &["lock"]), ("profile", &["filter", "sampleRate", "slowms"])];
-const NOT_WITH: [(&str, &[&str]); 2] = [("collmod", &["dryRun"]), ("compact", &["dryRun"])];
+/// Commands that change something only with some arguments, which rows do not have: the shape of a command of an
+/// administrator is its name and its namespace. `{profile: -1}` only asks for the level of the profiler; the log has each
+/// change of it. Without `lock`, `fsync` only writes to disk; that it locked writes is seen when they are unlocked.
+const DEPENDS_ON_ARGUMENTS: [&str; 2] = ["fsync", "profile"];
+/// Ends what `fsync` began, and fails if nothing is locked.
+const UNLOCK: &str = "fsyncunlock";
 
-/// Whether a command is known to change something, by the names of its fields.
-fn is_change(shape: &ShapeInfo) -> bool {
-    let lower = shape.command.to_ascii_lowercase();
-    let fields = |table: &[(&str, &'static [&'static str])]| {
-        table.iter().find(|(name, _)| *name == lower).map(|(_, fields)| *fields)
-    };
-    let has = |fields: &[&str]| fields.iter().any(|field| has_field(&shape.typed, field));
-    fields(&ONLY_WITH).is_none_or(has) && !fields(&NOT_WITH).is_some_and(has)
-}
-
-/// Whether the text of a shape has a field of this name.
-fn has_field(text: &str, field: &str) -> bool {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
-    text.match_indices(field).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + field.len()..].trim_start_matches(['\'', '"']);
-        !before.is_some_and(is_part) && after.starts_with(':')
-    })
+/// Whether a command is known to change something. `unlocked` says whether writes were unlocked later on the same server.
+fn is_change(command: &str, unlocked: bool) -> bool {
+    let lower = command.to_ascii_lowercase();
+    let is_lock = lower == "fsync" && unlocked;
+    is_lock || !DEPENDS_ON_ARGUMENTS.contains(&lower.as_str())
 }
 
 /// What a command changes; `None` for one that is no administrator's.
@@ -79,13 +66,23 @@ pub struct CommandEvents {
     /// By command: in how many windows, and its events.
     found: BTreeMap<CommandKey, (usize, Vec<Event>)>,
     count: usize,
+    /// When writes were last unlocked, by server.
+    unlocked: BTreeMap<Endpoint, Timestamp>,
 }
 
 impl CommandEvents {
+    fn note_unlock(&mut self, command: &WindowCommand) {
+        if command.is_unlock() {
+            let last = self.unlocked.entry(command.key.0).or_default();
+            *last = command.began.max(*last);
+        }
+    }
+
     /// Adds the commands of a window.
     pub fn add(&mut self, window: &HistoryWindow) {
         self.windows += 1;
         for command in rows(window) {
+            self.note_unlock(&command);
             let (windows, events) = self.found.entry(command.key.clone()).or_default();
             *windows += 1;
             if self.count < MAX_EVENTS {
@@ -98,13 +95,17 @@ impl CommandEvents {
 
     /// Their events that `stored` does not have, without those of commands that programs run again and again.
     pub fn finish(self, stored: &[Event]) -> Vec<Event> {
-        let windows = self.windows;
+        let Self { windows, found, unlocked, .. } = self;
         let is_usual = |count: usize| count > MIN_USUAL && count * 10 > windows;
         let mut events: Vec<Event> = Vec::new();
-        for (_, (_, found)) in self.found.into_iter().filter(|(_, (count, _))| !is_usual(*count)) {
-            for event in found {
-                let is_same = |other: &&Event| is_same_thing(&event, other, SAME_NS);
-                if stored.iter().chain(&events).find(is_same).is_none() {
+        for ((server, command, _), (_, found)) in
+            found.into_iter().filter(|(_, (count, _))| !is_usual(*count))
+        {
+            let unlocked = unlocked.get(&server);
+            let changes = |at: Timestamp| is_change(&command, unlocked.is_some_and(|last| *last >= at));
+            for event in found.into_iter().filter(|event| changes(event.at)) {
+                let is_logged = stored.iter().any(|other| is_same_thing(&event, other, SAME_NS));
+                if !is_logged && !is_there(&event, &events, SAME_NS) {
                     events.push(event);
                 }
             }
@@ -112,6 +113,11 @@ impl CommandEvents {
         events.sort_by_key(|event| event.at);
         events
     }
+}
+
+/// Whether a command that does the same is among `events`: locking and unlocking are of one kind.
+fn is_there(event: &Event, events: &[Event], width_ns: u64) -> bool {
+    events.iter().any(|other| other.text == event.text && is_same_thing(event, other, width_ns))
 }
 
 fn is_same_thing(event: &Event, other: &Event, width_ns: u64) -> bool {
@@ -136,11 +142,17 @@ pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
     // What ran shortly before may explain what the first windows show.
     let shortly = sides.windows(ComparedSpan::Before);
     let shortly = &shortly[shortly.len().saturating_sub(RECENT_WINDOWS)..];
-    for window in shortly.iter().chain(sides.windows(ComparedSpan::After)) {
+    let windows = || shortly.iter().chain(sides.windows(ComparedSpan::After));
+    let mut unlocks = CommandEvents::default();
+    windows().flat_map(rows).for_each(|command| unlocks.note_unlock(&command));
+    for window in windows() {
         for command in rows(window).filter(|command| !is_usual(&command.key)) {
-            for event in command.events() {
-                let is_known = |other: &&Event| is_same_thing(&event, other, sides.width_ns);
-                if sides.events().iter().chain(&events).find(is_known).is_none() {
+            let unlocked = unlocks.unlocked.get(&command.key.0);
+            let changes = |at: Timestamp| is_change(&command.key.1, unlocked.is_some_and(|last| *last >= at));
+            for event in command.events().into_iter().filter(|event| changes(event.at)) {
+                let is_logged =
+                    sides.events().iter().any(|other| is_same_thing(&event, other, sides.width_ns));
+                if !is_logged && !is_there(&event, &events, sides.width_ns) {
                     events.push(event);
                 }
             }
@@ -164,6 +176,10 @@ struct WindowCommand {
 }
 
 impl WindowCommand {
+    fn is_unlock(&self) -> bool {
+        self.key.1.eq_ignore_ascii_case(UNLOCK)
+    }
+
     fn events(&self) -> Vec<Event> {
         let (server, command, namespace) = &self.key;
         let is_about_namespace = matches!(
@@ -174,7 +190,11 @@ impl WindowCommand {
                 | EventKind::ProfilerChange
         );
         let subject = if is_about_namespace { &**namespace } else { "" };
-        let text = format!("command {command}");
+        let text = match &*command.to_ascii_lowercase() {
+            "fsync" => "writes were locked by the command fsync".to_owned(),
+            UNLOCK => "writes were unlocked by the command fsyncUnlock".to_owned(),
+            _ => format!("command {command}"),
+        };
         let event = |at, kind| Event::new(at, kind, *server, (subject, &text));
         match (self.kind, self.is_long) {
             (EventKind::IndexBuildBegin, true) => {
@@ -195,7 +215,7 @@ fn rows(window: &HistoryWindow) -> impl Iterator<Item = WindowCommand> {
         let kind = kind(&shape.command)?;
         let figures = &row.observed_by(Source::Wire)?.figures;
         // One that failed has changed nothing.
-        if figures.failed >= figures.calls || !is_change(shape) {
+        if figures.failed >= figures.calls {
             return None;
         }
         let began = first_began(figures);
@@ -207,4 +227,33 @@ fn rows(window: &HistoryWindow) -> impl Iterator<Item = WindowCommand> {
             is_long: began < start,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each form of the commands whose arguments decide whether they change anything: its name, whether `fsyncUnlock`
+    /// follows with success, and whether it counts.
+    #[test]
+    fn only_what_is_known_to_change_something_is_an_event() {
+        for (form, command, unlocked, expected) in [
+            ("{fsync: 1}", "fsync", false, false),
+            ("{fsync: 1, lock: false}", "fsync", false, false),
+            ("{fsync: 1, lock: true}", "fsync", true, true),
+            ("{fsyncUnlock: 1}", "fsyncUnlock", true, true),
+            ("{profile: -1}", "profile", false, false),
+            ("{profile: 0}", "profile", false, false),
+            ("{profile: 1, slowms: 20}", "profile", true, false),
+            ("{profile: 2, filter: {}}", "profile", false, false),
+            ("{setParameter: 1, ttlMonitorEnabled: false}", "setParameter", false, true),
+            ("{dropIndexes: \"carts\", index: \"*\"}", "dropIndexes", false, true),
+        ] {
+            assert_eq!(is_change(command, unlocked), expected, "{form}");
+            assert!(kind(command).is_some(), "{form}");
+        }
+        for command in ["getParameter", "find", "serverStatus", "listIndexes"] {
+            assert_eq!(kind(command), None, "{command}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::change::{HistoryChanges, MAX_CHANGES};
 use super::sides::{ChangeInput, Sides};
-use super::{applications, causes, errors, growth, series, servers, shapes};
+use super::{applications, causes, context, errors, growth, machine, series, servers, shapes};
 use crate::history::Span;
 
 /// Compares two spans of the history. `focus` is the moment asked for: what began there comes first.
@@ -14,8 +14,12 @@ pub fn find(input: &ChangeInput<'_>, focus: Option<Span>) -> HistoryChanges {
     changes.extend(of_servers);
     let mut causes = applications::changes(&sides);
     causes.extend(growth::changes(&sides, focus.is_some()));
-    let context = series::changes(&sides);
+    causes.extend(machine::changes(&sides));
     let mut changes = causes::explain(&sides, causes, changes);
+    let context = context::with_changes(&mut changes, series::changes(&sides));
+    if focus.is_some() {
+        changes.retain(|change| causes::began_within(change, &sides));
+    }
     causes::rank(&mut changes, focus, &sides);
     let left_out = changes.len().saturating_sub(MAX_CHANGES);
     changes.truncate(MAX_CHANGES);

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::causes::{family, is_always_listed, namespace};
 use super::change::{ChangeKind, HistoryChange, HistoryChanges};
+use super::events::{family, is_always_listed, namespace};
 use super::scan::ScanMoment;
 use crate::history::{Event, EventKind, Span};
 use crate::{Endpoint, Timestamp};
@@ -37,10 +37,12 @@ pub fn with_all_events(mut moments: Vec<ScanMoment>, events: &[Event], width_ns:
         match moments.iter_mut().find(contains) {
             Some(moment) => add(&mut moment.changes.changes, event),
             None => {
-                let from = event.at.floor_to(width_ns.max(1));
+                let measured_ns = width_ns.max(1);
+                let from = event.at.floor_to(measured_ns);
                 let mut changes = HistoryChanges::default();
                 add(&mut changes.changes, event);
-                moments.push(ScanMoment { span: Span { from, to: from.plus_ns(width_ns.max(1)) }, changes });
+                let span = Span { from, to: from.plus_ns(measured_ns) };
+                moments.push(ScanMoment { span, measured_ns, changes });
             }
         }
     }
@@ -64,8 +66,7 @@ fn gather<'a>(
 /// Adds an event to those that are stages of the same thing, or as a change of its own.
 fn add(changes: &mut Vec<HistoryChange>, event: Event) {
     let is_same = |known: &Event| {
-        (family(known.kind), known.server, namespace(known))
-            == (family(event.kind), event.server, namespace(&event))
+        (family(known), known.server, namespace(known)) == (family(&event), event.server, namespace(&event))
     };
     for change in changes.iter_mut() {
         if let ChangeKind::Event(events) = &mut change.what

@@ -9,10 +9,14 @@ mod applications;
 mod causes;
 mod change;
 mod commands;
+mod context;
 mod errors;
+mod events;
 mod find;
 mod growth;
 mod listed;
+mod machine;
+mod moments;
 mod scan;
 mod series;
 mod servers;
@@ -22,11 +26,12 @@ mod splits;
 
 pub use change::{
     ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
-    HistoryChanges, MAX_CHANGES, SeriesChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange,
-    ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
+    HistoryChanges, MAX_CHANGES, MachineCause, MachineChange, MachineFigure, SeriesChange, ServerChange,
+    ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
 };
 pub use commands::CommandEvents;
 pub use find::find;
 pub use listed::with_all_events;
+pub use moments::apart;
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};
 pub use sides::{ChangeInput, MIN_WINDOWS, RECENT_WINDOWS};

@@ -21,6 +21,8 @@ const MAX_MOMENTS: usize = 50;
 pub struct ScanMoment {
     /// The windows in which it began.
     pub span: Span,
+    /// Over how long the costs of its changes were measured, in nanoseconds; at least as long as the span.
+    pub measured_ns: u64,
     /// What changed.
     pub changes: HistoryChanges,
 }
@@ -44,7 +46,7 @@ pub struct Scan<'a> {
 }
 
 /// What makes two changes the same.
-type ChangeId = (&'static str, Endpoint, String);
+pub(super) type ChangeId = (&'static str, Endpoint, String);
 
 impl<'a> Scan<'a> {
     /// A scan whose false alarms have the probability `alpha` over all of `windows` windows together.
@@ -114,7 +116,7 @@ impl<'a> Scan<'a> {
                 && (!changes.changes.is_empty() || is_bad)
             {
                 let span = Span { from: first.window.start, to: last.window.end };
-                self.moments.push(ScanMoment { span, changes });
+                self.moments.push(ScanMoment { span, measured_ns: span.length_ns(), changes });
             }
         }
         self.block = (self.block + self.step).min(self.windows.len());
@@ -176,7 +178,7 @@ fn has_problem(changes: &HistoryChanges) -> bool {
 }
 
 /// The ids of a change and of its effects.
-fn ids(change: &HistoryChange) -> Vec<ChangeId> {
+pub(super) fn ids(change: &HistoryChange) -> Vec<ChangeId> {
     let effects = change.effects.iter().flat_map(ids);
     ids_of(&change.what, change.server).into_iter().chain(effects).collect()
 }
@@ -207,6 +209,7 @@ fn ids_of(what: &ChangeKind, server: Endpoint) -> Vec<ChangeId> {
             let new = change.has_unusually_many_new_shapes.then(|| id("new shapes".to_owned()));
             levels.chain(new).collect()
         }
+        ChangeKind::Machine(what) => vec![id(format!("{} {}", what.cause.name(), what.name))],
         ChangeKind::Series(series) => {
             vec![id(format!("{} {}", series.key.name, series.key.metric))]
         }

@@ -8,7 +8,8 @@ use super::change::{ChangeKind, HistoryChange, ServerChange, ServerLevel, Server
 use super::sides::{ComparedSpan, SOURCES, Sides};
 use super::splits::chance;
 use crate::compare::holm_at;
-use crate::history::SeriesSubject;
+use crate::files::ThreadRole;
+use crate::history::{HistoryWindow, SeriesKey, SeriesSubject, metrics};
 use crate::{Class, Endpoint, Role, ShapeId, Source, Subject};
 
 /// The minimum number of windows before for saying what is usual.
@@ -156,19 +157,24 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
                 let of_window = of.side(side).entry(index).or_default();
                 let observed = collector.map_or(0, |collector| window.observed_ns(collector));
                 of_window.seconds = observed as f64 / 1e9;
-                of_window.connections = window
-                    .series
-                    .iter()
-                    .find(|(key, _)| {
-                        key.subject == SeriesSubject::Server
-                            && key.server.port == server.port
-                            && *key.metric == *CONNECTIONS
-                    })
-                    .and_then(|(_, value)| value.mean());
+                of_window.connections = connections(window, *server);
             }
         }
     }
     servers
+}
+
+/// The mean of the open connections of a server: by its own statistics, else by the threads that serve them.
+fn connections(window: &HistoryWindow, server: Endpoint) -> Option<f64> {
+    let mean = |is_it: &dyn Fn(&SeriesKey) -> bool| {
+        let mut of_server = window.series.iter().filter(|(key, _)| key.server.port == server.port);
+        of_server.find(|(key, _)| is_it(key)).and_then(|(_, value)| value.mean())
+    };
+    let counted = |key: &SeriesKey| key.subject == SeriesSubject::Server && *key.metric == *CONNECTIONS;
+    let served = |key: &SeriesKey| {
+        *key.metric == *metrics::THREADS_COUNT.name && *key.name == *ThreadRole::Client.name()
+    };
+    mean(&counted).or_else(|| mean(&served))
 }
 
 impl ServerSides {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::change::{GrownTime, SplitChange, SplitGrowth};
+use crate::ShapeInfo;
 use crate::compare::{MIN_CALLS, MIN_FACTOR, holm_at};
 use crate::time_split::{REST, RowSplit, TimePart};
 
@@ -14,6 +15,9 @@ const MIN_PARTS: usize = 4;
 const MIN_SHARE: f64 = 0.25;
 /// A file or a wait class is named if it has this share of the growth of its part.
 const MIN_NAMED: f64 = 0.5;
+
+/// Waits that other threads end: those for locks, tickets and conditions.
+const IS_ENDED: [TimePart; 3] = [TimePart::Futex, TimePart::Poll, TimePart::Other];
 
 /// The splits of one shape: those of the windows before, of those right before the span, and of the span.
 pub(super) struct ShapeSplits<'a> {
@@ -128,7 +132,20 @@ fn growth(what: GrownTime, before: &RowSplit, after: &RowSplit) -> SplitGrowth {
         let earlier = before.files.get(name).map_or(0, |reads| reads.wait_ns);
         (name, each(after, |_| now.wait_ns) - each(before, |_| earlier))
     });
-    SplitGrowth { what, before_ns, after_ns, class: largest(waits.collect()), file: largest(files.collect()) }
+    let (class, file) = (largest(waits.collect()), largest(files.collect()));
+    let is_wait = matches!(what, GrownTime::Part(part) if IS_ENDED.contains(&part));
+    let blocker = is_wait.then(|| blocker(before, after, MIN_NAMED * (after_ns - before_ns))).flatten();
+    SplitGrowth { what, before_ns, after_ns, class, file, blocker }
+}
+
+/// The shape whose operations ended waits that grew most, by at least `least` nanoseconds of an operation.
+fn blocker(before: &RowSplit, after: &RowSplit, least: f64) -> Option<Arc<ShapeInfo>> {
+    let grown = after.blockers.values().filter(|now| now.shape.id != ShapeInfo::other().id).map(|now| {
+        let earlier = before.blockers.get(&now.shape.id).map_or(0, |known| known.waits.wait_ns);
+        (&now.shape, each(after, |_| now.waits.wait_ns) - each(before, |_| earlier))
+    });
+    let most = grown.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, grown)| *grown >= least);
+    most.map(|(shape, _)| Arc::clone(shape))
 }
 
 #[cfg(test)]

@@ -112,6 +112,9 @@ pub struct Event {
     pub count: u64,
 }
 
+/// How the text of a setting begins that is different since a server started.
+const SINCE_START: &str = "since this start ";
+
 impl Event {
     /// The maximum length of a text in bytes; longer ones are cut.
     pub const MAX_TEXT: usize = 200;
@@ -120,5 +123,20 @@ impl Event {
     pub fn new(at: Timestamp, kind: EventKind, server: Endpoint, (subject, text): (&str, &str)) -> Self {
         let cut = |text| cut(text, Self::MAX_TEXT).into();
         Self { at, kind, server, subject: cut(subject), text: cut(text), count: 1 }
+    }
+
+    /// Settings of a server that are others since it started at `at`; `changed` names them.
+    pub fn settings_of_start(at: Timestamp, server: Endpoint, changed: &str) -> Self {
+        Self::new(at, EventKind::SettingChange, server, ("", &format!("{SINCE_START}{changed}")))
+    }
+
+    /// The settings that are others since a start; `None` of any other event.
+    pub fn changed_since_start(&self) -> Option<&str> {
+        (self.kind == EventKind::SettingChange).then(|| self.text.strip_prefix(SINCE_START)).flatten()
+    }
+
+    /// Whether it names settings that are others since a start.
+    pub fn is_setting_of_start(&self) -> bool {
+        self.changed_since_start().is_some()
     }
 }

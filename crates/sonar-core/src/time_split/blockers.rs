@@ -126,6 +126,11 @@ impl Blockers {
         self.ready.push((wait, blocker));
     }
 
+    /// Whether no wait is left that is not taken yet.
+    pub fn is_idle(&self) -> bool {
+        self.pending_count == 0 && self.ready.is_empty()
+    }
+
     /// The waits that were decided since.
     pub fn take(&mut self) -> Vec<(BlockedWait, Blocker)> {
         std::mem::take(&mut self.ready)

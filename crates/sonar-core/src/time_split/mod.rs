@@ -7,6 +7,7 @@ mod activity;
 mod blockers;
 mod connection_sample;
 mod join;
+mod row_blockers;
 mod row_split;
 mod rows;
 mod server_evidence;
@@ -23,7 +24,8 @@ pub use activity::{Activity, ActivityInterval, MAX_INTERVALS};
 pub use blockers::{Blocker, MAX_PENDING_BLOCKS};
 pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
-pub use row_split::{MAX_ROW_FILES, MAX_ROW_WAITS, RowSplit};
+pub use row_blockers::{EndedWaits, RowBlockers};
+pub use row_split::{MAX_ROW_BLOCKERS, MAX_ROW_FILES, MAX_ROW_WAITS, RowBlocker, RowSplit};
 pub use rows::{
     FileReads, FileTotal, MAX_SPLIT_ROWS, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable,
     WaitTotal,

@@ -4,12 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ClassifiedWait, FileReads, FileTotal, JoinedOperation, REST, TimePart, TimeSplit, WaitTotal};
+use crate::{ShapeId, ShapeInfo};
 
 /// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`REST`].
 /// The smallest by part and name stay, so that the result does not depend on the order of additions.
 pub const MAX_ROW_WAITS: usize = 16;
 /// The most files of a row. Further ones are counted in the file [`REST`]. The smallest names stay.
 pub const MAX_ROW_FILES: usize = 8;
+
+/// The most shapes of a row whose operations ended its waits. Further ones are counted under
+/// [`other`](ShapeInfo::other). The smallest ids stay.
+pub const MAX_ROW_BLOCKERS: usize = 8;
+
+/// Waits that operations of one shape ended: they held what was waited for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowBlocker {
+    /// The shape.
+    pub shape: Arc<ShapeInfo>,
+    /// The waits.
+    pub waits: WaitTotal,
+}
 
 /// Where the time of a row's operations went, as far as the server's threads were traced. It covers only operations
 /// that were seen both on the wire and at a thread.
@@ -29,6 +43,9 @@ pub struct RowSplit {
     pub waits: BTreeMap<(TimePart, Arc<str>), WaitTotal>,
     /// Files that they waited for, by name; at most [`MAX_ROW_FILES`], and [`REST`].
     pub files: BTreeMap<Arc<str>, FileTotal>,
+    /// Which shapes ended waits of these operations, by id, as far as both operations were traced; at most
+    /// [`MAX_ROW_BLOCKERS`], and `other`.
+    pub blockers: BTreeMap<ShapeId, RowBlocker>,
 }
 
 impl RowSplit {
@@ -78,6 +95,20 @@ impl RowSplit {
         }
     }
 
+    /// Adds waits that operations of this shape ended.
+    pub fn add_blocker(&mut self, shape: &Arc<ShapeInfo>, waits: WaitTotal) {
+        let new = || RowBlocker { shape: Arc::clone(shape), waits: WaitTotal::default() };
+        self.blockers.entry(shape.id).or_insert_with(new).waits.add(waits);
+        let other = ShapeInfo::other();
+        let has_other = self.blockers.contains_key(&other.id);
+        if self.blockers.len() > MAX_ROW_BLOCKERS + usize::from(has_other)
+            && let Some((_, last)) = self.blockers.pop_last()
+        {
+            let new = || RowBlocker { shape: Arc::new(other), waits: WaitTotal::default() };
+            self.blockers.entry(ShapeId(0)).or_insert_with(new).waits.add(last.waits);
+        }
+    }
+
     /// Adds all operations of another row.
     pub fn merge(&mut self, other: &Self) {
         self.operations = self.operations.saturating_add(other.operations);
@@ -90,6 +121,9 @@ impl RowSplit {
         }
         for (name, reads) in &other.files {
             self.add_file(name, *reads);
+        }
+        for blocker in other.blockers.values() {
+            self.add_blocker(&blocker.shape, blocker.waits);
         }
     }
 
@@ -169,6 +203,8 @@ mod tests {
                     let class = if number == 0 { REST.into() } else { number.to_string().into() };
                     row.add_wait((TimePart::ALL[part], &class), WaitTotal { waits: 1, wait_ns: ns });
                     row.add_file(&class, FileTotal { reads: 1, bytes: ns, wait_ns: ns });
+                    let shape = ShapeInfo { id: ShapeId(number), ..ShapeInfo::other() };
+                    row.add_blocker(&Arc::new(shape), WaitTotal { waits: 1, wait_ns: ns });
                 }
                 row
             };
@@ -189,9 +225,14 @@ mod tests {
             let waits = WaitTotal { waits: 1, wait_ns: number };
             row.add_wait((TimePart::Futex, &number.to_string().into()), waits);
             row.add_file(&name(1, number), FileTotal { reads: 1, bytes: number, wait_ns: 1 });
+            let shape = ShapeInfo { id: ShapeId(number + 1), ..ShapeInfo::default() };
+            row.add_blocker(&Arc::new(shape), WaitTotal { waits: 1, wait_ns: number });
         }
         assert_eq!((row.waits.len(), row.files.len()), (MAX_ROW_WAITS + 1, MAX_ROW_FILES + 1));
         assert_eq!(row.waits.values().map(|total| total.wait_ns).sum::<u64>(), 4_950);
         assert_eq!(row.files[REST].reads, 100 - MAX_ROW_FILES as u64);
+        assert_eq!(row.blockers.len(), MAX_ROW_BLOCKERS + 1);
+        let waited: u64 = row.blockers.values().map(|blocker| blocker.waits.wait_ns).sum();
+        assert_eq!(waited, 4_950);
     }
 }

@@ -1,6 +1,8 @@
 //! What changed between windows that are made up here, with known causes.
 
 mod listed;
+mod machine;
+mod moments;
 mod servers;
 
 use std::sync::Arc;
@@ -284,7 +286,6 @@ fn commands_that_only_ask_and_those_that_failed_are_no_changes() {
         // `{profile: -1}`, and `fsync` without a lock.
         command("profile", "{}"),
         command("fsync", "{}"),
-        command("collMod", "{index: {unique: ?bool}, dryRun: ?bool}"),
         Load { error: Some(13), ..command("setParameter", "{}") },
     ] {
         let found = compare(&[FIND], &[slow, harmless], &[]);
@@ -293,9 +294,16 @@ fn commands_that_only_ask_and_those_that_failed_are_no_changes() {
         let is_shape = |change: &&HistoryChange| matches!(change.what, ChangeKind::Shape(_));
         assert_eq!(found.changes.iter().filter(is_shape).count(), 1, "{harmless:?} {found:#?}");
     }
-    for change in [command("profile", "{slowms: ?number}"), command("fsync", "{lock: ?bool}")] {
-        let found = compare(&[FIND], &[FIND, change], &[]);
-        assert!(matches!(found.changes[0].what, ChangeKind::Event(_)), "{change:?} {found:#?}");
+    // Nothing else tells on the wire that `fsync` had locked writes.
+    let (lock, unlock) = (command("fsync", "{}"), Load { shape: 51, ..command("fsyncUnlock", "{}") });
+    for (commands, expected) in [(&[lock, unlock][..], 2), (&[unlock], 1), (&[lock], 0)] {
+        let found = compare(&[FIND], &[&[FIND][..], commands].concat(), &[]);
+        let events = found.changes.iter().flat_map(|change| match &change.what {
+            ChangeKind::Event(events) => events.clone(),
+            _ => Vec::new(),
+        });
+        let texts: std::collections::BTreeSet<_> = events.map(|event| event.text).collect();
+        assert_eq!(texts.len(), expected, "{found:#?}");
     }
 }
 

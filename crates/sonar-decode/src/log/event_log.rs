@@ -1,6 +1,8 @@
 //! Collects the events of a log, in order.
 
-use sonar_core::history::{ApplicationWatch, ConnectionStorms, Event, EventKind};
+use std::collections::BTreeMap;
+
+use sonar_core::history::{ApplicationWatch, ConnectionStorms, Event, EventKind, changed_settings};
 use sonar_core::notices::{Message, Severity};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Application, Endpoint, Timestamp};
@@ -34,6 +36,8 @@ pub(super) struct EventLog {
     started: Option<Timestamp>,
     /// When the server began to shut down, as it last logged.
     shutdown: Option<Timestamp>,
+    /// The settings of the last start, as far as the log has it.
+    options: BTreeMap<String, String>,
 }
 
 impl EventLog {
@@ -48,6 +52,7 @@ impl EventLog {
             builds: Vec::new(),
             started: None,
             shutdown: None,
+            options: BTreeMap::new(),
         }
     }
 
@@ -126,6 +131,14 @@ impl EventLog {
     pub fn line(&mut self, at: Timestamp, event: &LineEvent) {
         if event.is_begin_of_shutdown() {
             self.shutdown = Some(at);
+            return;
+        }
+        if let Some(options) = &event.options {
+            let changed = changed_settings(&self.options, options);
+            self.options.clone_from(options);
+            if let Some(changed) = changed {
+                self.push(Event::settings_of_start(at, self.server, &changed));
+            }
             return;
         }
         let mut event = event.clone();

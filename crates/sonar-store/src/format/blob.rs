@@ -1,7 +1,7 @@
 //! What encloses a window: version, packing, checksum.
 
-/// The version that is written. Version 1 had no splits of rows.
-pub(super) const VERSION: u8 = 2;
+/// The version that is written. Version 1 had no splits of rows, version 2 not what ended their waits.
+pub(super) const VERSION: u8 = 3;
 /// The oldest version that is read.
 const OLDEST: u8 = 1;
 pub(super) const PLAIN: u8 = 0;
@@ -43,8 +43,16 @@ pub(super) fn seal(packing: u8, body: &[u8]) -> Vec<u8> {
     blob
 }
 
-/// The packing and the body of a blob whose checksum is right.
-pub(super) fn open(blob: &[u8]) -> Result<(u8, &[u8]), BlobError> {
+/// The body of a blob whose checksum is right.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct OpenedBlob<'a> {
+    pub version: u8,
+    pub packing: u8,
+    pub body: &'a [u8],
+}
+
+/// Opens a blob of any version that is read.
+pub(super) fn open(blob: &[u8]) -> Result<OpenedBlob<'_>, BlobError> {
     let (header, body) = blob.split_first_chunk::<HEADER>().ok_or(BlobError::Cut)?;
     let [version, packing, crc @ ..] = *header;
     if !(OLDEST..=VERSION).contains(&version) {
@@ -53,7 +61,7 @@ pub(super) fn open(blob: &[u8]) -> Result<(u8, &[u8]), BlobError> {
     if checksum([version, packing], body) != u32::from_le_bytes(crc) {
         return Err(BlobError::Checksum);
     }
-    Ok((packing, body))
+    Ok(OpenedBlob { version, packing, body })
 }
 
 /// A blob with these bytes in place of an encoded window, for tests of [`decode`](super::decode).
@@ -72,7 +80,8 @@ mod tests {
     #[test]
     fn a_changed_bit_is_noticed() {
         let blob = seal(ZSTD, b"body");
-        assert_eq!(open(&blob), Ok((ZSTD, &b"body"[..])));
+        let body = &b"body"[..];
+        assert_eq!(open(&blob), Ok(OpenedBlob { version: VERSION, packing: ZSTD, body }));
         for bit in 0..blob.len() * 8 {
             let mut changed = blob.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
@@ -82,7 +91,7 @@ mod tests {
         let mut older = vec![OLDEST, PLAIN];
         older.extend(checksum([OLDEST, PLAIN], b"body").to_le_bytes());
         older.extend(b"body");
-        assert_eq!(open(&older), Ok((PLAIN, &b"body"[..])));
+        assert_eq!(open(&older), Ok(OpenedBlob { version: OLDEST, packing: PLAIN, body }));
         assert_eq!(open(&[9, 0, 0, 0, 0, 0, 0]), Err(BlobError::Version(9)));
     }
 }

@@ -18,7 +18,7 @@ use sonar_core::{
 };
 use zstd::bulk::Decompressor;
 
-use super::blob::{BlobError, MAX_BODY, PLAIN, ZSTD, open};
+use super::blob::{BlobError, MAX_BODY, OpenedBlob, PLAIN, ZSTD, open};
 use super::bytes::{BlobReader, MAX_COUNT};
 use super::layout::{Layout, position};
 use super::numbers::NumberLookup;
@@ -38,8 +38,8 @@ pub fn decode(
     lookup: &dyn NumberLookup,
     into: &mut StoredWindow,
 ) -> Decoded<()> {
-    let body = unpack(blob)?;
-    Decoder::of(&body, span.from, lookup)?.window((span, content), into)
+    let (version, body) = unpack(blob)?;
+    Decoder::of((version, &body), span.from, lookup)?.window((span, content), into)
 }
 
 /// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
@@ -50,17 +50,19 @@ pub type ObservedNs = [u64; Collector::ALL.len()];
 /// # Errors
 /// The blob is damaged, of a newer version, or names something that is missing.
 pub fn decode_observed(blob: &[u8], lookup: &dyn NumberLookup) -> Decoded<ObservedNs> {
-    let body = unpack(blob)?;
-    Ok(Decoder::of(&body, Timestamp::default(), lookup)?.head()?.observed_ns)
+    let (version, body) = unpack(blob)?;
+    Ok(Decoder::of((version, &body), Timestamp::default(), lookup)?.head()?.observed_ns)
 }
 
-fn unpack(blob: &[u8]) -> Decoded<Vec<u8>> {
-    let (packing, body) = open(blob)?;
-    match packing {
-        PLAIN => Ok(body.to_vec()),
-        ZSTD => unpack_zstd(body),
-        _ => Err(BlobError::Impossible("the packing")),
-    }
+/// The version and the body.
+fn unpack(blob: &[u8]) -> Decoded<(u8, Vec<u8>)> {
+    let OpenedBlob { version, packing, body } = open(blob)?;
+    let body = match packing {
+        PLAIN => body.to_vec(),
+        ZSTD => unpack_zstd(body)?,
+        _ => return Err(BlobError::Impossible("the packing")),
+    };
+    Ok((version, body))
 }
 
 fn unpack_zstd(body: &[u8]) -> Decoded<Vec<u8>> {
@@ -84,6 +86,7 @@ fn addresses(mut bytes: BlobReader<'_>) -> Decoded<Vec<IpAddr>> {
 }
 
 struct Decoder<'a> {
+    version: u8,
     main: BlobReader<'a>,
     gaps: BlobReader<'a>,
     counts: BlobReader<'a>,
@@ -102,12 +105,12 @@ struct Head {
 }
 
 impl<'a> Decoder<'a> {
-    fn of(body: &'a [u8], start: Timestamp, lookup: &'a dyn NumberLookup) -> Decoded<Self> {
+    fn of((version, body): (u8, &'a [u8]), start: Timestamp, lookup: &'a dyn NumberLookup) -> Decoded<Self> {
         let mut sections = BlobReader(body);
         let addresses = addresses(sections.section()?)?;
         let (gaps, counts) = (sections.section()?, sections.section()?);
         let main = sections.section()?;
-        Ok(Self { main, gaps, counts, addresses, start, lookup })
+        Ok(Self { version, main, gaps, counts, addresses, start, lookup })
     }
 
     fn head(&mut self) -> Decoded<Head> {
@@ -293,7 +296,7 @@ impl<'a> Decoder<'a> {
             }
         }
         if has_split {
-            row.split = Some(Box::new(read_split(&mut self.main, layout, self.lookup)?));
+            row.split = Some(Box::new(read_split(&mut self.main, (self.version, layout), self.lookup)?));
         }
         Ok(row)
     }

@@ -6,7 +6,7 @@
 //! elements; *section* is a varint length in bytes and as many bytes.
 //!
 //! ```text
-//! blob    = u8 version (2), u8 packing (0 none, 1 zstd), u32 CRC-32C of version, packing and body as stored, body
+//! blob    = u8 version (3), u8 packing (0 none, 1 zstd), u32 CRC-32C of version, packing and body as stored, body
 //! body    = section addresses, section gaps, section counts, section main
 //! addresses = (u8 length (4 or 16), bytes)*                 numbered from 0
 //! main    = varint layout, u8 flags (1 rows are split by order, 2 a snapshot of operations in flight follows),
@@ -36,7 +36,7 @@
 //!           before it and those of others leave of all operations
 //! split   = varint operations, unread ns, duration ns, device bytes, list of (varint position, varint ns),
 //!           list of (varint position, varint text or 0, varint waits, ns), list of (varint text or 0, varint reads,
-//!           bytes, ns)
+//!           bytes, ns), list of (varint shape or 0, varint waits, ns)
 //! in flight = endpoint, u8 role and class, varint shape, varint count, varint oldest ns
 //! series  = varint key, u8 flags, [8 bytes seconds], [zigzag last at], float last, [8 bytes weighted], [float min],
 //!           [float max]
@@ -50,7 +50,8 @@
 //! ([`Layout`]). Texts of a split are wait classes and files; 0 stands for all without a number. Shapes (0:
 //! `other`), ordered ids, applications, keys of series, texts and layouts are numbers in tables of the same file, so
 //! that each is stored once. Roles, classes, identities, sources and types of commands are positions in the lists of
-//! `sonar_core`; a change of those needs a new version. Version 1 is the same without splits.
+//! `sonar_core`; a change of those needs a new version. Version 1 is the same without splits, version 2 without
+//! the last list of a split: the shapes that ended its waits.
 
 mod blob;
 mod bytes;

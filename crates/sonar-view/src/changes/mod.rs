@@ -2,6 +2,8 @@
 //!
 //! A [`ChangesReport`] is the JSON document in memory; text and the web page are made from it.
 
+mod events;
+mod machine;
 mod report;
 mod seen;
 mod sentence;
@@ -11,7 +13,8 @@ mod text;
 
 /// Words and times that other views share.
 pub(crate) mod words {
-    pub(crate) use super::sentence::{clock, event, metric};
+    pub(crate) use super::events::event;
+    pub(crate) use super::sentence::{clock, metric};
 }
 
 pub use report::{ChangesReport, ComparedSpans, GapJson};

@@ -10,7 +10,7 @@ use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, S
 use sonar_core::history::{Collector, HistoryGap, Span};
 
 use super::seen::SeenSpan;
-use super::{sentence, servers, split};
+use super::{machine, sentence, servers, split};
 use crate::kit::json::{line, name};
 use crate::kit::{About, Nanos, Percent, Zone, ZoneObject, plural};
 
@@ -108,12 +108,14 @@ pub struct MomentJson {
     pub context: Vec<ChangeJson>,
     /// HistoryChanges that were left out.
     pub left_out: usize,
+    /// Over how long costs were measured, in nanoseconds: at least as long as the moment.
+    pub measured_ns: u64,
 }
 
 /// One change.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangeJson {
-    /// `event`, `application`, `shape`, `errors`, `growth`, `server` or `series`.
+    /// `event`, `application`, `shape`, `errors`, `growth`, `server`, `machine` or `series`.
     pub kind: &'static str,
     /// The server; null if it is not about one.
     pub server: Option<String>,
@@ -167,6 +169,7 @@ impl ChangesReport {
                 changes,
                 context: all(&moment.changes.context),
                 left_out: moment.changes.left_out,
+                measured_ns: moment.measured_ns,
             }
         });
         let moments: Vec<MomentJson> = moments.collect();
@@ -220,6 +223,10 @@ impl ChangesReport {
 /// How many changes there are, and the one that cost most; of several without a cost the first.
 fn summary(moments: &[MomentJson]) -> String {
     let all = || moments.iter().flat_map(|moment| &moment.changes);
+    let measured = |change: &ChangeJson| {
+        let has = |moment: &&MomentJson| moment.changes.iter().any(|one| std::ptr::eq(one, change));
+        moments.iter().find(has).map_or(1, |moment| moment.measured_ns)
+    };
     let count = all().count() + moments.iter().map(|moment| moment.left_out).sum::<usize>();
     let costs = |change: &ChangeJson| change.cost_ns.unsigned_abs();
     let Some(largest) = all().reduce(|most, one| if costs(one) > costs(most) { one } else { most }) else {
@@ -232,7 +239,7 @@ fn summary(moments: &[MomentJson]) -> String {
     };
     let cost = match largest.cost_ns {
         0 => String::new(),
-        ns => format!(" ({})", sentence::cost(ns as f64)),
+        ns => format!(" ({})", sentence::cost_within(ns as f64, measured(largest))),
     };
     match count {
         1 => format!("1 change: {}{cost}", largest.sentence),
@@ -290,6 +297,7 @@ fn figures(what: &ChangeKind) -> Value {
             figures
         }
         ChangeKind::Server(change) => servers::json(change),
+        ChangeKind::Machine(change) => machine::json(change),
         ChangeKind::Series(series) => series_figures(series),
     }
 }

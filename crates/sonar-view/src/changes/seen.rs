@@ -3,7 +3,7 @@
 use sonar_core::history::{Collector, HistoryWindow};
 use sonar_core::{Coverage, Source};
 
-use crate::kit::{Grouped, Percent, plural};
+use crate::kit::{losses, plural};
 
 /// The most losses that a sentence names.
 const MAX_NAMED: usize = 3;
@@ -49,30 +49,9 @@ impl SeenSpan {
     }
 
     fn losses(&self) -> Option<String> {
-        let drops = self.coverage.kernel_drops;
-        let mut parts = Vec::new();
-        if drops > 0 {
-            let all = self.coverage.frames.saturating_add(drops);
-            parts.push(format!(
-                "the kernel dropped {} of {} ({:.1}) because the ring was full",
-                Grouped(drops),
-                plural(Grouped(all), "packet"),
-                Percent(drops as f64 / all as f64)
-            ));
-        }
-        // Freezes are those of the ring that dropped packets, and bytes those of gaps.
-        const COUNTED_OTHERWISE: [&str; 4] = ["kernel_drops", "kernel_freezes", "gap_bytes", "resync_bytes"];
-        let mut others: Vec<_> =
-            self.coverage.losses().filter(|(name, ..)| !COUNTED_OTHERWISE.contains(name)).collect();
-        others.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
-        let hidden = others.len().saturating_sub(MAX_NAMED);
-        for (name, meaning, count) in others.into_iter().take(MAX_NAMED) {
-            let meaning = meaning.split([':', ';', '.']).next().unwrap_or(name).trim();
-            let mut letters = meaning.chars();
-            let first = letters.next().map(|letter| letter.to_ascii_lowercase());
-            let meaning: String = first.into_iter().chain(letters).collect();
-            parts.push(format!("{} ({meaning})", Grouped(count)));
-        }
+        let mut parts = losses(&self.coverage);
+        let hidden = parts.len().saturating_sub(MAX_NAMED);
+        parts.truncate(MAX_NAMED);
         if hidden > 0 {
             parts.push(format!("and {} (see --json)", plural(hidden, "more kind")));
         }
@@ -80,7 +59,7 @@ impl SeenSpan {
             format!(
                 "Lost in this time: {}. Figures of queries are too low by that, and what was seen only then may be \
                  missing.",
-                parts.join(", ")
+                parts.join("; ")
             )
         })
     }
@@ -102,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_were_dropped_are_mentioned_with_their_share() {
+    fn packets_that_were_dropped_are_mentioned_with_their_number() {
         let seen = seen(|window| {
             window.observe(Collector::Queries, 10_000_000_000);
             (window.window.coverage.frames, window.window.coverage.kernel_drops) = (1_500_000, 500_000);
         });
         let notes = seen.notes();
         let [note] = notes.as_slice() else { panic!("{notes:?}") };
-        assert!(note.contains("dropped 500,000 of 2,000,000 packets (25.0%)"), "{note}");
+        assert!(note.contains("because the ring was full: 500,000 of 2,000,000 packets"), "{note}");
         assert_eq!(seen.lost(), [("kernel_drops", 500_000)]);
     }
 
@@ -117,10 +96,10 @@ mod tests {
     fn other_losses_are_named_in_words() {
         let seen = seen(|window| {
             window.observe(Collector::Log, 10_000_000_000);
-            window.window.coverage.requests_reply_lost = 3;
+            (window.window.coverage.requests, window.window.coverage.requests_reply_lost) = (40, 3);
         });
         let note = seen.notes().concat();
-        assert!(note.contains("3 (requests whose reply was lost)"), "{note}");
+        assert!(note.contains("requests whose reply was lost: 3 of 40 requests"), "{note}");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! HistoryChanges in words.
 
-use sonar_core::Timestamp;
 use sonar_core::changes::{
     ApplicationChange, ChangeKind, ErrorChange, HistoryChange, SeriesChange, ShapeChange, ShapeFigures,
     ShapeWay,
 };
-use sonar_core::history::{Event, EventKind, SeriesKey, SeriesSubject, Span, metrics};
+use sonar_core::history::{EventKind, SeriesKey, SeriesSubject, Span, metrics};
 use sonar_core::internals::{FigureUnit, FigureVerdict};
+use sonar_core::{ShapeInfo, Timestamp};
 
-use super::{servers, split};
+use super::{events, machine, servers, split};
 use crate::ftdc::units;
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
 
@@ -18,12 +18,13 @@ const MAX_NAMES: usize = 4;
 /// What changed, in a sentence without its full stop.
 pub(super) fn sentence(change: &HistoryChange) -> String {
     match &change.what {
-        ChangeKind::Event(events) => events.first().map_or_else(String::new, event),
-        ChangeKind::Application(app) => application(app),
+        ChangeKind::Event(events) => events::sentence(events),
+        ChangeKind::Application(app) => application(app, &change.effects),
         ChangeKind::Shape(shape) => shape_sentence(shape),
         ChangeKind::Errors(errors) => errors_sentence(errors),
         ChangeKind::Growth(change) => growth(&change.grown),
         ChangeKind::Server(change) => servers::sentence(change),
+        ChangeKind::Machine(change) => machine::sentence(change),
         ChangeKind::Series(series) => level(series),
     }
 }
@@ -48,10 +49,7 @@ pub(super) fn lacks_cause(change: &HistoryChange) -> bool {
 /// The figures before and after, a line each.
 pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
     match &change.what {
-        ChangeKind::Event(events) => {
-            let more = events.iter().skip(1);
-            more.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
-        }
+        ChangeKind::Event(events) => events::evidence(events, zone),
         ChangeKind::Application(app) => {
             let driver = match (&*app.driver.0, &*app.driver.1) {
                 ("", _) => String::new(),
@@ -68,6 +66,8 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
         ChangeKind::Errors(errors) => errors_evidence(errors),
         ChangeKind::Growth(change) => change.parts.iter().map(grown_part).collect(),
         ChangeKind::Server(change) => servers::evidence(change),
+        // Its figures are in the sentence.
+        ChangeKind::Machine(_) => Vec::new(),
         ChangeKind::Series(series) => series_evidence(series),
     }
 }
@@ -88,76 +88,25 @@ pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
         ChangeKind::Application(app) if app.has_ended => Vec::new(),
         ChangeKind::Application(_) => queries(&["--by", "app"]),
         ChangeKind::Server(_) => queries(&[]),
-        ChangeKind::Growth(_) | ChangeKind::Event(_) if !change.effects.is_empty() => queries(&[]),
+        ChangeKind::Growth(_) | ChangeKind::Machine(_) | ChangeKind::Event(_)
+            if !change.effects.is_empty() =>
+        {
+            queries(&[])
+        }
         _ => Vec::new(),
     }
 }
 
-/// What happened, in words.
-pub(crate) fn event(event: &Event) -> String {
-    let (subject, text) = (&*event.subject, &*event.text);
-    // What the log says is a sentence, or an addition to one; a command on the wire has only its name.
-    let is_sentence = !text.is_empty() && !text.starts_with("command ");
-    let of_log = |what: &str| match (is_sentence, subject.is_empty()) {
-        (true, true) => text.to_owned(),
-        (true, false) => format!("{text} on {subject}"),
-        (false, true) => with(what, text),
-        (false, false) => with(&format!("{what} on {subject}"), text),
-    };
-    let about = |what: &str| match subject {
-        "" => with(what, text),
-        subject => with(&format!("{what}: {subject}"), text),
-    };
-    let what = match event.kind {
-        EventKind::ServerStart => with("the server started", text),
-        EventKind::ServerStop => with("the server stopped", text),
-        EventKind::ServerCrash => with("the server ended without shutting down", text),
-        EventKind::ServerUnreachable => with("the server cannot be reached", text),
-        EventKind::ServerReachable => with("the server can be reached again", text),
-        EventKind::ServerUpgrade => with("the server was upgraded or downgraded", text),
-        EventKind::StateChange => with("the replica set", text),
-        EventKind::Election => with("an election", text),
-        EventKind::Reconfiguration => with("the replica set was reconfigured", text),
-        EventKind::Stall => with("the server stalled", text),
-        EventKind::OutOfMemory => with("the kernel killed a process for lack of memory", text),
-        EventKind::CpuThrottled => with("the control group of the server throttled it", text),
-        EventKind::IndexBuildBegin => of_log("the build of an index began"),
-        EventKind::IndexBuildEnd => of_log("an index was built"),
-        EventKind::IndexDrop => of_log("an index was dropped"),
-        EventKind::CollectionDrop => of_log("a collection was dropped"),
-        EventKind::WritesLock => of_log("writes were locked or unlocked"),
-        EventKind::LogRotation => of_log("the log was rotated"),
-        EventKind::SettingChange => about("a setting was changed"),
-        EventKind::ProfilerChange => about("the profiler was set"),
-        EventKind::LongCheckpoint => with("a checkpoint took long", text),
-        EventKind::ConnectionStorm => with("many connections were opened", text),
-        EventKind::NewApplication => about("a new application connected"),
-        EventKind::LogError => with("the log has an error", text),
-        EventKind::LogFatal => with("the log has a fatal error", text),
-        EventKind::ClockStep if !text.is_empty() => text.to_owned(),
-        EventKind::ClockStep => "the clock was set".to_owned(),
-        EventKind::FileSystemFull => about("a file system is nearly full"),
-        EventKind::Gap => with("samples are missing", text),
-        other => with(&other.name().replace('_', " "), text),
-    };
-    let is_counted = matches!(event.kind, EventKind::LogError | EventKind::LogFatal | EventKind::Stall);
-    match event.count {
-        2.. if is_counted => format!("{what} ({} times)", Grouped(event.count)),
-        _ => what,
-    }
-}
-
-fn with(what: &str, text: &str) -> String {
-    if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") }
-}
-
-fn application(app: &ApplicationChange) -> String {
+fn application(app: &ApplicationChange, effects: &[HistoryChange]) -> String {
     let (driver, version) = &app.driver;
     if app.has_ended {
         return format!("the application {} has ended", app.name);
     }
     match app.versions_before.as_slice() {
-        [] => format!("the application {} is new", app.name),
+        [] => {
+            let opened = opened(effects).map_or_else(String::new, |opened| format!(", and {opened}"));
+            format!("the application {} is new{opened}", app.name)
+        }
         before => format!(
             "the application {} uses another version of its driver: {driver} {version}, before {}",
             app.name,
@@ -166,9 +115,23 @@ fn application(app: &ApplicationChange) -> String {
     }
 }
 
+/// The connections that came with an application, if they are many.
+fn opened(effects: &[HistoryChange]) -> Option<String> {
+    let storm = effects.iter().find_map(|effect| match &effect.what {
+        ChangeKind::Event(events) => events.iter().find(|event| event.kind == EventKind::ConnectionStorm),
+        _ => None,
+    });
+    let levels = || {
+        effects.iter().find_map(|effect| match &effect.what {
+            ChangeKind::Server(change) => servers::connections(change),
+            _ => None,
+        })
+    };
+    storm.map(events::event).or_else(levels)
+}
+
 /// `find shop.carts {user: ?string}`.
-fn name(shape: &ShapeChange) -> String {
-    let shape = &shape.shape;
+pub(super) fn name(shape: &ShapeInfo) -> String {
     let text = if shape.typed.is_empty() { String::new() } else { format!(" {}", shape.typed) };
     format!("{} {}{text}", shape.command, shape.namespace())
 }
@@ -201,7 +164,7 @@ fn shape_sentence(shape: &ShapeChange) -> String {
     });
     let words: Vec<String> = words.collect();
     let why = split::sentence(shape).map_or_else(String::new, |why| format!(": {why}"));
-    format!("{} {}{why}", name(shape), words.join(" and "))
+    format!("{} {}{why}", name(&shape.shape), words.join(" and "))
 }
 
 fn often(few: &ShapeFigures, many: &ShapeFigures, word: &str) -> String {
@@ -401,9 +364,9 @@ fn series_evidence(series: &SeriesChange) -> Vec<String> {
     lines
 }
 
-/// `1.20s more` or `1.20s less`: the time that operations took.
+/// `1.20s more waiting` or `1.20s less waiting`: the time that clients waited for their operations.
 pub(super) fn cost(ns: f64) -> String {
-    format!("{} {}", Nanos(ns.abs() as u64), if ns < 0.0 { "less" } else { "more" })
+    format!("{} {} waiting", Nanos(ns.abs() as u64), if ns < 0.0 { "less" } else { "more" })
 }
 
 /// The same of a change within `span_ns`; time of many operations at once is more than the span is long, which needs
@@ -414,7 +377,7 @@ pub(super) fn cost_within(ns: f64, span_ns: u64) -> String {
         return cost(ns);
     }
     let operations = plural(Grouped(at_once as u64), "operation");
-    format!("{} of waiting, by about {operations} at a time", Nanos(ns as u64))
+    format!("{}, by about {operations} at a time", cost(ns))
 }
 
 /// A clock time within a day that the heading names, and the whole time otherwise.
@@ -430,19 +393,19 @@ pub(crate) fn clock(zone: &Zone, at: Timestamp, span: Span) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use sonar_core::{Endpoint, ShapeInfo, Source};
+    use sonar_core::{Endpoint, Source};
 
     use super::*;
 
     #[test]
     fn the_time_that_a_change_cost_is_in_words() {
         let s = 1_000_000_000;
-        assert_eq!(cost(1.2e9), "1.20s more");
-        assert_eq!(cost(-34.3e9), "34.3s less");
+        assert_eq!(cost(1.2e9), "1.20s more waiting");
+        assert_eq!(cost(-34.3e9), "34.3s less waiting");
         // 700 clients wait for 20 seconds.
         let words = cost_within(14_640e9, 20 * s);
-        assert_eq!(words, "4h04m of waiting, by about 732 operations at a time");
-        assert_eq!(cost_within(26e9, 30 * s), "26.0s more");
+        assert_eq!(words, "4h04m more waiting, by about 732 operations at a time");
+        assert_eq!(cost_within(26e9, 30 * s), "26.0s more waiting");
         assert_eq!(cost_within(-1e15, s), cost(-1e15));
     }
 

@@ -16,6 +16,11 @@ pub(super) fn sentence(change: &ServerChange) -> String {
     }
 }
 
+/// How many connections there are, if that changed.
+pub(super) fn connections(change: &ServerChange) -> Option<String> {
+    change.levels.iter().find(|one| one.measure == ServerMeasure::Connections).map(level)
+}
+
 fn level(level: &ServerLevel) -> String {
     let word = if level.after > level.before { "rose" } else { "fell" };
     let (before, after) = (show(level.measure, level.before), show(level.measure, level.after));

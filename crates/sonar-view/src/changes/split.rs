@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use sonar_core::changes::{GrownTime, ShapeChange, ShapeWay, SplitChange, SplitGrowth};
 use sonar_core::time_split::{RowSplit, TimePart};
 
+use super::sentence::name;
 use crate::kit::{Grouped, Nanos, plural};
 use crate::why::ShownPart;
 
@@ -43,11 +44,14 @@ fn words(grown: &SplitGrowth) -> String {
         TimePart::Peer => "waits for another server",
         TimePart::Other => "waits in other system calls",
     };
-    match (&grown.file, &grown.class) {
+    let what = match (&grown.file, &grown.class) {
         (Some(file), _) => format!("{what} of {file}"),
         (None, Some(class)) => format!("{what} ({class})"),
         (None, None) => what.to_owned(),
-    }
+    };
+    let holder =
+        grown.blocker.as_deref().map_or_else(String::new, |shape| format!(", held by {}", name(shape)));
+    what + &holder
 }
 
 /// The time of an operation by part, before and after.
@@ -91,7 +95,9 @@ pub(super) fn json(split: &SplitChange) -> Value {
             GrownTime::Unread => ShownPart::Unread,
         };
         json!({ "part": part.name(), "before_ns": grown.before_ns as u64, "after_ns": grown.after_ns as u64,
-            "class": grown.class.as_deref(), "file": grown.file.as_deref() })
+            "class": grown.class.as_deref(), "file": grown.file.as_deref(),
+            "ended_by": grown.blocker.as_deref().map(|shape| json!({ "shape_id": shape.id.to_string(),
+                "command": shape.command, "namespace": shape.namespace(), "shape": shape.typed })) })
     });
     json!({ "before": side(&split.before), "after": side(&split.after), "grown": grown.collect::<Vec<_>>() })
 }
@@ -132,7 +138,7 @@ mod tests {
     }
 
     fn grown(what: GrownTime) -> SplitGrowth {
-        SplitGrowth { what, before_ns: 0.0, after_ns: 31e6, class: None, file: None }
+        SplitGrowth { what, before_ns: 0.0, after_ns: 31e6, class: None, file: None, blocker: None }
     }
 
     #[test]
@@ -155,6 +161,10 @@ mod tests {
             text,
             "the same query, but it now waits for a mutex, a ticket or a condition (execution ticket)"
         );
+        let holder = ShapeInfo { command: "update".into(), database: "shop".into(), ..ShapeInfo::default() };
+        let held = SplitGrowth { blocker: Some(holder.into()), ..grown(GrownTime::Part(TimePart::Futex)) };
+        let text = sentence(&change(&[ShapeWay::Slower], held)).unwrap();
+        assert!(text.ends_with("a ticket or a condition, held by update shop"), "{text}");
         assert!(
             sentence(&change(&[ShapeWay::Slower], grown(GrownTime::Unread)))
                 .unwrap()

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use sonar_core::Timestamp;
 use sonar_core::history::Span;
+use sonar_core::words::shell_quoted;
 
 use super::report::{ChangeJson, ChangesReport, MomentJson, SpanJson};
 use super::sentence::{clock, cost_within};
@@ -13,6 +14,8 @@ use crate::kit::{Fitting, Nanos, Zone, escape, plural, width};
 const MAX_SHOWN: usize = 10;
 const MAX_EFFECTS: usize = 5;
 const MAX_CONTEXT: usize = 8;
+/// The most figures that moved with a change which text shows.
+const MAX_FIGURES: usize = 3;
 
 fn span(json: &SpanJson) -> Span {
     Span { from: Timestamp::from_unix_ns(json.start_ns), to: Timestamp::from_unix_ns(json.end_ns) }
@@ -48,7 +51,7 @@ impl ChangesReport {
         out.sentences(&self.notes)?;
         let has_servers = self.has_several_servers();
         self.moments.iter().try_for_each(|moment| {
-            let page = MomentsText { zone, whole, more, has_servers, moment: span(&moment.span) };
+            let page = MomentsText { zone, whole, more, has_servers, measured_ns: moment.measured_ns };
             page.moment(moment, out)
         })
     }
@@ -70,8 +73,8 @@ struct MomentsText<'a> {
     more: (&'a str, &'a str),
     /// Whether changes name their servers.
     has_servers: bool,
-    /// The time of the moment.
-    moment: Span,
+    /// Over how long costs were measured, in nanoseconds.
+    measured_ns: u64,
 }
 
 impl MomentsText<'_> {
@@ -119,23 +122,50 @@ impl MomentsText<'_> {
         let at = clock(self.zone, Timestamp::from_unix_ns(change.since_ns), self.whole);
         let cost = match change.cost_ns {
             0 => String::new(),
-            ns => format!("  [{}]", cost_within(ns as f64, self.moment.length_ns())),
+            ns => format!("  [{}]", cost_within(ns as f64, self.measured_ns)),
         };
         writeln!(out, "{mark}{at}  {}{}{cost}", self.server(change), escape(&change.sentence))?;
         for line in &change.evidence {
             writeln!(out, "{indent}  {}", escape(line))?;
         }
-        for effect in change.effects.iter().take(MAX_EFFECTS) {
+        let is_figure = |effect: &&ChangeJson| effect.kind == "series";
+        let others = || change.effects.iter().filter(|effect| !is_figure(effect));
+        for effect in others().take(MAX_EFFECTS) {
             self.change(&format!("{indent}→ "), effect, out)?;
         }
-        let hidden = change.effects.len().saturating_sub(MAX_EFFECTS);
+        let hidden = others().count().saturating_sub(MAX_EFFECTS);
         if hidden > 0 {
             writeln!(out, "{indent}→ and {hidden} more (see --json)")?;
         }
+        let figures: Vec<&ChangeJson> = change.effects.iter().filter(is_figure).collect();
+        if !figures.is_empty() {
+            let shown = figures.iter().take(MAX_FIGURES).map(|one| one.sentence.as_str());
+            let more = figures.len().saturating_sub(MAX_FIGURES);
+            let more =
+                if more > 0 { format!("; and {more} more figures (see --json)") } else { String::new() };
+            let shown = shown.collect::<Vec<_>>().join("; ");
+            writeln!(out, "{indent}→ with it: {}{more}", escape(&shown))?;
+        }
         if !change.command.is_empty() && !mark.contains('→') {
             let (program, store) = self.more;
-            writeln!(out, "{indent}  more: {program} {}{store}", escape(&change.command.join(" ")))?;
+            writeln!(out, "{indent}  more: {program} {}{store}", escape(&command_line(&change.command)))?;
         }
         Ok(())
+    }
+}
+
+/// Words as a shell takes them.
+fn command_line(words: &[String]) -> String {
+    words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_shows_more_survives_a_shell() {
+        let words = ["queries", "--filter", "shop.old carts; it's"].map(str::to_owned);
+        assert_eq!(command_line(&words), r"queries --filter 'shop.old carts; it'\''s'");
     }
 }

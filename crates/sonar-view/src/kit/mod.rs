@@ -6,6 +6,7 @@ mod escape;
 mod fit;
 mod hidden;
 pub mod json;
+mod losses;
 mod table;
 mod units;
 mod zone;
@@ -16,6 +17,7 @@ pub use escape::{Escaped, escape, is_safe};
 pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;
 pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
+pub use losses::losses;
 pub use sonar_core::words::plural;
 pub use table::{Heading, Laid, TextTable};
 pub use units::{

@@ -33,7 +33,7 @@ impl<P: FollowedPlace> FollowedLog<P> {
     /// `follower` gives the lines to `reader`.
     pub fn new(follower: FileFollower<P>, reader: LogReader, following: LogFollowing) -> Self {
         let line_reader = reader.reader();
-        let LogFollowing { port, start, now } = following;
+        let LogFollowing { port, start, now, knows_settings } = following;
         let lines = LogLines {
             port,
             read_before: start.as_ref().map_or(0, |start| start.place.read),
@@ -45,6 +45,7 @@ impl<P: FollowedPlace> FollowedLog<P> {
             entry: ParsedEntry::default(),
             place: None,
             is_stored: false,
+            knows_settings,
             lost: 0,
             ends: Vec::new(),
         };
@@ -118,6 +119,8 @@ pub struct LogFollowing {
     pub start: Option<LogStart>,
     /// The time. Lines before the first one with a time count in its window.
     pub now: Timestamp,
+    /// Whether the settings of the process are known: they are compared then, and not those in the log.
+    pub knows_settings: bool,
 }
 
 /// Reads the lines.
@@ -139,6 +142,8 @@ struct LogLines {
     window: Timestamp,
     /// Whether the last line is stored already.
     is_stored: bool,
+    /// Whether the settings of the process are known.
+    knows_settings: bool,
     /// Ends of the server that wait to be taken.
     ends: Vec<Event>,
 }
@@ -194,7 +199,8 @@ impl LogLines {
         part.window.reading.add(&news);
         part.events_left_out += left_out;
         // Also those that began earlier: they are known by lines of this window.
-        events.into_iter().for_each(|event| part.event(event));
+        let events = events.into_iter().filter(|event| !self.knows_settings || !event.is_setting_of_start());
+        events.for_each(|event| part.event(event));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sonar_core::Timestamp;
-use sonar_core::history::{Event, EventKind};
+use sonar_core::history::{Event, EventKind, changed_settings};
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_sys::process_end::{ProcessEnd, ProcessHandle};
@@ -187,10 +187,9 @@ impl ServerLives {
             text += &format!(", {} after process {pid} had ended", plural(seconds, "second"));
         }
         let before = self.options.insert(server.port, server.options.clone());
-        let changed = before.and_then(|before| changed_options(&before, &server.options));
-        let event = |kind, text: &str| Event::new(at, kind, local(server.port), ("", text));
-        let start = event(EventKind::ServerStart, &text);
-        let settings = changed.map(|changed| event(EventKind::SettingChange, &changed));
+        let changed = before.and_then(|before| changed_settings(&before, &server.options));
+        let start = Event::new(at, EventKind::ServerStart, local(server.port), ("", &text));
+        let settings = changed.map(|changed| Event::settings_of_start(at, local(server.port), &changed));
         std::iter::once(start).chain(settings).collect()
     }
 
@@ -439,31 +438,6 @@ fn returned(server: &FoundServer, before: ServerSilence, now: Timestamp) -> Even
 
 fn process(name: &str, pid: u32) -> String {
     format!("process {pid} ({name})")
-}
-
-/// The most settings that an event names.
-const MAX_CHANGED: usize = 4;
-
-/// Which settings have another value than before, in words; `None` if none has, or they are not known.
-fn changed_options(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Option<String> {
-    if before.is_empty() || now.is_empty() {
-        return None;
-    }
-    let names: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-    let changed: Vec<String> = names
-        .into_iter()
-        .filter_map(|name| match (before.get(name), now.get(name)) {
-            (Some(was), Some(is)) if was == is => None,
-            (Some(was), Some(is)) => Some(format!("{name} {is}, was {was}")),
-            (None, Some(is)) => Some(format!("{name} {is}, was not set")),
-            (Some(was), None) => Some(format!("{name} is not set, was {was}")),
-            (None, None) => None,
-        })
-        .collect();
-    let more = changed.len().saturating_sub(MAX_CHANGED);
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let shown: Vec<String> = changed.into_iter().take(MAX_CHANGED).collect();
-    (!shown.is_empty()).then(|| format!("since this start {}{more}", shown.join("; ")))
 }
 
 #[cfg(test)]

@@ -2,36 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::server_configuration::ServerConfiguration;
+use sonar_core::history::{MAX_SETTINGS, shown_setting};
 
-/// The most settings of a server.
-const MAX_OPTIONS: usize = 100;
-/// The most bytes of a value that are kept.
-const MAX_VALUE: usize = 60;
-/// Settings whose names or values contain one of these may hold secrets: their values are hidden.
-const SECRET: [&str; 5] = ["password", "passphrase", "secret", "token", "credential"];
+use crate::server_configuration::ServerConfiguration;
 
 /// All settings of these arguments of a process, and of its configuration.
 pub fn of(arguments: &[String], configuration: &ServerConfiguration) -> BTreeMap<String, String> {
     let mut options = BTreeMap::new();
     for (name, value) in configuration.settings().iter().cloned().chain(of_arguments(arguments)) {
-        if options.len() < MAX_OPTIONS {
-            let value = match may_be_secret(&name) || may_be_secret(&value) {
-                true => "(hidden)".to_owned(),
-                false => value.chars().take(MAX_VALUE).collect(),
-            };
+        if options.len() < MAX_SETTINGS {
+            let value = shown_setting(&name, &value);
             options.insert(name, value);
         }
     }
     options
-}
-
-/// Whether a name or a value may be, or contain, a secret. Lists and objects contain settings of any name, and an
-/// address may contain a login.
-fn may_be_secret(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let has_login = lower.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
-    has_login || lower.contains(['{', '[']) || SECRET.iter().any(|secret| lower.contains(secret))
 }
 
 /// `--name value`, `--name=value`, `--name` and `--setParameter name=value`.
@@ -127,8 +111,8 @@ mod tests {
         let options = of_words(&words("mongod --tlsCertificateKeyFilePassword abc --oneToken=x"));
         assert!(options.values().all(|value| value == "(hidden)"), "{options:?}");
         let many: Vec<String> = (0..1_000).map(|number| format!("--a{number}=1")).collect();
-        assert_eq!(of_words(&many).len(), MAX_OPTIONS);
+        assert_eq!(of_words(&many).len(), MAX_SETTINGS);
         let long = of_words(&["x".to_owned(), format!("--a={}", "b".repeat(1_000))]);
-        assert_eq!(long["a"].len(), MAX_VALUE);
+        assert_eq!(long["a"].len(), 60);
     }
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::history::Collector;
-use sonar_core::time_split::{ClassifiedWait, ConnectionSample, JoinedOperation, REST};
+use sonar_core::time_split::{
+    ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, REST, RowBlockers,
+};
 use sonar_sys::Host;
 
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
@@ -130,6 +132,7 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
         divided: 0,
         lost: 0,
         connections,
+        blockers: RowBlockers::default(),
         local,
         task: &task,
     });
@@ -167,6 +170,8 @@ struct Splitting<'a> {
     /// Events, records and operations that were lost so far.
     lost: u64,
     connections: ConnectionSample,
+    /// Which operations ended the waits of others.
+    blockers: RowBlockers,
     /// Also servers that have ended, and the addresses of this host.
     local: LocalServers,
     task: &'a SplitTask,
@@ -184,11 +189,18 @@ impl Splitting<'_> {
         }
         for (mut operation, waits) in operations {
             operation.wire.server = self.local.name(operation.wire.server);
+            self.blockers.add(&operation);
             let window = &mut self.windows.at(operation.wire.end).window.window;
             let Some((split, is_folded)) = window.shapes.split_of(&operation.wire) else { continue };
             split.record(&operation, &waits, &mut |device, inode| self.names.of((device, inode)));
             // The capture counts operations that are folded.
             self.divided += u64::from(!is_folded);
+        }
+        for EndedWaits { waited, by, waits } in self.blockers.take() {
+            let window = &mut self.windows.at(waited.end).window.window;
+            if let Some((split, _)) = window.shapes.split_of(&waited) {
+                split.add_blocker(&by, waits);
+            }
         }
         if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
             self.state(trace, meeting);

@@ -4,6 +4,7 @@ use memchr::memmem;
 use sonar_core::history::EventKind;
 
 use super::attributes::EventAttributes;
+use super::options;
 use super::{
     LineEvent, begins_shutdown, build_begins, build_done, build_failed, checkpoint, collection_dropped,
     database_dropped, election_began, election_lost, election_won, host, index_dropped, index_name,
@@ -12,6 +13,9 @@ use super::{
 };
 use crate::shape::hash;
 use crate::syntax::json;
+
+/// "Options set by command line": those of the configuration file are among them.
+const OPTIONS: u32 = 21_951;
 
 /// The event of a line with this id, whose attributes begin at `attributes`.
 pub(in crate::log) fn of_json(id: u32, line: &[u8], attributes: Option<usize>) -> Option<LineEvent> {
@@ -30,6 +34,7 @@ pub(in crate::log) fn of_json(id: u32, line: &[u8], attributes: Option<usize>) -
         // A signal; the steps of a shutdown of any cause before the port is closed. "Received signal" (23377) is also
         // logged for the signal that rotates the log.
         23_381 | 4_784_900 | 4_784_901 | 20_562 => return Some(begins_shutdown()),
+        OPTIONS => return Some(LineEvent::options(options::of_attributes(line, attributes?))),
         _ => {}
     }
     if !has_attributes(id) {

@@ -5,7 +5,10 @@
 
 mod attributes;
 mod json;
+mod options;
 mod text;
+
+use std::collections::BTreeMap;
 
 use sonar_core::history::EventKind;
 
@@ -21,6 +24,8 @@ pub(super) struct LineEvent {
     pub text: Box<str>,
     /// The index build that it is about.
     pub build: Option<IndexBuildStep>,
+    /// The settings with which the server runs, of a line that names all of them.
+    pub options: Option<BTreeMap<String, String>>,
 }
 
 /// A step of an index build. Lines about its end do not always say what was built.
@@ -34,12 +39,17 @@ pub(super) struct IndexBuildStep {
 
 impl LineEvent {
     fn new(kind: EventKind, subject: &str, text: impl Into<Box<str>>) -> Self {
-        Self { kind, subject: subject.into(), text: text.into(), build: None }
+        Self { kind, subject: subject.into(), text: text.into(), build: None, options: None }
     }
 
     /// Whether it says only that the server begins to shut down.
     pub fn is_begin_of_shutdown(&self) -> bool {
         self.kind == EventKind::ServerStop && *self.text == *BEGINS_SHUTDOWN
+    }
+
+    /// The settings with which the server runs: an event only if they are others than before.
+    fn options(options: BTreeMap<String, String>) -> Self {
+        Self { options: Some(options), ..Self::server(EventKind::SettingChange, "") }
     }
 
     /// An event about the server itself.

@@ -145,6 +145,15 @@ pub fn add_split(split: &mut RowSplit, random: &mut Random) {
     split.add_wait((part, &format!("class {}", random.below(9)).into()), WaitTotal { waits: 1, wait_ns });
     let reads = FileTotal { reads: 1 + random.below(9), bytes: random.below(1 << 20), wait_ns };
     split.add_file(&format!("shop.c{}", random.below(30)).into(), reads);
+    let number = random.below(12);
+    let holder = ShapeInfo {
+        id: ShapeId(9_000_000 + number),
+        command: "update".into(),
+        database: "shop".into(),
+        ..ShapeInfo::default()
+    };
+    let holder = if number == 0 { ShapeInfo::other() } else { holder };
+    split.add_blocker(&Arc::new(holder), WaitTotal { waits: 1, wait_ns });
 }
 
 pub fn key(number: u64) -> SeriesKey {

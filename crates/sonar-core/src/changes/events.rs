@@ -1,0 +1,183 @@
+//! The events of a span as changes: which belong together, and which of them can explain anything.
+
+use std::collections::BTreeMap;
+
+use super::change::{ChangeKind, HistoryChange};
+use super::commands;
+use super::sides::{ComparedSpan, Sides};
+use crate::history::{Event, EventKind, Span};
+use crate::{Endpoint, Timestamp};
+
+/// The most windows between an event and what it explains.
+pub(super) const REACH_WINDOWS: u64 = 3;
+
+/// What an event can explain.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum EventScope {
+    /// Operations on its namespace.
+    Namespace,
+    /// Writes on its server.
+    Writes,
+    /// Everything on its server.
+    Server,
+    /// Everything that becomes worse on its server.
+    Load,
+    /// Nothing: it is only worth knowing.
+    Nothing,
+}
+
+/// What an event can explain; `None` for events that are no change of the server.
+pub(super) const fn scope(kind: EventKind) -> Option<EventScope> {
+    use EventKind as Kind;
+    Some(match kind {
+        Kind::IndexBuildBegin | Kind::IndexBuildEnd | Kind::IndexDrop | Kind::CollectionDrop => {
+            EventScope::Namespace
+        }
+        Kind::WritesLock => EventScope::Writes,
+        Kind::ServerStart
+        | Kind::ServerStop
+        | Kind::ServerCrash
+        | Kind::ServerUpgrade
+        | Kind::ServerUnreachable
+        | Kind::ServerReachable
+        | Kind::StateChange
+        | Kind::Election
+        | Kind::Reconfiguration
+        | Kind::SettingChange => EventScope::Server,
+        Kind::ProfilerChange
+        | Kind::LongCheckpoint
+        | Kind::Stall
+        | Kind::ConnectionStorm
+        | Kind::FileSystemFull
+        | Kind::OutOfMemory
+        | Kind::CpuThrottled
+        | Kind::Gap => EventScope::Load,
+        Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => EventScope::Nothing,
+        _ => return None,
+    })
+}
+
+/// Whether a list of what changed has an event of this kind always: each is a change of the server. What happens again
+/// and again is there only where it is unusual.
+pub(super) const fn is_always_listed(kind: EventKind) -> bool {
+    match kind {
+        EventKind::NewApplication => true,
+        kind => scope(kind).is_some() && !is_recurring(kind),
+    }
+}
+
+/// Where a change stands among others of the same cost: events that can explain something first, then other changes, then
+/// events that are only worth knowing.
+pub(super) fn list_order(what: &ChangeKind) -> u8 {
+    match what {
+        ChangeKind::Event(events) => match events.iter().find_map(|event| scope(event.kind)) {
+            Some(EventScope::Nothing) | None => 2,
+            Some(_) => 0,
+        },
+        _ => 1,
+    }
+}
+
+/// Whether operations fail because of it.
+pub(super) const fn causes_errors(kind: EventKind) -> bool {
+    use EventKind::{
+        Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUnreachable, ServerUpgrade,
+        StateChange,
+    };
+    matches!(
+        kind,
+        Election
+            | OutOfMemory
+            | ServerCrash
+            | ServerStart
+            | ServerStop
+            | ServerUnreachable
+            | ServerUpgrade
+            | StateChange
+    )
+}
+
+/// Whether it happens again and again, so that it counts only where it happens more often than before.
+pub(super) const fn is_recurring(kind: EventKind) -> bool {
+    use EventKind::{ConnectionStorm, CpuThrottled, LogError, LongCheckpoint, Stall};
+    matches!(kind, ConnectionStorm | CpuThrottled | LogError | LongCheckpoint | Stall)
+}
+
+/// The subjects of the limits of a control group, as their events name them.
+const LIMIT_OF_TIME: &str = "limit of processor time";
+const LIMIT_OF_MEMORY: &str = "limit of memory";
+
+/// Events that are stages of one thing: a restart is an end, a start, and what is different since then; a limit that was
+/// lowered is the beginning of what it denies.
+pub(super) fn family(event: &Event) -> EventKind {
+    use EventKind as Kind;
+    match event.kind {
+        Kind::IndexBuildEnd => Kind::IndexBuildBegin,
+        Kind::ServerStop
+        | Kind::ServerCrash
+        | Kind::ServerUpgrade
+        | Kind::ServerUnreachable
+        | Kind::ServerReachable => Kind::ServerStart,
+        // That of the machine may have killed any process.
+        Kind::OutOfMemory if event.server.port != 0 => Kind::ServerStart,
+        Kind::SettingChange if event.is_setting_of_start() => Kind::ServerStart,
+        Kind::SettingChange if *event.subject == *LIMIT_OF_MEMORY => Kind::ServerStart,
+        Kind::SettingChange if *event.subject == *LIMIT_OF_TIME => Kind::CpuThrottled,
+        other => other,
+    }
+}
+
+/// The database and collection that an event is about.
+pub(super) fn namespace(event: &Event) -> &str {
+    if matches!(&*event.subject, LIMIT_OF_TIME | LIMIT_OF_MEMORY) {
+        return "";
+    }
+    // The name of an index may follow.
+    event.subject.split(' ').next().unwrap_or_default()
+}
+
+/// The events of the span as changes, those of one kind about one subject together.
+pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
+    // An event may cause what the first window shows.
+    let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
+    let from = Timestamp::from_unix_ns(sides.span().from.unix_ns().saturating_sub(reach));
+    let span = Span { from, to: sides.span().to };
+    let seconds = |span: Span| span.length_ns() as f64;
+    // Those before the span are apart: they count only with their effects.
+    let own = sides.around(sides.span()).from;
+    let mut groups: BTreeMap<(bool, EventKind, Endpoint, &str), Vec<Event>> = BTreeMap::new();
+    let mut before: BTreeMap<(EventKind, Endpoint, &str), u64> = BTreeMap::new();
+    let commands = commands::events(sides);
+    let events = sides.events().iter().chain(&commands);
+    for event in events.filter(|event| scope(event.kind).is_some()) {
+        let key = (family(event), event.server, namespace(event));
+        if span.contains(event.at) {
+            let (kind, server, subject) = key;
+            groups.entry((event.at < own, kind, server, subject)).or_default().push(event.clone());
+        } else if event.at < span.from {
+            *before.entry(key).or_default() += event.count;
+        }
+    }
+    let first = sides.windows(ComparedSpan::Before).first().map_or(span.from, |window| window.window.start);
+    let usual = seconds(Span { from: first, to: span.from }).max(1.0);
+    groups
+        .into_iter()
+        .filter(|((_, kind, server, subject), events)| {
+            let key = &(*kind, *server, *subject);
+            let count: u64 = events.iter().map(|event| event.count).sum();
+            let expected = *before.get(key).unwrap_or(&0) as f64 * seconds(span) / usual;
+            events.iter().any(|event| !is_recurring(event.kind)) || count as f64 > 2.0 * expected
+        })
+        .filter_map(|((_, _, server, _), mut events)| {
+            events.sort_by_key(|event| event.at);
+            let since = events.first()?.at;
+            Some(HistoryChange {
+                server,
+                since,
+                cost_ns: 0.0,
+                what: ChangeKind::Event(events),
+                effects: Vec::new(),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,177 @@
+//! What the machine denied a server, as its figures show.
+
+use sonar_core::changes::{MachineCause, MachineChange};
+use sonar_core::history::{SeriesMetric, metrics};
+
+use super::*;
+
+/// A figure with its values before, and after.
+type Moved<'a> = (SeriesMetric, Endpoint, &'a str, [f64; 2]);
+
+const MACHINE: Endpoint = Endpoint::v4([0; 4], 0);
+
+/// Thirty windows and then three, with these figures; finds become slower in the window `from`, because this part of
+/// their time grew.
+fn compare_figures(figures: &[Moved<'_>], grown: Option<TimePart>, from: u64) -> HistoryChanges {
+    let mut noise = Noise(23);
+    let windows: Vec<_> = (0..33)
+        .map(|at| {
+            let is_slow = at >= from;
+            let load = Load { latency_ns: if is_slow { 9 * MS } else { MS }, ..FIND };
+            let mut window = window(at, &[load, UPDATE], &mut noise);
+            let start = window.window.start;
+            for (metric, server, name, values) in figures {
+                let value = values[usize::from(at >= 30)] * (1.0 + 0.01 * noise.next());
+                window.sample(&metric.key(*server, name), start, (value, 10.0));
+            }
+            let finds = window.window.shapes.rows().iter().find(|row| row.shape().command == "find".into());
+            let mut row = Row::new(finds.unwrap().subject.clone(), Class::User);
+            row.server = SERVER;
+            let split = row.split.get_or_insert_default();
+            split.operations = 50;
+            let mut spend = |part, ms: f64| {
+                let ns = (50.0 * ms * MS as f64 * (0.9 + 0.2 * noise.next())) as u64;
+                split.split[part] += ns;
+                split.duration_ns += ns;
+            };
+            TimePart::ALL.into_iter().for_each(|part| spend(part, 0.1));
+            grown.filter(|_| is_slow).into_iter().for_each(|part| spend(part, 12.0));
+            if grown.is_some() {
+                window.window.shapes.add_owned(row);
+            }
+            window
+        })
+        .collect();
+    let (before, after) = windows.split_at(30);
+    find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None)
+}
+
+/// The causes that are named, with how many changes each explains.
+fn causes(found: &HistoryChanges) -> Vec<(MachineCause, usize)> {
+    let machine = |change: &HistoryChange| match &change.what {
+        ChangeKind::Machine(MachineChange { cause, .. }) => Some((*cause, change.effects.len())),
+        _ => None,
+    };
+    found.changes.iter().filter_map(machine).collect()
+}
+
+fn processors(busy: [f64; 2], own: [f64; 2], running: [f64; 2]) -> Vec<Moved<'static>> {
+    vec![
+        (metrics::CPU_COUNT, MACHINE, "", [2.0, 2.0]),
+        (metrics::CPU_BUSY, MACHINE, "", busy),
+        (metrics::TASKS_RUNNING, MACHINE, "", running),
+        (metrics::PROCESS_CPU_USER, SERVER, "", own),
+        (metrics::PROCESS_CPU_SYSTEM, SERVER, "", [1.0, 1.0]),
+        (metrics::PROCESS_RUN_QUEUE, SERVER, "", [1.0, 80.0]),
+    ]
+}
+
+#[test]
+fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
+    use TimePart::{Cpu, Fault, Flush, Read, RunQueue};
+    let cached: Vec<Moved<'_>> = vec![(metrics::MEMORY_CACHED, MACHINE, "", [8e9, 0.5e9])];
+    let grown_cache: Vec<Moved<'_>> = vec![(metrics::MEMORY_CACHED, MACHINE, "", [0.5e9, 8e9])];
+    let swap: Vec<Moved<'_>> = vec![(metrics::MEMORY_SWAP_IN, MACHINE, "", [0.0, 900.0])];
+    let throttled: Vec<Moved<'_>> = vec![(metrics::CGROUP_THROTTLED_PERIODS, SERVER, "", [0.0, 95.0])];
+    let neighbour = processors([20.0, 99.0], [10.0, 10.0], [1.0, 10.0]);
+    // The server itself takes them: its queries need more.
+    let own = processors([20.0, 99.0], [10.0, 168.0], [1.0, 2.5]);
+    // Others became busy, but left enough.
+    let enough = processors([5.0, 40.0], [5.0, 5.0], [1.0, 1.5]);
+    for (figures, grown, expected) in [
+        (&cached, Some(Read), Some(MachineCause::PageCache)),
+        (&cached, Some(Fault), Some(MachineCause::PageCache)),
+        (&cached, None, Some(MachineCause::PageCache)),
+        (&cached, Some(RunQueue), None),
+        (&cached, Some(Flush), None),
+        (&grown_cache, Some(Read), None),
+        (&swap, Some(Fault), Some(MachineCause::Swap)),
+        (&swap, Some(Cpu), None),
+        (&throttled, Some(RunQueue), Some(MachineCause::Throttled)),
+        (&throttled, Some(Read), None),
+        (&neighbour, Some(RunQueue), Some(MachineCause::Processors)),
+        (&neighbour, Some(Read), None),
+        (&own, Some(RunQueue), None),
+        (&enough, Some(RunQueue), None),
+    ] {
+        let found = compare_figures(figures, grown, 30);
+        let expected: Vec<_> = expected.into_iter().map(|cause| (cause, 1)).collect();
+        assert_eq!(causes(&found), expected, "{grown:?} {figures:?} {found:#?}");
+        if let Some(first) = expected.first() {
+            assert_eq!(causes(&found)[0], *first);
+            assert!(matches!(found.changes[0].what, ChangeKind::Machine(_)), "it comes first: {found:#?}");
+            assert!(found.changes[0].cost_ns > 0.0);
+        }
+    }
+}
+
+#[test]
+fn what_moves_after_its_effect_is_no_cause() {
+    let cached: Vec<Moved<'_>> = vec![(metrics::MEMORY_CACHED, MACHINE, "", [8e9, 0.5e9])];
+    // The finds were slow three windows earlier.
+    let found = compare_figures(&cached, Some(TimePart::Read), 27);
+    assert_eq!(causes(&found), [], "{found:#?}");
+}
+
+#[test]
+fn a_member_that_stands_still_is_named_even_without_an_effect() {
+    let lag = |values| vec![(metrics::MEMBER_LAG, SERVER, "db2:27017", values)];
+    let found = compare_figures(&lag([200.0, 35_000.0]), None, 99);
+    assert_eq!(causes(&found), [(MachineCause::Lag, 0)], "{found:#?}");
+    assert!(found.context.is_empty(), "it is told once: {found:#?}");
+    // The usual delay.
+    assert_eq!(causes(&compare_figures(&lag([200.0, 900.0]), None, 99)), []);
+    // Writes wait for it, reads do not.
+    let found = compare_figures(&lag([200.0, 35_000.0]), Some(TimePart::Poll), 30);
+    assert_eq!(causes(&found), [(MachineCause::Lag, 1)], "{found:#?}");
+    let found = compare_figures(&lag([200.0, 35_000.0]), Some(TimePart::Read), 30);
+    assert_eq!(causes(&found), [(MachineCause::Lag, 0)], "{found:#?}");
+}
+
+#[test]
+fn figures_that_fall_with_an_application_are_its_effects() {
+    let mut noise = Noise(29);
+    let pricing = |number: u64| Load {
+        shape: 100 + number,
+        app: ("pricing", "1.0"),
+        calls: 40,
+        latency_ns: 30 * MS,
+        ..FIND
+    };
+    let figures = [
+        (metrics::CPU_BUSY, [60.0, 5.0]),
+        (metrics::LOAD, [5.0, 0.1]),
+        (metrics::MEMORY_AVAILABLE, [1e9, 4e9]),
+    ];
+    let windows: Vec<_> = (0..33)
+        .map(|at| {
+            let mut loads = vec![FIND];
+            loads.extend((0..3).filter(|_| at < 30).map(pricing));
+            let mut window = window(at, &loads, &mut noise);
+            let start = window.window.start;
+            for (metric, values) in figures {
+                let value = values[usize::from(at >= 30)];
+                window.sample(&metric.key(MACHINE, ""), start, (value, 10.0));
+            }
+            // That has nothing to do with it.
+            let swap = if at < 30 { 0.0 } else { 40.0 };
+            window.sample(&metrics::MEMORY_SWAP_OUT.key(MACHINE, ""), start, (swap, 10.0));
+            window
+        })
+        .collect();
+    let (before, after) = windows.split_at(30);
+    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let [ended] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&ended.what, ChangeKind::Application(app) if app.has_ended), "{ended:#?}");
+    let series = |changes: &[HistoryChange]| -> Vec<String> {
+        let name = |change: &HistoryChange| match &change.what {
+            ChangeKind::Series(series) => Some(series.key.metric.to_string()),
+            _ => None,
+        };
+        let mut names: Vec<String> = changes.iter().filter_map(name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(series(&ended.effects), ["cpu.busy_percent", "load.one_minute", "memory.available_bytes"]);
+    assert_eq!(series(&found.context), ["memory.swap_out_per_second"]);
+}

@@ -1,0 +1,163 @@
+//! Events in words.
+
+use sonar_core::history::{Event, EventKind};
+
+use crate::kit::{Grouped, Zone};
+
+/// What happened, of events that are stages of one thing: the one that says most of it.
+pub(super) fn sentence(events: &[Event]) -> String {
+    use EventKind as Kind;
+    let of = |kind: EventKind| events.iter().find(|event| event.kind == kind);
+    let settings = events.iter().find_map(Event::changed_since_start);
+    let other_settings = |settings: &str| format!("other settings: {settings}");
+    if let Some(upgrade) = of(Kind::ServerUpgrade) {
+        let more = settings.map_or_else(String::new, |settings| format!("; {}", other_settings(settings)));
+        return format!("{}{more}", event(upgrade));
+    }
+    if let Some(settings) = settings {
+        return format!("the server was restarted with {}", other_settings(settings));
+    }
+    if let (Some(crash), Some(memory)) = (of(Kind::ServerCrash), of(Kind::OutOfMemory)) {
+        let why = with("the server ran out of memory, and the kernel killed it", &memory.text);
+        return with(&why, &crash.text);
+    }
+    if let (Some(storm), Some(app)) = (of(Kind::ConnectionStorm), of(Kind::NewApplication)) {
+        return format!("{}; the application {} is new", event(storm), app.subject);
+    }
+    if let Some(told) = [Kind::ServerCrash, Kind::CpuThrottled].into_iter().find_map(of) {
+        return event(told);
+    }
+    match (of(Kind::ServerStop), of(Kind::ServerStart)) {
+        (Some(stop), Some(start)) if stop.at <= start.at => with("the server was restarted", &start.text),
+        _ => events.first().map_or_else(String::new, event),
+    }
+}
+
+/// All events that the sentence does not tell as they are, a line each.
+pub(super) fn evidence(events: &[Event], zone: &Zone) -> Vec<String> {
+    let told = sentence(events);
+    let first = events.iter().position(|one| event(one) == told);
+    let others = events.iter().enumerate().filter(|(at, _)| Some(*at) != first).map(|(_, one)| one);
+    others.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
+}
+
+/// What happened, in words.
+pub(crate) fn event(event: &Event) -> String {
+    let (subject, text) = (&*event.subject, &*event.text);
+    // What the log says is a sentence, or an addition to one; a command on the wire has only its name.
+    let is_sentence = !text.is_empty() && !text.starts_with("command ");
+    let of_log = |what: &str| match (is_sentence, subject.is_empty()) {
+        (true, true) => text.to_owned(),
+        (true, false) => format!("{text} on {subject}"),
+        (false, true) => with(what, text),
+        (false, false) => with(&format!("{what} on {subject}"), text),
+    };
+    let about = |what: &str| match subject {
+        "" => with(what, text),
+        subject => with(&format!("{what}: {subject}"), text),
+    };
+    let what = match event.kind {
+        EventKind::ServerStart => with("the server started", text),
+        EventKind::ServerStop => with("the server stopped", text),
+        EventKind::ServerCrash => with("the server ended without shutting down", text),
+        EventKind::ServerUnreachable => with("the server cannot be reached", text),
+        EventKind::ServerReachable => with("the server can be reached again", text),
+        EventKind::ServerUpgrade => with("the server was upgraded or downgraded", text),
+        EventKind::StateChange => with("the replica set", text),
+        EventKind::Election => with("an election", text),
+        EventKind::Reconfiguration => with("the replica set was reconfigured", text),
+        EventKind::Stall => with("the server stalled", text),
+        EventKind::OutOfMemory => with("the kernel killed a process for lack of memory", text),
+        EventKind::CpuThrottled => with("the control group of the server throttled it", text),
+        EventKind::IndexBuildBegin => of_log("the build of an index began"),
+        EventKind::IndexBuildEnd => of_log("an index was built"),
+        EventKind::IndexDrop => of_log("an index was dropped"),
+        EventKind::CollectionDrop => of_log("a collection was dropped"),
+        EventKind::WritesLock => of_log("writes were locked or unlocked"),
+        EventKind::LogRotation => of_log("the log was rotated"),
+        EventKind::SettingChange => about("a setting was changed"),
+        EventKind::ProfilerChange => about("the profiler was set"),
+        EventKind::LongCheckpoint => with("a checkpoint took long", text),
+        EventKind::ConnectionStorm => with("many connections were opened", text),
+        EventKind::NewApplication => about("a new application connected"),
+        EventKind::LogError => with("the log has an error", text),
+        EventKind::LogFatal => with("the log has a fatal error", text),
+        EventKind::ClockStep if !text.is_empty() => text.to_owned(),
+        EventKind::ClockStep => "the clock was set".to_owned(),
+        EventKind::FileSystemFull => about("a file system is nearly full"),
+        EventKind::Gap => with("samples are missing", text),
+        other => with(&other.name().replace('_', " "), text),
+    };
+    let is_counted = matches!(event.kind, EventKind::LogError | EventKind::LogFatal | EventKind::Stall);
+    match event.count {
+        2.. if is_counted => format!("{what} ({} times)", Grouped(event.count)),
+        _ => what,
+    }
+}
+
+fn with(what: &str, text: &str) -> String {
+    if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sonar_core::{Endpoint, Timestamp};
+
+    fn at(second: u64, kind: EventKind, subject: &str, text: &str) -> Event {
+        Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), (subject, text))
+    }
+
+    #[test]
+    fn a_restart_names_what_is_different_since_then() {
+        let stop = at(1, EventKind::ServerStop, "", "process 5 (mongod), exit code 0");
+        let start = at(4, EventKind::ServerStart, "", "process 7 (mongod)");
+        let again = [stop.clone(), start.clone()];
+        assert_eq!(sentence(&again), "the server was restarted: process 7 (mongod)");
+        assert_eq!(evidence(&again, &Zone::utc()).len(), 2, "both are told as they are");
+        let settings =
+            Event::settings_of_start(Timestamp::from_unix(4, 0), Endpoint::default(), "cacheSizeGB 1, was 2");
+        let other = [stop.clone(), start.clone(), settings.clone()];
+        assert_eq!(sentence(&other), "the server was restarted with other settings: cacheSizeGB 1, was 2");
+        let upgrade = at(5, EventKind::ServerUpgrade, "", "version 5.0.9, before 4.4.6");
+        let text = sentence(&[stop, start, settings, upgrade]);
+        let expected = "the server was upgraded or downgraded: version 5.0.9, before 4.4.6; other settings: cacheSizeGB 1";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_kill_for_lack_of_memory_and_the_end_of_the_server_are_one_sentence() {
+        let memory =
+            at(1, EventKind::OutOfMemory, "", "its control group had reached its limit of memory (90.0 MiB)");
+        let crash = at(2, EventKind::ServerCrash, "", "process 5 (mongod), killed by signal 9 (SIGKILL)");
+        let text = sentence(&[memory, crash]);
+        assert!(
+            text.starts_with("the server ran out of memory, and the kernel killed it: its control group"),
+            "{text}"
+        );
+        assert!(text.ends_with("killed by signal 9 (SIGKILL)"), "{text}");
+    }
+
+    #[test]
+    fn a_limit_is_evidence_of_what_it_denies() {
+        let limit =
+            at(1, EventKind::SettingChange, "limit of processor time", "0.01 processors, was unlimited");
+        let throttled = at(3, EventKind::CpuThrottled, "", "its threads were stopped in 90 % of the periods");
+        let all = [limit, throttled];
+        assert!(sentence(&all).starts_with("the control group of the server throttled it: its threads"));
+        assert!(
+            evidence(&all, &Zone::utc())[0]
+                .ends_with("limit of processor time: 0.01 processors, was unlimited")
+        );
+    }
+
+    #[test]
+    fn a_storm_names_the_application_that_came_with_it() {
+        let storm =
+            at(7, EventKind::ConnectionStorm, "", "225 connections within 2 s, usually 0.2 per second");
+        let app = at(7, EventKind::NewApplication, "storm", "first connection, by PyMongo");
+        let text = sentence(&[storm, app]);
+        assert!(text.starts_with("many connections were opened: 225"), "{text}");
+        assert!(text.ends_with("; the application storm is new"), "{text}");
+    }
+}

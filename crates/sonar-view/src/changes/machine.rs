@@ -1,0 +1,105 @@
+//! What the machine, a control group or a member of a replica set denied a server, in words.
+
+use serde_json::{Value, json};
+use sonar_core::changes::{MachineCause, MachineChange, MachineFigure};
+
+use crate::ftdc::units;
+use crate::kit::{Count, Nanos, Percent};
+
+/// `other processes took the processors: they use 1.92 of 2, before 0.31`.
+pub(super) fn sentence(change: &MachineChange) -> String {
+    let of = |what: &str| change.figures.iter().find(|figure| figure.what == what);
+    let both = |figure: &MachineFigure| {
+        let show = |value| units::show(value, figure.unit.name());
+        format!("from {} to {}", show(figure.before), show(figure.after))
+    };
+    let moved = |what: &str| of(what).map_or_else(String::new, both);
+    match change.cause {
+        MachineCause::Processors => {
+            let count = of("processors").map_or(0.0, |figure| figure.after);
+            let used = of("processors_of_others").map(|figure| {
+                let (before, after) = (Count(figure.before), Count(figure.after));
+                format!("they use {after} of {}, before {before}", Count(count))
+            });
+            let waiting = of("threads_of_others").map(|figure| {
+                let (before, after) = (Count(figure.before), Count(figure.after));
+                format!("{after} of their threads run or wait to run, before {before}")
+            });
+            let figures: Vec<String> = used.into_iter().chain(waiting).collect();
+            format!("other processes took the processors: {}", figures.join("; "))
+        }
+        MachineCause::PageCache => {
+            let lost =
+                of("page_cache_bytes").map_or(0.0, |figure| 1.0 - figure.after / figure.before.max(1.0));
+            format!(
+                "the page cache lost {}, so that files are read from the disk again: it fell {}",
+                Percent(lost),
+                moved("page_cache_bytes")
+            )
+        }
+        MachineCause::Swap => {
+            format!(
+                "the machine reads memory back from swap: pages swapped in rose {}",
+                moved("swap_in_per_second")
+            )
+        }
+        MachineCause::Throttled => format!(
+            "the control group of the server throttled it: periods in which it stopped threads rose {}",
+            moved("throttled_periods_percent")
+        ),
+        MachineCause::Lag => {
+            let ms = |value: f64| Nanos((value.max(0.0) * 1e6) as u64);
+            let lag = of("lag_ms").map_or_else(String::new, |figure| {
+                format!(": it is {} behind the primary, before {}", ms(figure.after), ms(figure.before))
+            });
+            format!("the member {} stands still{lag}", change.name)
+        }
+    }
+}
+
+/// The same for programs.
+pub(super) fn json(change: &MachineChange) -> Value {
+    let figures = change.figures.iter().map(|figure| {
+        json!({ "figure": figure.what, "unit": figure.unit.name(), "before": figure.before, "after": figure.after })
+    });
+    let member = (!change.name.is_empty()).then_some(&change.name);
+    json!({ "cause": change.cause.name(), "member": member, "figures": figures.collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::internals::FigureUnit;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_named_with_its_figures() {
+        let figure = |what, unit, before, after| MachineFigure { what, unit, before, after };
+        let ratio = FigureUnit::Ratio;
+        for (cause, figures, expected) in [
+            (
+                MachineCause::Processors,
+                vec![
+                    figure("processors_of_others", ratio, 0.25, 1.75),
+                    figure("threads_of_others", ratio, 0.5, 8.5),
+                    figure("processors", FigureUnit::Count, 2.0, 2.0),
+                ],
+                "other processes took the processors: they use 1.75 of 2, before 0.25; 8.50 of their threads run or \
+                 wait to run, before 0.50",
+            ),
+            (
+                MachineCause::PageCache,
+                vec![figure("page_cache_bytes", FigureUnit::Bytes, 4e9, 1e9)],
+                "the page cache lost 75%, so that files are read from the disk again: it fell from 4.00GB to 1.00GB",
+            ),
+            (
+                MachineCause::Lag,
+                vec![figure("lag_ms", FigureUnit::Milliseconds, 0.0, 35e3)],
+                "the member db2:27017 stands still: it is 35.0s behind the primary, before 0ns",
+            ),
+        ] {
+            let name = if cause == MachineCause::Lag { "db2:27017" } else { "" };
+            assert_eq!(sentence(&MachineChange { cause, name: name.into(), figures }), expected);
+        }
+    }
+}
