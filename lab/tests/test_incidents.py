@@ -13,6 +13,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -39,15 +40,18 @@ LOADS = {"light": 10, "steady": 25, "heavy": 60}
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
+def write(log, component, identity, context, message, attributes):
+    """A line as a server of 4.4 writes it."""
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    head = {"t": {"$date": at}, "s": "I", "c": component, "id": identity, "ctx": context, "msg": message}
+    append(log, json.dumps(head | {"attr": attributes}, separators=(",", ":")))
+
+
 def state_itself(log, version, options, context="initandlisten"):
     """The lines with which a server begins a log, also after it was rotated."""
-    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    for identity, message, attributes in [
-        (23403, "Build Info", {"buildInfo": {"version": version, "gitVersion": "lab"}}),
-        (21951, "Options set by command line", {"options": options}),
-    ]:
-        head = {"t": {"$date": at}, "s": "I", "c": "CONTROL", "id": identity, "ctx": context, "msg": message}
-        append(log, json.dumps(head | {"attr": attributes}, separators=(",", ":")))
+    build = {"buildInfo": {"version": version, "gitVersion": "lab"}}
+    write(log, "CONTROL", 23403, context, "Build Info", build)
+    write(log, "CONTROL", 21951, context, "Options set by command line", {"options": options})
 
 
 @dataclasses.dataclass
@@ -66,7 +70,8 @@ class Server:
         self.log = self.folder / "mongod.log"
         self.log.touch()
         self.stop_asking = threading.Event()
-        self.steps = {"burn": 2}
+        # What several servers need together must not make them wait for each other.
+        self.steps = {"burn": 1}
         self.running = None
         self.clients = []
 
@@ -165,8 +170,8 @@ def exhaust_memory(server):
 def restart(server, version, options):
     server.running.close()
     with contextlib.ExitStack() as again:
-        state_itself(server.log, version, {"net": {"port": server.port}} | options)
         server.process = again.enter_context(threaded(server.folder, server.port))
+        state_itself(server.log, version, {"net": {"port": server.port}} | options)
         server.running = again.pop_all()
 
 
@@ -174,6 +179,8 @@ def drop_an_index(server):
     uri = f"mongodb://127.0.0.1:{server.port}/?directConnection=true"
     with pymongo.MongoClient(uri, appname="admin-shell") as client:
         client.lab.command({"dropIndexes": "orders", "index": "user_1"})
+    dropped = {"namespace": "lab.orders", "uuid": {"uuid": {"$uuid": "0" * 32}}, "indexes": "user_1"}
+    write(server.log, "COMMAND", 51806, "conn9", "CMD: dropIndexes", dropped)
     server.steps = {"burn": 12}
 
 
@@ -206,6 +213,7 @@ def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_bla
             "throttled": stack.enter_context(control_group("cpu", {})),
         }
         servers = {name: Server(tmp_path, name, LOADS[load], groups.get(name)) for name in INCIDENTS}
+        servers["throttled"].steps = {"burn": 5}
         for server in servers.values():
             server.start()
             stack.callback(server.end)
@@ -240,7 +248,7 @@ def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_bla
 
 
 def throttle(server):
-    """A fifth of the processor that its queries take."""
+    """It gets one hundredth of a processor, which is a part of what its queries take."""
     group = server.cgroup
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text("1000 100000")
@@ -252,8 +260,9 @@ def throttle(server):
 @contextlib.contextmanager
 def neighbour():
     """Programs that compute, four for each processor, which the server uses as well."""
-    command = ["stress-ng", "--cpu", str(4 * os.cpu_count()), "--quiet"]
-    with labkit.process(command):
+    with contextlib.ExitStack() as stack:
+        for _ in range(4 * os.cpu_count()):
+            stack.enter_context(labkit.process([sys.executable, "-c", "while True: pass"]))
         yield
 
 

@@ -8,9 +8,12 @@ use super::sides::{ComparedSpan, SOURCES, Sides, first_began};
 use crate::history::EventKind;
 use crate::{Class, Endpoint, Role, Timestamp};
 
-/// How many operations of unknown applications there must have been before, for each of an application now, for it to have
-/// been one of them.
+/// By how many operations of unknown applications must have become fewer, for each of an application now, for it to have been
+/// one of them.
 const MIN_UNKNOWN: f64 = 0.5;
+
+/// The fewest windows, besides the first, in which an application must have run to have ended.
+const MIN_RUN: usize = 2;
 
 /// One application: its operations after, and the versions of its driver on both sides.
 #[derive(Default)]
@@ -41,7 +44,9 @@ impl SeenApplication {
         let after = sides.windows(ComparedSpan::After);
         // It may have ended within the first window.
         let is_silent = self.last_after.is_none_or(|at| at == 0);
-        if !is_silent || after.len() < 2 || last + 1 < windows {
+        // What ran for a moment only has not ended.
+        let has_gone_on = last - first >= MIN_RUN;
+        if !is_silent || !has_gone_on || after.len() < 2 || last + 1 < windows {
             return false;
         }
         let calls: u64 = self.calls_before.values().sum();
@@ -59,7 +64,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
         return Vec::new();
     };
     let all = gather(sides);
-    let unknown = unknown_before(sides);
+    let unknown = unknown(sides);
     let announced = |name: &str| {
         let mut events = sides.events().iter().filter(|event| event.kind == EventKind::NewApplication);
         events.any(|event| *event.subject == *name && sides.span().contains(event.at))
@@ -81,11 +86,12 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             changes.push(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() });
         };
         if !was_there {
-            // It may have run on connections that were there before the capture, whose application is not known.
-            let usual = |side| sides.windows(side).len().max(1) as f64;
-            let rate = seen.calls as f64 / usual(ComparedSpan::After);
-            let unknown = *unknown.get(&server).unwrap_or(&0) as f64 / usual(ComparedSpan::Before);
-            if unknown >= MIN_UNKNOWN * rate {
+            // It may have run on connections that were there before the capture, whose application is not known. Then
+            // fewer operations are of those now.
+            let rate = |count: u64, side| count as f64 / sides.windows(side).len().max(1) as f64;
+            let [before, after] = unknown.get(&server).copied().unwrap_or_default();
+            let fewer = rate(before, ComparedSpan::Before) - rate(after, ComparedSpan::After);
+            if fewer >= MIN_UNKNOWN * rate(seen.calls, ComparedSpan::After) {
                 continue;
             }
             let is_beyond_chance = sides.all_after(source, seen.calls) <= sides.alpha();
@@ -114,14 +120,19 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     changes
 }
 
-/// Operations before on connections that were there before the capture, so that their application is not known, by server.
-fn unknown_before(sides: &Sides<'_>) -> BTreeMap<Endpoint, u64> {
-    let mut unknown = BTreeMap::new();
-    for window in sides.windows(ComparedSpan::Before) {
-        let rows = window.window.shapes.iter();
-        for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
-            let shares = row.observed().apps.iter().filter(|(app, _)| app.joined_late && app.name.is_empty());
-            *unknown.entry(row.server).or_default() += shares.map(|(_, share)| share.calls).sum::<u64>();
+/// Operations before and after on connections that were there before the capture, so that their application is not known,
+/// by server.
+fn unknown(sides: &Sides<'_>) -> BTreeMap<Endpoint, [u64; 2]> {
+    let mut unknown: BTreeMap<Endpoint, [u64; 2]> = BTreeMap::new();
+    for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
+        for window in sides.windows(side) {
+            let rows = window.window.shapes.iter();
+            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+                let apps = row.observed().apps.iter();
+                let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
+                unknown.entry(row.server).or_default()[place] +=
+                    shares.map(|(_, share)| share.calls).sum::<u64>();
+            }
         }
     }
     unknown

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use super::change::{
     ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay,
 };
-use super::events::{self, EventScope, REACH_WINDOWS, causes_errors, list_order, namespace, scope};
+use super::events::{
+    self, EventScope, REACH_WINDOWS, causes_errors, is_of_machine, list_order, namespace, scope,
+};
 use super::machine;
 use super::shapes::LONG_NS;
 use super::sides::Sides;
@@ -260,7 +262,10 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
             }
         }
         (ChangeKind::Event(events), ChangeKind::Server(of_server)) => {
-            let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
+            let is_of_machine =
+                |event: &&Event| event.kind == EventKind::OutOfMemory && event.server.port == 0;
+            let mut near =
+                events.iter().filter(|event| !is_of_machine(event) && is_near(event.at, change, sides));
             near.any(|event| can_move(event.kind, of_server)).then_some(1)
         }
         (ChangeKind::Machine(what), ChangeKind::Shape(shape)) => {
@@ -277,7 +282,7 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         }
         (ChangeKind::Event(events), ChangeKind::Errors(errors)) => {
             let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
-            (!errors.has_ended && near.any(|event| causes_errors(event.kind))).then_some(1)
+            (!errors.has_ended && near.any(causes_errors)).then_some(1)
         }
         _ => None,
     }
@@ -308,7 +313,9 @@ fn explains(event: &Event, shape: &ShapeChange) -> Option<u64> {
     if !shape.ways.iter().any(|way| can_cause(event, *way)) {
         return None;
     }
+    let is_hindered = shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Stalled));
     if event.kind == EventKind::CpuThrottled
+        && is_hindered
         && let Some(split) = &shape.split
     {
         return split.grown.iter().any(|grown| machine::waits_for_processor(grown.what)).then_some(3);
@@ -344,7 +351,9 @@ fn can_cause(event: &Event, way: ShapeWay) -> bool {
         Kind::SettingChange => !matches!(way, Way::Stopped | Way::MoreOften),
         Kind::ProfilerChange => is_hindered && records_more(event),
         Kind::LongCheckpoint | Kind::Stall | Kind::FileSystemFull | Kind::Gap => is_hindered,
-        Kind::CpuThrottled => is_hindered || way == Way::LessOften,
+        Kind::CpuThrottled => is_hindered || matches!(way, Way::Stopped | Way::LessOften),
+        // Which process the kernel killed is not known: only the end of all operations says that it was this server.
+        Kind::OutOfMemory if event.server.port == 0 => way == Way::Stopped,
         Kind::OutOfMemory => is_hindered || matches!(way, Way::Stopped | Way::LessOften),
         Kind::ConnectionStorm => is_hindered || way == Way::MoreOften,
         _ => false,
@@ -360,8 +369,12 @@ fn can_move(kind: EventKind, change: &ServerChange) -> bool {
             is_all(|level| level.after < level.before || level.measure == ServerMeasure::Failed)
         }
         Kind::ConnectionStorm => is_all(|level| level.after > level.before),
-        Kind::WritesLock | Kind::Stall | Kind::OutOfMemory => {
-            is_all(|level| level.measure != ServerMeasure::Queries || level.after < level.before)
+        Kind::WritesLock | Kind::Stall | Kind::OutOfMemory | Kind::CpuThrottled => {
+            is_all(|level| match level.measure {
+                ServerMeasure::Queries => level.after < level.before,
+                ServerMeasure::InProgress | ServerMeasure::Failed => level.after > level.before,
+                ServerMeasure::Connections => false,
+            })
         }
         Kind::ServerStart | Kind::StateChange | Kind::Election => !change.levels.is_empty(),
         _ => false,
@@ -433,6 +446,7 @@ pub(super) fn rank(changes: &mut [HistoryChange], focus: Option<Span>, sides: &S
             .cmp(&(distance(b) > 0))
             .then_with(|| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
             .then_with(|| offset(a).cmp(&offset(b)))
+            .then_with(|| is_of_machine(a).cmp(&is_of_machine(b)))
             .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
     });
 }

@@ -79,22 +79,22 @@ pub(super) fn list_order(what: &ChangeKind) -> u8 {
 }
 
 /// Whether operations fail because of it.
-pub(super) const fn causes_errors(kind: EventKind) -> bool {
+pub(super) fn causes_errors(event: &Event) -> bool {
     use EventKind::{
         Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUnreachable, ServerUpgrade,
         StateChange,
     };
-    matches!(
-        kind,
-        Election
-            | OutOfMemory
-            | ServerCrash
-            | ServerStart
-            | ServerStop
-            | ServerUnreachable
-            | ServerUpgrade
-            | StateChange
-    )
+    match event.kind {
+        OutOfMemory => event.server.port != 0,
+        Election | ServerCrash | ServerStart | ServerStop | ServerUnreachable | ServerUpgrade
+        | StateChange => true,
+        _ => false,
+    }
+}
+
+/// Whether a change is about the machine rather than one of its servers: it is told after those.
+pub(super) fn is_of_machine(change: &HistoryChange) -> bool {
+    change.server.port == 0
 }
 
 /// Whether it happens again and again, so that it counts only where it happens more often than before.

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
-use super::events::{family, list_order, namespace};
+use super::events::{family, is_of_machine, list_order, namespace};
 use super::scan::{ChangeId, ScanMoment, ids};
 use crate::history::{EventKind, Span};
-use crate::{Endpoint, Timestamp};
+use crate::{Endpoint, ShapeId, Timestamp};
 
 /// How far a new application and a storm of connections on the same server may be apart to be one, in windows.
 const NEAR_WINDOWS: u64 = 1;
@@ -171,10 +171,12 @@ fn told_once(changes: Vec<HistoryChange>, width_ns: u64) -> Vec<HistoryChange> {
         let own = ids(change);
         !change.effects.is_empty() || own.is_empty() || !own.iter().all(|id| explained.contains(id))
     });
+    let all = each_shape_once(all);
     let all = with_their_shapes(all);
     let mut all = with_their_applications(all, width_ns);
     all.sort_by(|a, b| {
         (b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
+            .then_with(|| is_of_machine(a).cmp(&is_of_machine(b)))
             .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
             .then_with(|| a.since.cmp(&b.since))
     });
@@ -198,6 +200,40 @@ fn join(known: &mut HistoryChange, other: HistoryChange) {
     known.cost_ns += other.cost_ns;
     known.effects.extend(other.effects);
     known.effects.sort_by(|a, b| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()));
+}
+
+/// In which direction a shape changed, of the ways that windows which begin a little earlier or later show for the same
+/// change.
+#[derive(Copy, Clone, PartialEq, Eq, Hash)]
+enum Direction {
+    More,
+    Less,
+    Slower,
+    Faster,
+}
+
+fn direction(change: &HistoryChange) -> Option<(Endpoint, ShapeId, Direction)> {
+    let ChangeKind::Shape(shape) = &change.what else { return None };
+    let direction = match shape.ways.first()? {
+        ShapeWay::New | ShapeWay::Again | ShapeWay::MoreOften => Direction::More,
+        ShapeWay::Stopped | ShapeWay::LessOften => Direction::Less,
+        ShapeWay::Stalled | ShapeWay::Slower | ShapeWay::Plan | ShapeWay::Heavier => Direction::Slower,
+        ShapeWay::Faster | ShapeWay::Lighter => Direction::Faster,
+    };
+    Some((change.server, shape.shape.id, direction))
+}
+
+/// Leaves a change of a shape that an effect tells, or one that costs more, only there. `changes` are by cost.
+fn each_shape_once(mut changes: Vec<HistoryChange>) -> Vec<HistoryChange> {
+    let effects = changes.iter().flat_map(|change| &change.effects);
+    let explained: HashSet<_> = effects.filter_map(direction).collect();
+    let mut told = HashSet::new();
+    changes.retain(|change| {
+        let own = direction(change);
+        let is_known = own.is_some_and(|own| explained.contains(&own) || !told.insert(own));
+        !is_known || !change.effects.is_empty()
+    });
+    changes
 }
 
 /// Shapes that stopped because the only application that ran them has ended are its effects.

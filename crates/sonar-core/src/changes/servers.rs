@@ -156,7 +156,9 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
             for (index, window) in sides.windows(side).iter().enumerate() {
                 let of_window = of.side(side).entry(index).or_default();
                 let observed = collector.map_or(0, |collector| window.observed_ns(collector));
-                of_window.seconds = observed as f64 / 1e9;
+                // What was observed for a moment only, like the last window of an agent, shows no level.
+                let is_whole = observed.saturating_mul(2) >= window.window.length_ns();
+                of_window.seconds = if is_whole { observed as f64 / 1e9 } else { 0.0 };
                 of_window.connections = connections(window, *server);
             }
         }

@@ -261,7 +261,7 @@ impl<'a> Judgement<'a> {
             add(way, p, self.onset().unwrap_or(first));
         }
         if is_material && let Some((way, p)) = self.rate(sides) {
-            add(way, p, first);
+            add(way, p, self.rate_onset(way, sides).unwrap_or(first));
         }
         if let Some((way, p)) = self.examined() {
             add(way, p, first);
@@ -313,7 +313,10 @@ impl<'a> Judgement<'a> {
         let rate = self.before.figures.calls as f64 / ((latest - first + 1) as f64 * of_window).max(1e-9);
         let expected = rate * silent;
         let is_unusual = silent > 2.0 * (pause - 1) as f64 * of_window;
-        (was_recent && is_unusual && expected >= MIN_EXPECTED).then(|| ((-expected).exp(), last))
+        // What ran for a moment only has not stopped.
+        let has_gone_on = last.since(self.before.figures.first_seen) >= sides.width_ns;
+        (has_gone_on && was_recent && is_unusual && expected >= MIN_EXPECTED)
+            .then(|| ((-expected).exp(), last))
     }
 
     /// Operations that took longer than any before: how many, and the sum of their latencies in nanoseconds.
@@ -383,13 +386,30 @@ impl<'a> Judgement<'a> {
         parts
     }
 
-    /// The first window after whose mean is nearer to the mean after than to the mean before.
+    /// The first window after whose mean is nearer to the one farthest from the mean before than to that: the first
+    /// windows may be as before.
     fn onset(&self) -> Option<Timestamp> {
         let (from, to) = (self.recent.mean_ns(), self.after.mean_ns());
-        let middle = f64::midpoint(from, to);
+        let means = self.known().after.iter().map(|(_, figures)| mean_ns(&figures.latency));
+        let farthest = means.filter(|mean| *mean > 0.0).fold(to, if to > from { f64::max } else { f64::min });
+        let middle = f64::midpoint(from, farthest);
         let is_changed = |mean: f64| if to > from { mean >= middle } else { mean <= middle };
         let mut windows = self.known().after.iter().zip(&self.starts);
         windows.find(|((_, figures), _)| is_changed(mean_ns(&figures.latency))).map(|(_, start)| *start)
+    }
+
+    /// The same of the number of operations, also in windows without any.
+    fn rate_onset(&self, way: ShapeWay, sides: &Sides<'_>) -> Option<Timestamp> {
+        let windows = sides.windows(ComparedSpan::After);
+        let mut counts = vec![0.0; windows.len()];
+        self.known().after.iter().for_each(|(at, figures)| counts[*at] += figures.calls as f64);
+        let usual =
+            self.recent.figures.calls as f64 / sides.windows(ComparedSpan::Recent).len().max(1) as f64;
+        let is_more = way == ShapeWay::MoreOften;
+        let farthest = counts.iter().copied().fold(usual, if is_more { f64::max } else { f64::min });
+        let middle = f64::midpoint(usual, farthest);
+        let at = counts.iter().position(|count| if is_more { *count >= middle } else { *count <= middle })?;
+        windows.get(at).map(|window| window.window.start)
     }
 
     fn rate(&self, sides: &Sides<'_>) -> Option<(ShapeWay, f64)> {

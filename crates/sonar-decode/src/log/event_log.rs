@@ -38,6 +38,8 @@ pub(super) struct EventLog {
     shutdown: Option<Timestamp>,
     /// The settings of the last start, as far as the log has it.
     options: BTreeMap<String, String>,
+    /// The version that the server last named, and when.
+    version: Option<(Timestamp, Box<str>)>,
 }
 
 impl EventLog {
@@ -53,6 +55,7 @@ impl EventLog {
             started: None,
             shutdown: None,
             options: BTreeMap::new(),
+            version: None,
         }
     }
 
@@ -64,6 +67,26 @@ impl EventLog {
     /// When the server began to shut down, if it has logged that since the last call.
     pub fn take_shutdown(&mut self) -> Option<Timestamp> {
         self.shutdown.take()
+    }
+
+    /// The settings of the last start; empty if they are not known.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.options
+    }
+
+    /// The settings of the last start were these, as an earlier reader of the same log knows.
+    pub fn knows_settings(&mut self, settings: BTreeMap<String, String>) {
+        self.options = settings;
+    }
+
+    /// The server named its version.
+    pub fn version(&mut self, at: Timestamp, version: &str) {
+        self.version = Some((at, version.into()));
+    }
+
+    /// The version that the server named since the last call, and when.
+    pub fn take_version(&mut self) -> Option<(Timestamp, Box<str>)> {
+        self.version.take()
     }
 
     /// Time has come to `at`.
@@ -135,7 +158,9 @@ impl EventLog {
         }
         if let Some(options) = &event.options {
             let changed = changed_settings(&self.options, options);
-            self.options.clone_from(options);
+            if !options.is_empty() {
+                self.options.clone_from(options);
+            }
             if let Some(changed) = changed {
                 self.push(Event::settings_of_start(at, self.server, &changed));
             }

@@ -17,7 +17,7 @@ mod syslog;
 mod text;
 mod unwrap;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
@@ -107,6 +107,24 @@ impl LogReader {
     /// The events since the last call, nearly in order, and how many were left out because they were too many.
     pub fn take_events(&mut self) -> (Vec<Event>, u64) {
         self.events.as_mut().map(EventLog::take).unwrap_or_default()
+    }
+
+    /// The settings with which the server last started, as far as its log has them; empty if it has not, and without
+    /// [`collect_events`](Self::collect_events).
+    pub fn server_settings(&self) -> BTreeMap<String, String> {
+        self.events.as_ref().map(|events| events.settings().clone()).unwrap_or_default()
+    }
+
+    /// The server last started with these settings, as an earlier reader of the same log knows.
+    pub fn knows_server_settings(&mut self, settings: BTreeMap<String, String>) {
+        if let Some(events) = &mut self.events {
+            events.knows_settings(settings);
+        }
+    }
+
+    /// The version that the server named since the last call, and when it did.
+    pub fn take_version(&mut self) -> Option<(Timestamp, Box<str>)> {
+        self.events.as_mut().and_then(EventLog::take_version)
     }
 
     /// When the server began to shut down, if it has logged that since the last call: it closes its port then, and logs
@@ -504,7 +522,12 @@ fn note_event(events: &mut EventLog, at: Timestamp, event: &LogEvent) {
         LogEvent::Accepted { .. } => events.accepted(at),
         LogEvent::Client(app) if !is_server(app, None) => events.client(at, app),
         LogEvent::Started { pid, .. } => events.started(at, *pid, ""),
-        LogEvent::Version { version, is_startup: true } => events.started(at, None, version),
+        LogEvent::Version { version, is_startup } => {
+            events.version(at, version);
+            if *is_startup {
+                events.started(at, None, version);
+            }
+        }
         LogEvent::Message(message) => events.message(at, message),
         _ => {}
     }

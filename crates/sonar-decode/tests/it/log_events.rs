@@ -362,6 +362,22 @@ fn no_value_of_a_query_is_in_an_event() {
 }
 
 #[test]
+fn settings_that_differ_from_those_of_the_last_start_are_an_event() {
+    let options = |second, options: &str| json(second, 21_951, &format!(r#"{{"options":{options}}}"#));
+    let first = r#"{"net":{"port":27017,"bindIp":"127.0.0.1"},"storage":{"wiredTiger":{"engineConfig":{"cacheSizeGB":2.5}}},"security":{"ldap":{"bind":{"queryPassword":"hunter2"}}},"setParameter":{"a":[1,2]}}"#;
+    let second = r#"{"net":{"port":27017,"bindIp":"127.0.0.1"},"storage":{"wiredTiger":{"engineConfig":{"cacheSizeGB":1.0}}},"security":{"ldap":{"bind":{"queryPassword":"hunter3"}}}}"#;
+    // A log that was rotated begins with the same ones again.
+    let lines =
+        [options(1, first), options(2, first), options(3, second), options(4, "{}"), options(5, second)];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let text = "since this start storage.wiredTiger.engineConfig.cacheSizeGB 1, was 2.5";
+    assert_eq!(shown(&lines), [format!("setting_change [] {text}")]);
+    for damaged in ["null", "[1]", "7", r#"{"a":{"b"#] {
+        assert_eq!(shown(&[&options(1, first), &options(2, damaged)]), Vec::<String>::new(), "{damaged}");
+    }
+}
+
+#[test]
 fn events_are_bounded() {
     let lines: Vec<String> =
         (0..10_000).map(|n| json(1, 518_070, &format!(r#"{{"namespace":"shop.c{n}"}}"#))).collect();

@@ -33,10 +33,10 @@ pub(super) fn sentence(events: &[Event]) -> String {
     }
 }
 
-/// All events that the sentence does not tell as they are, a line each.
+/// All events that the sentence does not tell in full, a line each.
 pub(super) fn evidence(events: &[Event], zone: &Zone) -> Vec<String> {
     let told = sentence(events);
-    let first = events.iter().position(|one| event(one) == told);
+    let first = events.iter().position(|one| told.contains(&event(one)));
     let others = events.iter().enumerate().filter(|(at, _)| Some(*at) != first).map(|(_, one)| one);
     others.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
 }

@@ -155,8 +155,11 @@ impl ChangesReport {
         let span_ns = Some((ends[0].unix_ns(), ends[1].unix_ns()));
         let moments = moments.iter().filter(|moment| !moment.changes.is_empty());
         let moments = moments.map(|moment| {
+            // What began in a moment shows only later.
+            let until = moment.span.from.plus_ns(moment.measured_ns).min(spans.span.to);
+            let shown = Span { from: moment.span.from, to: until.max(moment.span.to) };
             let all = |changes: &[HistoryChange]| {
-                changes.iter().map(|change| change_json(change, moment.span, &spans.zone)).collect()
+                changes.iter().map(|change| change_json(change, shown, &spans.zone)).collect()
             };
             let mut changes: Vec<ChangeJson> = all(&moment.changes.changes);
             for (change, shown) in moment.changes.changes.iter().zip(&mut changes) {

@@ -94,6 +94,11 @@ impl<P: FollowedPlace> FollowedLog<P> {
         self.follower.is_missing()
     }
 
+    /// The reader of its lines.
+    pub fn reader(&mut self) -> &mut LogReader {
+        &mut self.lines.reader
+    }
+
     /// Lines so far.
     pub fn lines(&self) -> u64 {
         self.lines.counted.lines

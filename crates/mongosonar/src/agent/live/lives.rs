@@ -377,7 +377,11 @@ impl ServerLives {
         if !is_over {
             return None;
         }
-        let memory = self.killed.filter(|(at, _)| near(*at, KILL_NS)).map(|(_, count)| {
+        // It kills by SIGKILL, and says which processes, if its log can be read.
+        let may_be = ended.how.is_none_or(|how| matches!(how, ProcessEnd::Killed { signal: 9, .. }));
+        let is_named = self.kills.values().any(|kill| near(kill.at, KILL_NS));
+        let killed = self.killed.filter(|(at, _)| may_be && !is_named && near(*at, KILL_NS));
+        let memory = killed.map(|(_, count)| {
             let processes = plural(count, "process");
             format!("; the kernel killed {processes} at that time because memory had run out")
         });

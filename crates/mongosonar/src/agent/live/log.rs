@@ -24,6 +24,7 @@ use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
 use crate::follow::{FileFollower, FollowStart, FollowedPlace};
 use crate::queries::live::now;
+use crate::servers::started_at;
 
 /// How often logs are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -32,6 +33,9 @@ const EVERY: Duration = Duration::from_secs(1);
 const APPEARED: Duration = Duration::from_secs(15);
 /// The most bytes of a log that are read from its beginning.
 const MAX_FROM_BEGINNING: u64 = 16 << 20;
+
+/// A process may name its version this long before it seems to have started, in nanoseconds: clocks differ by ticks.
+const NAMED_EARLY_NS: u64 = 1_000_000_000;
 
 /// What a thread that follows the files of servers shares with the others.
 pub struct FollowTask {
@@ -73,6 +77,7 @@ struct LogSource {
     /// `None` until it could be opened.
     log: Option<FollowedLog<InspectedLog>>,
     backoff: Backoff,
+    said: LoggedServer,
 }
 
 /// Follows the logs of all servers until it is stopped.
@@ -83,6 +88,7 @@ pub fn run(task: &FollowTask) {
         windows: WindowCutter::new(task.to.clone()),
         observed: ClockReading::now(),
         lost_before: 0,
+        said: BTreeMap::new(),
     };
     loop {
         let goes_on = task.wait(EVERY);
@@ -104,6 +110,8 @@ struct LogsFollower<'a> {
     observed: ClockReading,
     /// Lines lost in logs that are no longer followed.
     lost_before: u64,
+    /// What logs that are no longer followed said of their servers, by port: the next process writes into them, too.
+    said: BTreeMap<u16, LoggedServer>,
 }
 
 impl LogsFollower<'_> {
@@ -116,6 +124,7 @@ impl LogsFollower<'_> {
                 server: server.clone(),
                 log: None,
                 backoff: Backoff::default(),
+                said: self.said.remove(&server.port).unwrap_or_default(),
             });
             // Another process may write the same log.
             source.server.clone_from(server);
@@ -150,10 +159,14 @@ impl LogsFollower<'_> {
         let gone: Vec<u16> =
             self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
         for port in gone {
-            if let Some(mut log) = self.sources.remove(&port).and_then(|source| source.log) {
-                log.finish(&mut self.windows);
-                note_ends(&mut log, port, &self.task.servers);
-                self.lost_before += log.lost();
+            if let Some(LogSource { log, mut said, .. }) = self.sources.remove(&port) {
+                if let Some(mut log) = log {
+                    log.finish(&mut self.windows);
+                    note_ends(&mut log, port, &self.task.servers);
+                    self.lost_before += log.lost();
+                    said.note(log.reader());
+                }
+                self.said.insert(port, said);
             }
             self.task.board.forget((Collector::Log, port));
         }
@@ -165,6 +178,33 @@ impl LogsFollower<'_> {
             log.end(&mut self.windows);
         }
         self.windows.finish();
+    }
+}
+
+/// What the log of a server said of it.
+#[derive(Clone, Default)]
+struct LoggedServer {
+    /// The settings with which it last started.
+    settings: BTreeMap<String, String>,
+    /// The last version that it named, and when.
+    version: Option<(Timestamp, Box<str>)>,
+}
+
+impl LoggedServer {
+    /// Notes what a reader of the log has found.
+    fn note(&mut self, reader: &mut LogReader) {
+        self.settings = reader.server_settings();
+        self.version = reader.take_version().or(self.version.take());
+    }
+
+    /// Tells which version runs at a port, if the process that runs there had started when it was named.
+    fn tell_version(&self, servers: &WatchedServers, (port, now): (u16, Timestamp)) {
+        let Some((at, version)) = &self.version else { return };
+        let all = servers.all();
+        let has_started = |one: &&FoundServer| at.plus_ns(NAMED_EARLY_NS) >= started_at(one.started, now);
+        if let Some(server) = all.iter().find(|one| one.port == port).filter(has_started) {
+            servers.set_version(server, version);
+        }
     }
 }
 
@@ -200,11 +240,17 @@ impl LogSource {
         let port = self.server.port;
         let log = match &mut self.log {
             Some(log) => log,
-            None => self.log.insert(open(&self.server, task)?),
+            None => {
+                let mut log = open(&self.server, task)?;
+                log.reader().knows_server_settings(self.said.settings.clone());
+                self.log.insert(log)
+            }
         };
         let before = log.lines();
         let polled = log.poll(windows, &task.stop);
         note_ends(log, port, &task.servers);
+        self.said.note(log.reader());
+        self.said.tell_version(&task.servers, (port, now()));
         polled.map(|()| log.lines() - before)
     }
 }

@@ -15,12 +15,14 @@ const MAX_DEPTH: usize = 8;
 /// The most bytes of a name with its sections, and of a value.
 const MAX_BYTES: usize = 256;
 
-/// The settings in the attributes of a line, which begin at `at`, as `section.name` with their values.
+/// The settings in the attributes of a line, which begin at `at`, as `section.name` with their values; none if the line is
+/// damaged, as settings that are missing would seem to be no longer set.
 pub(super) fn of_attributes(line: &[u8], at: usize) -> BTreeMap<String, String> {
     let mut found = SettingsReader::default();
-    // Those before the damage count.
-    let _ = json::walk(line, at, &mut found);
-    found.settings
+    match json::walk(line, at, &mut found) {
+        Ok(_) => found.settings,
+        Err(_) => BTreeMap::new(),
+    }
 }
 
 #[derive(Default)]
