@@ -129,6 +129,27 @@ fn an_application_that_ended_is_one_change_with_its_shapes() {
 }
 
 #[test]
+fn a_shape_is_told_once_whatever_neighbouring_windows_show_of_it() {
+    let less = |second| of_shape(second, -3.0, (7, ShapeWay::LessOften));
+    let mut crash = of_event(121, EventKind::ServerCrash);
+    crash.effects.push(of_shape(119, -40.0, (7, ShapeWay::Stopped)));
+    crash.cost_ns = -40.0 * MS as f64;
+    let slower = of_shape(121, 9.0, (7, ShapeWay::Slower));
+    let found =
+        apart(vec![moment(100, 130, vec![less(115)]), moment(110, 140, vec![crash, slower])], WIDTH_NS);
+    check(&found);
+    let [one] = found.as_slice() else { panic!("{found:#?}") };
+    let ways: Vec<_> = one.changes.changes.iter().skip(1).map(ways).collect();
+    assert_eq!(ways, [[ShapeWay::Slower]], "that is another change: {found:#?}");
+    let of_two = |costs: [f64; 2]| {
+        let [first, second] = costs.map(|cost| of_shape(115, cost, (7, ShapeWay::LessOften)));
+        let found = apart(vec![moment(100, 130, vec![first]), moment(110, 140, vec![second])], WIDTH_NS);
+        found[0].changes.changes.iter().map(|one| one.cost_ns / MS as f64).collect::<Vec<_>>()
+    };
+    assert_eq!((of_two([-3.0, -8.0]), of_two([-8.0, -3.0])), (vec![-8.0], vec![-8.0]));
+}
+
+#[test]
 fn a_new_application_is_told_with_the_storm_that_came_with_it() {
     let events = |storm, app| {
         let new = change(app, 0.0, ChangeKind::Event(vec![event(app, EventKind::NewApplication, "stormy")]));

@@ -122,6 +122,63 @@ fn an_application_that_may_have_been_there_is_not_new() {
     assert!(is_new(&[Load { app: ("", ""), ..unknown }]));
 }
 
+#[test]
+fn an_application_is_new_beside_unknown_ones_that_go_on() {
+    // The connections that were there before the capture still run as many operations.
+    let unknown = Load { app: JOINED_LATE, calls: 95, ..FIND };
+    let stormy = Load { shape: 9, app: ("stormy", "1.0"), calls: 95, latency_ns: 10 * MS, ..FIND };
+    let found = compare(&[unknown], &[unknown, stormy], &[]);
+    let [app] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&app.what, ChangeKind::Application(app) if &*app.name == "stormy"), "{found:#?}");
+    assert_eq!(ways(&app.effects[0]), [ShapeWay::New]);
+}
+
+#[test]
+fn what_ran_for_a_moment_only_has_not_stopped() {
+    let burst = Load { shape: 9, app: ("stormy", "1.0"), calls: 300, latency_ns: 10 * MS, ..FIND };
+    let mut noise = Noise(31);
+    let found = |windows: std::ops::Range<u64>, noise: &mut Noise| {
+        let windows: Vec<_> = (0..33)
+            .map(|at| {
+                let loads = [FIND, burst];
+                window(at, &loads[..if windows.contains(&at) { 2 } else { 1 }], noise)
+            })
+            .collect();
+        let (before, after) = windows.split_at(30);
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None).changes.len()
+    };
+    assert_eq!(found(29..30, &mut noise), 0);
+    assert_eq!(found(20..30, &mut noise), 1, "this one has");
+}
+
+#[test]
+fn a_process_that_the_kernel_killed_somewhere_slows_down_no_server() {
+    let killed = Event { server: Endpoint::default(), ..event(301, EventKind::OutOfMemory, "") };
+    for after in [[Load { calls: 15, ..FIND }, UPDATE], [Load { latency_ns: 8 * MS, ..FIND }, UPDATE]] {
+        let found = compare(&[FIND, UPDATE], &after, std::slice::from_ref(&killed));
+        let is_blamed = |change: &HistoryChange| {
+            matches!(change.what, ChangeKind::Event(_)) && !change.effects.is_empty()
+        };
+        assert!(!found.changes.iter().any(is_blamed), "{found:#?}");
+        assert!(found.changes.len() >= 2, "both are told: {found:#?}");
+        // That of the server's own control group may be.
+        let own = [Event { server: SERVER, ..killed.clone() }];
+        assert!(compare(&[FIND, UPDATE], &after, &own).changes.iter().any(is_blamed));
+    }
+}
+
+#[test]
+fn a_change_of_rate_begins_in_the_window_in_which_it_is_seen() {
+    let mut noise = Noise(37);
+    let windows: Vec<_> = (0..33)
+        .map(|at| window(at, &[Load { calls: if at < 31 { 60 } else { 2 }, ..FIND }, UPDATE], &mut noise))
+        .collect();
+    let (before, after) = windows.split_at(30);
+    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let [less] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((ways(less), less.since), (&[ShapeWay::LessOften][..], windows[31].window.start));
+}
+
 /// Thirty-three windows: a report runs in the third one and in the thirty-first, and updates wait in the last three.
 fn with_report(report: Load, waited: Option<Load>) -> HistoryChanges {
     let mut noise = Noise(17);
