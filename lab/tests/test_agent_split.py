@@ -101,6 +101,11 @@ def test_a_query_that_now_waits_for_a_lock_is_the_same_query(tmp_path):
     grown = change["figures"]["split"]["grown"]
     assert grown[0]["part"] == "futex" and grown[0]["after_ns"] > 10 * grown[0]["before_ns"], change
     assert any("mean time inside the server" in line for line in change["evidence"]), change
+    # Who held the lock is named, and what waited for it stands below that.
+    assert "hold" in (grown[0]["ended_by"] or {}).get("shape", ""), change
+    assert "held by find lab.orders {filter: {hold: ?number}}" in change["sentence"], change
+    holders = [one for one in changes if change in one["effects"]]
+    assert holders and "hold" in holders[0]["figures"]["shape"], changes
 
 
 def test_servers_come_and_go_and_what_cannot_work_is_said(tmp_path):

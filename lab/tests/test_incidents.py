@@ -227,8 +227,9 @@ def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_bla
                 state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
             running.wait_until_read()
             at_a_boundary()
-            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             time.sleep(BEFORE * WINDOW_S)
+            # What was before that is only compared with: other programs run on this machine, too.
+            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             for name, (strike, _) in INCIDENTS.items():
                 if strike:
                     strike(servers[name])
@@ -304,8 +305,8 @@ def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_bl
         with agent(tmp_path, config + f'[[server]]\nport = {server.port}\nlog = "{server.log}"\n') as running:
             running.wait_for("split", "working")
             at_a_boundary()
-            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             time.sleep(BEFORE * WINDOW_S)
+            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             with strike():
                 time.sleep(AFTER * WINDOW_S)
             at_a_boundary()
@@ -330,8 +331,8 @@ def test_a_secondary_that_stands_still_is_named_and_nothing_else_is_blamed(tmp_p
         running.wait_for("status", "working", 30)
         labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked", 20)
         at_a_boundary()
-        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         time.sleep(BEFORE * WINDOW_S)
+        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         for one in (first, second):
             one.command("still")
         time.sleep(AFTER * WINDOW_S)

@@ -205,20 +205,20 @@ fn join(known: &mut HistoryChange, other: HistoryChange) {
 /// In which direction a shape changed, of the ways that windows which begin a little earlier or later show for the same
 /// change.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
-enum Direction {
+enum ShapeDirection {
     More,
     Less,
     Slower,
     Faster,
 }
 
-fn direction(change: &HistoryChange) -> Option<(Endpoint, ShapeId, Direction)> {
+fn direction(change: &HistoryChange) -> Option<(Endpoint, ShapeId, ShapeDirection)> {
     let ChangeKind::Shape(shape) = &change.what else { return None };
     let direction = match shape.ways.first()? {
-        ShapeWay::New | ShapeWay::Again | ShapeWay::MoreOften => Direction::More,
-        ShapeWay::Stopped | ShapeWay::LessOften => Direction::Less,
-        ShapeWay::Stalled | ShapeWay::Slower | ShapeWay::Plan | ShapeWay::Heavier => Direction::Slower,
-        ShapeWay::Faster | ShapeWay::Lighter => Direction::Faster,
+        ShapeWay::New | ShapeWay::Again | ShapeWay::MoreOften => ShapeDirection::More,
+        ShapeWay::Stopped | ShapeWay::LessOften => ShapeDirection::Less,
+        ShapeWay::Stalled | ShapeWay::Slower | ShapeWay::Plan | ShapeWay::Heavier => ShapeDirection::Slower,
+        ShapeWay::Faster | ShapeWay::Lighter => ShapeDirection::Faster,
     };
     Some((change.server, shape.shape.id, direction))
 }

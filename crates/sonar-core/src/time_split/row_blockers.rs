@@ -11,7 +11,7 @@ use super::{JoinedOperation, WaitTotal, WireOperation};
 use crate::{Class, Endpoint, Role, ShapeId, ShapeInfo};
 
 /// Identifies the row of an operation.
-type RowKey = (Endpoint, Role, Class, ShapeId, ShapeId);
+type BlockedRowKey = (Endpoint, Role, Class, ShapeId, ShapeId);
 
 /// Waits of a row that operations of one shape ended.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct RowBlockers {
     blockers: Blockers,
     /// The last operation that waited, of each row.
     rows: Vec<WireOperation>,
-    by: HashMap<RowKey, usize, RandomState>,
+    by: HashMap<BlockedRowKey, usize, RandomState>,
 }
 
 impl RowBlockers {

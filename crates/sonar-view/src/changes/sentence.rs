@@ -1,12 +1,12 @@
 //! HistoryChanges in words.
 
+use sonar_core::Timestamp;
 use sonar_core::changes::{
     ApplicationChange, ChangeKind, ErrorChange, HistoryChange, SeriesChange, ShapeChange, ShapeFigures,
     ShapeWay,
 };
 use sonar_core::history::{EventKind, SeriesKey, SeriesSubject, Span, metrics};
 use sonar_core::internals::{FigureUnit, FigureVerdict};
-use sonar_core::{ShapeInfo, Timestamp};
 
 use super::{events, machine, servers, split};
 use crate::ftdc::units;
@@ -130,12 +130,6 @@ fn opened(effects: &[HistoryChange]) -> Option<String> {
     storm.map(events::event).or_else(levels)
 }
 
-/// `find shop.carts {user: ?string}`.
-pub(super) fn name(shape: &ShapeInfo) -> String {
-    let text = if shape.typed.is_empty() { String::new() } else { format!(" {}", shape.typed) };
-    format!("{} {}{text}", shape.command, shape.namespace())
-}
-
 fn times(factor: f64) -> String {
     if factor >= 10.0 { format!("{factor:.0} times") } else { format!("{factor:.1} times") }
 }
@@ -164,7 +158,7 @@ fn shape_sentence(shape: &ShapeChange) -> String {
     });
     let words: Vec<String> = words.collect();
     let why = split::sentence(shape).map_or_else(String::new, |why| format!(": {why}"));
-    format!("{} {}{why}", name(&shape.shape), words.join(" and "))
+    format!("{} {}{why}", split::name(&shape.shape), words.join(" and "))
 }
 
 fn often(few: &ShapeFigures, many: &ShapeFigures, word: &str) -> String {
@@ -393,7 +387,7 @@ pub(crate) fn clock(zone: &Zone, at: Timestamp, span: Span) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use sonar_core::{Endpoint, Source};
+    use sonar_core::{Endpoint, ShapeInfo, Source};
 
     use super::*;
 

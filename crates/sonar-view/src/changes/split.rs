@@ -1,10 +1,10 @@
 //! Says where the time of a shape's operations went, before and after.
 
 use serde_json::{Map, Value, json};
+use sonar_core::ShapeInfo;
 use sonar_core::changes::{GrownTime, ShapeChange, ShapeWay, SplitChange, SplitGrowth};
 use sonar_core::time_split::{RowSplit, TimePart};
 
-use super::sentence::name;
 use crate::kit::{Grouped, Nanos, plural};
 use crate::why::ShownPart;
 
@@ -52,6 +52,12 @@ fn words(grown: &SplitGrowth) -> String {
     let holder =
         grown.blocker.as_deref().map_or_else(String::new, |shape| format!(", held by {}", name(shape)));
     what + &holder
+}
+
+/// `find shop.carts {user: ?string}`.
+pub(super) fn name(shape: &ShapeInfo) -> String {
+    let text = if shape.typed.is_empty() { String::new() } else { format!(" {}", shape.typed) };
+    format!("{} {}{text}", shape.command, shape.namespace())
 }
 
 /// The time of an operation by part, before and after.
@@ -105,8 +111,8 @@ pub(super) fn json(split: &SplitChange) -> Value {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use sonar_core::Source;
     use sonar_core::changes::ShapeFigures;
-    use sonar_core::{ShapeInfo, Source};
 
     use super::*;
 
