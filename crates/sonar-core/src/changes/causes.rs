@@ -400,9 +400,20 @@ fn is_write(command: &str) -> bool {
     WRITES.contains(&lower.as_str())
 }
 
-/// Whether a change may have begun in the span, as exactly as its time is known, or explains something that did.
-pub(super) fn began_within(change: &HistoryChange, sides: &Sides<'_>) -> bool {
-    let slack = match &change.what {
+/// Whether a change may have begun in the span, as exactly as its time is known, or explains something that did. Events
+/// that happened earlier and explain nothing are left out.
+pub(super) fn began_within(change: &mut HistoryChange, sides: &Sides<'_>) -> bool {
+    let from = sides.span().from;
+    if !change.effects.is_empty() {
+        return true;
+    }
+    let slack = match &mut change.what {
+        ChangeKind::Event(events) => {
+            events.retain(|event| event.at.plus_ns(SLACK_NS) >= from);
+            let Some(first) = events.first() else { return false };
+            change.since = first.at;
+            SLACK_NS
+        }
         // A shape has stopped when its next operation is missing, not with the last one.
         ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::Stopped) => {
             let rate = shape.before.rate();
@@ -410,7 +421,7 @@ pub(super) fn began_within(change: &HistoryChange, sides: &Sides<'_>) -> bool {
         }
         _ => SLACK_NS,
     };
-    !change.effects.is_empty() || change.since.plus_ns(slack) >= sides.span().from
+    change.since.plus_ns(slack) >= from
 }
 
 /// When a change began, as far as that is known.

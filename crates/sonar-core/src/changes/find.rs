@@ -18,7 +18,7 @@ pub fn find(input: &ChangeInput<'_>, focus: Option<Span>) -> HistoryChanges {
     let mut changes = causes::explain(&sides, causes, changes);
     let context = context::with_changes(&mut changes, series::changes(&sides));
     if focus.is_some() {
-        changes.retain(|change| causes::began_within(change, &sides));
+        changes.retain_mut(|change| causes::began_within(change, &sides));
     }
     causes::rank(&mut changes, focus, &sides);
     let left_out = changes.len().saturating_sub(MAX_CHANGES);

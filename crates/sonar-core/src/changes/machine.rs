@@ -85,7 +85,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The server of what is about none: the machine.
-const MACHINE: Endpoint = Endpoint::v4([0; 4], 0);
+const MACHINE: Endpoint = Endpoint::v6([0; 16], 0);
 
 /// What figures show of each server and of the machine, without effects yet.
 pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {

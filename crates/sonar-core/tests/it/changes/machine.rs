@@ -8,7 +8,7 @@ use super::*;
 /// A figure with its values before, and after.
 type Moved<'a> = (SeriesMetric, Endpoint, &'a str, [f64; 2]);
 
-const MACHINE: Endpoint = Endpoint::v4([0; 4], 0);
+const MACHINE: Endpoint = Endpoint::v6([0; 16], 0);
 
 /// Thirty windows and then three, with these figures; finds become slower in the window `from`, because this part of
 /// their time grew.
@@ -103,6 +103,11 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
             assert!(found.changes[0].cost_ns > 0.0);
         }
     }
+}
+
+#[test]
+fn figures_of_the_machine_are_stored_without_a_server() {
+    assert_eq!(MACHINE, Endpoint::default());
 }
 
 #[test]
