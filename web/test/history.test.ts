@@ -103,6 +103,7 @@ describe("what changed", () => {
     const ended = change("application", "the application etl has ended", {
       evidence: ["165 operations in 590ms before; none after"],
       cost_ns: -590e6,
+      effects: [change("series", "processors busy fell from 60 % to 5 %"), change("series", "load fell from 5 to 0.1")],
     });
     const again = change("shape", "find shop.carts {user: ?string} is new again: it had not run for 2d04h");
     const slower = change("shape", "find shop.carts {user: ?string} became 118 times slower", {
@@ -118,8 +119,9 @@ describe("what changed", () => {
       "queries between 7.10/s and 9.90/s before",
       "by shop-api",
       "More: mongosonar queries --from 2026-11-21T21:24:02Z --to 2026-11-21T21:24:20Z",
-      "21:24:02 the application etl has ended (590ms less)",
+      "21:24:02 the application etl has ended (590ms less waiting)",
       "165 operations in 590ms before; none after",
+      "→ with it: processors busy fell from 60 % to 5 %; load fell from 5 to 0.1",
       "21:24:02 find shop.carts {user: ?string} is new again: it had not run for 2d04h",
       "21:24:02 find shop.carts {user: ?string} became 118 times slower (4h04m more waiting, by about 732 operations at a time)",
       "mean latency 1.00ms before, 118ms after",
