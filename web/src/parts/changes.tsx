@@ -90,7 +90,9 @@ function Statement({ change, style, effect }: { change: Change; style: Style; ef
         .map((one, at) => (
           <Statement key={at} change={one} style={style} effect />
         ))}
-      {figures.length > 0 && <p class="dim">→ with it: {figures.map(({ sentence }) => visible(sentence)).join("; ")}</p>}
+      {figures.length > 0 && (
+        <p class="dim">→ with it: {figures.map(({ sentence }) => visible(sentence)).join("; ")}</p>
+      )}
       {command && (
         <p class="dim">
           More: <code>{visible(command)}</code>

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::change::{ApplicationChange, ChangeKind, HistoryChange};
 use super::shapes::{LONG_NS, MIN_EXPECTED};
 use super::sides::{ComparedSpan, SOURCES, Sides, first_began};
-use crate::history::EventKind;
-use crate::{Class, Endpoint, Role, Timestamp};
+use crate::history::{EventKind, HistoryWindow};
+use crate::{Class, Endpoint, Role, Source, Timestamp};
 
 /// By how many operations of unknown applications must have become fewer, for each of an application now, for it to have been
 /// one of them.
@@ -34,7 +34,7 @@ struct SeenApplication {
 
 impl SeenApplication {
     /// Whether it ran all the time and now no more, beyond chance.
-    fn has_ended(&self, sides: &Sides<'_>) -> bool {
+    fn has_ended(&self, sides: &Sides<'_>, source: Source) -> bool {
         let windows = sides.windows(ComparedSpan::Before).len();
         let (Some((first, _)), Some((last, _))) =
             (self.calls_before.first_key_value(), self.calls_before.last_key_value())
@@ -52,7 +52,10 @@ impl SeenApplication {
         let calls: u64 = self.calls_before.values().sum();
         let places: Vec<usize> = self.calls_before.keys().copied().collect();
         let pause = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
-        let silent = after.len() - usize::from(self.last_after.is_some());
+        let is_silent = |(at, window): &(usize, &HistoryWindow)| {
+            Some(*at) != self.last_after && Sides::is_observed(window, source)
+        };
+        let silent = after.iter().enumerate().filter(is_silent).count();
         let expected = calls as f64 / (last - first + 1) as f64 * silent as f64;
         silent > 2 * (pause - 1) && expected >= MIN_EXPECTED && (-expected).exp() <= sides.alpha()
     }
@@ -101,7 +104,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             }
             continue;
         }
-        if seen.has_ended(sides) {
+        if seen.has_ended(sides, source) {
             let driver = seen.before.last().cloned().unwrap_or_default();
             let (calls, time_ns) = (seen.calls_before.values().sum(), seen.time_before_ns);
             let last = seen.last_seen;

@@ -303,7 +303,7 @@ impl<'a> Judgement<'a> {
             return None;
         }
         let last = self.recent.figures.last_seen.max(self.after.figures.last_seen);
-        let silent = sides.span().to.since(last) as f64 / 1e9;
+        let silent = sides.observed_s_since(last, self.source());
         // The rate while it occurred, and the longest pause before.
         let active = &self.known().before;
         let (first, latest) = (active.first()?.0, active.last()?.0);

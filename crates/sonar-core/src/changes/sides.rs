@@ -99,6 +99,24 @@ impl<'a> Sides<'a> {
         self.windows(side).iter().map(|window| window.observed_ns(collector) as f64 / 1e9).sum()
     }
 
+    /// Seconds of the time after in which a source was observed since `at`: the last window of an agent is hardly observed.
+    pub fn observed_s_since(&self, at: Timestamp, source: Source) -> f64 {
+        let collector = SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector);
+        let Some(collector) = collector else { return 0.0 };
+        let of = |window: &HistoryWindow| {
+            let since = window.window.end.since(at.max(window.window.start));
+            window.observed_ns(collector).min(since) as f64 / 1e9
+        };
+        self.windows(ComparedSpan::After).iter().map(of).sum()
+    }
+
+    /// Whether most of a window was observed.
+    pub fn is_observed(window: &HistoryWindow, source: Source) -> bool {
+        SOURCES.iter().any(|(one, collector)| {
+            *one == source && window.observed_ns(*collector).saturating_mul(2) >= window.window.length_ns()
+        })
+    }
+
     /// Whether enough was observed before to say what is usual.
     pub fn knows_before(&self, source: Source) -> bool {
         let observed = |window: &&HistoryWindow| {

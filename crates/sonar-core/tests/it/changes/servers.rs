@@ -152,6 +152,29 @@ fn what_ran_for_a_moment_only_has_not_stopped() {
 }
 
 #[test]
+fn a_window_that_was_hardly_observed_is_no_silence() {
+    let shop = Load { calls: 95, latency_ns: 20 * MS, ..FIND };
+    let mut noise = Noise(41);
+    let mut all: Vec<_> = (0..31).map(|at| window(at, &[shop], &mut noise)).collect();
+    // The agent ended, and saw hardly anything of two further windows.
+    for at in 31..33 {
+        let start = Timestamp::from_unix(1_700_000_000 + at * WIDTH_S, 0);
+        let mut last = HistoryWindow::new(start, Resolution::TenSeconds);
+        last.observe(Collector::Queries, 50 * MS);
+        all.push(last);
+    }
+    let (before, after) = all.split_at(30);
+    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let is_end = |change: &HistoryChange| match &change.what {
+        ChangeKind::Application(app) => app.has_ended,
+        ChangeKind::Shape(shape) => shape.ways.contains(&ShapeWay::Stopped),
+        ChangeKind::Server(_) => true,
+        _ => false,
+    };
+    assert!(!found.changes.iter().any(is_end), "{found:#?}");
+}
+
+#[test]
 fn a_process_that_the_kernel_killed_somewhere_slows_down_no_server() {
     let killed = Event { server: Endpoint::default(), ..event(301, EventKind::OutOfMemory, "") };
     for after in [[Load { calls: 15, ..FIND }, UPDATE], [Load { latency_ns: 8 * MS, ..FIND }, UPDATE]] {
