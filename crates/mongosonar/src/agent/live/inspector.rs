@@ -310,7 +310,9 @@ impl Inspection {
             InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
             InspectorRequest::List(folder) => answer(self.list(&folder)),
             InspectorRequest::OpenSample(folder, name) => answer_files(self.open_sample(&folder, &name)),
-            InspectorRequest::HasEnded(pid, started) => answer(Ok(servers::has_ended(&self.host, pid, started))),
+            InspectorRequest::HasEnded(pid, started) => {
+                answer(Ok(servers::has_ended(&self.host, pid, started)))
+            }
         })
     }
 }
@@ -379,7 +381,8 @@ impl Inspector {
     pub fn has_ended(&self, server: &FoundServer) -> bool {
         let FoundServer { pid, started, .. } = *server;
         let request = InspectorRequest::HasEnded(pid, started);
-        self.ask(request, |inspection| Ok(servers::has_ended(&inspection.host, pid, started))).unwrap_or(false)
+        self.ask(request, |inspection| Ok(servers::has_ended(&inspection.host, pid, started)))
+            .unwrap_or(false)
     }
 
     /// Answers of the helper so far that came late.

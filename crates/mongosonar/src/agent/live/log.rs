@@ -298,11 +298,7 @@ fn open(server: &FoundServer, task: &FollowTask) -> io::Result<FollowedLog<Inspe
     let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
     let server_name = local(server.port);
     reader.collect_events(server_name, task.applications.watch(server_name));
-    let following = LogFollowing {
-        port: server.port,
-        start: known,
-        now,
-        knows_settings: !server.options.is_empty(),
-    };
+    let following =
+        LogFollowing { port: server.port, start: known, now, knows_settings: !server.options.is_empty() };
     Ok(FollowedLog::new(follower, reader, following))
 }

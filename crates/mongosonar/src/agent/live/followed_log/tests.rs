@@ -95,7 +95,7 @@ impl LogAgent {
         let start = starts(&store.positions()).remove(&PORT);
         let from = start.as_ref().map_or(FollowStart::Beginning, |at| FollowStart::At(at.place.position));
         let follower = FileFollower::new(FollowedPath(server.log()), None, from).unwrap();
-        let following = LogFollowing { port: PORT, start, now: at(server.second) };
+        let following = LogFollowing { port: PORT, start, now: at(server.second), knows_settings: false };
         let (to, parts) = sync_channel(100_000);
         Self {
             log: FollowedLog::new(follower, LogReader::new(LogSettings::default()), following),
