@@ -72,5 +72,5 @@ def test_a_capture_with_secrets_that_editcap_injected_is_read_without_a_key_log(
     subprocess.run(["editcap", "--inject-secrets", f"tls,{keys}", kept, injected], check=True)
     for more in ([], ["--tls-keylog", str(keys)]):
         file = kept if more else injected
-        lines = labkit.read_capture(file, "--each", "--class", "all", "--role", "all", *more)
+        lines = labkit.read_capture(file, *more)
         test_tls.check_raw(lines, [client])
