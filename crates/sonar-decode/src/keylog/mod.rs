@@ -1,7 +1,7 @@
 //! Decrypts captured TLS connections with the secrets of a key log, as clients write it for debugging.
 //!
 //! This is not [`tls`](crate::tls), which is about reading plaintext inside programs. Here the bytes of both directions
-//! come from packets: [`TlsSession`] cuts them into records, follows the handshake as far as its keys depend on it, and
+//! come from packets: `TlsSession` cuts them into records, follows the handshake as far as its keys depend on it, and
 //! gives the plaintext in order. The ciphers are those of the crate `ring`.
 //!
 //! TLS 1.2 (RFC 5246, 5288, 7905) and 1.3 (RFC 8446) with AES-GCM and ChaCha20-Poly1305; the format of key logs is RFC
