@@ -287,8 +287,8 @@ def without_page_cache():
 
 # What strikes the machine, what the server does meanwhile, and what the first change must say.
 MACHINE = {
-    "neighbour": (neighbour, {"burn": 5}, "processor"),
-    "page cache": (without_page_cache, {"read": 40}, "read"),
+    "neighbour": (neighbour, {"burn": 5}, "processors"),
+    "page cache": (without_page_cache, {"read": 200}, "files are read from the disk"),
 }
 
 
