@@ -31,6 +31,7 @@ mod stating;
 mod status;
 mod status_file;
 mod storing;
+mod threads;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ use self::watched::WatchedServers;
 use super::applications::KnownApplications;
 use super::assembler::Assembler;
 use super::notify::ServiceManager;
-use super::parts::{TAKEN_AT_ONCE, WindowPart, waiting_parts};
+use super::parts::{WindowPart, waiting_parts};
 use super::servers::LocalServers;
 use super::store;
 use crate::privileges;
@@ -499,75 +500,6 @@ impl LiveAgent<'_> {
         for problem in problems.into_iter().flatten() {
             self.fail(Collector::Queries, &problem);
         }
-    }
-
-    /// Starts threads again that have failed, where they need no privileges.
-    fn keep_threads(&mut self) {
-        let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
-        let ended: Vec<Collector> =
-            self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(collector, _)| *collector).collect();
-        for collector in ended {
-            self.detach(collector);
-            let failed = self.threads.remove(&collector).is_some_and(|thread| thread.handle.join().is_err());
-            let is_follower = matches!(collector, Collector::Log | Collector::Internals);
-            let what = "its thread has failed".to_owned();
-            if is_follower {
-                self.try_again(collector, what);
-            } else if failed {
-                // One that ends in order has reported why.
-                self.fail(collector, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
-            }
-        }
-        let is_due = |(_, backoff): &(&Collector, &Backoff)| backoff.is_due(Instant::now());
-        let due: Vec<Collector> =
-            self.restarts.iter().filter(is_due).map(|(collector, _)| *collector).collect();
-        for collector in due.into_iter().filter(|one| !self.threads.contains_key(one)).collect::<Vec<_>>() {
-            if self.follow(collector).is_ok() {
-                self.passes(collector);
-            }
-        }
-    }
-
-    /// The thread of a collector has ended: nothing is passed on to it any more.
-    fn detach(&mut self, collector: Collector) {
-        if collector == Collector::Split
-            && let Some(queries) = &mut self.queries
-        {
-            queries.without_listener();
-        }
-    }
-
-    /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
-    fn try_again(&mut self, collector: Collector, what: String) {
-        self.restarts.entry(collector).or_default().failed(Instant::now());
-        self.fail(collector, &CollectorProblem::temporary(what));
-    }
-
-    /// Ends a collector, and takes its last windows.
-    fn end(&mut self, collector: Collector) {
-        if collector == Collector::Queries
-            && let Some(mut queries) = self.queries.take()
-        {
-            let (parts, _) = queries.finish(&self.servers);
-            parts.into_iter().for_each(|part| self.add(part));
-        }
-        if let Some(thread) = self.threads.remove(&collector) {
-            thread.stop.store(true, Ordering::Relaxed);
-            self.wait_for(&[thread]);
-            self.detach(collector);
-        }
-        self.restarts.remove(&collector);
-        self.board.want(collector, false);
-    }
-
-    /// Takes windows until these threads have ended.
-    fn wait_for(&mut self, threads: &[CollectorThread]) {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline && !threads.iter().all(|thread| thread.handle.is_finished()) {
-            self.take(Duration::from_millis(20));
-        }
-        // All that is waiting now, also if a thread that does not end sends more.
-        (0..WAITING.div_ceil(TAKEN_AT_ONCE)).for_each(|_| self.take(Duration::ZERO));
     }
 
     /// Ends all collectors and stores what is open.

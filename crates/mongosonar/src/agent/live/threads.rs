@@ -1,0 +1,82 @@
+//! The threads of the collectors: those that fail are started again, and those that end hand over their last windows.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use sonar_core::history::Collector;
+
+use super::backoff::Backoff;
+use super::board::{CollectorProblem, RESTART};
+use super::{CollectorThread, LiveAgent, PATIENCE, WAITING};
+use crate::agent::parts::TAKEN_AT_ONCE;
+
+impl LiveAgent<'_> {
+    /// Starts threads again that have failed, where they need no privileges.
+    pub(super) fn keep_threads(&mut self) {
+        let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
+        let ended: Vec<Collector> =
+            self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(collector, _)| *collector).collect();
+        for collector in ended {
+            self.detach(collector);
+            let failed = self.threads.remove(&collector).is_some_and(|thread| thread.handle.join().is_err());
+            let is_follower = matches!(collector, Collector::Log | Collector::Internals);
+            let what = "its thread has failed".to_owned();
+            if is_follower {
+                self.try_again(collector, what);
+            } else if failed {
+                // One that ends in order has reported why.
+                self.fail(collector, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+            }
+        }
+        let is_due = |(_, backoff): &(&Collector, &Backoff)| backoff.is_due(Instant::now());
+        let due: Vec<Collector> =
+            self.restarts.iter().filter(is_due).map(|(collector, _)| *collector).collect();
+        for collector in due.into_iter().filter(|one| !self.threads.contains_key(one)).collect::<Vec<_>>() {
+            if self.follow(collector).is_ok() {
+                self.passes(collector);
+            }
+        }
+    }
+
+    /// The thread of a collector has ended: nothing is passed on to it any more.
+    fn detach(&mut self, collector: Collector) {
+        if collector == Collector::Split
+            && let Some(queries) = &mut self.queries
+        {
+            queries.without_listener();
+        }
+    }
+
+    /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
+    pub(super) fn try_again(&mut self, collector: Collector, what: String) {
+        self.restarts.entry(collector).or_default().failed(Instant::now());
+        self.fail(collector, &CollectorProblem::temporary(what));
+    }
+
+    /// Ends a collector, and takes its last windows.
+    pub(super) fn end(&mut self, collector: Collector) {
+        if collector == Collector::Queries
+            && let Some(mut queries) = self.queries.take()
+        {
+            let (parts, _) = queries.finish(&self.servers);
+            parts.into_iter().for_each(|part| self.add(part));
+        }
+        if let Some(thread) = self.threads.remove(&collector) {
+            thread.stop.store(true, Ordering::Relaxed);
+            self.wait_for(&[thread]);
+            self.detach(collector);
+        }
+        self.restarts.remove(&collector);
+        self.board.want(collector, false);
+    }
+
+    /// Takes windows until these threads have ended.
+    pub(super) fn wait_for(&mut self, threads: &[CollectorThread]) {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && !threads.iter().all(|thread| thread.handle.is_finished()) {
+            self.take(Duration::from_millis(20));
+        }
+        // All that is waiting now, also if a thread that does not end sends more.
+        (0..WAITING.div_ceil(TAKEN_AT_ONCE)).for_each(|_| self.take(Duration::ZERO));
+    }
+}
