@@ -42,7 +42,10 @@ pub(super) fn explain(
     let holders: HashSet<ShapeKey> = changes.iter().filter_map(shape_key).collect();
     for change in changes {
         // What happened to the server itself explains it better than what happened to the machine.
-        let own = |cause: &HistoryChange| cause.server == change.server;
+        let own = |cause: &HistoryChange| {
+            let is_of_machine = matches!(cause.what, ChangeKind::Machine(_));
+            (cause.server == change.server, !is_of_machine)
+        };
         let explains = |cause: &HistoryChange| Some((strength(cause, &change, sides)?, own(cause)));
         let best = causes.iter().enumerate().filter_map(|(at, cause)| Some((explains(cause)?, at))).max();
         // That an operation ended its waits is better known than that something else happened at the same time.
@@ -314,11 +317,13 @@ fn explains(event: &Event, shape: &ShapeChange) -> Option<u64> {
         return None;
     }
     let is_hindered = shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Stalled));
-    if event.kind == EventKind::CpuThrottled
-        && is_hindered
-        && let Some(split) = &shape.split
-    {
-        return split.grown.iter().any(|grown| machine::waits_for_processor(grown.what)).then_some(3);
+    if event.kind == EventKind::CpuThrottled && is_hindered {
+        return match &shape.split {
+            Some(split) => {
+                split.grown.iter().any(|grown| machine::waits_for_processor(grown.what)).then_some(3)
+            }
+            None => Some(2),
+        };
     }
     match scope(event.kind)? {
         EventScope::Namespace => (shape.shape.namespace() == namespace(event)).then_some(3),

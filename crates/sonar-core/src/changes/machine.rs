@@ -102,8 +102,11 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     add(MACHINE, page_cache(sides));
     add(MACHINE, swapping(sides));
     for server in servers(sides) {
-        add(server, processors(sides, server));
-        add(server, throttled(sides, server));
+        // A server that its own control group stops waits for that.
+        match throttled(sides, server) {
+            Some(found) => add(server, Some(found)),
+            None => add(server, processors(sides, server)),
+        }
     }
     // Each member may see the others.
     let mut told = BTreeSet::new();

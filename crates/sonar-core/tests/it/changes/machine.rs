@@ -13,6 +13,15 @@ const MACHINE: Endpoint = Endpoint::v6([0; 16], 0);
 /// Thirty windows and then three, with these figures; finds become slower in the window `from`, because this part of
 /// their time grew.
 fn compare_figures(figures: &[Moved<'_>], grown: Option<TimePart>, from: u64) -> HistoryChanges {
+    compare_with(figures, (grown, from), &[])
+}
+
+/// The same, with events.
+fn compare_with(
+    figures: &[Moved<'_>],
+    (grown, from): (Option<TimePart>, u64),
+    events: &[Event],
+) -> HistoryChanges {
     let mut noise = Noise(23);
     let windows: Vec<_> = (0..33)
         .map(|at| {
@@ -43,7 +52,7 @@ fn compare_figures(figures: &[Moved<'_>], grown: Option<TimePart>, from: u64) ->
         })
         .collect();
     let (before, after) = windows.split_at(30);
-    find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None)
+    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, None)
 }
 
 /// The causes that are named, with how many changes each explains.
@@ -103,6 +112,20 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
             assert!(found.changes[0].cost_ns > 0.0);
         }
     }
+}
+
+#[test]
+fn a_server_that_its_control_group_throttles_does_not_wait_for_others() {
+    let mut figures = processors([90.0, 100.0], [20.0, 4.0], [3.0, 12.0]);
+    figures.push((metrics::CGROUP_THROTTLED_PERIODS, SERVER, "", [0.0, 90.0]));
+    for grown in [None, Some(TimePart::RunQueue)] {
+        assert_eq!(causes(&compare_figures(&figures, grown, 30)), [(MachineCause::Throttled, 1)]);
+    }
+    // The event says the same, and more.
+    let throttled = event(302, EventKind::CpuThrottled, "");
+    let found = compare_with(&figures, (None, 30), &[throttled]);
+    assert_eq!(causes(&found), [], "{found:#?}");
+    assert!(matches!(&found.changes[0].what, ChangeKind::Event(_)) && found.changes[0].effects.len() == 1);
 }
 
 #[test]
