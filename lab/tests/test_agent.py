@@ -306,6 +306,32 @@ def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
     assert collectors["log"]["operations"] == 3, done
 
 
+def test_each_line_of_a_log_is_stored_once_although_the_agent_is_killed(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    config = "[collectors]\nqueries = false\nfiles = false\nmachine = false\n" + described(port, log)
+    with mongod(tmp_path, port):
+        for _ in range(2):
+            with agent(tmp_path, config) as running:
+                running.wait_for("log", "working", 40)
+                append(log, *(slow_query(time.time()) for _ in range(10)))
+                written = time.time_ns()
+                stored = lambda: (running.status()["last_window_ns"] or 0) > written  # noqa: B023
+                labkit.wait_until(stored, "a window with these lines", 60)
+                append(log, *(slow_query(time.time()) for _ in range(5)))
+                running.wait_until_read()
+                running.stop(signal.SIGKILL)
+            append(log, *(slow_query(time.time()) for _ in range(3)))
+        with agent(tmp_path, config) as running:
+            running.wait_until_read()
+            assert running.stop() == 0
+    command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "10 min ago", "--json"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [row for line in done.stdout.splitlines() for row in json.loads(line)["rows"]]
+    assert sum(row["calls"] for row in rows) == 2 * (10 + 5 + 3), rows
+
+
 def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
     with agent(tmp_path) as running:
         running.wait_for("machine", "working")
