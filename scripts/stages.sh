@@ -39,12 +39,12 @@ processor_seconds() {
 }
 # stage NAME COMMAND…: runs it, and keeps its output, its time, its processor time and its exit code.
 stage() {
-    local name=$1 began=$SECONDS code=0 used
-    used=$(processor_seconds $BASHPID)
+    local name=$1 began=$SECONDS code=0 shell=$BASHPID used
+    used=$(processor_seconds "$shell")
     shift
     echo "== $name [$(clock "$began")]"
     "$@" >"$(log_of "$name")" 2>&1 </dev/null || code=$?
-    used=$(($(processor_seconds $BASHPID) - used))
+    used=$(($(processor_seconds "$shell") - used))
     printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$lane" "$began" $((SECONDS - began)) $code "$name" $used >>"$logs/stages"
     echo "   $name: exit code $code after $(clock $((SECONDS - began))) [$(clock $SECONDS)]"
     return $code

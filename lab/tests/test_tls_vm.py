@@ -14,6 +14,7 @@ import vm
 SCRIPT = """
 ms() { name=$1; shift
     mongosonar queries "$@" --each --json --class all --role all > /tmp/$name.out 2> /tmp/$name.err &
+    started="$started $!"
     for i in $(seq 300); do grep -q "listening on" /tmp/$name.err && return; sleep 1; done
     cat /tmp/$name.err >&2; exit 1
 }
@@ -27,8 +28,9 @@ ms tls --interface lo --port 27118
 ms sockets --source process --no-tls --port 27117
 driver-go 'mongodb://127.0.0.1:27118/?OPTIONS' /tmp/driver.jsonl _go > /tmp/driver.log 2>&1
 sleep 15
-killall -INT mongosonar
-sleep 5
+# Not their helpers, which may end before each is signalled.
+kill -INT $started
+wait $started
 cat /tmp/tls.err /tmp/sockets.err
 """
 

@@ -13,8 +13,8 @@ use crate::follow::LinePlace;
 
 /// The width of a window in nanoseconds.
 pub const WIDTH_NS: u64 = Resolution::TenSeconds.width_ns();
-/// How long after its end a window takes what comes late: the end of an operation is known a little later. Sources look at
-/// least once a second, so that windows are handed over before they are stored.
+/// How long after its end a window takes what comes late: the end of an operation is known a little later. Most sources
+/// look once a second, so that windows are handed over before they are stored; what comes later is added to them.
 const LATENESS_NS: u64 = 3 * NS_PER_S;
 /// The most windows of a source that are open at once; one more hands the oldest over.
 const MAX_OPEN: usize = 4;

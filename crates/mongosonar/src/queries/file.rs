@@ -61,7 +61,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     };
     let mut read = capture_reading::read(path, &plan, &mut collect)?;
     if let Some(key_log) = key_log {
-        read.coverage.add(&key_log.finish()?);
+        key_log.finish(&mut read.coverage);
     }
     let end = read.end.clone();
     collect.finish(read, args.interval.is_some(), &selection.zone)?;

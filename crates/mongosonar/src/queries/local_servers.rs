@@ -222,6 +222,8 @@ mod tests {
         assert_eq!(ended.iter().map(|one| one.port).collect::<Vec<_>>(), [5, 6]);
         assert!(ended[0].at < time, "the process that runs had started then");
         assert_eq!(ended[1].at, time);
-        assert_eq!(known.look(&host, time).ended, []);
+        // Servers of other tests may end meanwhile.
+        let again = known.look(&host, time).ended;
+        assert!(again.iter().all(|one| !matches!(one.port, 5 | 6)), "{again:?}");
     }
 }

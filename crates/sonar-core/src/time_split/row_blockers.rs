@@ -10,6 +10,9 @@ use super::rows::MAX_SPLIT_ROWS;
 use super::{JoinedOperation, WaitTotal, WireOperation};
 use crate::{Class, Endpoint, Role, ShapeId, ShapeInfo};
 
+/// So many operations without room, and holders that have not been seen by then are given up.
+const MAX_WITHOUT_ROOM: usize = 10 * MAX_SPLIT_ROWS;
+
 /// Identifies the row of an operation.
 type BlockedRowKey = (Endpoint, Role, Class, ShapeId, ShapeId);
 
@@ -32,6 +35,8 @@ pub struct RowBlockers {
     /// The last operation that waited, of each row.
     rows: Vec<WireOperation>,
     by: HashMap<BlockedRowKey, usize, RandomState>,
+    /// Operations that had no room since there was some.
+    without_room: usize,
 }
 
 impl RowBlockers {
@@ -58,6 +63,7 @@ impl RowBlockers {
         if self.rows.len() >= MAX_SPLIT_ROWS && self.blockers.is_idle() {
             self.rows.clear();
             self.by.clear();
+            self.without_room = 0;
         }
         let key = (wire.server, wire.role, wire.class, wire.shape.id, wire.ordered_id);
         if let Some(row) = self.by.get(&key) {
@@ -65,6 +71,10 @@ impl RowBlockers {
             return Some(*row);
         }
         if self.rows.len() >= MAX_SPLIT_ROWS {
+            self.without_room += 1;
+            if self.without_room >= MAX_WITHOUT_ROOM {
+                self.blockers.give_up();
+            }
             return None;
         }
         self.rows.push(wire.clone());
@@ -133,5 +143,16 @@ mod tests {
         // With nothing left that waits, there is room again.
         blockers.add(&waits(90_000, 500, 100));
         assert_eq!((blockers.rows.len(), blockers.take().len()), (1, 1));
+    }
+
+    #[test]
+    fn holders_that_never_come_do_not_keep_the_room() {
+        let mut blockers = RowBlockers::default();
+        for shape in 0..(MAX_SPLIT_ROWS + MAX_WITHOUT_ROOM) as u64 {
+            blockers.add(&waits(shape, 500, 100));
+        }
+        assert_eq!(blockers.take().len(), 0, "their holder is not known");
+        blockers.add(&waits(90_000, 500, 100));
+        assert_eq!(blockers.rows.len(), 1);
     }
 }

@@ -149,7 +149,8 @@ impl PcapngReader {
                 | block::STATISTICS
                 | block::ENHANCED_PACKET
                 | block::SECRETS
-        ) {
+        ) || (kind == block::SECRETS && len > MAX_BLOCK_LEN)
+        {
             self.passing = Some(Passing { offset, len, left: len - 8 });
             return Ok(Step::Skip { consumed: 8 });
         }
@@ -174,9 +175,9 @@ impl PcapngReader {
             block::INTERFACE => self.describe_interface(content).map(|()| None)?,
             block::STATISTICS => self.statistics(content).map(|()| None)?,
             block::SECRETS => {
-                let (kind, secrets) = secrets(content)?;
-                return Ok(match kind {
-                    KEY_LOG => Step::Secrets { key_log: secrets, consumed },
+                // Those that cannot be read cost only what they would decrypt.
+                return Ok(match secrets(content) {
+                    Ok((KEY_LOG, key_log)) => Step::Secrets { key_log, consumed },
                     _ => Step::Skip { consumed },
                 });
             }

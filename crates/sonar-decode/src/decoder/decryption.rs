@@ -56,7 +56,9 @@ impl Decryption {
         read: Result<(), TlsFailure>,
     ) -> Option<TlsFailure> {
         self.body = body;
-        let is_too_much = read.is_ok() && self.memory + session.memory() > self.budget;
+        // One that is decrypted holds no more than a record of each side.
+        let is_too_much =
+            read.is_ok() && session.waits_for_keys() && self.memory + session.memory() > self.budget;
         self.was_without_room |= is_too_much;
         let failure = if is_too_much { Some(TlsFailure::NoRoom) } else { read.err() };
         if let Some(failure) = failure {

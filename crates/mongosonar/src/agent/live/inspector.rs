@@ -201,8 +201,10 @@ impl Inspection {
         let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         let option = |names: &[&str]| process.option(names).map(PathBuf::from);
         let file = option(&["--config", "-f"]);
-        let text = file.and_then(|path| server.configuration(&inside(&path))).unwrap_or_default();
-        let configuration = ServerConfiguration::parse(&text);
+        let text = file.as_ref().map(|path| server.configuration(&inside(path)));
+        // Without the file that its command line names they are not known.
+        let knows_options = text.as_ref().is_none_or(Option::is_some);
+        let configuration = ServerConfiguration::parse(&text.flatten().unwrap_or_default());
         let open = process.open_files();
         let named_log = option(&["--logpath"]).or_else(|| configuration.log().map(PathBuf::from));
         let place = match (configured.and_then(|table| table.log.clone()), &named_log) {
@@ -233,7 +235,10 @@ impl Inspection {
             (false, _, Some(log)) => beside_log(&inside(log), DIAGNOSTIC),
             _ => None,
         };
-        let options = options::of(&process.arguments, &configuration);
+        let options = match knows_options {
+            true => options::of(&process.arguments, &configuration),
+            false => BTreeMap::new(),
+        };
         let found = FoundServer {
             port,
             pid: process.pid,

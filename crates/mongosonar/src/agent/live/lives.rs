@@ -15,8 +15,7 @@ use super::known_servers::KnownServers;
 use crate::agent::servers::local;
 use crate::servers;
 
-/// How long after the end of a process its log and the kernel may still say why it ended, in nanoseconds. Windows are
-/// stored a little later.
+/// How long after the end of a process its log and the kernel may still say why it ended, in nanoseconds.
 const PATIENCE_NS: u64 = 12 * NS_PER_S;
 /// How long before its process ends a server may log that it shuts down, in nanoseconds.
 const SHUTDOWN_NS: u64 = 120 * NS_PER_S;

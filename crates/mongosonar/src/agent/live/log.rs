@@ -161,6 +161,8 @@ impl LogsFollower<'_> {
         for port in gone {
             if let Some(LogSource { log, mut said, .. }) = self.sources.remove(&port) {
                 if let Some(mut log) = log {
+                    // Its last lines say why it ended. Where they cannot be read, nothing is left to do.
+                    let _ = log.poll(&mut self.windows, &self.task.stop);
                     log.finish(&mut self.windows);
                     note_ends(&mut log, port, &self.task.servers);
                     self.lost_before += log.lost();

@@ -19,6 +19,7 @@ use super::watched::WatchedServers;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
 use crate::privileges;
+use crate::queries::live::now;
 
 /// How often the machine is read.
 const EVERY: Duration = Duration::from_secs(2);
@@ -63,6 +64,8 @@ fn read(task: &MachineTask) {
     while !task.stop.load(Ordering::Relaxed) && !windows.is_abandoned() {
         if std::time::Instant::now() < next {
             std::thread::sleep(Duration::from_millis(100));
+            // Between two readings, so that a window is handed over before it is stored.
+            windows.advance(now());
             continue;
         }
         // After a stop of this process nothing is made up for.

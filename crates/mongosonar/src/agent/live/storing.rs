@@ -9,8 +9,8 @@ use super::LiveAgent;
 use crate::agent::parts::WindowPart;
 use crate::queries::live::now;
 
-/// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come some ten
-/// seconds late, and are added to the window when they come.
+/// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come up to
+/// twenty seconds late, and are added to the window when they come.
 const LATENESS_NS: u64 = 4 * NS_PER_S + NS_PER_S / 2;
 /// The most notices of the store that the status shows.
 const MAX_NOTICES: usize = 20;

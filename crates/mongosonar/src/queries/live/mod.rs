@@ -232,7 +232,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         add(&mut total, rest);
     }
     if let (Some(total), Some(key_log)) = (&mut total, key_log) {
-        total.coverage.add(&key_log.finish()?);
+        key_log.finish(&mut total.coverage);
     }
     if let Some(total) = &total {
         let mut each = each.as_ref().map(|each| each.lock().unwrap_or_else(PoisonError::into_inner));
