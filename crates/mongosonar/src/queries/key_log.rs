@@ -1,7 +1,7 @@
 //! The key log of `--tls-keylog`: read at once, and again where a secret is missing while packets still come.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,15 +19,8 @@ struct OpenKeyLog {
 }
 
 impl OpenKeyLog {
-    /// Reads what has been written since; all of it if it was truncated and written again.
+    /// Reads what has been written since.
     fn read(&mut self, keys: &KeyLog) -> io::Result<()> {
-        let metadata = self.file.metadata()?;
-        if metadata.is_file() && metadata.len() < self.file.stream_position()? {
-            self.file.rewind()?;
-            let coverage = self.reader.coverage;
-            self.reader = KeyLogReader::default();
-            self.reader.coverage = coverage;
-        }
         let mut chunk = [0; 16 << 10];
         loop {
             match self.file.read(&mut chunk) {
@@ -120,21 +113,6 @@ pub fn undecrypted_note(suites: &[(TlsSuite, u64)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_log_that_was_truncated_is_read_from_its_beginning() {
-        let line = |byte: &str| format!("CLIENT_RANDOM {} {}\n", byte.repeat(32), byte.repeat(48));
-        let path = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&path, line("ab") + &line("cd")).unwrap();
-        let keys = KeyLog::default();
-        let file = File::open(&path).unwrap();
-        let mut open = OpenKeyLog { file, reader: KeyLogReader::default() };
-        open.read(&keys).unwrap();
-        std::fs::write(&path, line("ef")).unwrap();
-        open.read(&keys).unwrap();
-        assert_eq!(open.file.stream_position().unwrap(), line("ef").len() as u64);
-        assert_eq!(open.reader.coverage.tls_keys_unread, 0);
-    }
 
     #[test]
     fn suites_that_are_not_decrypted_are_named() {
