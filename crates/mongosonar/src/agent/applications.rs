@@ -16,7 +16,7 @@ const MAX_NAMES: usize = 1_024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownApplications {
     names: BTreeMap<Endpoint, BTreeSet<Box<str>>>,
-    /// Those of which it is not known to which server they connected: a row of a shape names the first few.
+    /// Applications whose server is unknown: a row names only the first few applications of its shape.
     anywhere: BTreeSet<Box<str>>,
     /// Every operation was seen, not only slow ones.
     is_complete: bool,

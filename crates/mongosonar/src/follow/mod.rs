@@ -86,7 +86,7 @@ pub struct FollowPosition {
 }
 
 impl FollowPosition {
-    /// After these bytes, of which only the last ones count.
+    /// The position after `before`, identified by the last bytes of it.
     fn after(identity: FileIdentity, offset: u64, before: &[u8]) -> Self {
         Self { identity, offset, checksum: crc32c::crc32c(last(before)) }
     }

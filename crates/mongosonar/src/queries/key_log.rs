@@ -38,7 +38,7 @@ struct SharedKeyLog(Arc<Mutex<OpenKeyLog>>);
 
 impl KeyLogSource for SharedKeyLog {
     fn read(&mut self, keys: &KeyLog) {
-        // What cannot be read is said at the end.
+        // `finish` reports an error.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).read(keys).ok();
     }
 }

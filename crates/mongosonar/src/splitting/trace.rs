@@ -130,7 +130,7 @@ struct RefusedServers {
 }
 
 impl RefusedServers {
-    /// So many cannot be traced now, of which the last one for this reason. More than before are said once.
+    /// Number of servers that cannot be traced now, and the reason for the last one. Reported when the number grows.
     fn note(&mut self, count: usize, why: Option<&TraceError>) {
         if count > self.count {
             let why = why.map_or_else(String::new, |why| format!(": {why}"));

@@ -92,7 +92,7 @@ pub(super) fn causes_errors(event: &Event) -> bool {
     }
 }
 
-/// Whether a change is about the machine rather than one of its servers: it is told after those.
+/// Whether a change is about the machine rather than one of its servers; such changes are listed last.
 pub(super) fn is_of_machine(change: &HistoryChange) -> bool {
     change.server.port == 0
 }

@@ -239,7 +239,7 @@ pub(super) fn stands_alone(what: &MachineChange) -> bool {
     what.cause == MachineCause::Lag
 }
 
-/// Whether a series is what it is about, so that it need not be told again.
+/// Whether a series is what it is about, so that it is not listed a second time.
 pub(super) fn is_about(what: &MachineChange, server: Endpoint, key: &SeriesKey) -> bool {
     let is_metric = |all: &[SeriesMetric]| all.iter().any(|metric| *key.metric == *metric.name);
     match what.cause {

@@ -263,7 +263,7 @@ fn with_their_shapes(changes: Vec<HistoryChange>) -> Vec<HistoryChange> {
     rest
 }
 
-/// A new application that connected as many connections were opened is told with them.
+/// Joins a new application with the connection storm of its server that began at about the same time.
 fn with_their_applications(changes: Vec<HistoryChange>, width_ns: u64) -> Vec<HistoryChange> {
     let has = |change: &HistoryChange, kind| match &change.what {
         ChangeKind::Event(events) => events.iter().any(|event| event.kind == kind),

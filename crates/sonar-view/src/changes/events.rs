@@ -114,7 +114,7 @@ mod tests {
         let start = at(4, EventKind::ServerStart, "", "process 7 (mongod)");
         let again = [stop.clone(), start.clone()];
         assert_eq!(sentence(&again), "the server was restarted: process 7 (mongod)");
-        assert_eq!(evidence(&again, &Zone::utc()).len(), 2, "both are told as they are");
+        assert_eq!(evidence(&again, &Zone::utc()).len(), 2, "both are shown unchanged");
         let settings =
             Event::settings_of_start(Timestamp::from_unix(4, 0), Endpoint::default(), "cacheSizeGB 1, was 2");
         let other = [stop.clone(), start.clone(), settings.clone()];

@@ -96,6 +96,13 @@ fn expected(all: &[(u64, Observation)]) -> Option<f64> {
     (seconds > 0).then(|| calls as f64 / seconds as f64)
 }
 
+fn merged(all: &[(u64, Observation)]) -> HistoryWindow {
+    let mut windows = all.iter().map(|(at, one)| window(*at, *one));
+    let mut merged = windows.next().unwrap();
+    windows.for_each(|next| merged.merge(&next));
+    merged
+}
+
 fn is_close(rate: f64, expected: f64) -> bool {
     (rate - expected).abs() <= 1e-9 * expected.abs().max(1.0)
 }
@@ -129,15 +136,7 @@ proptest! {
 
     #[test]
     fn rates_of_queries_are_calls_by_observed_seconds(all in windows()) {
-        let mut merged: Option<HistoryWindow> = None;
-        for (at, one) in &all {
-            let next = window(*at, *one);
-            match &mut merged {
-                Some(known) => known.merge(&next),
-                None => merged = Some(next),
-            }
-        }
-        let merged = merged.unwrap();
+        let merged = merged(&all);
         let Some(expected) = expected(&all) else { return Ok(()) };
         let selection = Selection::default();
         let report = WindowReport::new(&merged.window, &selection);
@@ -177,15 +176,7 @@ proptest! {
 
     #[test]
     fn rates_of_a_report_of_the_history_are_calls_by_observed_seconds(all in windows()) {
-        let mut merged: Option<HistoryWindow> = None;
-        for (at, one) in &all {
-            let next = window(*at, *one);
-            match &mut merged {
-                Some(known) => known.merge(&next),
-                None => merged = Some(next),
-            }
-        }
-        let merged = merged.unwrap();
+        let merged = merged(&all);
         let Some(expected) = expected(&all) else { return Ok(()) };
         let start = |number: u64| Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
         let span = Span { from: start(all[0].0), to: start(all.last().unwrap().0 + 1) };

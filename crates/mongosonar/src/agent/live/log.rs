@@ -77,7 +77,7 @@ struct LogSource {
     /// `None` until it could be opened.
     log: Option<FollowedLog<InspectedLog>>,
     backoff: Backoff,
-    said: LoggedServer,
+    stated: LoggedServer,
 }
 
 /// Follows the logs of all servers until it is stopped.
@@ -88,7 +88,7 @@ pub fn run(task: &FollowTask) {
         windows: WindowCutter::new(task.to.clone()),
         observed: ClockReading::now(),
         lost_before: 0,
-        said: BTreeMap::new(),
+        stated: BTreeMap::new(),
     };
     loop {
         let goes_on = task.wait(EVERY);
@@ -110,8 +110,8 @@ struct LogsFollower<'a> {
     observed: ClockReading,
     /// Lines lost in logs that are no longer followed.
     lost_before: u64,
-    /// What logs that are no longer followed said of their servers, by port: the next process writes into them, too.
-    said: BTreeMap<u16, LoggedServer>,
+    /// What logs that are no longer followed stated about their servers, by port: the next process writes to them, too.
+    stated: BTreeMap<u16, LoggedServer>,
 }
 
 impl LogsFollower<'_> {
@@ -124,7 +124,7 @@ impl LogsFollower<'_> {
                 server: server.clone(),
                 log: None,
                 backoff: Backoff::default(),
-                said: self.said.remove(&server.port).unwrap_or_default(),
+                stated: self.stated.remove(&server.port).unwrap_or_default(),
             });
             // Another process may write the same log.
             source.server.clone_from(server);
@@ -159,16 +159,16 @@ impl LogsFollower<'_> {
         let gone: Vec<u16> =
             self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
         for port in gone {
-            if let Some(LogSource { log, mut said, .. }) = self.sources.remove(&port) {
+            if let Some(LogSource { log, mut stated, .. }) = self.sources.remove(&port) {
                 if let Some(mut log) = log {
                     // Its last lines say why it ended. Where they cannot be read, nothing is left to do.
                     let _ = log.poll(&mut self.windows, &self.task.stop);
                     log.finish(&mut self.windows);
                     note_ends(&mut log, port, &self.task.servers);
                     self.lost_before += log.lost();
-                    said.note(log.reader());
+                    stated.note(log.reader());
                 }
-                self.said.insert(port, said);
+                self.stated.insert(port, stated);
             }
             self.task.board.forget((Collector::Log, port));
         }
@@ -183,7 +183,7 @@ impl LogsFollower<'_> {
     }
 }
 
-/// What the log of a server said of it.
+/// What the log of a server stated about it.
 #[derive(Clone, Default)]
 struct LoggedServer {
     /// The settings with which it last started.
@@ -200,7 +200,7 @@ impl LoggedServer {
     }
 
     /// Tells which version runs at a port, if the process that runs there had started when it was named.
-    fn tell_version(&self, servers: &WatchedServers, (port, now): (u16, Timestamp)) {
+    fn set_version(&self, servers: &WatchedServers, (port, now): (u16, Timestamp)) {
         let Some((at, version)) = &self.version else { return };
         let all = servers.all();
         let has_started = |one: &&FoundServer| at.plus_ns(NAMED_EARLY_NS) >= started_at(one.started, now);
@@ -244,15 +244,15 @@ impl LogSource {
             Some(log) => log,
             None => {
                 let mut log = open(&self.server, task)?;
-                log.reader().knows_server_settings(self.said.settings.clone());
+                log.reader().knows_server_settings(self.stated.settings.clone());
                 self.log.insert(log)
             }
         };
         let before = log.lines();
         let polled = log.poll(windows, &task.stop);
         note_ends(log, port, &task.servers);
-        self.said.note(log.reader());
-        self.said.tell_version(&task.servers, (port, now()));
+        self.stated.note(log.reader());
+        self.stated.set_version(&task.servers, (port, now()));
         polled.map(|()| log.lines() - before)
     }
 }

@@ -130,7 +130,7 @@ impl QueriesCollector {
     /// Passes operations on to nobody else any more: who received them has ended.
     pub fn without_listener(&mut self) {
         if self.each.take().is_some() {
-            self.send(|| CaptureChange::Unheard);
+            self.send(|| CaptureChange::ListenerGone);
         }
     }
 
@@ -431,7 +431,7 @@ mod tests {
         let listener: Arc<Mutex<dyn OperationListener>> = Arc::new(Mutex::new(Deaf));
         let queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
         let mut queries = queries.with_listener(Some(listener.clone()));
-        // A capture that runs is told, and one that is started later has none.
+        // A running capture drops the listener; one that starts later never has it.
         let (change, told) = channel();
         let (_, windows) = channel();
         let mut capture = RunningCapture::default();
@@ -444,7 +444,7 @@ mod tests {
         }
         assert_eq!(Arc::strong_count(&listener), 1);
         let told: Vec<_> = told.try_iter().collect();
-        assert!(matches!(&told[..], [CaptureChange::Unheard]));
+        assert!(matches!(&told[..], [CaptureChange::ListenerGone]));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct WatchedServers {
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
     /// The addresses of this host, besides loopback.
     addresses: Mutex<BTreeSet<IpAddr>>,
-    /// What logs have said of ends. Windows, with the same events, come some seconds later.
+    /// Ends of servers found in logs. Windows, with the same events, come some seconds later.
     logged: Mutex<Vec<LoggedEnd>>,
 }
 
@@ -86,7 +86,7 @@ impl WatchedServers {
         logged.drain(..excess);
     }
 
-    /// What logs have said of ends since the last call.
+    /// Ends of servers found in logs since the last call.
     pub fn take_logged(&self) -> Vec<LoggedEnd> {
         std::mem::take(&mut self.logged.lock().unwrap_or_else(PoisonError::into_inner))
     }

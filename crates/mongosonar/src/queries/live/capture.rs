@@ -120,7 +120,7 @@ impl CaptureThread {
                 }
                 CaptureChange::ServerEnded(server) => self.work.pipeline.decoder.server_ended(server),
                 CaptureChange::EncryptedRead => self.work.pipeline.decoder.set_tls(TlsSource::Process),
-                CaptureChange::Unheard => self.work.pipeline.sink.each = None,
+                CaptureChange::ListenerGone => self.work.pipeline.sink.each = None,
             }
         }
     }

@@ -24,7 +24,7 @@ pub enum CaptureChange {
     /// Encrypted connections of some servers are read inside their processes now.
     EncryptedRead,
     /// Nobody receives single operations any more.
-    Unheard,
+    ListenerGone,
     /// The process of a server has ended, and with it what is in flight on it.
     ServerEnded(EndedServer),
 }

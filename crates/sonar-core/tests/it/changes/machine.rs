@@ -146,7 +146,7 @@ fn a_member_that_stands_still_is_named_even_without_an_effect() {
     let lag = |values| vec![(metrics::MEMBER_LAG, SERVER, "db2:27017", values)];
     let found = compare_figures(&lag([200.0, 35_000.0]), None, 99);
     assert_eq!(causes(&found), [(MachineCause::Lag, 0)], "{found:#?}");
-    assert!(found.context.is_empty(), "it is told once: {found:#?}");
+    assert!(found.context.is_empty(), "it is listed once: {found:#?}");
     // The usual delay.
     assert_eq!(causes(&compare_figures(&lag([200.0, 900.0]), None, 99)), []);
     // Writes wait for it, reads do not.

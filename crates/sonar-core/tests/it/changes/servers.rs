@@ -183,7 +183,7 @@ fn a_process_that_the_kernel_killed_somewhere_slows_down_no_server() {
             matches!(change.what, ChangeKind::Event(_)) && !change.effects.is_empty()
         };
         assert!(!found.changes.iter().any(is_blamed), "{found:#?}");
-        assert!(found.changes.len() >= 2, "both are told: {found:#?}");
+        assert!(found.changes.len() >= 2, "both are listed: {found:#?}");
         // That of the server's own control group may be.
         let own = [Event { server: SERVER, ..killed.clone() }];
         assert!(compare(&[FIND, UPDATE], &after, &own).changes.iter().any(is_blamed));

@@ -104,7 +104,7 @@ impl CaptureSource for TlsCapture {
                 match change {
                     CaptureChange::Ports(listened) => pipeline.decoder.set_ports(listened.ports()),
                     CaptureChange::ServerEnded(server) => pipeline.decoder.server_ended(server),
-                    CaptureChange::Unheard => pipeline.sink.each = None,
+                    CaptureChange::ListenerGone => pipeline.sink.each = None,
                     CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
                 }
             }
