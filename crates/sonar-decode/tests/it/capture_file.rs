@@ -125,6 +125,23 @@ impl Bytes {
 }
 
 #[test]
+fn secrets_that_cannot_be_read_cost_no_packets() {
+    let (tls_key_log, secrets) = (0x544c_534b, 10);
+    let mut file = Bytes::new(false);
+    file.section()
+        .block(secrets, |b| {
+            // Longer than its block.
+            b.u32(tls_key_log).u32(1_000).raw(b"CLIENT");
+        })
+        .block(secrets, |b| {
+            b.u32(tls_key_log).u32(MAX_BLOCK_LEN).raw(&vec![0; MAX_BLOCK_LEN as usize]);
+        })
+        .interface(1, 0, &[])
+        .enhanced(0, 5_000_001, 3, b"abc", None);
+    assert_eq!(read_whole(&file.out).len(), 1);
+}
+
+#[test]
 fn a_real_pcap() {
     // Header and first packet of a tcpdump capture of a mongod.
     let file = hex("d4c3b2a1 0200 0400 00000000 00000000 00000400 01000000
