@@ -1,31 +1,20 @@
 #!/bin/sh
 # Runs a fuzz target, or builds all: fuzz/run.sh TARGET SECONDS [libFuzzer options]; fuzz/run.sh --build
 #
-#   FUZZ_PROFILE=dev    builds quickly: the targets run slower, and other people's crates, which are those of the tests,
-#                       are not instrumented
-#
 # Needs neither cargo-fuzz nor a nightly compiler: it asks LLVM directly for the coverage pass. New inputs go to a
 # temporary folder; only the seeds in corpus/ are kept. An input that fails is left in artifacts/TARGET/.
 set -eu
 cd "$(dirname "$0")"
 
-built=${CARGO_TARGET_DIR:-../target}
-export SONAR_FUZZ_FLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
+# With --target, build scripts are not instrumented.
+host=$(rustc -vV | sed -n 's/^host: //p')
+built=${CARGO_TARGET_DIR:-../target}/$host/fuzz
+RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
 -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares"
-if [ "${FUZZ_PROFILE:-}" = dev ]; then
-    export RUSTC_WORKSPACE_WRAPPER="$PWD/instrument.sh"
-    built=$built/debug
-    cargo build --quiet --locked -p sonar-fuzz --bins
-else
-    # With --target, build scripts are not instrumented.
-    host=$(rustc -vV | sed -n 's/^host: //p')
-    export RUSTFLAGS="$SONAR_FUZZ_FLAGS"
-    built=$built/$host/fuzz
-    cargo build --quiet --locked -p sonar-fuzz --bins --profile fuzz --target "$host"
-fi
+-Cllvm-args=-sanitizer-coverage-trace-compares" \
+    cargo build --quiet --locked -p sonar-fuzz --features libfuzzer --bins --profile fuzz --target "$host"
 [ "${1:-}" != --build ] || exit 0
 
 if [ $# -lt 2 ]; then

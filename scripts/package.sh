@@ -39,7 +39,7 @@ program() {
     if [ $code = 0 ]; then
         tail -1 "$work/built"
     else
-        sed -n 's/^dist-musl: //p' "$work/log" | tail -1
+        sed -n 's/^musl: //p' "$work/log" | tail -1
     fi
     return $code
 }

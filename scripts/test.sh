@@ -6,16 +6,16 @@
 #   LONG=1 scripts/test.sh    the whole program as a release build, five minutes for each fuzz target, a thousand kills
 #                             of a replay, a hundred power failures, an hour of the agent, a day replayed; a test that
 #                             passes only when it is repeated fails the run
-#   FUZZ_SECONDS=N            seconds for each fuzz target
+#   FUZZ_SECONDS=N            with LONG=1, seconds for each fuzz target, instead of 300
 #
+# Everything but the release build is a static program with musl, as users install it; clippy checks the one with glibc.
 # Three lanes run beside each other: the foreground builds the workspace and runs its tests and those of the lab; `lab`
 # builds what the lab needs; `spare` does everything else with what the others leave of the processors.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tools.sh
 . scripts/stages.sh
-fuzz_seconds=${FUZZ_SECONDS:-${LONG:+300}}
-fuzz_seconds=${fuzz_seconds:-5}
+. scripts/musl/environment.sh
 # The same random cases each time, so that no change fails by chance; another seed gives others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 
@@ -30,6 +30,8 @@ check "web app" make --no-print-directory web
 
 # The list of programs lets the tests run while cargo builds something else, which locks the folder.
 list_tests() {
+    # Nothing can be tested without it.
+    musl_environment || return 1
     cargo metadata --locked --format-version 1 >"$logs/metadata.json" &&
         cargo nextest list --workspace --locked --list-type binaries-only --message-format json >"$logs/binaries.json"
 }
@@ -39,8 +41,9 @@ if [ ! -s "$logs/binaries.json" ]; then
     summary
     exit 1
 fi
-install -D target/debug/examples/lab-driver lab/bin/driver-rust
-program=$PWD/target/debug/mongosonar
+built=$PWD/target/$CARGO_BUILD_TARGET/debug
+install -D "$built/examples/lab-driver" lab/bin/driver-rust
+program=$built/mongosonar
 # A test of the lab runs this in a virtual machine.
 SONAR_SYS_TESTS=$(python3 -c 'import json, sys
 print(json.load(sys.stdin)["rust-binaries"]["sonar-sys"]["binary-path"])' <"$logs/binaries.json")
@@ -51,7 +54,7 @@ fuzz_targets() { sed -nE 's/^name = "(.*)"$/\1/p' fuzz/Cargo.toml | grep -v fuzz
 fuzz() {
     local target
     for target in "$@"; do
-        check "fuzz $target" fuzz/run.sh "$target" "$fuzz_seconds"
+        check "fuzz $target" fuzz/run.sh "$target" "${FUZZ_SECONDS:-300}"
     done
 }
 advisories() {
@@ -67,6 +70,7 @@ advisories() {
 spare_lane() {
     lane=spare
     yield_processors $BASHPID
+    unset CARGO_BUILD_TARGET
     check "format" scripts/lint.sh --format
     check "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
     check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
@@ -79,9 +83,8 @@ spare_lane() {
     # The Go programs of the lab are checked once they are built, from the same cache.
     wait_for "build the lab" "$lab"
     check "lint" scripts/lint.sh --lint
-    check "static binary with musl" scripts/dist-musl.sh dev
-    # The short form runs little more than the seeds, so building fast matters more than running fast.
-    [ -n "${LONG:-}" ] || export FUZZ_PROFILE=dev
+    # The short form runs the targets as tests of the workspace.
+    [ -n "${LONG:-}" ] || return 0
     check "build the fuzz targets" fuzz/run.sh --build
     # Two at a time: each uses one processor.
     local targets half other
@@ -133,18 +136,16 @@ wait "$lab"
 if [ "$(code_of "build the lab")" = 0 ]; then
     if [ -n "${LONG:-}" ]; then
         program=$PWD/target/release/mongosonar
-        check "release build" cargo build --release --locked --quiet -p mongosonar
+        check "release build" env -u CARGO_BUILD_TARGET cargo build --release --locked --quiet -p mongosonar
         # For the packages of the other architecture. Where that is impossible, their test says so.
         case $(uname -m) in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
         stage "static binary for $other" scripts/dist-musl.sh dev "$other"
     fi
     lab_tests test-beside
     lab_tests test-alone
-    wait "$spare"
-    lab_tests test-binary
 else
     fail "the lab could not be built" "$(log_of "build the lab")"
-    wait "$spare"
 fi
+wait "$spare"
 
 summary

@@ -1,4 +1,7 @@
-//! What several fuzz targets share: an input read piece by piece, and what a decoder hears of packets.
+//! The fuzz targets, and what several of them share: an input read piece by piece, and what a decoder says of packets.
+
+pub mod mutate;
+pub mod targets;
 
 use std::sync::Arc;
 

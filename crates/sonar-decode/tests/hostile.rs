@@ -211,15 +211,14 @@ fn documents_of_any_depth_and_breadth() {
         victim.open(1);
         let mut at = 1;
         for (kind, depth) in [(3_u8, 150), (4, 150), (3, 100_000), (4, 100_000)] {
-            // A filter of nested documents or arrays.
-            let mut filter = vec![5, 0, 0, 0, 0];
-            for _ in 0..depth {
-                let inner = [&[kind, b'a', 0][..], &filter].concat();
-                filter = [&(inner.len() as u32 + 5).to_le_bytes()[..], &inner, &[0]].concat();
-                if filter.len() > 900_000 {
-                    break;
-                }
+            // A filter of nested documents or arrays, each eight bytes longer than the one in it.
+            let mut filter = Vec::new();
+            for level in (1..=depth).rev() {
+                filter.extend((5 + 8 * level as u32).to_le_bytes());
+                filter.extend([kind, b'a', 0]);
             }
+            filter.extend([5, 0, 0, 0]);
+            filter.resize(filter.len() + depth + 1, 0);
             let inner =
                 [b"\x02find\0\x02\0\0\0c\0\x03filter\0", &filter[..], b"\x02$db\0\x02\0\0\0d\0"].concat();
             let body = [&[0; 5], &(inner.len() as u32 + 5).to_le_bytes()[..], &inner, &[0]].concat();

@@ -196,22 +196,22 @@ pub(crate) fn pidfd_info(pidfd: BorrowedFd<'_>, mask: u64) -> io::Result<PidfdIn
 
 /// The calling thread; [`interrupt`] ends its waiting system calls from now on.
 #[cfg(test)]
-pub(crate) fn interruptible() -> libc::pthread_t {
+pub(crate) fn interruptible() -> libc::pid_t {
     extern "C" fn nothing(_: c_int) {}
     // SAFETY: the handler does nothing; without SA_RESTART a call that waits ends with EINTR.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
         libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
-        libc::pthread_self()
+        libc::gettid()
     }
 }
 
 /// Sends a signal to a thread that still runs.
 #[cfg(test)]
-pub(crate) fn interrupt(thread: libc::pthread_t) {
+pub(crate) fn interrupt(thread: libc::pid_t) {
     // SAFETY: takes no memory of ours; the caller has not joined the thread.
-    unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR2) };
 }
 
 /// The error of a system call whose further arguments are null; `None` if it succeeds.
