@@ -37,6 +37,8 @@ pub enum StopBehavior {
     /// It ends with a report of what it has seen so far, which takes its time on a busy machine, unless it is asked again
     /// or nobody can see the report any more.
     Report,
+    /// It ends with what it has seen so far, as [`Self::Report`], but output that nobody takes does not hold it up.
+    Summary,
     /// It has something to restore or to remove, and takes its time for that.
     Careful,
     /// It runs in the background and takes its time to store what it has, unless it is asked again. SIGHUP does not end
@@ -222,7 +224,7 @@ fn guard(
     loop {
         let has_deadline = match ending {
             StopBehavior::Prompt => true,
-            StopBehavior::Report => stop.abandoned.load(Ordering::Relaxed),
+            StopBehavior::Report | StopBehavior::Summary => stop.abandoned.load(Ordering::Relaxed),
             StopBehavior::Careful | StopBehavior::Service => false,
         };
         let deadline = first.filter(|_| has_deadline).map(|first| first + stop.patience());
@@ -261,10 +263,12 @@ fn guard(
         let stuck = stuck.filter(|_| stuck_since.is_some_and(|begun| begun.elapsed() >= STUCK));
         let is_over = match ending {
             StopBehavior::Prompt => is_again || since >= stop.patience() || stuck.is_some(),
-            // A pager takes its time to read a report; a terminal that does not read shows none.
-            StopBehavior::Report => {
+            StopBehavior::Report | StopBehavior::Summary => {
                 let is_late = has_deadline && since >= stop.patience();
-                is_again || is_late || stuck == Some(StuckOutput::Terminal)
+                // A pager takes its time to read a report; a terminal that does not read shows none.
+                let waits = stuck == Some(StuckOutput::Terminal)
+                    || ending == StopBehavior::Summary && stuck.is_some();
+                is_again || is_late || waits
             }
             StopBehavior::Service => is_again,
             StopBehavior::Careful => false,

@@ -43,7 +43,7 @@ pub fn refused(error: TraceError) -> anyhow::Error {
 /// # Errors
 /// As [`stop::listen`].
 pub fn begin(tracer: &Tracer, confined: bool, lines: [Option<String>; 2]) -> Result<Arc<AtomicBool>> {
-    let stop = stop::listen_confined(StopBehavior::Prompt, || {
+    let stop = stop::listen_confined(StopBehavior::Summary, || {
         if confined {
             privileges::give_up_while_tracing(|| tracer.is_readable());
         }

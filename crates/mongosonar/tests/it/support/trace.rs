@@ -131,6 +131,11 @@ impl Tracer {
         None
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     fn line(&mut self) -> &str {
         let from = self.said.len();
         self.err.read_line(&mut self.said).unwrap();
