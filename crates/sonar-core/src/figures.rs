@@ -52,7 +52,18 @@ impl<'a> Record<'a> {
     /// An operation captured on the wire.
     #[inline]
     pub fn wire(op: &'a Operation<'a>) -> Self {
-        let bucket = LatencyBucket::of(op.latency_ns.unwrap_or(0));
+        Self::wire_in(op, Self::bucket_of(op))
+    }
+
+    /// The bucket of the latency of an operation.
+    #[inline]
+    pub(crate) fn bucket_of(op: &Operation<'_>) -> LatencyBucket {
+        LatencyBucket::of(op.latency_ns.unwrap_or(0))
+    }
+
+    /// An operation captured on the wire, with the bucket of its latency.
+    #[inline(always)]
+    pub(crate) fn wire_in(op: &'a Operation<'a>, bucket: LatencyBucket) -> Self {
         Self {
             op,
             source: Source::Wire,

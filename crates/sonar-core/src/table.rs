@@ -4,9 +4,10 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
 use crate::figures::Record;
+use crate::histogram::LatencyBucket;
 use crate::row::{Row, RowKeyRef, SubjectRef};
 use crate::time_split::{RowSplit, WireOperation};
-use crate::{Class, Endpoint, Role, ShapeId};
+use crate::{Class, Endpoint, Operation, Role, ShapeId};
 
 /// The maximum number of rows of one table; further ones are counted under `other`.
 pub const MAX_ROWS: usize = 10_000;
@@ -127,23 +128,52 @@ impl Table {
     #[inline]
     pub fn record(&mut self, record: &Record<'_>) -> (usize, bool) {
         let Record { op, identity, .. } = *record;
+        let purpose = self.purpose;
         // `record_under` is inlined for each kind of subject, so that its checks become constant.
         match self.by {
-            GroupBy::Shape => self.record_under(record, SubjectRef::Shape(identity, op.shape, ShapeId(0))),
-            GroupBy::Order => self.record_under(record, SubjectRef::Shape(identity, op.shape, op.ordered_id)),
-            GroupBy::Namespace => {
-                self.record_under(record, SubjectRef::Namespace(&op.shape.database, &op.shape.collection))
+            GroupBy::Shape => {
+                self.record_under(record, purpose, SubjectRef::Shape(identity, op.shape, ShapeId(0)))
             }
-            GroupBy::App => self.record_under(record, SubjectRef::App(op.app)),
-            GroupBy::Client => self.record_under(record, SubjectRef::Client(op.client.ip())),
-            GroupBy::Plan => self.record_under(record, SubjectRef::Plan(record.plan())),
-            GroupBy::User => self.record_under(record, SubjectRef::User(record.user())),
-            GroupBy::Comment => self.record_under(record, SubjectRef::Comment(record.comment())),
+            GroupBy::Order => {
+                self.record_under(record, purpose, SubjectRef::Shape(identity, op.shape, op.ordered_id))
+            }
+            GroupBy::Namespace => {
+                let subject = SubjectRef::Namespace(&op.shape.database, &op.shape.collection);
+                self.record_under(record, purpose, subject)
+            }
+            GroupBy::App => self.record_under(record, purpose, SubjectRef::App(op.app)),
+            GroupBy::Client => self.record_under(record, purpose, SubjectRef::Client(op.client.ip())),
+            GroupBy::Plan => self.record_under(record, purpose, SubjectRef::Plan(record.plan())),
+            GroupBy::User => self.record_under(record, purpose, SubjectRef::User(record.user())),
+            GroupBy::Comment => self.record_under(record, purpose, SubjectRef::Comment(record.comment())),
         }
     }
 
+    /// Like [`record`](Self::record), for an operation captured on the wire, with the bucket of its latency. It is
+    /// compiled for what all of these have in common in the tables of windows, because captures spend their time here.
+    pub(crate) fn record_wire(&mut self, op: &Operation<'_>, bucket: LatencyBucket) -> (usize, bool) {
+        let record = &Record::wire_in(op, bucket);
+        if self.purpose != Purpose::Window {
+            return self.record(record);
+        }
+        let shape = |order| SubjectRef::Shape(record.identity, op.shape, order);
+        match self.by {
+            GroupBy::Shape => self.record_under(record, Purpose::Window, shape(ShapeId(0))),
+            GroupBy::Order => self.record_under(record, Purpose::Window, shape(op.ordered_id)),
+            GroupBy::App => self.record_under(record, Purpose::Window, SubjectRef::App(op.app)),
+            GroupBy::Client => self.record_under(record, Purpose::Window, SubjectRef::Client(op.client.ip())),
+            GroupBy::Namespace | GroupBy::Plan | GroupBy::User | GroupBy::Comment => self.record(record),
+        }
+    }
+
+    /// `purpose` is that of this table.
     #[inline(always)]
-    fn record_under(&mut self, record: &Record<'_>, subject: SubjectRef<'_>) -> (usize, bool) {
+    fn record_under(
+        &mut self,
+        record: &Record<'_>,
+        purpose: Purpose,
+        subject: SubjectRef<'_>,
+    ) -> (usize, bool) {
         let is_shape = matches!(subject, SubjectRef::Shape(..));
         let mut key = RowKeyRef {
             server: Endpoint::default(),
@@ -151,10 +181,10 @@ impl Table {
             class: Class::default(),
             subject,
         };
-        if is_shape || self.purpose == Purpose::Window {
+        if is_shape || purpose == Purpose::Window {
             key.class = record.op.class;
         }
-        if self.purpose == Purpose::Window {
+        if purpose == Purpose::Window {
             key.role = record.op.role;
             if is_shape {
                 key.server = record.op.server;
@@ -171,17 +201,17 @@ impl Table {
             }
         };
         let row = &mut self.rows[at];
-        if is_shape || self.purpose == Purpose::Digest {
+        if is_shape || purpose == Purpose::Digest {
             row.add_ids(record);
         }
         let observed = row.record(record);
-        if self.purpose == Purpose::Digest {
+        if purpose == Purpose::Digest {
             observed.figures.record_time(record);
         }
-        if is_shape || (self.purpose == Purpose::Digest && !matches!(subject, SubjectRef::App(_))) {
+        if is_shape || (purpose == Purpose::Digest && !matches!(subject, SubjectRef::App(_))) {
             let share = record.share();
             observed.apps.add_shared(record.op.app, share);
-            if self.purpose == Purpose::Window {
+            if purpose == Purpose::Window {
                 let ip = record.op.client.ip();
                 observed.clients.add(&ip, share, || ip);
             }

@@ -58,10 +58,10 @@ impl Window {
         self.end = self.end.max(op.end);
         self.coverage.operations_late += u64::from(op.end < self.start);
         self.types.record(op);
-        let record = Record::wire(op);
-        self.coverage.shapes_folded += u64::from(self.shapes.record(&record).1);
-        self.coverage.apps_folded += u64::from(self.apps.record(&record).1);
-        self.coverage.clients_folded += u64::from(self.clients.record(&record).1);
+        let bucket = Record::bucket_of(op);
+        self.coverage.shapes_folded += u64::from(self.shapes.record_wire(op, bucket).1);
+        self.coverage.apps_folded += u64::from(self.apps.record_wire(op, bucket).1);
+        self.coverage.clients_folded += u64::from(self.clients.record_wire(op, bucket).1);
     }
 
     /// Adds one operation as a log or a profile describes it, to the rows by shape and by application. Types of

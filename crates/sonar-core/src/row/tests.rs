@@ -206,6 +206,26 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn windows_record_operations_of_the_wire_like_those_of_other_sources(
+        all in proptest::collection::vec(seen(), 0..200),
+        by in 0usize..GroupBy::DIGEST.len(),
+        of_digest: bool,
+    ) {
+        let empty = if of_digest { Table::of_digest } else { Table::of_window };
+        let [mut one, mut other] = [(); 2].map(|()| empty(GroupBy::DIGEST[by]));
+        for seen in &all {
+            with(&TestOperation { source: Source::Wire, ..seen.clone() }, |record| {
+                let expected = one.record(record);
+                assert_eq!(other.record_wire(record.op, Record::bucket_of(record.op)), expected);
+            });
+        }
+        prop_assert_eq!(sorted(&other), sorted(&one));
+    }
+}
+
 #[test]
 fn totals_name_the_sources_that_rows_show() {
     let mut digest = Digest::default();
