@@ -36,6 +36,10 @@ pub enum CommandKind {
     Listing,
     /// Commands on the cached plans of a query.
     PlanCache,
+    /// Locks writes with `lock: true`.
+    Fsync,
+    /// Only asks with a negative level and nothing else.
+    Profile,
 }
 
 impl CommandKind {
@@ -134,6 +138,8 @@ commands! {
     Statements BulkWrite b"bulkWrite" b"clusterBulkWrite";
     Inner Explain b"explain";
     Database Listing b"listCollections" b"listDatabases";
+    Database Fsync b"fsync";
+    Database Profile b"profile";
     Database Hello b"hello" b"isMaster" b"ismaster";
 
     // Cursors: the shape is that of the command that opened it.
@@ -230,7 +236,7 @@ commands! {
         b"copydbsaslstart" b"cpuload" b"createRole" b"createUser" b"currentOp" b"cursorInfo" b"dbHash" b"dbhash"
         b"dbStats" b"dbstats" b"diagLogging" b"driverOIDTest" b"dropAllRolesFromDatabase" b"dropAllUsersFromDatabase"
         b"dropConnections" b"dropDatabase" b"dropRole" b"dropUser" b"echo" b"endSessions" b"eval" b"features"
-        b"flushRouterConfig" b"forceerror" b"fsync" b"fsyncUnlock" b"getAuditConfig" b"getChangeStreamState"
+        b"flushRouterConfig" b"forceerror" b"fsyncUnlock" b"getAuditConfig" b"getChangeStreamState"
         b"getClusterParameter" b"getCmdLineOpts" b"getDefaultRWConcern" b"getDiagnosticData"
         b"getFreeMonitoringStatus" b"getLastError" b"getlasterror" b"getLog" b"getParameter" b"getPrevError"
         b"getpreverror" b"getShardMap" b"getShardingReady" b"getoptime" b"getnonce" b"grantPrivilegesToRole"
@@ -239,7 +245,7 @@ commands! {
         b"killAllSessions" b"killAllSessionsByPattern" b"killOp" b"killSessions" b"listCommands"
         b"listDatabasesForAllTenants" b"listShards" b"listshards" b"lockInfo" b"logApplicationMessage" b"logMessage"
         b"logRotate" b"logout" b"makeSnapshot" b"mapreduce.shardedfinish" b"multicast" b"netstat" b"oidReset"
-        b"pinHistoryReplicated" b"ping" b"prepareTransaction" b"profile" b"reapLogicalSessionCacheNow"
+        b"pinHistoryReplicated" b"ping" b"prepareTransaction" b"reapLogicalSessionCacheNow"
         b"refreshLogicalSessionCacheNow" b"refreshSessions" b"refreshSessionsInternal"
         b"removeShard" b"removeShardFromZone" b"removeshard" b"repairDatabase"
         b"repairShardedCollectionChunksHistory" b"replSetAbortPrimaryCatchUp" b"replSetDeclareElectionWinner" b"replSetElect" b"replSetFreeze"

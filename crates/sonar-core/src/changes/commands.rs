@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides, first_began};
 use crate::history::{Event, EventKind, HistoryWindow};
 use crate::time::NS_PER_S;
-use crate::{Endpoint, Role, Source, Timestamp};
+use crate::{Endpoint, Identity, Role, ShapeInfo, Source, Subject, Timestamp};
 
 /// Commands that change a server, and what they do, in lower case.
 const COMMANDS: [(&str, EventKind); 18] = [
@@ -32,18 +32,22 @@ const COMMANDS: [(&str, EventKind); 18] = [
 /// The number of earlier windows with a command from which on it is usual.
 const MIN_USUAL: usize = 3;
 
-/// Commands that change something only with some arguments, which rows do not have: the shape of a command of an
-/// administrator is its name and its namespace. `{profile: -1}` only asks for the level of the profiler; the log has each
-/// change of it. Without `lock`, `fsync` only writes to disk; that it locked writes is seen when they are unlocked.
-const DEPENDS_ON_ARGUMENTS: [&str; 2] = ["fsync", "profile"];
 /// Ends what `fsync` began, and fails if nothing is locked.
 const UNLOCK: &str = "fsyncunlock";
+/// The shape of `fsync` that locks writes; any other only writes to disk.
+const LOCKS: &str = "{lock: true}";
+/// The shape of `profile` that only asks; with anything else in it, also with the level -1, it changes something.
+const ASKS: &str = "{profile: -1}";
 
-/// Whether a command is known to change something. `unlocked` says whether writes were unlocked later on the same server.
-fn is_change(command: &str, unlocked: bool) -> bool {
-    let lower = command.to_ascii_lowercase();
-    let is_lock = lower == "fsync" && unlocked;
-    is_lock || !DEPENDS_ON_ARGUMENTS.contains(&lower.as_str())
+/// Whether a command of an administrator changes something, by its shape. If that is not known to its end, only commands
+/// that always do.
+fn is_change(shape: &ShapeInfo, identity: Identity) -> bool {
+    let (is_exact, typed) = (identity == Identity::Exact, &*shape.typed);
+    match &*shape.command.to_ascii_lowercase() {
+        "fsync" => is_exact && typed == LOCKS,
+        "profile" => is_exact && typed != ASKS,
+        _ => true,
+    }
 }
 
 /// What a command changes; `None` for one that is no administrator's.
@@ -66,23 +70,13 @@ pub struct CommandEvents {
     /// By command: in how many windows, and its events.
     found: BTreeMap<CommandKey, (usize, Vec<Event>)>,
     count: usize,
-    /// When writes were last unlocked, by server.
-    unlocked: BTreeMap<Endpoint, Timestamp>,
 }
 
 impl CommandEvents {
-    fn note_unlock(&mut self, command: &WindowCommand) {
-        if command.is_unlock() {
-            let last = self.unlocked.entry(command.key.0).or_default();
-            *last = command.began.max(*last);
-        }
-    }
-
     /// Adds the commands of a window.
     pub fn add(&mut self, window: &HistoryWindow) {
         self.windows += 1;
         for command in rows(window) {
-            self.note_unlock(&command);
             let (windows, events) = self.found.entry(command.key.clone()).or_default();
             *windows += 1;
             if self.count < MAX_EVENTS {
@@ -95,19 +89,13 @@ impl CommandEvents {
 
     /// Their events that `stored` does not have, without those of commands that programs run again and again.
     pub fn finish(self, stored: &[Event]) -> Vec<Event> {
-        let Self { windows, found, unlocked, .. } = self;
+        let Self { windows, found, .. } = self;
         let is_usual = |count: usize| count > MIN_USUAL && count * 10 > windows;
         let mut events: Vec<Event> = Vec::new();
-        for ((server, command, _), (_, found)) in
-            found.into_iter().filter(|(_, (count, _))| !is_usual(*count))
-        {
-            let unlocked = unlocked.get(&server);
-            let changes = |at: Timestamp| is_change(&command, unlocked.is_some_and(|last| *last >= at));
-            for event in found.into_iter().filter(|event| changes(event.at)) {
-                let is_logged = stored.iter().any(|other| is_same_thing(&event, other, SAME_NS));
-                if !is_logged && !is_there(&event, &events, SAME_NS) {
-                    events.push(event);
-                }
+        for event in found.into_values().filter(|(count, _)| !is_usual(*count)).flat_map(|(_, found)| found) {
+            let is_logged = stored.iter().any(|other| is_same_thing(&event, other, SAME_NS));
+            if !is_logged && !is_there(&event, &events, SAME_NS) {
+                events.push(event);
             }
         }
         events.sort_by_key(|event| event.at);
@@ -133,7 +121,7 @@ fn is_same_thing(event: &Event, other: &Event, width_ns: u64) -> bool {
 /// The administrators' commands of the span as events, without those that are in the log and those that ran before too.
 pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
-    // Tools ask for the level of the profiler again and again, with the same command.
+    // What tools run again and again, with the same command.
     let before = sides.windows(ComparedSpan::Before);
     let is_usual = |key: &CommandKey| {
         let count = before.iter().filter(|window| rows(window).any(|known| known.key == *key)).count();
@@ -142,14 +130,9 @@ pub(super) fn events(sides: &Sides<'_>) -> Vec<Event> {
     // What ran shortly before may explain what the first windows show.
     let shortly = sides.windows(ComparedSpan::Before);
     let shortly = &shortly[shortly.len().saturating_sub(RECENT_WINDOWS)..];
-    let windows = || shortly.iter().chain(sides.windows(ComparedSpan::After));
-    let mut unlocks = CommandEvents::default();
-    windows().flat_map(rows).for_each(|command| unlocks.note_unlock(&command));
-    for window in windows() {
+    for window in shortly.iter().chain(sides.windows(ComparedSpan::After)) {
         for command in rows(window).filter(|command| !is_usual(&command.key)) {
-            let unlocked = unlocks.unlocked.get(&command.key.0);
-            let changes = |at: Timestamp| is_change(&command.key.1, unlocked.is_some_and(|last| *last >= at));
-            for event in command.events().into_iter().filter(|event| changes(event.at)) {
+            for event in command.events() {
                 let is_logged =
                     sides.events().iter().any(|other| is_same_thing(&event, other, sides.width_ns));
                 if !is_logged && !is_there(&event, &events, sides.width_ns) {
@@ -176,10 +159,6 @@ struct WindowCommand {
 }
 
 impl WindowCommand {
-    fn is_unlock(&self) -> bool {
-        self.key.1.eq_ignore_ascii_case(UNLOCK)
-    }
-
     fn events(&self) -> Vec<Event> {
         let (server, command, namespace) = &self.key;
         let is_about_namespace = matches!(
@@ -206,13 +185,17 @@ impl WindowCommand {
     }
 }
 
-/// The administrators' commands of a window.
+/// The administrators' commands of a window that change something.
 fn rows(window: &HistoryWindow) -> impl Iterator<Item = WindowCommand> {
     let rows = window.window.shapes.iter().filter(|row| row.role == Role::Served);
     let start = window.window.start;
     rows.filter_map(move |row| {
         let shape = row.shape();
         let kind = kind(&shape.command)?;
+        let Subject::Shape { identity, .. } = &row.subject else { return None };
+        if !is_change(shape, *identity) {
+            return None;
+        }
         let figures = &row.observed_by(Source::Wire)?.figures;
         // One that failed has changed nothing.
         if figures.failed >= figures.calls {
@@ -233,24 +216,23 @@ fn rows(window: &HistoryWindow) -> impl Iterator<Item = WindowCommand> {
 mod tests {
     use super::*;
 
-    /// Each form of the commands whose arguments decide whether they change anything: its name, whether `fsyncUnlock`
-    /// follows with success, and whether it counts.
     #[test]
     fn only_what_is_known_to_change_something_is_an_event() {
-        for (form, command, unlocked, expected) in [
-            ("{fsync: 1}", "fsync", false, false),
-            ("{fsync: 1, lock: false}", "fsync", false, false),
-            ("{fsync: 1, lock: true}", "fsync", true, true),
-            ("{fsyncUnlock: 1}", "fsyncUnlock", true, true),
-            ("{profile: -1}", "profile", false, false),
-            ("{profile: 0}", "profile", false, false),
-            ("{profile: 1, slowms: 20}", "profile", true, false),
-            ("{profile: 2, filter: {}}", "profile", false, false),
-            ("{setParameter: 1, ttlMonitorEnabled: false}", "setParameter", false, true),
-            ("{dropIndexes: \"carts\", index: \"*\"}", "dropIndexes", false, true),
+        for (command, typed, identity, expected) in [
+            ("fsync", "{}", Identity::Exact, false),
+            ("fsync", "{lock: true}", Identity::Exact, true),
+            ("fsync", "{lock: true}", Identity::Partial, false),
+            ("fsyncUnlock", "{}", Identity::Exact, true),
+            ("profile", "{profile: -1}", Identity::Exact, false),
+            ("profile", "{profile: -1, slowms: ?number}", Identity::Exact, true),
+            ("profile", "{}", Identity::Exact, true),
+            ("profile", "{}", Identity::Partial, false),
+            ("setParameter", "{}", Identity::Exact, true),
+            ("dropIndexes", "{}", Identity::Partial, true),
         ] {
-            assert_eq!(is_change(command, unlocked), expected, "{form}");
-            assert!(kind(command).is_some(), "{form}");
+            let shape = ShapeInfo { command: command.into(), typed: typed.into(), ..ShapeInfo::default() };
+            assert_eq!(is_change(&shape, identity), expected, "{command} {typed} {identity:?}");
+            assert!(kind(command).is_some(), "{command}");
         }
         for command in ["getParameter", "find", "serverStatus", "listIndexes"] {
             assert_eq!(kind(command), None, "{command}");

@@ -273,9 +273,9 @@ fn an_administrators_command_on_the_wire_is_an_event() {
     let found = compare(&[FIND], &[FIND, command("setParameter")], &[]);
     let ChangeKind::Event(events) = &found.changes[0].what else { panic!("{found:#?}") };
     assert_eq!(events[0].kind, EventKind::SettingChange);
-    // A tool that asks for the level of the profiler all the time.
-    let asks = command("profile");
-    assert!(compare(&[FIND, asks], &[FIND, asks], &[]).is_empty());
+    // A tool that sets the profiler all the time.
+    let sets = command("profile");
+    assert!(compare(&[FIND, sets], &[FIND, sets], &[]).is_empty());
 }
 
 #[test]
@@ -283,8 +283,7 @@ fn commands_that_only_ask_and_those_that_failed_are_no_changes() {
     let command = |command, text| Load { command, text, shape: 50, calls: 1, ..FIND };
     let slow = Load { latency_ns: 8 * MS, ..FIND };
     for harmless in [
-        // `{profile: -1}`, and `fsync` without a lock.
-        command("profile", "{}"),
+        command("profile", "{profile: -1}"),
         command("fsync", "{}"),
         Load { error: Some(13), ..command("setParameter", "{}") },
     ] {
@@ -294,9 +293,18 @@ fn commands_that_only_ask_and_those_that_failed_are_no_changes() {
         let is_shape = |change: &&HistoryChange| matches!(change.what, ChangeKind::Shape(_));
         assert_eq!(found.changes.iter().filter(is_shape).count(), 1, "{harmless:?} {found:#?}");
     }
-    // Nothing else tells on the wire that `fsync` had locked writes.
-    let (lock, unlock) = (command("fsync", "{}"), Load { shape: 51, ..command("fsyncUnlock", "{}") });
-    for (commands, expected) in [(&[lock, unlock][..], 2), (&[unlock], 1), (&[lock], 0)] {
+}
+
+#[test]
+fn commands_whose_arguments_change_something_are_events() {
+    let command = |command, text| Load { command, text, shape: 50, calls: 1, ..FIND };
+    let lock = command("fsync", "{lock: true}");
+    let unlock = Load { shape: 51, ..command("fsyncUnlock", "{}") };
+    let (level, slow) = (command("profile", "{}"), command("profile", "{profile: -1, slowms: ?number}"));
+    let asks = Load { shape: 52, ..command("profile", "{profile: -1}") };
+    for (commands, expected) in
+        [(&[lock, unlock][..], 2), (&[lock], 1), (&[level, asks], 1), (&[slow], 1), (&[asks], 0)]
+    {
         let found = compare(&[FIND], &[&[FIND][..], commands].concat(), &[]);
         let events = found.changes.iter().flat_map(|change| match &change.what {
             ChangeKind::Event(events) => events.clone(),

@@ -341,6 +341,7 @@ impl<T: Text> Request<T> {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
                     ElementStep::Using(Use::Number(NumberSlot::Cursor))
                 }
+                (CommandKind::Profile, _) => self.builder.command_element(key, kind, value),
                 (_, ElementKind::String) if self.take_namespace(bytes) => ElementStep::Next,
                 _ => ElementStep::Using(Use::Type),
             };

@@ -86,6 +86,8 @@ pub enum Field {
     Presence,
     /// A flag; false is absent.
     Flag,
+    /// A number that is kept as -1 if it is negative; any other is absent.
+    Negative,
     /// A literal that is kept, or a document of such literals.
     Literal,
     /// A typed placeholder.
@@ -95,7 +97,7 @@ pub enum Field {
 /// How field `key` of a command counts, and its rank in the text.
 pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
     use CommandKind as C;
-    use Field::{Flag, Ignore, Literal, Masked, Part, Presence};
+    use Field::{Flag, Ignore, Literal, Masked, Negative, Part, Presence};
     match (command, key.bytes) {
         (C::Find, b"filter") | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => {
             (1, Part(ContainerMode::Filter))
@@ -111,6 +113,12 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
         (C::GeoNear, b"spherical" | b"uniqueDocs" | b"includeLocs") => (9, Flag),
         (C::GeoNear, b"project") | (C::PlanCache, b"projection") => (2, Part(ContainerMode::Projection)),
         (C::PlanCache, b"sort") => (3, Part(ContainerMode::Sort)),
+        (C::Fsync, b"lock") => (1, Flag),
+        // Servers change something with any of these, and only answer without: `ProfileCmdBase::run` of
+        // <https://github.com/mongodb/mongo>, `src/mongo/db/commands/profile_common.cpp`.
+        (C::Profile, b"profile") => (0, Negative),
+        (C::Profile, b"filter") => (1, Part(ContainerMode::Filter)),
+        (C::Profile, b"slowms" | b"sampleRate") => (2, Masked),
         (C::Listing, b"filter") => (1, Part(ContainerMode::Filter)),
         (C::Listing, b"nameOnly" | b"authorizedCollections" | b"authorizedDatabases") => (9, Flag),
         (C::Group | C::GeoNear | C::PlanCache, b"collation") => (8, Literal),

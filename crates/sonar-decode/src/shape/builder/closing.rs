@@ -3,6 +3,7 @@
 use super::node::{Afterwards, Hashes, KEPT, Node, REPLACEMENT, StatementBody, Types};
 use super::{Builder, MAX_STATEMENTS};
 use crate::bson::{ElementKind, Key};
+use crate::commands::CommandKind;
 use crate::shape::hash::{self, mix};
 use crate::shape::rules::ContainerMode;
 use crate::shape::text::{Style, Text};
@@ -134,13 +135,14 @@ impl<T: Text> Builder<T> {
 
     /// Whether the container `top`, which ends, says nothing: `filter: {}` is no filter, and a router sends `hint: {}`
     /// in statements without a hint. Without a collation, the one of the collection counts, and that is the simple one
-    /// unless it was created with another; a router sends this one in pipelines.
+    /// unless it was created with another; a router sends this one in pipelines. But the profiler can be told to take
+    /// everything.
     fn is_nothing(&self, top: usize) -> bool {
         let (frame, parent) = (&self.frames[top], self.frames[top - 1].mode);
         let is_collation = frame.mode == ContainerMode::Literal && frame.edge == hash::bytes(b"collation");
         match frame.count {
             0 => {
-                parent == ContainerMode::Command
+                (parent == ContainerMode::Command && self.command != CommandKind::Profile)
                     || (parent == ContainerMode::Statement
                         && (is_collation
                             || matches!(frame.mode, ContainerMode::Sort | ContainerMode::ArrayFilters)))
