@@ -38,7 +38,7 @@ pub enum CommandKind {
     PlanCache,
     /// Locks writes with `lock: true`.
     Fsync,
-    /// Only asks with a negative level and nothing else.
+    /// Only asks with a negative level and nothing else; level 0 is off.
     Profile,
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::change::{
     ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay,
 };
+use super::commands::PROFILER_OFF;
 use super::events::{
     self, EventScope, REACH_WINDOWS, causes_errors, is_of_machine, list_order, namespace, scope,
 };
@@ -388,6 +389,9 @@ fn can_move(kind: EventKind, change: &ServerChange) -> bool {
 
 /// Whether the profiler records more than before, as far as its event tells: only that costs time.
 fn records_more(event: &Event) -> bool {
+    if &*event.text == PROFILER_OFF {
+        return false;
+    }
     let Some(levels) = event.text.strip_prefix("level ") else { return true };
     let levels = levels.split(';').next().unwrap_or_default().split_once(", was ");
     let level = |text: &str| text.trim().parse::<i64>().ok();

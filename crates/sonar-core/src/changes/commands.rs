@@ -39,6 +39,11 @@ const LOCKS: &str = "{lock: true}";
 /// The shape of `profile` that only asks; with anything else in it, also with the level -1, it changes something.
 const ASKS: &str = "{profile: -1}";
 
+/// How the shape of `profile` begins that switches it off.
+const SWITCHES_OFF: &str = "{profile: 0";
+/// The text of its event.
+pub(super) const PROFILER_OFF: &str = "command profile, level 0";
+
 /// Whether a command of an administrator changes something, by its shape. If that is not known to its end, only commands
 /// that always do.
 fn is_change(shape: &ShapeInfo, identity: Identity) -> bool {
@@ -156,6 +161,8 @@ struct WindowCommand {
     ended: Timestamp,
     /// Whether it began before the window.
     is_long: bool,
+    /// Whether it switches off what it is about.
+    is_off: bool,
 }
 
 impl WindowCommand {
@@ -172,6 +179,7 @@ impl WindowCommand {
         let text = match &*command.to_ascii_lowercase() {
             "fsync" => "writes were locked by the command fsync".to_owned(),
             UNLOCK => "writes were unlocked by the command fsyncUnlock".to_owned(),
+            "profile" if self.is_off => PROFILER_OFF.to_owned(),
             _ => format!("command {command}"),
         };
         let event = |at, kind| Event::new(at, kind, *server, (subject, &text));
@@ -208,6 +216,7 @@ fn rows(window: &HistoryWindow) -> impl Iterator<Item = WindowCommand> {
             began,
             ended: figures.first_seen,
             is_long: began < start,
+            is_off: shape.typed.starts_with(SWITCHES_OFF),
         })
     })
 }

@@ -302,9 +302,15 @@ fn commands_whose_arguments_change_something_are_events() {
     let unlock = Load { shape: 51, ..command("fsyncUnlock", "{}") };
     let (level, slow) = (command("profile", "{}"), command("profile", "{profile: -1, slowms: ?number}"));
     let asks = Load { shape: 52, ..command("profile", "{profile: -1}") };
-    for (commands, expected) in
-        [(&[lock, unlock][..], 2), (&[lock], 1), (&[level, asks], 1), (&[slow], 1), (&[asks], 0)]
-    {
+    let off = Load { shape: 53, ..command("profile", "{profile: 0}") };
+    for (commands, expected) in [
+        (&[lock, unlock][..], 2),
+        (&[lock], 1),
+        (&[level, asks], 1),
+        (&[slow], 1),
+        (&[asks], 0),
+        (&[level, off], 2),
+    ] {
         let found = compare(&[FIND], &[&[FIND][..], commands].concat(), &[]);
         let events = found.changes.iter().flat_map(|change| match &change.what {
             ChangeKind::Event(events) => events.clone(),
@@ -340,6 +346,7 @@ fn a_cause_can_cause_its_effect_and_comes_shortly_before_it() {
         (EventKind::ConnectionStorm, (301, ""), &often, true),
         (EventKind::ProfilerChange, (301, "level 2, was 0"), &slow, true),
         (EventKind::ProfilerChange, (301, "level 0, was 2"), &slow, false),
+        (EventKind::ProfilerChange, (301, "command profile, level 0"), &slow, false),
         (EventKind::SettingChange, (301, ""), &slow, true),
         // After the window in which it began, and more than three windows before.
         (EventKind::SettingChange, (312, ""), &slow, false),

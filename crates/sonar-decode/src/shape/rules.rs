@@ -86,8 +86,8 @@ pub enum Field {
     Presence,
     /// A flag; false is absent.
     Flag,
-    /// A number that is kept as -1 if it is negative; any other is absent.
-    Negative,
+    /// A level: 0 is kept, any negative one as -1, and all others count as absent.
+    Level,
     /// A literal that is kept, or a document of such literals.
     Literal,
     /// A typed placeholder.
@@ -97,7 +97,7 @@ pub enum Field {
 /// How field `key` of a command counts, and its rank in the text.
 pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
     use CommandKind as C;
-    use Field::{Flag, Ignore, Literal, Masked, Negative, Part, Presence};
+    use Field::{Flag, Ignore, Level, Literal, Masked, Part, Presence};
     match (command, key.bytes) {
         (C::Find, b"filter") | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => {
             (1, Part(ContainerMode::Filter))
@@ -116,7 +116,7 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
         (C::Fsync, b"lock") => (1, Flag),
         // Servers change something with any of these, and only answer without: `ProfileCmdBase::run` of
         // <https://github.com/mongodb/mongo>, `src/mongo/db/commands/profile_common.cpp`.
-        (C::Profile, b"profile") => (0, Negative),
+        (C::Profile, b"profile") => (0, Level),
         (C::Profile, b"filter") => (1, Part(ContainerMode::Filter)),
         (C::Profile, b"slowms" | b"sampleRate") => (2, Masked),
         (C::Listing, b"filter") => (1, Part(ContainerMode::Filter)),

@@ -24,18 +24,18 @@ impl<T: Text> Builder<T> {
         let step = match field {
             Field::Ignore => return TYPE,
             Field::Presence | Field::Flag => truth_of(kind),
-            Field::Literal | Field::Negative => literal_of(kind),
+            Field::Literal | Field::Level => literal_of(kind),
             Field::Masked | Field::Part(_) => TYPE,
         };
         let node = match field {
             Field::Ignore => return step,
             Field::Presence | Field::Flag if !truth => return step,
-            Field::Negative if number.is_none_or(|number| number >= 0.0) => return step,
+            Field::Level if number.is_none_or(|number| number > 0.0) => return step,
             Field::Presence => {
                 Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(ElementKind::Int32).text }
             }
             Field::Flag => self.kept(b"true", false),
-            Field::Negative => self.kept(b"-1", false),
+            Field::Level => self.kept(if truth { b"-1" } else { b"0" }, false),
             // A router gives each call a collection of its own.
             Field::Literal if key.bytes == b"out" && bytes_of(value).starts_with(b"tmp.mrs.") => {
                 return literal_of(kind);
@@ -52,7 +52,7 @@ impl<T: Text> Builder<T> {
 
     pub(super) fn field_open(&mut self, rank: u8, field: Field, key: Key<'_>, array: bool) -> Opened {
         let mode = match field {
-            Field::Ignore | Field::Presence | Field::Flag | Field::Negative | Field::Masked => {
+            Field::Ignore | Field::Presence | Field::Flag | Field::Level | Field::Masked => {
                 return Opened::Skip;
             }
             Field::Part(ContainerMode::Update) if array => ContainerMode::Pipeline,
