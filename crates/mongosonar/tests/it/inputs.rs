@@ -131,7 +131,11 @@ fn a_cut_capture_is_a_loss_in_every_output() {
     let cut = folder.file("cut.pcap", &whole[..whole.len() / 2]);
     let summary = read(&cut, "");
     assert_eq!(summary.status.code(), Some(3));
-    assert!(text(&summary.stdout).contains("the file is cut or damaged"), "{}", text(&summary.stdout));
+    assert!(
+        text(&summary.stdout).contains("capture files that are cut or damaged: 1"),
+        "{}",
+        text(&summary.stdout)
+    );
     assert!(!text(&summary.stdout).contains("nothing lost"));
     for words in ["--json", "--json --interval 1s"] {
         let output = read(&cut, words);

@@ -56,6 +56,22 @@ impl IoLosses {
         true
     }
 
+    /// The counters that are not zero: what each of them counts, in words, and its value.
+    pub fn in_words(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("accesses that found the ring to the program full", self.ring_full),
+            ("accesses that began while too many were in progress", self.starts_full),
+            ("accesses to files beyond the kernel's table of files", self.files_full),
+            ("accesses whose data could not be read in the kernel", self.unreadable),
+            ("operations that cannot be traced on this kernel", self.not_followed),
+            ("accesses whose end was not seen", self.ends_unseen),
+            ("times that the kernel skipped an eBPF program", self.programs_skipped),
+            ("accesses that were not written because the disk was full", self.not_written),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+
     /// The sum of all counters; saturates.
     pub fn total(&self) -> u64 {
         self.iter().fold(0, |sum, (_, _, value)| sum.saturating_add(value))

@@ -7,7 +7,9 @@ use sonar_core::files::{FileUsage, IoLosses};
 
 use super::SCHEMA;
 use crate::disk::run::DeviceRates;
-use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, Percent, Ratio, TextTable, escape, or_unknown};
+use crate::kit::{
+    Bytes, Count, Fitting, Grouped, Heading, Nanos, Percent, Ratio, TextTable, escape, or_unknown,
+};
 
 /// One row: a file, or the files of a namespace together.
 #[derive(Clone, Debug)]
@@ -126,6 +128,13 @@ impl FileInterval {
         ]
     }
 
+    /// What was lost since the start, to be added to the totals.
+    fn lost(&self) -> String {
+        let each = |(what, count): (&str, u64)| format!("{what}: {}", Grouped(count));
+        let lost: Vec<_> = self.losses.in_words().map(each).collect();
+        if lost.is_empty() { String::new() } else { format!("; LOST: {}", lost.join(", ")) }
+    }
+
     fn per_second(&self, count: u64) -> Count {
         Count(count as f64 / self.seconds.max(1e-9))
     }
@@ -149,10 +158,7 @@ impl FileInterval {
             self.per_second(total.writes),
             self.per_second(total.write_bytes),
             self.per_second(total.syncs),
-            match self.losses.total() {
-                0 => String::new(),
-                lost => format!("; LOST {lost}"),
-            }
+            self.lost(),
         )?;
         for device in &self.devices {
             writeln!(
@@ -333,7 +339,8 @@ mod tests {
         };
         let lines = lines(&interval, 200);
         assert!(
-            lines[0].starts_with("2 of 3 files busy; reads ") && lines[0].ends_with("LOST 2"),
+            lines[0].starts_with("2 of 3 files busy; reads ")
+                && lines[0].ends_with("; LOST: accesses that found the ring to the program full: 2"),
             "{lines:?}"
         );
         assert_eq!(lines.len(), 5, "{lines:?}");

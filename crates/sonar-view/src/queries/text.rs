@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{CommandType, Coverage, Timestamp};
 
-use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
+use crate::kit::{self, Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
 use crate::queries::WindowReport;
 use crate::queries::advice::advice;
 use crate::queries::column::Column;
@@ -127,24 +127,17 @@ pub(crate) fn totals(report: &WindowReport<'_>) -> String {
     line
 }
 
-/// What was lost, in one line: `nothing lost`, or each counter.
+/// What was lost, in one line: `nothing lost`, or each loss in words, the largest number first.
 pub fn losses(coverage: &Coverage) -> String {
-    let part = |(name, _, count): (&'static str, &'static str, u64)| match name {
-        "files_damaged" => "the file is cut or damaged".to_owned(),
-        "files_stopped" => "the file was not read to its end".to_owned(),
-        "streams_tls" => format!("{} encrypted with TLS", plural(count, "connection")),
-        "streams_tls_no_key" => format!("{} not in the key log", plural(count, "encrypted connection")),
-        _ => format!("{name} {count}"),
-    };
-    let lost: Vec<_> = coverage.losses().map(part).collect();
+    let lost = kit::losses(coverage);
     if lost.is_empty() { "nothing lost".to_string() } else { format!("LOST: {}", lost.join(", ")) }
 }
 
 /// What was lost, what was not read or left out, and what was joined late, in one line. It says `nothing lost` only if
 /// nothing was left out either.
 pub fn coverage(coverage: &Coverage) -> String {
-    let named = |label: &str, counters: Vec<(&str, &str, u64)>| {
-        let list: Vec<_> = counters.iter().map(|(name, _, count)| format!("{name} {count}")).collect();
+    let named = |label: &str, counters: Vec<(&'static str, &str, u64)>| {
+        let list = kit::in_words(coverage, counters.into_iter());
         (!list.is_empty()).then(|| format!("{label}: {}", list.join(", ")))
     };
     let unread = named("not read", coverage.unread().collect());
@@ -180,7 +173,7 @@ fn rows(
     if width.is_none() {
         // Nothing is cut: each column is as wide as its widest cell, the last one is not filled.
         for (at, placed) in placed.iter_mut().enumerate() {
-            let widest = cells.iter().map(|row| crate::kit::width(&escape(&row[at]))).max().unwrap_or(0);
+            let widest = cells.iter().map(|row| kit::width(&escape(&row[at]))).max().unwrap_or(0);
             placed.width = placed.width.max(widest);
         }
         if let Some(last) = placed.last_mut() {
@@ -240,11 +233,16 @@ mod tests {
             coverage(&Coverage { streams_joined_late: 2, ..read }),
             "nothing lost; 2 connections joined late"
         );
+        const NOT_READ: &str = "not read: packets that are neither IPv4 nor IPv6: 3 of 100 packets, IP packets that \
+                                carry no TCP: 12 of 100 packets";
         let other = Coverage { frames_not_ip: 3, frames_not_tcp: 12, ..read };
-        assert_eq!(coverage(&other), "not read: frames_not_ip 3, frames_not_tcp 12");
+        assert_eq!(coverage(&other), NOT_READ);
         let asked = Coverage { frames_other_port: 5, ..read };
-        assert_eq!(coverage(&asked), "left out as asked: frames_other_port 5");
+        assert_eq!(
+            coverage(&asked),
+            "left out as asked: TCP segments of ports that are not to be captured: 5 of 100 packets"
+        );
         let lost = Coverage { gaps: 1, ..other };
-        assert_eq!(coverage(&lost), "LOST: gaps 1; not read: frames_not_ip 3, frames_not_tcp 12");
+        assert_eq!(coverage(&lost), format!("LOST: gaps: 1; {NOT_READ}"));
     }
 }

@@ -274,7 +274,10 @@ fn why_there_is_nothing_is_said_in_the_table_and_in_json() {
     let report = WindowReport::new(&window, &selection).explained(&window.coverage, &PacketOrigin::File);
     let summary = text(|out| text::summary(&report, Some(80), out));
     assert!(summary.contains("All 2 connections are encrypted with TLS."), "{summary}");
-    assert!(summary.contains("Coverage: LOST: 2 connections encrypted with TLS"), "{summary}");
+    assert!(
+        summary.contains("Coverage: LOST: connections encrypted with TLS: 2 of 2 connections"),
+        "{summary}"
+    );
     assert!(
         summary.lines().skip(2).all(|line| line.starts_with("      ") || sonar_view::kit::width(line) <= 80)
     );
@@ -314,7 +317,11 @@ fn coverage_stands_below_the_rows_and_is_one_line_when_nothing_was_lost() {
     let summary = text(|out| text::summary(&report, None, out));
     let at = |words: &str| summary.find(words).unwrap_or_else(|| panic!("{words}\n{summary}"));
     assert!(
-        at("insert") < at("Coverage: LOST: kernel_drops 3") && at("Coverage") < at("Packets that the kernel")
+        at("insert")
+            < at(
+                "Coverage: LOST: packets that the kernel dropped because the ring was full: 3 of 43 packets"
+            )
+            && at("Coverage") < at("Packets that the kernel")
     );
 }
 
