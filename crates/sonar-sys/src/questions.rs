@@ -70,6 +70,11 @@ impl QuestionSocket {
         }
     }
 
+    /// Waits so long for an answer.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Answers so far that came after nobody waited for them any more.
     pub fn late(&self) -> u64 {
         self.late

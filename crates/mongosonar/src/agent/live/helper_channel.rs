@@ -30,6 +30,13 @@ impl HelperChannel {
         Self { _helper: None, socket: Mutex::new(QuestionSocket::new(socket)) }
     }
 
+    /// The same, and it waits so long for an answer.
+    #[cfg(test)]
+    pub fn impatient(socket: UnixStream, patience: std::time::Duration) -> Self {
+        let socket = QuestionSocket::new(socket).with_patience(patience);
+        Self { _helper: None, socket: Mutex::new(socket) }
+    }
+
     /// Sends a request; gives the answer, and the files that were opened for it.
     ///
     /// # Errors

@@ -258,7 +258,7 @@ struct LiveAgent<'a> {
     status_problem: Option<String>,
     /// The inspector did not answer the last search for servers.
     is_unanswered: bool,
-    /// Late answers of the inspector that were reported.
+    /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,
     /// Applications that the history knew at the start.

@@ -186,6 +186,14 @@ impl RingOpener {
         }
     }
 
+    /// Answers of the helper so far that came late.
+    pub fn late_answers(&self) -> u64 {
+        match self {
+            Self::Here => 0,
+            Self::There(channel) => channel.late(),
+        }
+    }
+
     /// Opens a ring.
     ///
     /// # Errors
@@ -235,7 +243,31 @@ fn serve(socket: UnixStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn late_answers_are_counted() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (go, may) = channel::<()>();
+        let helper = std::thread::spawn(move || {
+            helper_channel::serve(theirs, |_: OpenerRequest| {
+                may.recv().map_err(io::Error::other)?;
+                answer(Ok(NetworkState { interfaces: Vec::new(), addresses: Vec::new() }))
+            })
+        });
+        let opener = RingOpener::There(HelperChannel::impatient(ours, Duration::from_millis(1)));
+        assert!(opener.network().is_err(), "the helper stands still");
+        assert_eq!((opener.late_answers(), RingOpener::Here.late_answers()), (0, 0));
+        while opener.late_answers() == 0 {
+            go.send(()).unwrap();
+            let _ = opener.network();
+        }
+        drop(opener);
+        let _ = helper.join();
+    }
 
     #[test]
     fn interfaces_that_are_missing_or_down_are_named_and_the_others_are_captured() {

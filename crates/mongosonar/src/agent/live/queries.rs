@@ -264,6 +264,11 @@ impl QueriesCollector {
         self.send(|| CaptureChange::ServerEnded(server.clone()));
     }
 
+    /// Answers of the helper that opens rings so far that came late.
+    pub fn late_answers(&self) -> u64 {
+        self.opener.late_answers()
+    }
+
     /// The network of this host now.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives};
 use super::watched::LoggedEnd;
-use super::{LiveAgent, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
+use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
 use crate::servers;
 
@@ -72,9 +72,10 @@ impl LiveAgent<'_> {
                 }
             }
         }
-        let late = self.inspector.late_answers();
-        if std::mem::replace(&mut self.late_answers, late) != late {
-            let text = format!("a helper process stood still: {} of it came late", plural(late, "answer"));
+        let of_rings = self.queries.as_ref().map_or(0, QueriesCollector::late_answers);
+        let late = self.inspector.late_answers() + of_rings;
+        if std::mem::replace(&mut self.late_answers, late) < late {
+            let text = format!("helper processes stood still: {} came late", plural(late, "answer"));
             eprintln!("mongosonar: {text}");
             self.note(text);
         }
