@@ -153,7 +153,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
         Command::Report(args) if args.digest.files.is_empty() => incident::run(&args.digest, &args.store)?,
-        Command::Report(args) => digest::report(&args.digest)?,
+        Command::Report(args) => digest::report(&args)?,
         Command::Compare(args) => digest::compare(&args)?,
         Command::WhatChanged(args) => what_changed::run(&args)?,
         Command::Timeline(args) => timeline::run(&args)?,

@@ -197,7 +197,7 @@ pub fn read<S: CaptureSink>(
     let keys = Arc::new(plan.settings.keys.as_deref().map(KeyLog::copy).unwrap_or_default());
     let workers = FlowWorkers::new(Settings { keys: Some(keys.clone()), ..plan.settings.clone() }, threads);
     let share = ReadingShare { shared: workers.shared().clone(), keys };
-    thread::scope(|scope| {
+    let read = thread::scope(|scope| {
         let (mut to_workers, mut from_workers) = (Vec::new(), Vec::new());
         for _ in 0..threads {
             let (to_worker, batches) = sync_channel::<FlowBatch>(AHEAD);
@@ -233,6 +233,8 @@ pub fn read<S: CaptureSink>(
         let read = read?;
         let mut all = coverage;
         all.add(&read.coverage);
-        Ok(Some(CaptureRead { coverage: all, in_flight, ..read }))
-    })
+        anyhow::Ok(Some(CaptureRead { coverage: all, in_flight, ..read }))
+    })?;
+    // All workers have ended.
+    Ok(read.map(|read| CaptureRead { undecrypted: workers.shared().undecrypted(), ..read }))
 }

@@ -53,7 +53,7 @@ fn on_one_thread<S: CaptureSink>(path: &Path, plan: &CapturePlan<'_>, sink: &mut
     let settings = Settings { keys: Some(keys.clone()), ..plan.settings.clone() };
     let decoder = Decoder::new(settings, shared.clone());
     let target = OneThreadTarget { decoder, sink };
-    let mut reading = PacketReading::new(plan, ReadingShare { shared, keys }, target);
+    let mut reading = PacketReading::new(plan, ReadingShare { shared: shared.clone(), keys }, target);
     let end = read_packets(path, plan.stop, &mut reading)?;
     let (about, OneThreadTarget { mut decoder, sink }) = reading.split(end);
     let last = about.span.1;
@@ -61,7 +61,7 @@ fn on_one_thread<S: CaptureSink>(path: &Path, plan: &CapturePlan<'_>, sink: &mut
     sink.check()?;
     let mut coverage = decoder.coverage();
     coverage.add(&about.coverage);
-    Ok(CaptureRead { coverage, in_flight, ..about })
+    Ok(CaptureRead { coverage, in_flight, undecrypted: shared.undecrypted(), ..about })
 }
 
 /// Decodes on the thread that reads.

@@ -50,13 +50,13 @@ impl<'a, T> PacketReading<'a, T> {
         Self { target, plan, share, key_counts, clock, second: 0, first: None, last, logs }
     }
 
-    /// What is known of the file that has been read, but for its operations; and the target. The counters are those of
-    /// its secrets alone.
+    /// What is known of the file that has been read, but for its operations, and for what decoding them tells; and the
+    /// target. The counters are those of its secrets alone.
     pub fn split(self, end: CaptureEnd) -> (CaptureRead, T) {
         let span = (self.first.unwrap_or_default(), self.last);
         let Self { target, share, key_counts: coverage, logs, .. } = self;
-        let (named_client, undecrypted) = (share.shared.has_named_clients(), share.shared.undecrypted());
-        let in_flight = Vec::new();
+        let named_client = share.shared.has_named_clients();
+        let (undecrypted, in_flight) = (Vec::new(), Vec::new());
         (CaptureRead { end, span, logs, named_client, undecrypted, coverage, in_flight }, target)
     }
 }

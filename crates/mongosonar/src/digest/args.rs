@@ -105,6 +105,9 @@ pub struct DigestArgs {
 pub struct JoinedReportArgs {
     #[command(flatten)]
     pub digest: DigestArgs,
+    /// Decrypt TLS connections of the captures with the secrets in this key log (SSLKEYLOGFILE)
+    #[arg(long, value_name = "FILE", requires = "files", help_heading = "What to show")]
+    pub tls_keylog: Option<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -124,6 +127,9 @@ pub struct CompareArgs {
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum)]
     pub class: Vec<ClassArg>,
+    /// Decrypt TLS connections of captures with the secrets in this key log (SSLKEYLOGFILE)
+    #[arg(long, value_name = "FILE")]
+    pub tls_keylog: Option<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]

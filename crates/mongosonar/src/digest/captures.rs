@@ -1,6 +1,6 @@
 //! Reads captures into a digest.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -11,7 +11,18 @@ use sonar_decode::{Settings, Sink};
 use super::collect::OperationCollector;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink};
 use crate::input;
+use crate::queries::key_log::{self, KeyLogFile};
 use crate::queries::packets::CaptureEnd;
+
+/// Captures, and what helps to read them.
+pub struct CaptureInputs<'a> {
+    /// The captures.
+    pub files: &'a [PathBuf],
+    /// Logs that identify the clients of connections that were open when a capture began.
+    pub logs: &'a [PathBuf],
+    /// The key log that decrypts TLS.
+    pub key_log: Option<&'a Path>,
+}
 
 /// What was read of captures.
 pub struct Captured {
@@ -23,6 +34,8 @@ pub struct Captured {
     pub damaged: bool,
     /// Files that were not read to their end because the command was stopped.
     pub stopped: Vec<String>,
+    /// What a reader must know of them.
+    pub notes: Vec<String>,
 }
 
 /// Takes operations that were served, and counts the others.
@@ -40,30 +53,37 @@ impl Sink for Served {
 
 impl CaptureSink for Served {}
 
-/// Reads the operations of these captures, each by itself. `logs` identify the clients of connections that were open
-/// when a capture began.
+/// Reads the operations of these captures, each by itself.
 ///
 /// # Errors
-/// A file cannot be opened, or holds something else.
+/// A file cannot be opened, or holds something else; or the key log cannot be read.
 pub fn read(
-    files: &[PathBuf],
-    logs: &[PathBuf],
+    inputs: &CaptureInputs<'_>,
     collect: OperationCollector,
     stop: &Arc<AtomicBool>,
 ) -> Result<Captured> {
-    let mut captured =
-        Captured { collect, coverage: Coverage::default(), damaged: false, stopped: Vec::new() };
+    let mut captured = Captured {
+        collect,
+        coverage: Coverage::default(),
+        damaged: false,
+        stopped: Vec::new(),
+        notes: Vec::new(),
+    };
+    let key_log = inputs.key_log.map(|path| KeyLogFile::open(path, false)).transpose()?;
     let plan = CapturePlan {
-        settings: Settings::default(),
-        logs,
+        settings: Settings { keys: key_log.as_ref().map(KeyLogFile::keys), ..Settings::default() },
+        logs: inputs.logs,
         interval: None,
         duration: None,
         threads: None,
         stop,
     };
-    for path in files {
+    let mut undecrypted = Vec::new();
+    for path in inputs.files {
         let mut served = Served(captured.collect);
-        let CaptureRead { end, coverage, in_flight, .. } = capture_reading::read(path, &plan, &mut served)?;
+        let read = capture_reading::read(path, &plan, &mut served)?;
+        let CaptureRead { end, coverage, in_flight, .. } = read;
+        key_log::add_suites(&mut undecrypted, &read.undecrypted);
         captured.collect = served.0;
         in_flight.iter().for_each(|waiting| captured.collect.add_in_flight(waiting));
         captured.coverage.add(&coverage);
@@ -81,6 +101,10 @@ pub fn read(
             }
         }
     }
+    if let Some(key_log) = key_log {
+        key_log.finish(&mut captured.coverage);
+    }
+    captured.notes.extend(key_log::undecrypted_note(&undecrypted));
     captured.coverage.shapes_folded += captured.collect.digest.folded;
     Ok(captured)
 }

@@ -14,7 +14,7 @@ use sonar_view::logs::saved::{self, SavedDigest};
 use sonar_view::queries::ClassSet;
 
 use super::args::CompareArgs;
-use super::captures::{self, Captured};
+use super::captures::{self, CaptureInputs, Captured};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
 use crate::content::{self, FileContent};
@@ -33,12 +33,16 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let stop = stop::flag()?;
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
-    let wanted = ClassArg::classes(&args.class);
+    let classes = ClassArg::classes(&args.class);
+    let wanted = WantedDigest { settings, classes, key_log: args.tls_keylog.as_deref() };
     let side = |path: &Path| match path.to_str().filter(|text| !path.exists() && when::is_span(text)) {
-        Some(span) => of_history(args, span, (by, wanted)),
-        None => load(path, settings, wanted, &stop),
+        Some(span) => of_history(args, span, (by, classes)),
+        None => load(path, &wanted, &stop),
     };
     let (a, b) = (side(&args.a)?, side(&args.b)?);
+    if args.tls_keylog.is_some() && !a.is_of_capture && !b.is_of_capture {
+        return Err(usage!("--tls-keylog decrypts captures, and neither A nor B is one"));
+    }
     // The message names the older one, which has to be made again.
     if a.shape_rules <= b.shape_rules {
         a.refuse_other_rules(&input::name(&args.a), b.shape_rules)?;
@@ -86,6 +90,17 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     })
 }
 
+/// Which digest of a file is wanted.
+#[derive(Copy, Clone)]
+pub struct WantedDigest<'a> {
+    /// Its rows.
+    pub settings: DigestSettings,
+    /// The classes of its operations.
+    pub classes: ClassSet,
+    /// The key log that decrypts TLS in captures.
+    pub key_log: Option<&'a Path>,
+}
+
 /// The digest of one file.
 pub struct LoadedDigest {
     /// The digest.
@@ -96,6 +111,8 @@ pub struct LoadedDigest {
     pub source: Source,
     /// Whether it contains all rows.
     pub is_whole: bool,
+    /// Whether it was read from a capture.
+    pub is_of_capture: bool,
     /// The file is cut or damaged; the digest covers what comes before.
     pub damaged: bool,
     /// The zone of its times.
@@ -132,7 +149,16 @@ fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)
     }
     let HistoryDigest { digest, source, is_whole } = history.digest(span, by, classes)?;
     let shape_rules = (by == GroupBy::Shape).then_some(RULES_VERSION);
-    Ok(LoadedDigest { digest, host: None, source, is_whole, damaged: false, zone, shape_rules })
+    Ok(LoadedDigest {
+        digest,
+        host: None,
+        source,
+        is_whole,
+        is_of_capture: false,
+        damaged: false,
+        zone,
+        shape_rules,
+    })
 }
 
 /// There is no comparison with a part of a file.
@@ -144,12 +170,8 @@ fn refuse_stopped(stopped: &[String]) -> Result<()> {
 ///
 /// # Errors
 /// It cannot be read, or contains nothing that can be compared.
-pub fn load(
-    path: &Path,
-    settings: DigestSettings,
-    classes: ClassSet,
-    stop: &Arc<AtomicBool>,
-) -> Result<LoadedDigest> {
+pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> Result<LoadedDigest> {
+    let WantedDigest { settings, classes, key_log } = *wanted;
     const READABLE: [FileContent; 5] = [
         FileContent::Digest,
         FileContent::Capture,
@@ -172,6 +194,7 @@ pub fn load(
                 host,
                 source,
                 is_whole,
+                is_of_capture: false,
                 damaged: false,
                 zone: Zone::utc(),
                 shape_rules,
@@ -179,8 +202,10 @@ pub fn load(
         }
         FileContent::Capture => {
             let collect = OperationCollector::new(Source::Wire, settings, classes);
-            let Captured { collect, damaged, stopped, .. } = captures::read(&files, &[], collect, stop)?;
+            let inputs = CaptureInputs { files: &files, logs: &[], key_log };
+            let Captured { collect, damaged, stopped, notes, .. } = captures::read(&inputs, collect, stop)?;
             refuse_stopped(&stopped)?;
+            notes.iter().for_each(|note| eprintln!("mongosonar: {name}: {note}"));
             let (digest, source) = (collect.digest, Source::Wire);
             let zone = Zone::utc();
             return Ok(LoadedDigest {
@@ -188,6 +213,7 @@ pub fn load(
                 host: None,
                 source,
                 is_whole: !damaged,
+                is_of_capture: true,
                 damaged,
                 zone,
                 shape_rules,
@@ -212,7 +238,16 @@ pub fn load(
     // A shape that is missing in a cut file is not known to be new.
     let SourceDigest { digest, notices, damaged, zone, .. } = gathered;
     let host = notices.as_ref().and_then(sonar_view::logs::hosts);
-    Ok(LoadedDigest { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
+    Ok(LoadedDigest {
+        digest,
+        host,
+        source,
+        is_whole: !damaged,
+        is_of_capture: false,
+        damaged,
+        zone,
+        shape_rules,
+    })
 }
 
 /// Reads a whole file, up to a limit.

@@ -9,8 +9,8 @@ use sonar_core::{Application, Digest, GroupBy, Notices, Reading, RowTotals, Sour
 use sonar_view::kit::{Hidden, Zone};
 use sonar_view::logs::SourceSummary;
 
-use super::args::DigestArgs;
-use super::captures::Captured;
+use super::args::JoinedReportArgs;
+use super::captures::{CaptureInputs, Captured};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::show::{ShownDigest, show};
 use super::{captures, current, explain, log_files, profiles};
@@ -72,6 +72,8 @@ struct JoinedSources {
     damaged: bool,
     /// Files that were not read to their end because the command was stopped.
     stopped: Vec<String>,
+    /// What a reader must know of the captures.
+    notes: Vec<String>,
 }
 
 impl JoinedSources {
@@ -87,7 +89,8 @@ impl JoinedSources {
 }
 
 /// Runs the command; gives the exit code.
-pub fn run(args: &DigestArgs) -> Result<u8> {
+pub fn run(args: &JoinedReportArgs) -> Result<u8> {
+    let (args, key_log) = (&args.digest, args.tls_keylog.as_deref());
     if args.files.is_empty() {
         return Err(usage!(
             "which files? Name captures, logs and profiles; --uri only says where to look up indexes"
@@ -96,6 +99,9 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     input::refuse_repeated(&args.files)?;
     let stop = stop::flag()?;
     let inputs = Inputs::of(&args.files, &stop)?;
+    if key_log.is_some() && inputs.captures.is_empty() {
+        return Err(usage!("--tls-keylog decrypts captures, and none of the files is one"));
+    }
     TimeRange::of(args)?;
     let in_flight =
         inputs.current.iter().map(|path| current::read(path, &stop)).collect::<Result<Vec<_>>>()?;
@@ -127,8 +133,10 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let zone = zone.unwrap_or_else(Zone::utc);
     let within = |source| OperationCollector::of(args, source).within(&span, &zone);
     if !inputs.captures.is_empty() {
-        let read = captures::read(&inputs.captures, &inputs.logs, within(Source::Wire), &stop)?;
-        let Captured { collect, coverage, damaged, stopped } = read;
+        let wire = CaptureInputs { files: &inputs.captures, logs: &inputs.logs, key_log };
+        let read = captures::read(&wire, within(Source::Wire), &stop)?;
+        let Captured { collect, coverage, damaged, stopped, notes } = read;
+        joined.notes = notes;
         let counters = coverage.iter();
         let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
         let unread = coverage.unread().chain(coverage.skipped());
@@ -147,8 +155,13 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let in_flight = in_flight.iter().map(|file| current::note(file, &zone));
     let explained = explained.iter().flat_map(explain::notes);
     let notes = apart(&joined.digest, &zone).into_iter().chain(mixture(&joined.digest));
-    let notes = notes.chain(in_flight).chain(explained).collect();
-    let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
+    let notes = std::mem::take(&mut joined.notes)
+        .into_iter()
+        .chain(notes)
+        .chain(in_flight)
+        .chain(explained)
+        .collect();
+    let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped, .. } = joined;
     let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
     show(args, &mut gathered, ShownDigest { source: Some(source), sources: &sources, notes, server: None })

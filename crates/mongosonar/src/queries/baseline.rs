@@ -11,7 +11,7 @@ use sonar_view::kit::{Nanos, Zone};
 use sonar_view::queries::{ClassSet, Selection};
 
 use super::QueriesArgs;
-use crate::digest::{self, LoadedDigest};
+use crate::digest::{self, LoadedDigest, WantedDigest};
 use crate::history::{HistoryDigest, StoredHistory};
 use crate::when::{Against, now, parse_against};
 use crate::{input, stop};
@@ -62,7 +62,8 @@ fn around(at: Timestamp) -> Span {
 fn load_from(path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let loaded = digest::load(path, settings, classes, &stop::flag()?).context("--baseline")?;
+    let wanted = WantedDigest { settings, classes, key_log: None };
+    let loaded = digest::load(path, &wanted, &stop::flag()?).context("--baseline")?;
     loaded.refuse_other_rules(&name, Some(RULES_VERSION)).context("--baseline")?;
     let LoadedDigest { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {

@@ -4,7 +4,7 @@ pub mod applications;
 pub mod args;
 mod baseline;
 mod file;
-mod key_log;
+pub mod key_log;
 pub mod live;
 mod local_servers;
 pub mod notice;

@@ -8,12 +8,12 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_core::{Coverage, Packet, Timestamp, Window};
+use sonar_core::{Coverage, Packet, Timestamp, TlsSuite, Window};
 use sonar_decode::{Decoder, KeyLogReader, Settings, Shared};
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
-use super::key_log::KeyLogFile;
+use super::key_log::{self, KeyLogFile};
 use super::live::{LiveSink, Pipeline, WindowFeed, now, on_screen};
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
@@ -34,6 +34,20 @@ struct Replay {
     stop: Arc<AtomicBool>,
     /// When the first packet of this pass was recorded, and when it is played.
     first: Option<(Timestamp, Timestamp)>,
+    /// What the connections of this pass have in common.
+    shared: Arc<Shared>,
+    /// What could not be decrypted.
+    encrypted: EncryptedRest,
+}
+
+/// What could not be decrypted of a capture.
+#[derive(Default)]
+struct EncryptedRest {
+    /// Versions and cipher suites, with their connections in all passes.
+    suites: Vec<(TlsSuite, u64)>,
+    /// What is of no use of the secrets in the file, in the first pass: the others have the same.
+    key_counts: Coverage,
+    passes: u64,
 }
 
 impl PacketSink for Replay {
@@ -46,6 +60,9 @@ impl PacketSink for Replay {
             keys.set_growing();
             reader.read(key_log, keys);
             reader.finish(keys);
+            if self.encrypted.passes == 0 {
+                self.encrypted.key_counts.add(&reader.coverage);
+            }
         }
     }
 
@@ -80,7 +97,14 @@ impl Replay {
         }
     }
 
-    fn run(mut self) -> Result<()> {
+    /// A decoder for the next pass.
+    fn decoder(&mut self) -> Decoder {
+        self.shared = Arc::new(Shared::default());
+        Decoder::new(self.settings.clone(), self.shared.clone())
+    }
+
+    /// Plays until told to stop; tells what could not be decrypted.
+    fn run(mut self) -> Result<EncryptedRest> {
         while !self.is_over() {
             self.first = None;
             let path = self.path.clone();
@@ -101,10 +125,16 @@ impl Replay {
             }
             self.wait_until(now().plus_ns(PAUSE_NS));
             // The same connections come again from their beginning.
-            self.pipeline.restart(Decoder::new(self.settings.clone(), Arc::new(Shared::default())), now());
+            let ended = self.shared.clone();
+            let next = self.decoder();
+            self.pipeline.restart(next, now());
+            key_log::add_suites(&mut self.encrypted.suites, &ended.undecrypted());
+            self.encrypted.passes += 1;
         }
-        self.pipeline.finish(now());
-        Ok(())
+        let Self { mut pipeline, shared, mut encrypted, .. } = self;
+        pipeline.finish(now());
+        key_log::add_suites(&mut encrypted.suites, &shared.undecrypted());
+        Ok(encrypted)
     }
 }
 
@@ -127,11 +157,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let first = Window::new(start.floor_to(interval_ns), window_settings);
     let (to, from) = sync_channel(4);
     let (_say, news) = channel();
+    let shared = Arc::new(Shared::default());
     let replay = Replay {
         path: path.to_owned(),
         settings: settings.clone(),
         pipeline: Pipeline {
-            decoder: Decoder::new(settings, Arc::new(Shared::default())),
+            decoder: Decoder::new(settings, shared.clone()),
             tls: false,
             boundary: first.start.plus_ns(interval_ns),
             sink: LiveSink {
@@ -152,6 +183,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         },
         stop: stop.clone(),
         first: None,
+        shared,
+        encrypted: EncryptedRest::default(),
     };
     let source = format!("replay of {}", crate::input::name(path));
     let screen = on_screen(args);
@@ -171,12 +204,18 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     };
     stop.store(true, Ordering::Relaxed);
     let rest = feed.rest();
-    thread.join().map_err(|_| anyhow::anyhow!("the thread of the replay has failed"))??;
+    let failed = |_| anyhow::anyhow!("the thread of the replay has failed");
+    let EncryptedRest { suites, key_counts, .. } = thread.join().map_err(failed)??;
     let mut total = total?;
     if let Some(rest) = rest {
         super::live::add(&mut total, rest);
     }
-    if let Some(total) = &total {
+    if let Some(total) = &mut total {
+        total.coverage.add(&key_counts);
+        if let Some(key_log) = key_log {
+            key_log.finish(&mut total.coverage);
+        }
+        key_log::undecrypted_note(&suites).into_iter().for_each(|note| output.note(note));
         output.summary(total)?;
     }
     Ok(OK)

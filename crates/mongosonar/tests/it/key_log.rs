@@ -1,10 +1,11 @@
-//! `queries --tls-keylog`, and capture files that bring their secrets with them.
+//! `--tls-keylog`, and capture files that bring their secrets with them.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use crate::support::*;
 use serde_json::Value;
+use sonar_core::Packet;
 use sonar_decode::capture_file::{CaptureParser, InterfaceDescription, PcapngWriter, SectionHeader, Step};
 
 const SECRETS: u32 = 10;
@@ -28,10 +29,15 @@ fn secrets(kind: u32, content: &[u8]) -> Vec<u8> {
 
 /// The encrypted packets as pcapng, with these blocks before the packets of the given numbers.
 fn pcapng(blocks: &[(usize, Vec<u8>)]) -> Vec<u8> {
+    pcapng_at(1, blocks)
+}
+
+/// The same, with the packets so many times as fast.
+fn pcapng_at(speed: u64, blocks: &[(usize, Vec<u8>)]) -> Vec<u8> {
     let pcap = inflated("tls-key-log/tls.pcap.gz");
     let (mut parser, mut at, mut out, mut number) = (CaptureParser::new(), 0, Vec::new(), 0);
     let mut writer = PcapngWriter::begin(&SectionHeader::default(), &mut out);
-    let mut interface = None;
+    let (mut interface, mut first) = (None, None);
     loop {
         match parser.next(&pcap[at..]).unwrap() {
             Step::Packet { packet, consumed } => {
@@ -40,7 +46,9 @@ fn pcapng(blocks: &[(usize, Vec<u8>)]) -> Vec<u8> {
                 }
                 let about = InterfaceDescription { name: "", link: packet.link, snap_len: 0 };
                 let interface = *interface.get_or_insert_with(|| writer.interface(&about, &mut out).unwrap());
-                writer.packet(interface, &packet, &mut out);
+                let first = *first.get_or_insert(packet.time);
+                let time = first.plus_ns(packet.time.since(first) / speed);
+                writer.packet(interface, &Packet { time, ..packet }, &mut out);
                 (at, number) = (at + consumed, number + 1);
             }
             Step::Skip { consumed } | Step::Secrets { consumed, .. } => at += consumed,
@@ -95,7 +103,7 @@ fn a_key_log_decrypts_a_capture_file_and_what_it_does_not_is_counted_and_named()
     assert!(note.contains("TLSv1.2 TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 (1 connection)"), "{note}");
     let output = read(&encrypted(), &format!("--tls-keylog {}", key_log()));
     let said = text(&output.stdout);
-    assert!(said.contains("LOST: 2 encrypted connections not in the key log"), "{said}");
+    assert!(said.contains("encrypted connections whose secrets are not in the key log: 2 of "), "{said}");
     assert!(said.contains("TLS_RSA_WITH_AES_256_CBC_SHA"), "{said}");
 }
 
@@ -189,8 +197,86 @@ fn a_key_log_that_cannot_be_read_or_has_no_use_is_named() {
     }
 }
 
+/// What is named that could not be decrypted.
+const CBC: &str = "TLSv1.2 TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 (1 connection)";
+
+#[test]
+fn reports_and_comparisons_decrypt_captures() {
+    let capture = encrypted().display().to_string();
+    let report = run(&format!("report --json --class all --tls-keylog {} {capture}", key_log()));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let calls =
+        |rows: &Value| rows.as_array().unwrap().iter().map(|row| row["calls"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(calls(&report["rows"]), 172, "as in the summary of queries");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains(CBC), "{notes}");
+    let wire = &report["sources"][0];
+    assert_eq!(wire["counters"]["streams_tls_no_key"], 2, "{wire}");
+    let plain = fixture("tls-key-log/plain.pcap.gz").display().to_string();
+    let compared = run(&format!("compare --json --tls-keylog {} {capture} {plain}", key_log()));
+    assert!(text(&compared.stderr).contains(CBC), "{}", text(&compared.stderr));
+    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    let shapes = compared["rows"].as_array().unwrap();
+    assert!(
+        !shapes.is_empty() && shapes.iter().all(|row| row["a"]["calls"].as_u64() > Some(0)),
+        "{compared}"
+    );
+    for words in ["report", "compare fixtures/README.md"] {
+        let log = fixture("mongod-4.4-minutes/mongod.log.gz").display().to_string();
+        let words = words.replace("fixtures/README.md", &log);
+        let output = run(&format!("{words} --tls-keylog {} {log}", key_log()));
+        assert_eq!(output.status.code(), Some(2), "{words}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("--tls-keylog decrypts captures"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn what_a_history_could_not_decrypt_is_named() {
+    let folder = Folder::new("history-keys");
+    let log = std::fs::read(key_log()).unwrap();
+    let inside = folder.file("inside.pcapng", &pcapng(&[(0, secrets(KEY_LOG, &log))])).display().to_string();
+    let store = folder.path("store").display().to_string();
+    let output = run(&format!("agent --json --store {store} --replay {inside}"));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["notes"].to_string().contains(CBC), "{summary}");
+}
+
+#[test]
+fn a_replay_names_what_it_could_not_decrypt_and_counts_lines_that_are_of_no_use() {
+    let folder = Folder::new("replay-keys");
+    let keys = folder
+        .file("keys.log", format!("no key\n{}", std::fs::read_to_string(key_log()).unwrap()).as_bytes());
+    let fast = folder.file("fast.pcapng", &pcapng_at(100, &[(0, secrets(KEY_LOG, b"no key either\n"))]));
+    let words = format!("queries --json --read {} --replay --tls-keylog {}", fast.display(), keys.display());
+    let mut child = program(words.split_whitespace())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until one was not decrypted.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut unsupported = 0;
+    while unsupported == 0 {
+        let interval: Value = serde_json::from_str(&lines.next().expect("it goes on")).unwrap();
+        unsupported += interval["coverage"]["streams_tls_unsupported"].as_u64().unwrap();
+    }
+    signal(&child, "INT");
+    let summary: Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
+    child.wait().unwrap();
+    let notes = summary["notes"].to_string();
+    assert!(notes.contains("not decrypted, because of the version or cipher suite: TLSv1."), "{summary}");
+    assert_eq!(summary["coverage"]["tls_keys_unread"], 2, "one in the key log, one in the file");
+}
+
 #[test]
 fn a_key_log_of_a_pipe_is_followed_while_packets_come() {
+    for is_rewritten in [false, true] {
+        follow(is_rewritten);
+    }
+}
+
+/// Reads packets from a pipe; meanwhile the key log grows, or is written anew.
+fn follow(is_rewritten: bool) {
     let folder = Folder::new("followed");
     let (pcap, log) = (inflated("tls-key-log/tls.pcap.gz"), std::fs::read(key_log()).unwrap());
     let path: &Path = &folder.file("keys.log", b"# begins empty\n");
@@ -200,7 +286,9 @@ fn a_key_log_of_a_pipe_is_followed_while_packets_come() {
     // The packets of the first connections, up to some that wait for their secrets.
     let (first, rest) = pcap.split_at(30_000);
     input.write_all(first).unwrap();
-    std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(&log).unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let options = if is_rewritten { options.write(true).truncate(true) } else { options.append(true) };
+    options.open(path).unwrap().write_all(&log).unwrap();
     input.write_all(rest).unwrap();
     drop(input);
     let found = summary(&child.wait_with_output().unwrap());

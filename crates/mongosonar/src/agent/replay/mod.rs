@@ -85,7 +85,7 @@ pub fn run<S: HistoryStore>(plan: &ReplayPlan<'_>, store: S) -> Result<(AgentSum
     merge.line.finish_and_clear();
     let damage = damage?;
     let mut summary = merge.assembler.summary().clone();
-    summary.notes.extend(damage.damaged.iter().chain(&damage.stopped).cloned());
+    summary.notes.extend(damage.damaged.iter().chain(&damage.stopped).chain(&damage.notes).cloned());
     let code = match exit::stopped() {
         Some((what, code)) => {
             summary.notes.push(format!("stopped by {what}; the windows that were complete are stored"));

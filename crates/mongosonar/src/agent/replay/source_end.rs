@@ -9,6 +9,8 @@ pub struct SourceEnd {
     pub is_cut: bool,
     /// Files that were not read to their end because the command was stopped.
     pub stopped: Vec<String>,
+    /// What else a reader must know.
+    pub notes: Vec<String>,
 }
 
 impl SourceEnd {
@@ -17,5 +19,6 @@ impl SourceEnd {
         self.damaged.extend(other.damaged);
         self.is_cut |= other.is_cut;
         self.stopped.extend(other.stopped);
+        self.notes.extend(other.notes);
     }
 }

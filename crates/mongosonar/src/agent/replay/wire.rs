@@ -15,6 +15,7 @@ use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::input;
+use crate::queries::key_log;
 use crate::queries::packets::CaptureEnd;
 
 /// Sorts operations into windows by the time of their end.
@@ -81,8 +82,10 @@ pub fn read(
     };
     for (first, path) in captures {
         let mut cutter = OperationCutter { windows, servers, counted: Coverage::default(), observed: *first };
-        let CaptureRead { end: how, span: (_, last), mut coverage, in_flight, .. } =
+        let CaptureRead { end: how, span: (_, last), mut coverage, in_flight, undecrypted, .. } =
             capture_reading::read(path, &plan, &mut cutter)?;
+        let note = key_log::undecrypted_note(&undecrypted);
+        end.notes.extend(note.map(|note| format!("{}: {note}", input::name(path))));
         match how {
             CaptureEnd::Complete => {}
             CaptureEnd::Damaged(what) => {
