@@ -265,7 +265,8 @@ mod tests {
             go.send(()).unwrap();
             let _ = opener.network();
         }
-        drop(opener);
+        // The helper may wait for one more.
+        drop((go, opener));
         let _ = helper.join();
     }
 
