@@ -31,7 +31,7 @@ const ONLY_ON_THE_WIRE: [(&str, &[(&str, u64)]); 4] = [
             ("find shop.people {filter: {city: ?string}, projection: {age: 1}}", 1),
             ("listCollections shop {filter: {name: ?string}, nameOnly: true}", 1),
             ("noSuchCommand shop ?", 4),
-            ("profile shop {}", 1),
+            ("profile shop {slowms: ?number}", 1),
         ],
     ),
     (
