@@ -32,7 +32,7 @@ pub trait LineSink {
     /// Whether [`begins`](Self::begins) is called.
     const WANTS_PLACES: bool = false;
 
-    /// Where the next line begins, unless it is too long.
+    /// Where the next line begins, also one that is too long.
     fn begins(&mut self, _place: LinePlace) {}
 
     /// A line, without its line feed.
@@ -118,8 +118,10 @@ pub struct FileFollower<P> {
     buffer: Vec<u8>,
     /// The beginning of a line.
     partial: Vec<u8>,
-    /// The last bytes before `partial`.
-    before_partial: Vec<u8>,
+    /// Bytes of a line whose end was not read: those of `partial`, or of a line that is too long to be kept.
+    begun: u64,
+    /// The last bytes before that line.
+    before_begun: Vec<u8>,
     /// The rest of the line is skipped: it is too long, or its beginning was not read.
     skipping: Option<SkipReason>,
     is_missing: bool,
@@ -217,7 +219,8 @@ impl<P: FollowedPlace> FileFollower<P> {
             next: None,
             buffer: Vec::new(),
             partial: Vec::new(),
-            before_partial: Vec::new(),
+            begun: 0,
+            before_begun: Vec::new(),
             skipping: None,
             is_missing: false,
         };
@@ -237,9 +240,9 @@ impl<P: FollowedPlace> FileFollower<P> {
     /// on, and `ago` bytes have been read since.
     fn place_of_line(&self, before: &[u8], ago: u64) -> Option<LinePlace> {
         let current = self.current.as_ref()?;
-        let (before, ago) = match self.partial.is_empty() {
-            true => (before, ago),
-            false => (&self.before_partial[..], ago + self.partial.len() as u64),
+        let (before, ago) = match self.begun {
+            0 => (before, ago),
+            begun => (&self.before_begun[..], ago + begun),
         };
         let position = FollowPosition::after(current.identity, current.position - ago, before);
         Some(LinePlace { position, read: self.read - ago })
@@ -351,7 +354,7 @@ impl<P: FollowedPlace> FileFollower<P> {
 
     /// The present file was truncated: goes on with the rest of its copy, if there is one, and then at its beginning.
     fn restart(&mut self, sink: &mut impl LineSink) -> io::Result<()> {
-        let Some(current) = self.current.take() else { return Ok(()) };
+        let Some(current) = &self.current else { return Ok(()) };
         let is_copy = |copy: &OpenedFile| {
             copy.identity != current.identity && copy.read(&mut Vec::new()).is_ok_and(|read| read.is_some())
         };
@@ -359,15 +362,19 @@ impl<P: FollowedPlace> FileFollower<P> {
         let copy = copies
             .map(|copy| OpenedFile { position: current.position, mark: current.mark.clone(), ..copy })
             .find(is_copy);
-        let fresh = OpenedFile { position: 0, mark: Vec::new(), ..current };
+        if copy.is_none() {
+            // The line has its place as long as its file is the present one.
+            self.end_line(sink);
+        }
+        let fresh = |current| OpenedFile { position: 0, mark: Vec::new(), ..current };
+        let fresh = self.current.take().map(fresh);
         match copy {
             Some(copy) => {
-                (self.current, self.next) = (Some(copy), Some(fresh));
+                (self.current, self.next) = (Some(copy), fresh);
                 sink.notice(FollowNotice::Truncated);
             }
             None => {
-                self.end_line(sink);
-                self.current = Some(fresh);
+                self.current = fresh;
                 sink.notice(FollowNotice::TruncatedWithoutCopy);
             }
         }
@@ -405,7 +412,7 @@ impl<P: FollowedPlace> FileFollower<P> {
     fn give_lines<S: LineSink>(&mut self, buffer: &[u8], mut begin: usize, sink: &mut S) {
         while let Some(end) = memchr::memchr(b'\n', &buffer[begin..]) {
             let line = &buffer[begin..begin + end];
-            if S::WANTS_PLACES && self.skipping.is_none() {
+            if S::WANTS_PLACES && self.skipping != Some(SkipReason::JoinedLate) {
                 let place = self.place_of_line(&buffer[..begin], (buffer.len() - begin) as u64);
                 place.into_iter().for_each(|place| sink.begins(place));
             }
@@ -418,14 +425,18 @@ impl<P: FollowedPlace> FileFollower<P> {
                     sink.line(&self.partial);
                 }
             }
-            self.partial.clear();
+            self.forget_line();
             begin += end + 1;
         }
+        if self.skipping == Some(SkipReason::JoinedLate) {
+            return;
+        }
+        if self.begun == 0 {
+            self.before_begun.clear();
+            self.before_begun.extend_from_slice(last(&buffer[..begin]));
+        }
+        self.begun += (buffer.len() - begin) as u64;
         if self.skipping.is_none() {
-            if self.partial.is_empty() {
-                self.before_partial.clear();
-                self.before_partial.extend_from_slice(last(&buffer[..begin]));
-            }
             self.partial.extend_from_slice(&buffer[begin..]);
             if self.partial.len() > MAX_LINE {
                 self.partial = Vec::new();
@@ -434,9 +445,15 @@ impl<P: FollowedPlace> FileFollower<P> {
         }
     }
 
+    /// The present line has been given out.
+    fn forget_line(&mut self) {
+        self.partial.clear();
+        self.begun = 0;
+    }
+
     /// The present file ends here.
     fn end_line<S: LineSink>(&mut self, sink: &mut S) {
-        if S::WANTS_PLACES && self.skipping.is_none() && !self.partial.is_empty() {
+        if S::WANTS_PLACES && self.begun > 0 {
             self.place().into_iter().for_each(|place| sink.begins(place));
         }
         match self.skipping.take() {
@@ -445,6 +462,6 @@ impl<P: FollowedPlace> FileFollower<P> {
             None if self.partial.is_empty() => {}
             None => sink.unfinished(&self.partial),
         }
-        self.partial.clear();
+        self.forget_line();
     }
 }

@@ -243,6 +243,66 @@ fn a_position_after_a_part_of_a_line_is_found_again() {
     assert_eq!(first.place().unwrap().position, here, "however the file was read");
 }
 
+/// The places of lines, with what the lines are.
+#[derive(Default)]
+struct Places(Vec<(LinePlace, String)>, Option<LinePlace>);
+
+impl Places {
+    fn take(&mut self, what: &str) {
+        self.0.push((self.1.take().unwrap(), what.to_owned()));
+    }
+}
+
+impl LineSink for Places {
+    const WANTS_PLACES: bool = true;
+
+    fn begins(&mut self, place: LinePlace) {
+        self.1 = Some(place);
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        self.take(&String::from_utf8_lossy(line));
+    }
+
+    fn unfinished(&mut self, line: &[u8]) {
+        self.take(&String::from_utf8_lossy(line));
+    }
+
+    fn too_long(&mut self) {
+        self.take("too long");
+    }
+}
+
+#[test]
+fn each_line_has_its_place_also_if_it_is_too_long_or_its_file_was_truncated() {
+    let folder = TempFolder::new("places");
+    let log = folder.log();
+    let long = (MAX_LINE + 3 * PIECE) as u64;
+    append(&log, &format!("one\n{}", "x".repeat(long as usize)));
+    let (mut first, mut taken) = (follower(&log, FollowStart::Beginning), Places::default());
+    while first.poll(&mut taken).unwrap() {}
+    let of = |taken: &Places| -> Vec<(u64, u64, String)> {
+        taken.0.iter().map(|(at, what)| (at.position.offset, at.read, what.clone())).collect()
+    };
+    assert_eq!(of(&taken), [(0, 0, "one".to_owned())]);
+    let here = first.place().unwrap();
+    assert_eq!((here.position.offset, here.read), (4, 4), "where the line began that goes on");
+    append(&log, "\ntwo\nthr");
+    while first.poll(&mut taken).unwrap() {}
+    let expected = [(4, 4, "too long".to_owned()), (5 + long, 5 + long, "two".to_owned())];
+    assert_eq!(of(&taken)[1..], expected);
+    // Who begins there counts it, too.
+    let (mut second, mut again) = (follower(&log, FollowStart::At(here.position)), Places::default());
+    while second.poll(&mut again).unwrap() {}
+    let expected = [(4, 0, "too long".to_owned()), (5 + long, 1 + long, "two".to_owned())];
+    assert_eq!(of(&again), expected);
+    // The end of what was truncated is a line of the old content.
+    rewrite(&log, "four\n");
+    while first.poll(&mut taken).unwrap() {}
+    let expected = [(9 + long, 9 + long, "thr".to_owned()), (0, 12 + long, "four".to_owned())];
+    assert_eq!(of(&taken)[3..], expected);
+}
+
 #[test]
 fn long_lines_are_bounded() {
     let folder = TempFolder::new("long");

@@ -66,16 +66,23 @@ impl<P: FollowedPlace> FollowedLog<P> {
             }
         };
         self.lines.flush(windows);
-        if let Some(place) = self.place() {
-            windows.note_read(self.lines.port, place);
-        }
+        self.note_read(windows);
         result
     }
 
-    /// The server has ended, or writes another log: the rest of the last line counts, too.
+    /// All lines before its place are in windows.
+    fn note_read(&self, windows: &mut WindowCutter) {
+        if let Some(place) = self.place() {
+            windows.note_read(self.lines.port, place);
+        }
+    }
+
+    /// The server has ended, or writes another log: the rest of the last line counts, too. Whoever goes on in the same file
+    /// must begin at [`place`](Self::place), which is then after that rest.
     pub fn finish(&mut self, windows: &mut WindowCutter) {
         self.follower.finish(&mut LineTaker { lines: &mut self.lines, windows });
         self.end(windows);
+        self.note_read(windows);
     }
 
     /// The agent ends; the rest of the last line is read by the next one.
@@ -169,23 +176,34 @@ impl LogLines {
         // What is older than what is asked for counts where it is read.
         let at = parsed.at().filter(|_| parsed.kind != LineKind::Outside);
         let window = at.map_or(self.window, |at| at.floor_to(WIDTH_NS));
+        self.begin(window, windows);
+        if self.is_stored {
+            // It still says what later lines are about: which application a connection has.
+            return self.reader.add(line, &parsed, &self.entry, &mut ());
+        }
+        let mut sink = LogOperations { windows, server: self.server() };
+        match is_last {
+            true => self.reader.add_last(line, &parsed, &self.entry, &mut sink),
+            false => self.reader.add(line, &parsed, &self.entry, &mut sink),
+        }
+    }
+
+    /// A line that is too long was left out. It says no time, so it counts with the one before.
+    fn take_too_long(&mut self, windows: &mut WindowCutter) {
+        self.begin(self.window, windows);
+        self.reader.add_too_long();
+    }
+
+    /// The present line is one of this window, unless it is stored already.
+    fn begin(&mut self, window: Timestamp, windows: &mut WindowCutter) {
         let is_stored =
             self.place.is_some_and(|place| self.start.as_ref().is_some_and(|start| start.has(place, window)));
         if (window, is_stored) != (self.window, self.is_stored) {
             self.flush(windows);
             (self.window, self.is_stored) = (window, is_stored);
         }
-        if is_stored {
-            // It still says what later lines are about: which application a connection has.
-            return self.reader.add(line, &parsed, &self.entry, &mut ());
-        }
-        if let Some(place) = self.place {
+        if let Some(place) = self.place.filter(|_| !is_stored) {
             add_line(&mut windows.at(window).logs, self.port, place);
-        }
-        let mut sink = LogOperations { windows, server: self.server() };
-        match is_last {
-            true => self.reader.add_last(line, &parsed, &self.entry, &mut sink),
-            false => self.reader.add(line, &parsed, &self.entry, &mut sink),
         }
     }
 
@@ -233,7 +251,7 @@ impl LineSink for LineTaker<'_> {
     }
 
     fn too_long(&mut self) {
-        self.lines.reader.add_too_long();
+        self.lines.take_too_long(self.windows);
     }
 
     fn notice(&mut self, notice: FollowNotice) {

@@ -496,4 +496,4 @@ impl DiagnosticFolder for InspectedFolder {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

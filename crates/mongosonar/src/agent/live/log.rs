@@ -82,14 +82,7 @@ struct LogSource {
 
 /// Follows the logs of all servers until it is stopped.
 pub fn run(task: &FollowTask) {
-    let mut follower = LogsFollower {
-        task,
-        sources: BTreeMap::new(),
-        windows: WindowCutter::new(task.to.clone()),
-        observed: ClockReading::now(),
-        lost_before: 0,
-        stated: BTreeMap::new(),
-    };
+    let mut follower = LogsFollower::new(task);
     loop {
         let goes_on = task.wait(EVERY);
         follower.poll();
@@ -114,7 +107,18 @@ struct LogsFollower<'a> {
     stated: BTreeMap<u16, LoggedServer>,
 }
 
-impl LogsFollower<'_> {
+impl<'a> LogsFollower<'a> {
+    fn new(task: &'a FollowTask) -> Self {
+        Self {
+            task,
+            sources: BTreeMap::new(),
+            windows: WindowCutter::new(task.to.clone()),
+            observed: ClockReading::now(),
+            lost_before: 0,
+            stated: BTreeMap::new(),
+        }
+    }
+
     /// Reads what has been written since the last call.
     fn poll(&mut self) {
         let servers = self.task.servers.all();
@@ -164,6 +168,10 @@ impl LogsFollower<'_> {
                     // Its last lines say why it ended. Where they cannot be read, nothing is left to do.
                     let _ = log.poll(&mut self.windows, &self.task.stop);
                     log.finish(&mut self.windows);
+                    // The next server may write to the same log, after what was read now.
+                    if let Some(place) = log.place() {
+                        self.task.positions.set(port, place);
+                    }
                     note_ends(&mut log, port, &self.task.servers);
                     self.lost_before += log.lost();
                     stated.note(log.reader());
@@ -304,3 +312,6 @@ fn open(server: &FoundServer, task: &FollowTask) -> io::Result<FollowedLog<Inspe
         LogFollowing { port: server.port, start: known, now, knows_settings: !server.options.is_empty() };
     Ok(FollowedLog::new(follower, reader, following))
 }
+
+#[cfg(test)]
+mod tests;

@@ -234,3 +234,70 @@ fn a_line_without_a_time_counts_with_the_one_before() {
     let store = agent.end();
     assert_eq!(stored(&store), [(60, (2, 1))].into());
 }
+
+#[test]
+fn the_rest_of_a_last_line_is_not_read_again() {
+    let mut server = LoggingServer::new();
+    server.write(&[0], false);
+    append(&server.log(), "the server was killed in this li");
+    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    agent.work(server.second, 3);
+    agent.log.finish(&mut agent.windows);
+    let store = agent.end();
+    assert_eq!(stored(&store), [(60, (2, 1))].into());
+    server.second += 100;
+    append(&server.log(), "\n");
+    server.write(&[0], false);
+    let mut agent = LogAgent::start(store, &server);
+    agent.work(server.second, 3);
+    assert_eq!(stored(&agent.end()), [(60, (2, 1)), (160, (1, 1))].into());
+}
+
+/// An agent that was killed when it had stored the second of two lines, but not the first.
+fn agent_with_a_stored_line(server: &mut LoggingServer) -> LogAgent {
+    server.second = 65;
+    server.write(&[0, 15], false);
+    let mut agent = LogAgent::start(MemoryStore::default(), server);
+    agent.work(68, 3);
+    let store = agent.killed();
+    assert_eq!(stored(&store), [(50, (1, 1))].into());
+    LogAgent::start(store, server)
+}
+
+#[test]
+fn the_end_of_a_truncated_log_does_not_count_as_the_line_before() {
+    let mut server = LoggingServer::new();
+    let mut agent = agent_with_a_stored_line(&mut server);
+    // It is of the same window as the line that is stored.
+    let line = server.line(15);
+    append(&server.log(), line.trim_end());
+    agent.work(69, 3);
+    OpenOptions::new().write(true).open(server.log()).unwrap().set_len(0).unwrap();
+    server.write(&[0], false);
+    // What was lost with the truncation counts as a line, too.
+    assert_eq!(stored(&agent.end()), [(50, (3, 2)), (60, (2, 2))].into());
+}
+
+#[test]
+fn a_line_that_is_too_long_does_not_count_as_the_line_before() {
+    let mut server = LoggingServer::new();
+    let mut agent = agent_with_a_stored_line(&mut server);
+    append(&server.log(), &("x".repeat(5 << 20) + "\n"));
+    agent.work(69, 3);
+    assert_eq!(stored(&agent.end()), [(50, (2, 1)), (60, (1, 1))].into());
+}
+
+#[test]
+fn a_line_that_is_too_long_counts_once_if_the_agent_is_killed_within_it() {
+    let mut server = LoggingServer::new();
+    server.write(&[0], false);
+    append(&server.log(), &"x".repeat(5 << 20));
+    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    agent.work(200, 3);
+    let store = agent.killed();
+    append(&server.log(), "\n");
+    server.second = 200;
+    server.write(&[0], false);
+    let agent = LogAgent::start(store, &server);
+    assert_eq!(stored(&agent.end()), [(60, (1, 1)), (200, (2, 1))].into());
+}

@@ -64,6 +64,21 @@ impl Drop for SharedFolder {
     }
 }
 
+/// An inspector that knows one server, with this log. Its process is this one.
+pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
+    let (host, pid) = (Host::live(), std::process::id());
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    let process = host.process(pid, &[name.trim_end()]).unwrap();
+    let started = host.stat(pid).unwrap().started;
+    let log = log.to_owned();
+    let found = FoundServer { port, pid, started, log: Some(log.clone()), ..FoundServer::default() };
+    let place = LogLocation::Named(log);
+    let log = Some(InspectableLog { server: ServerProcess { process, started }, place });
+    let known = vec![KnownServer { found: found.clone(), log, samples: None }];
+    let inspection = Inspection { host, config: None, configured: Vec::new(), next: None, known };
+    (Inspector::Here(Mutex::new(Box::new(inspection))), found)
+}
+
 /// A process that listens.
 struct Listening(Child);
 

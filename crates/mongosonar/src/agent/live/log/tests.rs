@@ -1,0 +1,74 @@
+//! What is read of logs when their servers end and start.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use super::super::inspector::tests::with_log;
+use super::*;
+
+const PORT: u16 = 27_017;
+/// A line of a server.
+const LINE: &str = "2018-11-21T21:26:53.420+0000 I COMMAND  [conn7] command stats.daily\n";
+
+/// A server with a log.
+struct LoggedHost {
+    _folder: tempfile::TempDir,
+    log: PathBuf,
+    server: FoundServer,
+    task: FollowTask,
+    parts: Receiver<WindowPart>,
+}
+
+impl LoggedHost {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("mongod.log");
+        fs::write(&log, LINE).unwrap();
+        let (inspector, server) = with_log(PORT, &log);
+        let (to, parts) = sync_channel(1_000);
+        let task = FollowTask {
+            to,
+            servers: Arc::new(WatchedServers::default()),
+            inspector: Arc::new(inspector),
+            board: Arc::new(CollectorBoard::new(|_| true)),
+            positions: Arc::new(LogPositions::default()),
+            begun: ClockReading::now(),
+            applications: Arc::new(KnownApplications::default()),
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        Self { _folder: folder, log, server, task, parts }
+    }
+
+    /// Lines that were counted in windows since the last call.
+    fn lines(&self) -> u64 {
+        self.parts.try_iter().map(|part| part.window.reading.lines).sum()
+    }
+}
+
+fn append(path: &Path, text: &str) {
+    OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+#[test]
+fn what_a_server_writes_last_is_read_once() {
+    let host = LoggedHost::new();
+    let mut follower = LogsFollower::new(&host.task);
+    host.task.servers.set(vec![host.server.clone()]);
+    follower.poll();
+    append(&host.log, LINE);
+    follower.poll();
+    // It is killed within a line, and nothing has been read of that when the end is noticed.
+    append(&host.log, &format!("{LINE}2018-11-21T21:26:53.420+0000 I COMM"));
+    host.task.servers.set(Vec::new());
+    follower.poll();
+    follower.windows.finish();
+    assert_eq!(host.lines(), 3, "what was there when the agent began is not read");
+    // The next process writes to the same log.
+    append(&host.log, &format!("\n{LINE}"));
+    host.task.servers.set(vec![host.server.clone()]);
+    follower.poll();
+    follower.finish();
+    assert_eq!(host.lines(), 1);
+}
