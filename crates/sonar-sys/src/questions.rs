@@ -70,7 +70,8 @@ impl QuestionSocket {
         }
     }
 
-    /// Waits so long for an answer.
+    /// The same, but it waits this long for each answer, and not for ten seconds.
+    #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
@@ -214,7 +215,7 @@ mod tests {
             })
         });
         let patience = Duration::from_millis(20);
-        (QuestionSocket { patience, ..QuestionSocket::new(ours) }, go)
+        (QuestionSocket::new(ours).with_patience(patience), go)
     }
 
     /// Waits until the answer that is missing has come.
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn the_rest_of_an_answer_may_come_later() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut socket = QuestionSocket { patience: Duration::from_millis(20), ..QuestionSocket::new(ours) };
+        let mut socket = QuestionSocket::new(ours).with_patience(Duration::from_millis(20));
         let mut answer =
             [&1u64.to_le_bytes()[..], &4u32.to_le_bytes(), &1u32.to_le_bytes(), b"late"].concat();
         theirs.write_all(&answer.drain(..5).collect::<Vec<_>>()).unwrap();

@@ -142,13 +142,14 @@ pub fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
 mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn the_other_side_finds_what_is_found_here() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut ours = QuestionSocket::new(ours);
+        let mut ours = QuestionSocket::new(ours).with_patience(Duration::from_secs(3_600));
         let worker = std::thread::spawn(move || serve(&mut Paths::new(None, &[]), theirs));
         let path = std::env::current_exe().unwrap();
         let file = std::fs::File::open(&path).unwrap();

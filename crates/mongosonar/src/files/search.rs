@@ -208,6 +208,8 @@ pub mod testing {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::testing::Proc;
     use super::*;
 
@@ -238,7 +240,7 @@ mod tests {
             fs::write(proc.0.join(format!("{id}/cmdline")), line).unwrap();
         }
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut ours = QuestionSocket::new(ours);
+        let mut ours = QuestionSocket::new(ours).with_patience(Duration::from_secs(3_600));
         let host = proc.host();
         let worker = std::thread::spawn(move || {
             let folder = Folder::new(&db, &[]).unwrap();

@@ -24,10 +24,11 @@ impl HelperChannel {
         Some(Self { _helper: Some(helper), socket: Mutex::new(QuestionSocket::new(socket)) })
     }
 
-    /// To whatever answers on the other side of this socket.
+    /// To whatever answers on the other side of this socket, however long that takes.
     #[cfg(test)]
     pub fn over(socket: UnixStream) -> Self {
-        Self { _helper: None, socket: Mutex::new(QuestionSocket::new(socket)) }
+        let patience = std::time::Duration::from_secs(3_600);
+        Self { _helper: None, socket: Mutex::new(QuestionSocket::new(socket).with_patience(patience)) }
     }
 
     /// The same, and it waits so long for an answer.

@@ -15,6 +15,7 @@ use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::questions::HelperAnswer;
 
 use super::helper_channel::{HelperChannel, answer, answer_files, lock};
 use super::server_files::{InspectableLog, InspectableSamples, LogLocation, ServerProcess, beside_log};
@@ -79,12 +80,10 @@ impl ServerFiles {
 /// What the helper is asked.
 #[derive(Debug, Serialize, Deserialize)]
 enum InspectorRequest {
-    /// The servers of this host.
-    Servers,
+    /// The servers of this host, with the configuration that is in use.
+    Servers(ConfigurationUse),
     /// Read the configuration file again. The request has no path, so that it cannot name another file.
-    Reload,
-    /// Use what was read then.
-    Accept,
+    Reload(ConfigurationUse),
     /// Which file is at the path of a log.
     Identity(PathBuf),
     /// Open a log.
@@ -97,6 +96,16 @@ enum InspectorRequest {
     OpenSample(PathBuf, String),
     /// Whether the process of this number that started then has ended.
     HasEnded(u32, u64),
+}
+
+/// Which configuration the agent uses. Every request that depends on it says so: whatever answers come late or never, the
+/// helper uses the one that the agent uses.
+#[derive(Copy, Clone, Debug, Default, Serialize, Deserialize)]
+struct ConfigurationUse {
+    /// The number of the one that is in use; 0 at the start.
+    accepted: u64,
+    /// The number of the last one that was read.
+    read: u64,
 }
 
 /// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
@@ -138,15 +147,16 @@ pub struct Inspection {
     /// The configuration file that was named.
     config: Option<PathBuf>,
     configured: Vec<ServerTable>,
-    /// What was read when the configuration file was read again, until it is accepted.
-    next: Option<Vec<ServerTable>>,
+    /// What was read when the configuration file was last read again, with its number.
+    next: Option<(u64, Vec<ServerTable>)>,
     known: Vec<KnownServer>,
 }
 
 impl Inspection {
     /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
     /// says of itself does not count.
-    fn servers(&mut self) -> Vec<FoundServer> {
+    fn servers(&mut self, configuration: ConfigurationUse) -> Vec<FoundServer> {
+        self.adopt(configuration);
         // Without a list of processes nothing is known that was not known before.
         let Ok(listeners) = servers::listeners(&self.host) else { return self.found() };
         let mut known: Vec<KnownServer> = Vec::new();
@@ -254,16 +264,20 @@ impl Inspection {
         KnownServer { found, log, samples: folder.map(|folder| InspectableSamples { server, folder }) }
     }
 
-    fn reload(&mut self) -> io::Result<Vec<ServerFiles>> {
+    fn reload(&mut self, configuration: ConfigurationUse) -> io::Result<Vec<ServerFiles>> {
+        // What was accepted is not replaced by what may be refused.
+        self.adopt(configuration);
         let (settings, _) = AgentSettings::load(self.config.as_deref()).map_err(io::Error::other)?;
         let files = ServerFiles::all(&settings);
-        self.next = Some(settings.server);
+        self.next = Some((configuration.read, settings.server));
         Ok(files)
     }
 
-    fn accept(&mut self) -> io::Result<()> {
-        self.configured = self.next.take().ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(())
+    /// Uses what was read last, if the agent does.
+    fn adopt(&mut self, configuration: ConfigurationUse) {
+        if let Some((_, tables)) = self.next.take_if(|(number, _)| *number == configuration.accepted) {
+            self.configured = tables;
+        }
     }
 
     /// A log, if it is that of a server.
@@ -306,10 +320,13 @@ impl Inspection {
     }
 
     fn serve(&mut self, socket: UnixStream) -> io::Result<()> {
-        helper_channel::serve(socket, |request| match request {
-            InspectorRequest::Servers => answer(Ok(self.servers())),
-            InspectorRequest::Reload => answer(self.reload()),
-            InspectorRequest::Accept => answer(self.accept()),
+        helper_channel::serve(socket, |request| self.answer(request))
+    }
+
+    fn answer(&mut self, request: InspectorRequest) -> io::Result<HelperAnswer> {
+        match request {
+            InspectorRequest::Servers(configuration) => answer(Ok(self.servers(configuration))),
+            InspectorRequest::Reload(configuration) => answer(self.reload(configuration)),
             InspectorRequest::Identity(path) => answer(self.identity(&path)),
             InspectorRequest::Open(path) => answer_files(self.open(&path)),
             InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
@@ -318,7 +335,7 @@ impl Inspection {
             InspectorRequest::HasEnded(pid, started) => {
                 answer(Ok(servers::has_ended(&self.host, pid, started)))
             }
-        })
+        }
     }
 }
 
@@ -327,12 +344,18 @@ fn of_no_server() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no server here has this file any more")
 }
 
-/// Finds servers and opens their files, here or in the helper.
-pub enum Inspector {
+/// Where inspections are made.
+enum InspectionPlace {
     /// In this process, which keeps its privileges.
     Here(Mutex<Box<Inspection>>),
     /// In the helper.
     There(HelperChannel),
+}
+
+/// Finds servers and opens their files, here or in the helper.
+pub struct Inspector {
+    place: InspectionPlace,
+    configuration: Mutex<ConfigurationUse>,
 }
 
 impl Inspector {
@@ -350,10 +373,14 @@ impl Inspector {
         let what = "following servers, their logs and their diagnostic.data";
         let helper = confined
             .then(|| privileges::helper(what, KEPT, Duty::Reading, |socket| inspection().serve(socket)));
-        match helper.flatten().and_then(HelperChannel::new) {
-            Some(channel) => Self::There(channel),
-            None => Self::Here(Mutex::new(Box::new(inspection()))),
-        }
+        Self::at(match helper.flatten().and_then(HelperChannel::new) {
+            Some(channel) => InspectionPlace::There(channel),
+            None => InspectionPlace::Here(Mutex::new(Box::new(inspection()))),
+        })
+    }
+
+    fn at(place: InspectionPlace) -> Self {
+        Self { place, configuration: Mutex::default() }
     }
 
     /// The servers of this host, by port.
@@ -361,24 +388,32 @@ impl Inspector {
     /// # Errors
     /// The helper has gone, or does not answer now.
     pub fn servers(&self) -> io::Result<Vec<FoundServer>> {
-        self.ask(InspectorRequest::Servers, |inspection| Ok(inspection.servers()))
+        let configuration = *lock(&self.configuration);
+        let request = InspectorRequest::Servers(configuration);
+        self.ask(request, |inspection| Ok(inspection.servers(configuration)))
     }
 
     /// Reads the configuration file again. Returns its settings of servers, which [`accept`](Self::accept) puts in the
     /// place of the old ones.
     ///
     /// # Errors
-    /// The file is wrong, or the helper has gone, or does not answer now.
+    /// The file is wrong, or the helper has gone, or does not answer now. The old settings stay then, even if the helper
+    /// reads the file later.
     pub fn reload(&self) -> io::Result<Vec<ServerFiles>> {
-        self.ask(InspectorRequest::Reload, Inspection::reload)
+        let configuration = {
+            let mut configuration = lock(&self.configuration);
+            configuration.read += 1;
+            *configuration
+        };
+        let request = InspectorRequest::Reload(configuration);
+        self.ask(request, |inspection| inspection.reload(configuration))
     }
 
-    /// Uses the settings that were read last.
-    ///
-    /// # Errors
-    /// None were read, or the helper has gone, or does not answer now.
-    pub fn accept(&self) -> io::Result<()> {
-        self.ask(InspectorRequest::Accept, Inspection::accept)
+    /// Uses the settings that the last [`reload`](Self::reload) has returned, from the next search on. Nothing is asked,
+    /// so it cannot fail.
+    pub fn accept(&self) {
+        let mut configuration = lock(&self.configuration);
+        configuration.accepted = configuration.read;
     }
 
     /// Whether the process of a server has ended, as far as is known: its files can no longer be read then, which is no
@@ -392,9 +427,9 @@ impl Inspector {
 
     /// Answers of the helper so far that came late.
     pub fn late_answers(&self) -> u64 {
-        match self {
-            Self::Here(_) => 0,
-            Self::There(channel) => channel.late(),
+        match &self.place {
+            InspectionPlace::Here(_) => 0,
+            InspectionPlace::There(channel) => channel.late(),
         }
     }
 
@@ -404,9 +439,9 @@ impl Inspector {
         request: InspectorRequest,
         here: impl FnOnce(&mut Inspection) -> io::Result<T>,
     ) -> io::Result<T> {
-        match self {
-            Self::Here(inspection) => here(&mut lock(inspection)),
-            Self::There(channel) => channel.ask(&request).map(|(answer, _)| answer),
+        match &self.place {
+            InspectionPlace::Here(inspection) => here(&mut lock(inspection)),
+            InspectionPlace::There(channel) => channel.ask(&request).map(|(answer, _)| answer),
         }
     }
 
@@ -416,9 +451,9 @@ impl Inspector {
         request: InspectorRequest,
         here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
     ) -> io::Result<Vec<File>> {
-        match self {
-            Self::Here(inspection) => here(&mut lock(inspection)),
-            Self::There(channel) => channel.ask::<()>(&request).map(|((), files)| files),
+        match &self.place {
+            InspectionPlace::Here(inspection) => here(&mut lock(inspection)),
+            InspectionPlace::There(channel) => channel.ask::<()>(&request).map(|((), files)| files),
         }
     }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
 
 use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::privileges::{confine, drop_capabilities};
@@ -76,7 +77,7 @@ pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
     let log = Some(InspectableLog { server: ServerProcess { process, started }, place });
     let known = vec![KnownServer { found: found.clone(), log, samples: None }];
     let inspection = Inspection { host, config: None, configured: Vec::new(), next: None, known };
-    (Inspector::Here(Mutex::new(Box::new(inspection))), found)
+    (Inspector::at(InspectionPlace::Here(Mutex::new(Box::new(inspection)))), found)
 }
 
 /// A process that listens.
@@ -128,7 +129,7 @@ impl ConfinedHelper {
             };
             let _ = inspection.serve(theirs);
         });
-        Some(Self(Inspector::There(HelperChannel::over(ours))))
+        Some(Self(Inspector::at(InspectionPlace::There(HelperChannel::over(ours)))))
     }
 
     fn server(&mut self, of: &Listening) -> Option<FoundServer> {
@@ -303,25 +304,64 @@ fn servers_stay_known_while_processes_cannot_be_listed() {
         next: None,
         known: vec![KnownServer { found: found.clone(), log: None, samples: None }],
     };
-    assert_eq!(inspection.servers(), [found]);
+    assert_eq!(inspection.servers(ConfigurationUse::default()), [found]);
+}
+
+/// An inspector whose helper answers each request as soon as it may; it finds no server.
+fn standing_still(config: &Path) -> (Inspector, Arc<Mutex<Inspection>>, Sender<()>) {
+    let inspection = Arc::new(Mutex::new(Inspection {
+        host: Host::of_proc(config.with_file_name("no-proc")),
+        config: Some(config.to_owned()),
+        configured: Vec::new(),
+        next: None,
+        known: Vec::new(),
+    }));
+    let ((ours, theirs), (go, may)) = (UnixStream::pair().unwrap(), channel());
+    let helper = inspection.clone();
+    std::thread::spawn(move || {
+        helper_channel::serve(theirs, |request| {
+            may.recv().map_err(io::Error::other)?;
+            lock(&helper).answer(request)
+        })
+    });
+    (Inspector::at(InspectionPlace::There(HelperChannel::over(ours))), inspection, go)
 }
 
 #[test]
 fn a_configuration_is_used_only_once_it_is_accepted() {
     let folder = SharedFolder::new("accepted");
     let config = folder.0.join("agent.toml");
-    let inspector = Inspector::start(&[], Some(&config), false);
-    let Inspector::Here(inspection) = &inspector else { panic!("it keeps its privileges") };
-    let ports = || lock(inspection).configured.iter().map(|table| table.port.0).collect::<Vec<_>>();
-    assert!(inspector.accept().is_err(), "nothing was read");
-    fs::write(&config, "[[server]]\nport = 5\nlog = \"/x/a.log\"\n").unwrap();
-    assert_eq!(inspector.reload().unwrap().len(), 1);
+    let (inspector, inspection, go) = standing_still(&config);
+    let ports = || lock(&inspection).configured.iter().map(|table| table.port.0).collect::<Vec<_>>();
+    let write = |port: &str| fs::write(&config, format!("[[server]]\nport = {port}\n")).unwrap();
+    let servers = || {
+        go.send(()).unwrap();
+        assert_eq!(inspector.servers().unwrap(), []);
+    };
+    let reload = || {
+        go.send(()).unwrap();
+        inspector.reload().map(|files| files.len())
+    };
+    write("5");
+    assert_eq!(reload().unwrap(), 1);
+    servers();
     assert_eq!(ports(), [0; 0], "the agent may refuse it");
-    inspector.accept().unwrap();
+    // The helper may not answer now, which changes nothing.
+    inspector.accept();
+    servers();
     assert_eq!(ports(), [5]);
-    fs::write(&config, "[[server]]\nport = 0x\n").unwrap();
-    assert!(inspector.reload().is_err());
-    assert_eq!(ports(), [5]);
+    write("6");
+    reload().unwrap();
+    inspector.accept();
+    // Before the helper was asked for anything else, another one is read, which the agent refuses.
+    write("7");
+    reload().unwrap();
+    servers();
+    assert_eq!(ports(), [6]);
+    write("0x");
+    assert!(reload().is_err());
+    servers();
+    assert_eq!(ports(), [6]);
 }
 
 #[test]
