@@ -126,9 +126,10 @@ impl Blockers {
         self.ready.push((wait, blocker));
     }
 
-    /// Whether no wait is left that is not taken yet.
-    pub fn is_idle(&self) -> bool {
-        self.pending_count == 0 && self.ready.is_empty()
+    /// The rows of the waits that are not taken yet; some come several times.
+    pub fn rows(&self) -> impl Iterator<Item = usize> + '_ {
+        let pending = self.pending.values().flatten().map(|wait| wait.row);
+        pending.chain(self.ready.iter().map(|(wait, _)| wait.row))
     }
 
     /// The waits that were decided since.

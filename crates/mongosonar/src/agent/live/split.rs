@@ -18,7 +18,7 @@ use sonar_sys::Host;
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
-use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::agent::parts::{WIDTH_NS, WindowCutter, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::queries::live::{OperationListener, now};
 use crate::servers;
@@ -132,7 +132,7 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
         divided: 0,
         lost: 0,
         connections,
-        blockers: RowBlockers::default(),
+        blockers: RowBlockers::new(WIDTH_NS),
         local,
         task: &task,
     });
