@@ -83,6 +83,12 @@ pub fn computation(stack: &UnwoundStack) -> Arc<str> {
 /// A file that is mapped: its device and number, and its path.
 type MappingFile = (String, u64, String);
 
+/// The file of a mapping, and where it is mapped.
+fn key_of(mapping: &Mapping) -> (MappingFile, u64) {
+    let file = (mapping.inode.0.clone(), mapping.inode.1, mapping.path.clone());
+    (file, mapping.range.start)
+}
+
 /// The files of mappings that are not known: one that was unmapped and mapped elsewhere is not known there.
 fn unknown(
     mappings: Vec<Mapping>,
@@ -90,8 +96,7 @@ fn unknown(
 ) -> BTreeMap<MappingFile, Vec<Mapping>> {
     let mut files = BTreeMap::<MappingFile, Vec<Mapping>>::new();
     for mapping in mappings {
-        let file = (mapping.inode.0.clone(), mapping.inode.1, mapping.path.clone());
-        let key = (file, mapping.range.start);
+        let key = key_of(&mapping);
         if mapping.path.starts_with(['/', '[']) && !known.contains(&key) {
             files.entry(key.0).or_default().push(mapping);
         }
@@ -108,7 +113,7 @@ pub struct ProcessSymbols {
     /// The vDSO, read before privileges were dropped.
     vdso: Vec<u8>,
     space: AddressSpace<ImageFile>,
-    /// Files that were read or could not be, and where they are mapped.
+    /// Files that were read or could not be, and where they are mapped now.
     known: HashSet<(MappingFile, u64)>,
     /// When mappings may be read again; `None` if they were not read again yet.
     next_reload: Option<Instant>,
@@ -158,13 +163,16 @@ impl ProcessSymbols {
         Ok(())
     }
 
-    /// Reads the newly mapped files.
+    /// Reads the newly mapped files, and forgets those that are no longer mapped.
     ///
     /// # Errors
     /// The process or the helper has ended.
     pub fn load(&mut self) -> Result<()> {
-        let maps = self.source.maps()?;
-        for (file, mappings) in unknown(executable(&maps), &self.known) {
+        let mappings = executable(&self.source.maps()?);
+        self.space.keep(&mappings);
+        let mapped: HashSet<_> = mappings.iter().map(key_of).collect();
+        self.known.retain(|key| mapped.contains(key));
+        for (file, mappings) in unknown(mappings, &self.known) {
             if self.known.len() >= MAX_FILES {
                 continue;
             }
@@ -199,7 +207,8 @@ impl ProcessSymbols {
         let mapping = &mappings[0];
         if mapping.path.starts_with('[') {
             let is_vdso = mapping.path == "[vdso]" && !self.vdso.is_empty();
-            let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(std::mem::take(&mut self.vdso))));
+            // It may be mapped again elsewhere.
+            let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(self.vdso.clone())));
             return Ok(bytes.map(Image::read).transpose()?);
         }
         let file = self.source.mapped_file(mapping)?.ok_or_else(|| anyhow!("it cannot be opened"))?;
@@ -294,6 +303,11 @@ mod tests {
         for turn in 0..100 {
             symbols.load_for_at(&[sample_at(0x10)], begin + RELOAD_PERIOD * turn).unwrap();
         }
+        let knows = |symbols: &ProcessSymbols, path: &Path| {
+            symbols.known.iter().any(|((.., known), _)| Path::new(known) == path)
+        };
+        let before = std::fs::read_link(format!("/proc/{process}/exe")).unwrap();
+        assert!(knows(&symbols, &before));
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"go\nx").unwrap();
         // The other program copies this byte.
@@ -306,6 +320,7 @@ mod tests {
         assert!(!symbols.space.covers(code.range.start), "too soon");
         symbols.load_for_at(&sample, begin + RELOAD_PERIOD * 100).unwrap();
         assert!(symbols.space.covers(code.range.start));
+        assert!(knows(&symbols, &program) && !knows(&symbols, &before), "it is no longer mapped");
         drop(input);
         child.wait().unwrap();
     }

@@ -1,6 +1,6 @@
 //! The executable files of a process: unwinds its stacks and names the addresses in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,15 +79,29 @@ pub struct UnwoundStack {
 /// An executable mapping and its file.
 struct ModuleOfProcess {
     range: Range<u64>,
+    /// Device and number of the file.
+    inode: (String, u64),
     bias: u64,
-    /// Its place in `images`.
+    /// Its number in `images`.
     image: usize,
     library: Option<Arc<str>>,
 }
 
+/// An image that is mapped.
+struct MappedImage<R> {
+    image: Image<R>,
+    /// Approximate bytes of its tables.
+    bytes: usize,
+    /// Its mappings.
+    modules: usize,
+}
+
 /// The images of a process.
 pub struct AddressSpace<R> {
-    images: Vec<Image<R>>,
+    /// By number. One is dropped with its last mapping.
+    images: HashMap<usize, MappedImage<R>>,
+    /// The number of the next image.
+    next_image: usize,
     modules: Vec<ModuleOfProcess>,
     /// Approximate bytes of the tables of all images.
     bytes: usize,
@@ -99,7 +113,8 @@ pub struct AddressSpace<R> {
 impl<R: Read + Seek> Default for AddressSpace<R> {
     fn default() -> Self {
         Self {
-            images: Vec::new(),
+            images: HashMap::new(),
+            next_image: 0,
             modules: Vec::new(),
             bytes: 0,
             unwinder: UnwinderNative::new(),
@@ -114,12 +129,17 @@ impl<R: Read + Seek> AddressSpace<R> {
     /// mappings of parts that are not executable, and those beyond 4,096 of all files. Returns `false` if there is no
     /// room for the file.
     pub fn add(&mut self, mut image: Image<R>, mappings: &[Mapping], is_program: bool) -> bool {
-        let bytes = self.bytes.saturating_add(image.bytes());
-        if bytes > MAX_BYTES {
+        // What was in their place no longer exists.
+        for mapping in mappings {
+            let new = &mapping.range;
+            self.remove(|one| one.range.start < new.end && new.start < one.range.end);
+        }
+        let bytes = image.bytes();
+        if self.bytes.saturating_add(bytes) > MAX_BYTES {
             return false;
         }
-        self.bytes = bytes;
         let unwind = std::mem::take(&mut image.unwind);
+        let (number, mut modules) = (self.next_image, 0);
         for mapping in mappings {
             let Some(bias) = image.bias(mapping.range.start, mapping.offset) else { continue };
             if self.modules.len() >= MAX_MODULES {
@@ -136,23 +156,45 @@ impl<R: Read + Seek> AddressSpace<R> {
                 eh_frame_hdr: header.1,
                 ..ExplicitModuleSectionInfo::default()
             };
-            self.remove(&mapping.range);
             let name = mapping.file_name();
             self.unwinder.add_module(Module::new(name.to_owned(), mapping.range.clone(), bias, sections));
-            let library = (!is_program).then(|| name.into());
-            let image = self.images.len();
-            self.modules.push(ModuleOfProcess { range: mapping.range.clone(), bias, image, library });
+            self.modules.push(ModuleOfProcess {
+                range: mapping.range.clone(),
+                inode: mapping.inode.clone(),
+                bias,
+                image: number,
+                library: (!is_program).then(|| name.into()),
+            });
+            modules += 1;
         }
-        self.images.push(image);
+        if modules > 0 {
+            self.next_image += 1;
+            self.bytes += bytes;
+            self.images.insert(number, MappedImage { image, bytes, modules });
+        }
         self.names.clear();
         true
     }
 
-    /// Forgets mappings that overlap a new one: they no longer exist.
-    fn remove(&mut self, range: &Range<u64>) {
-        let overlaps = |one: &ModuleOfProcess| one.range.start < range.end && range.start < one.range.end;
-        for gone in self.modules.extract_if(.., |one| overlaps(one)) {
+    /// Forgets what is not among these mappings, which are all of the process: it was unmapped. Its tables are freed.
+    pub fn keep(&mut self, mappings: &[Mapping]) {
+        let mapped: HashSet<(&(String, u64), u64)> =
+            mappings.iter().map(|mapping| (&mapping.inode, mapping.range.start)).collect();
+        self.remove(|one| !mapped.contains(&(&one.inode, one.range.start)));
+    }
+
+    /// Forgets mappings that no longer exist, and the images without any.
+    fn remove(&mut self, is_gone: impl Fn(&ModuleOfProcess) -> bool) {
+        for gone in self.modules.extract_if(.., |one| is_gone(one)) {
             self.unwinder.remove_module(gone.range.start);
+            self.names.clear();
+            if let Some(known) = self.images.get_mut(&gone.image) {
+                known.modules -= 1;
+                if known.modules == 0 {
+                    self.bytes -= known.bytes;
+                    self.images.remove(&gone.image);
+                }
+            }
         }
     }
 
@@ -212,8 +254,8 @@ impl<R: Read + Seek> AddressSpace<R> {
         let module = self.modules.iter().find(|module| module.range.contains(&address));
         let frame = match module {
             Some(module) => {
-                let image = self.images.get_mut(module.image);
-                let name = image.and_then(|image| image.name_at(address.wrapping_sub(module.bias)));
+                let known = self.images.get_mut(&module.image);
+                let name = known.and_then(|known| known.image.name_at(address.wrapping_sub(module.bias)));
                 NamedFrame {
                     name: name.map(|name| FunctionName::new(&name)),
                     library: module.library.clone(),
@@ -269,10 +311,31 @@ mod tests {
         assert!(space.add(image(), &mappings, true));
         assert_eq!(library(&mut space), None, "it is the program");
         let later = Mapping { path: "/lib/later.so".to_owned(), ..mappings[0].clone() };
+        let images = if mappings.len() > 1 { 2 } else { 1 };
         for _ in 0..3 {
             assert!(space.add(image(), std::slice::from_ref(&later), false));
             assert_eq!(library(&mut space).as_deref(), Some("later.so"));
-            assert_eq!(space.modules.len(), mappings.len());
+            assert_eq!((space.modules.len(), space.images.len()), (mappings.len(), images));
+            assert_eq!(space.bytes, images * image().bytes(), "what was replaced is freed");
+        }
+    }
+
+    #[test]
+    fn what_is_no_longer_mapped_is_freed() {
+        let (mut space, mappings) = (AddressSpace::default(), own_mappings());
+        let other = Mapping { range: 0x10_0000..0x10_1000, ..mappings[0].clone() };
+        for _ in 0..3 {
+            assert!(space.add(image(), &mappings, true));
+            assert!(space.add(image(), std::slice::from_ref(&other), false));
+            let bytes = space.bytes;
+            space.keep(&mappings);
+            assert!(space.covers(mappings[0].range.start) && !space.covers(other.range.start));
+            assert_eq!((space.images.len(), space.bytes), (1, bytes / 2));
+            space.frame(mappings[0].range.start);
+            // Another file in the same place.
+            let moved = Mapping { inode: ("00:00".to_owned(), 1), ..mappings[0].clone() };
+            space.keep(&[moved]);
+            assert_eq!((space.images.len(), space.modules.len(), space.bytes, space.names.len()), (0, 0, 0, 0));
         }
     }
 
