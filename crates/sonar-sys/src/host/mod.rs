@@ -6,6 +6,7 @@
 //! The crate `procfs` (0.18) is not used: `Stat` panics on `)(`, one bad line of `net/tcp` fails the whole table,
 //! `Limits` needs every limit, and mount points keep their `\040`.
 
+mod addresses;
 mod control_group;
 pub mod devices;
 pub mod listeners;
@@ -18,8 +19,10 @@ mod processors;
 pub mod regular;
 mod text;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sonar_core::disk::KernelBytes;
@@ -202,11 +205,19 @@ impl Host {
         Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
+    /// The addresses of all interfaces that are up in the network namespace of this process. It opens no socket.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn addresses(&self) -> io::Result<BTreeSet<IpAddr>> {
+        addresses::read(&self.proc_root)
+    }
+
     /// Every TCP port on which any process listens, in all network namespaces that can be read.
     ///
     /// # Errors
     /// No namespace can be read.
-    pub fn open_ports(&self) -> io::Result<std::collections::BTreeSet<u16>> {
+    pub fn open_ports(&self) -> io::Result<BTreeSet<u16>> {
         listeners::open_ports(&self.proc_root)
     }
 

@@ -3,10 +3,26 @@
 use std::time::Instant;
 
 use sonar_core::history::Collector;
+use sonar_sys::Host;
 
 use super::LiveAgent;
 use super::opener::NetworkState;
+use super::queries::QueriesCollector;
 use crate::queries::live::now;
+
+/// The network of now. Without a capture no helper looks at it, and this process may open no sockets any more: then it is
+/// what files say, which is the addresses.
+fn network(queries: Option<&QueriesCollector>, host: &Host) -> Result<NetworkState, String> {
+    match queries {
+        Some(queries) => queries.network(),
+        None => {
+            let addresses = host
+                .addresses()
+                .map_err(|error| format!("cannot list the addresses of this host: {error}"))?;
+            Ok(NetworkState { interfaces: Vec::new(), addresses: addresses.into_iter().collect() })
+        }
+    }
+}
 
 impl LiveAgent<'_> {
     /// Notes the addresses of this host, or reports once why they are not known.
@@ -21,7 +37,7 @@ impl LiveAgent<'_> {
                 let text =
                     format!("{why}; connections to its own addresses are stored under these addresses");
                 if self.network_problem.replace(text.clone()).as_ref() != Some(&text) {
-                    eprintln!("mongosonar: queries: {text}");
+                    eprintln!("mongosonar: {text}");
                     self.note(text);
                 }
             }
@@ -30,9 +46,8 @@ impl LiveAgent<'_> {
 
     /// Looks at the interfaces and addresses of this host: they come and go.
     pub(super) fn follow_network(&mut self) {
-        let Some(queries) = &self.queries else { return };
         self.network_seen = Some(Instant::now());
-        let network = queries.network();
+        let network = network(self.queries.as_ref(), &Host::live());
         self.note_network(&network);
         let (Ok(network), Some(queries)) = (network, &mut self.queries) else { return };
         let followed = queries.follow_interfaces(&network);
@@ -49,6 +64,26 @@ impl LiveAgent<'_> {
         }
         if !has_interface {
             self.board.forget(Collector::Queries);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn without_a_capture_the_addresses_are_those_of_now() {
+        let proc = tempfile::tempdir().unwrap();
+        let host = Host::of_proc(proc.path());
+        assert!(network(None, &host).unwrap_err().starts_with("cannot list the addresses of this host: "));
+        fs::create_dir(proc.path().join("net")).unwrap();
+        for address in ["192.0.2.2", "192.0.2.3"] {
+            let routes = format!("Local:\n  |-- {address}\n     /32 host LOCAL\n");
+            fs::write(proc.path().join("net/fib_trie"), routes).unwrap();
+            assert_eq!(network(None, &host).unwrap().addresses, [address.parse::<std::net::IpAddr>().unwrap()]);
         }
     }
 }
