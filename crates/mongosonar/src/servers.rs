@@ -50,6 +50,11 @@ pub fn listeners(host: &Host) -> io::Result<FoundListeners> {
     host.listeners(ListenerSearch { names: &SERVING, port_options: &PORT_OPTIONS })
 }
 
+/// Whether the process with this number is a program that serves MongoDB's protocol.
+pub fn is_serving(host: &Host, pid: u32) -> bool {
+    host.process(pid, &SERVING).is_some()
+}
+
 /// The ports of every mongod.
 ///
 /// # Errors

@@ -1,9 +1,8 @@
 //! The servers of this host while a capture runs: where they listen, and which of their processes have ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -19,11 +18,17 @@ use crate::{privileges, servers};
 
 /// How often to look whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often to look for new servers.
+/// How often to look for new servers, besides when a process of one has started.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// In how many looks a new process that is no server may become one: a shell starts it.
+const MAY_BECOME: u8 = 10;
+/// In how many looks a new process of a server may begin to listen. A later one is found by the usual search.
+const MAY_LISTEN: u8 = 60;
+/// The most processes that are remembered.
+const MAX_PROCESSES: usize = 1 << 20;
 /// The most servers that are followed.
 const MAX_SERVERS: usize = 1_024;
-/// The most ports and the most ends in one answer of the helper.
+/// The most ports, the most ends and the most addresses in one answer of the helper.
 const MAX_ANSWER: u16 = 4_096;
 
 /// A process that listens on a port.
@@ -49,6 +54,8 @@ pub struct ServerNews {
     pub ports: Vec<u16>,
     /// The ports of servers whose process has ended since the last look.
     pub ended: Vec<SilentPort>,
+    /// The addresses of this host at that time; none if no server has ended.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// The servers that are known.
@@ -56,6 +63,32 @@ pub struct ServerNews {
 struct KnownProcesses {
     all: BTreeSet<ListeningServer>,
     searched: Option<Instant>,
+    processes: SeenProcesses,
+}
+
+/// The processes of this host, and in how many looks each of them was seen.
+#[derive(Debug, Default)]
+struct SeenProcesses(Option<BTreeMap<u32, u8>>);
+
+impl SeenProcesses {
+    /// Looks at the new ones; whether one of them is that of a server that has just started, and may listen by now.
+    fn look(&mut self, host: &Host, known: &BTreeSet<ListeningServer>) -> bool {
+        let Ok(ids) = host.process_ids() else { return false };
+        // Those that were there first are found by a search.
+        let first = if self.0.is_some() { 0 } else { MAY_BECOME };
+        let before = self.0.take().unwrap_or_default();
+        let mut has_started = false;
+        let look = |pid: u32| {
+            let looks = before.get(&pid).copied().unwrap_or(first);
+            let may_start = looks < MAY_LISTEN && !known.iter().any(|one| one.pid == pid);
+            let is_server = may_start && servers::is_serving(host, pid);
+            has_started |= is_server;
+            let is_settled = !is_server && looks >= MAY_BECOME;
+            (pid, if is_settled { MAY_LISTEN } else { looks.saturating_add(1) })
+        };
+        self.0 = Some(ids.into_iter().take(MAX_PROCESSES).map(look).collect());
+        has_started
+    }
 }
 
 impl KnownProcesses {
@@ -69,7 +102,8 @@ impl KnownProcesses {
         };
         // One that runs but cannot be found any more is still followed.
         self.all = running;
-        if !ended.is_empty() || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY) {
+        let has_started = self.processes.look(host, &self.all);
+        if has_started || !ended.is_empty() || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY) {
             self.searched = Some(Instant::now());
             self.search(host);
         }
@@ -81,6 +115,9 @@ impl KnownProcesses {
         }
         let ports: BTreeSet<u16> = self.all.iter().map(|one| one.port).collect();
         news.ports = ports.into_iter().collect();
+        if !news.ended.is_empty() {
+            news.addresses = host.addresses().unwrap_or_default().into_iter().collect();
+        }
         news
     }
 
@@ -99,15 +136,15 @@ impl KnownProcesses {
 pub struct LocalServerSearch {
     helper: Option<Helper>,
     known: KnownProcesses,
-    /// The addresses of this host, besides loopback.
-    addresses: Arc<[IpAddr]>,
+    /// The addresses that this host had at the start.
+    addresses: Vec<IpAddr>,
 }
 
 impl LocalServerSearch {
     /// Begins. If this process gives up its privileges (`confined`), call it before any thread runs.
     pub fn start(confined: bool) -> Option<Self> {
         let helper = if confined { Some(helper()?) } else { None };
-        let addresses = interfaces::local_addresses().unwrap_or_default().into();
+        let addresses = interfaces::local_addresses().unwrap_or_default();
         Some(Self { helper, known: KnownProcesses::default(), addresses })
     }
 
@@ -115,17 +152,24 @@ impl LocalServerSearch {
     pub fn follow(mut self, stop: &Receiver<()>, mut tell: impl FnMut(Vec<u16>, Vec<EndedServer>)) {
         loop {
             if let Some(news) = self.look() {
-                let ended = news.ended.iter().map(|one| EndedServer {
-                    port: one.port,
-                    addresses: self.addresses.clone(),
-                    at: one.at,
-                });
-                tell(news.ports, ended.collect());
+                let ended = self.ended(&news);
+                tell(news.ports, ended);
             }
             if stop.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         }
+    }
+
+    /// The servers that have ended, at the addresses of the start and of now: connections to both were captured.
+    fn ended(&self, news: &ServerNews) -> Vec<EndedServer> {
+        let addresses: BTreeSet<IpAddr> = self.addresses.iter().chain(&news.addresses).copied().collect();
+        let server = |one: &SilentPort| EndedServer {
+            port: one.port,
+            addresses: addresses.iter().copied().collect(),
+            at: one.at,
+        };
+        news.ended.iter().map(server).collect()
     }
 
     fn look(&mut self) -> Option<ServerNews> {
@@ -153,7 +197,7 @@ fn helper() -> Option<Helper> {
 }
 
 impl ServerNews {
-    /// For the socket of the helper: the ports and the ends, each behind their number.
+    /// For the socket of the helper: the ports, the ends and the addresses, each behind their number.
     fn to_bytes(&self) -> Vec<u8> {
         let count = |all: usize| u16::try_from(all).unwrap_or(MAX_ANSWER).min(MAX_ANSWER);
         let (ports, ended) = (count(self.ports.len()), count(self.ended.len()));
@@ -163,6 +207,15 @@ impl ServerNews {
         for one in self.ended.iter().take(usize::from(ended)) {
             bytes.extend(one.port.to_le_bytes());
             bytes.extend(one.at.unix_ns().to_le_bytes());
+        }
+        let addresses = count(self.addresses.len());
+        bytes.extend(addresses.to_le_bytes());
+        for one in self.addresses.iter().take(usize::from(addresses)) {
+            let mapped = match one {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => *address,
+            };
+            bytes.extend(mapped.octets());
         }
         bytes
     }
@@ -175,7 +228,13 @@ impl ServerNews {
             from.read_exact(&mut time)?;
             Ok(SilentPort { port, at: Timestamp::from_unix_ns(u64::from_le_bytes(time)) })
         });
-        Ok(Self { ports, ended: ended.collect::<io::Result<_>>()? })
+        let ended = ended.collect::<io::Result<_>>()?;
+        let addresses = (0..read_u16(from)?).map(|_| {
+            let mut octets = [0; 16];
+            from.read_exact(&mut octets)?;
+            Ok(IpAddr::from(octets).to_canonical())
+        });
+        Ok(Self { ports, ended, addresses: addresses.collect::<io::Result<_>>()? })
     }
 }
 
@@ -187,16 +246,21 @@ fn read_u16(from: &mut impl Read) -> io::Result<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn the_helper_answers_with_what_it_has_found() {
         let at = Timestamp::from_unix(1_700_000_000, 5);
         let ended = vec![SilentPort { port: 27_018, at }, SilentPort { port: 9, at }];
+        let addresses = ["192.0.2.2", "fd00::2"].map(|text| text.parse().unwrap()).to_vec();
         for news in [
             ServerNews::default(),
-            ServerNews { ports: vec![27_017, 27_018], ended: Vec::new() },
-            ServerNews { ports: vec![27_017], ended },
+            ServerNews { ports: vec![27_017, 27_018], ..ServerNews::default() },
+            ServerNews { ports: vec![27_017], ended, addresses },
         ] {
             let bytes = news.to_bytes();
             assert_eq!(ServerNews::read(&mut bytes.as_slice()).unwrap(), news);
@@ -206,6 +270,54 @@ mod tests {
         }
     }
 
+    /// A process that listens on port 5, or on none yet.
+    fn process(proc: &Path, pid: u32, (name, listens): (&str, bool)) {
+        let folder = proc.join(pid.to_string());
+        for part in ["fd", "net", "ns"] {
+            fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+        fs::write(folder.join("cmdline"), format!("{name}\0")).unwrap();
+        let rest = "1 77 77 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 0 0 0";
+        fs::write(folder.join("stat"), format!("{pid} (x) S {rest}")).unwrap();
+        let row = "   0: 0100007F:0005 00000000:0000 0A 00000000:00000000 00:00000000 00000000   999        0 7 1";
+        fs::write(folder.join("net/tcp"), format!("heading\n{row}\n")).unwrap();
+        if listens {
+            symlink("socket:[7]", folder.join("fd/3")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_killed_soon_after_its_start_is_noticed() {
+        let proc = tempfile::tempdir().unwrap();
+        let (host, time) = (Host::of_proc(proc.path()), now());
+        fs::write(proc.path().join("uptime"), "1 1\n").unwrap();
+        process(proc.path(), 6, ("bash", false));
+        let mut known = KnownProcesses::default();
+        assert_eq!(known.look(&host, time), ServerNews::default());
+        // The next search by the clock is not due in any of these looks.
+        let look = |known: &mut KnownProcesses| {
+            known.searched = Some(Instant::now());
+            known.look(&host, time)
+        };
+        process(proc.path(), 7, ("bash", false));
+        assert_eq!(look(&mut known).ports, [0; 0]);
+        process(proc.path(), 7, ("mongod", false));
+        assert_eq!(look(&mut known).ports, [0; 0], "it does not listen yet");
+        process(proc.path(), 7, ("mongod", true));
+        assert_eq!(look(&mut known).ports, [5]);
+        fs::create_dir(proc.path().join("net")).unwrap();
+        let routes = "Local:\n  |-- 192.0.2.2\n     /32 host LOCAL\n";
+        fs::write(proc.path().join("net/fib_trie"), routes).unwrap();
+        fs::remove_dir_all(proc.path().join("7")).unwrap();
+        let news = look(&mut known);
+        assert_eq!((news.ended.len(), news.ended[0].port, news.ports.len()), (1, 5, 0));
+        // The address is newer than the capture.
+        let [old, new] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let search = LocalServerSearch { helper: None, known, addresses: vec![old] };
+        assert_eq!(*search.ended(&news)[0].addresses, [old, new]);
+    }
+
     #[test]
     fn an_end_is_told_once_and_before_the_next_process_at_its_port() {
         let host = Host::live();
@@ -213,7 +325,11 @@ mod tests {
         let this = ListeningServer { port: 5, pid: std::process::id(), started: own };
         let gone = ListeningServer { port: 5, pid: u32::MAX, started: 1 };
         let other = ListeningServer { port: 6, ..gone };
-        let mut known = KnownProcesses { all: [this, gone, other].into(), searched: Some(Instant::now()) };
+        let mut known = KnownProcesses {
+            all: [this, gone, other].into(),
+            searched: Some(Instant::now()),
+            ..KnownProcesses::default()
+        };
         let time = now();
         let news = known.look(&host, time);
         assert!(news.ports.contains(&5) && !known.all.contains(&gone) && !known.all.contains(&other));
