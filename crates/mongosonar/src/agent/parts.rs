@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sonar_core::history::{Collector, Event, Resolution};
 use sonar_core::time::NS_PER_S;
-use sonar_core::{HistoryWindow, Timestamp};
+use sonar_core::{Endpoint, HistoryWindow, Timestamp};
 
 use super::log_progress::{LogShares, add_shares, earlier};
 use crate::follow::LinePlace;
@@ -133,6 +133,16 @@ impl WindowCutter {
 
     /// The collector observed all time from `from` to `to`.
     pub fn observe(&mut self, collector: Collector, from: Timestamp, to: Timestamp) {
+        self.each_window(from, to, |window, ns| window.observe(collector, ns));
+    }
+
+    /// The log of this server could not be read from `from` to `to`, while the collector of logs observed others.
+    pub fn miss_log(&mut self, server: Endpoint, from: Timestamp, to: Timestamp) {
+        self.each_window(from, to, |window, ns| window.miss_log(server, ns));
+    }
+
+    /// Adds to all windows from `from` to `to` the nanoseconds that each has of it.
+    fn each_window(&mut self, from: Timestamp, to: Timestamp, add: impl Fn(&mut HistoryWindow, u64)) {
         if to.since(from) > MAX_SILENCE_NS {
             return;
         }
@@ -140,7 +150,7 @@ impl WindowCutter {
         while from < to && !self.is_abandoned {
             let part = self.at(from);
             let until = part.window.window.end.min(to);
-            part.window.observe(collector, until.since(from));
+            add(&mut part.window, until.since(from));
             from = until;
             self.advance(from);
         }
@@ -188,7 +198,6 @@ impl WindowCutter {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use sonar_core::Endpoint;
     use sonar_core::history::EventKind;
 
     use super::*;

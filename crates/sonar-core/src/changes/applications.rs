@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ApplicationChange, ChangeKind, HistoryChange};
 use super::shapes::{LONG_NS, MIN_EXPECTED};
-use super::sides::{ComparedSpan, SOURCES, Sides, first_began};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
 use crate::history::{EventKind, HistoryWindow};
-use crate::{Class, Endpoint, Role, Source, Timestamp};
+use crate::{Class, Endpoint, Role, Timestamp};
 
 /// By how many operations of unknown applications must have become fewer, for each of an application now, for it to have been
 /// one of them.
@@ -34,7 +34,7 @@ struct SeenApplication {
 
 impl SeenApplication {
     /// Whether it ran all the time and now no more, beyond chance.
-    fn has_ended(&self, sides: &Sides<'_>, source: Source) -> bool {
+    fn has_ended(&self, sides: &Sides<'_>, seen: SeenServer) -> bool {
         let windows = sides.windows(ComparedSpan::Before).len();
         let (Some((first, _)), Some((last, _))) =
             (self.calls_before.first_key_value(), self.calls_before.last_key_value())
@@ -52,9 +52,8 @@ impl SeenApplication {
         let calls: u64 = self.calls_before.values().sum();
         let places: Vec<usize> = self.calls_before.keys().copied().collect();
         let pause = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
-        let is_silent = |(at, window): &(usize, &HistoryWindow)| {
-            Some(*at) != self.last_after && Sides::is_observed(window, source)
-        };
+        let is_silent =
+            |(at, window): &(usize, &HistoryWindow)| Some(*at) != self.last_after && seen.is_observed(window);
         let silent = after.iter().enumerate().filter(is_silent).count();
         let expected = calls as f64 / (last - first + 1) as f64 * silent as f64;
         silent > 2 * (pause - 1) && expected >= MIN_EXPECTED && (-expected).exp() <= sides.alpha()
@@ -74,6 +73,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     };
     let mut changes = Vec::new();
     for ((server, name), seen) in all {
+        let observed = SeenServer { source, server };
         let since = seen.since.unwrap_or(sides.span().from);
         let was_there = !seen.calls_before.is_empty();
         let change = |driver: (Box<str>, Box<str>), versions_before: Vec<Box<str>>| ApplicationChange {
@@ -89,6 +89,10 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             changes.push(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() });
         };
         if !was_there {
+            // Of a server that nobody observed before, everything is new.
+            if !sides.knows_server_before(observed) && !announced(&name) {
+                continue;
+            }
             // It may have run on connections that were there before the capture, whose application is not known. Then
             // fewer operations are of those now.
             let rate = |count: u64, side| count as f64 / sides.windows(side).len().max(1) as f64;
@@ -97,14 +101,14 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             if fewer >= MIN_UNKNOWN * rate(seen.calls, ComparedSpan::After) {
                 continue;
             }
-            let is_beyond_chance = sides.all_after(source, seen.calls) <= sides.alpha();
+            let is_beyond_chance = sides.all_after(observed, seen.calls) <= sides.alpha();
             if is_beyond_chance || seen.time_ns >= LONG_NS as f64 || announced(&name) {
                 let driver = seen.after.iter().max_by_key(|(_, calls)| **calls).map(|(driver, _)| driver);
                 add(change(driver.cloned().unwrap_or_default(), Vec::new()), since);
             }
             continue;
         }
-        if seen.has_ended(sides, source) {
+        if seen.has_ended(sides, observed) {
             let driver = seen.before.last().cloned().unwrap_or_default();
             let (calls, time_ns) = (seen.calls_before.values().sum(), seen.time_before_ns);
             let last = seen.last_seen;
@@ -115,7 +119,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             let before: Vec<Box<str>> =
                 seen.before.iter().filter(|known| known.0 == driver.0).map(|known| known.1.clone()).collect();
             let is_new = !before.is_empty() && !before.contains(&driver.1) && !driver.1.is_empty();
-            if is_new && sides.all_after(source, *calls) <= sides.alpha() {
+            if is_new && sides.all_after(observed, *calls) <= sides.alpha() {
                 add(change(driver.clone(), before), since);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ChangeKind, ErrorChange, HistoryChange};
-use super::sides::{ComparedSpan, SOURCES, Sides};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides};
 use crate::compare::{Rate, holm_at};
 use crate::{Class, Endpoint, Role, Source, Timestamp};
 
@@ -33,7 +33,10 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
         return Vec::new();
     };
     let all: Vec<_> = gather(sides, source).into_iter().collect();
-    let judged: Vec<_> = all.iter().map(|(_, errors)| judge(errors, sides, source)).collect();
+    let judged: Vec<_> = all
+        .iter()
+        .map(|((server, ..), errors)| judge(errors, sides, SeenServer { source, server: *server }))
+        .collect();
     let p: Vec<f64> = judged.iter().map(|judged| judged.map_or(1.0, |(p, ..)| p)).collect();
     let is_beyond_chance = holm_at(&p, sides.alpha());
     let found = all.into_iter().zip(judged).zip(is_beyond_chance).filter(|(_, is)| *is);
@@ -50,7 +53,10 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
                     }
                     _ => 0,
                 };
-                (counts.range(first..).map(|(_, count)| count).sum(), sides.seconds(side, source))
+                (
+                    counts.range(first..).map(|(_, count)| count).sum(),
+                    sides.seconds(side, SeenServer { source, server }),
+                )
             };
             let what = ErrorChange {
                 code,
@@ -105,7 +111,7 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<ErrorKey, Errors> {
 
 /// The probability that the frequency changed by chance, when the change began, and whether they ended; `None` if it did
 /// not change.
-fn judge(errors: &Errors, sides: &Sides<'_>, source: Source) -> Option<(f64, Timestamp, bool)> {
+fn judge(errors: &Errors, sides: &Sides<'_>, seen: SeenServer) -> Option<(f64, Timestamp, bool)> {
     let windows = sides.windows(ComparedSpan::Before).len();
     let first = windows - sides.windows(ComparedSpan::Recent).len();
     let recent: u64 = errors.before.range(first..).map(|(_, count)| count).sum();
@@ -117,7 +123,7 @@ fn judge(errors: &Errors, sides: &Sides<'_>, source: Source) -> Option<(f64, Tim
     let start = |at: usize| sides.windows(ComparedSpan::After).get(at).map(|window| window.window.start);
     let first_after = errors.after.keys().next().and_then(|at| start(*at)).unwrap_or(sides.span().from);
     if before == 0 {
-        return Some((sides.all_after(source, after), first_after, false));
+        return Some((sides.all_after(seen, after), first_after, false));
     }
     // They ended: frequent until just now, and none since the first window.
     let later: u64 = errors.after.range(1..).map(|(_, count)| count).sum();
@@ -125,16 +131,16 @@ fn judge(errors: &Errors, sides: &Sides<'_>, source: Source) -> Option<(f64, Tim
     if later == 0 && until > 0 && sides.windows(ComparedSpan::After).len() > 1 {
         let first = errors.after.get(&0).copied().unwrap_or(0);
         let of_window =
-            sides.seconds(ComparedSpan::After, source) / sides.windows(ComparedSpan::After).len() as f64;
+            sides.seconds(ComparedSpan::After, seen) / sides.windows(ComparedSpan::After).len() as f64;
         let busy = (until + first) as f64 / (of_window * if first > 0 { 2.0 } else { 1.0 }).max(1e-9);
-        let expected = busy * (sides.seconds(ComparedSpan::After, source) - of_window);
+        let expected = busy * (sides.seconds(ComparedSpan::After, seen) - of_window);
         return Some(((-expected).exp(), sides.span().from, true));
     }
     let counts = (0..windows).map(|at| errors.before.get(&at).copied().unwrap_or(0) as f64);
     let mean = before as f64 / windows.max(1) as f64;
     let variance = counts.map(|count| (count - mean).powi(2)).sum::<f64>() / (windows as f64 - 1.0).max(1.0);
     let rate = |count: u64, side, dispersion| {
-        let seconds = sides.seconds(side, source);
+        let seconds = sides.seconds(side, seen);
         Rate { per_second: count as f64 / f64::max(seconds, 1e-9), seconds, calls: count as f64, dispersion }
     };
     let dispersion = (variance / mean.max(1e-9)).max(1.0);

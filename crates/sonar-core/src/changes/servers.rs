@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use statrs::distribution::{DiscreteCDF, Poisson};
 
 use super::change::{ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure};
-use super::sides::{ComparedSpan, SOURCES, Sides};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides};
 use super::splits::chance;
 use crate::compare::holm_at;
 use crate::files::ThreadRole;
@@ -107,7 +107,7 @@ pub(super) fn changes(sides: &Sides<'_>, known: &[HistoryChange]) -> Vec<History
     for (server, of) in servers {
         let levels = levels.remove(&server).unwrap_or_default();
         let has_new = of.has_unusually_many_new_shapes(sides);
-        let seconds = sides.seconds(ComparedSpan::After, source);
+        let seconds = sides.seconds(ComparedSpan::After, SeenServer { source, server });
         let load = levels.iter().find(|level| level.measure == ServerMeasure::InProgress);
         let cost_ns = load.map_or(0.0, |level| (level.after - level.before) * seconds * 1e9);
         let since = of.since(levels.first(), sides);
@@ -150,15 +150,13 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
         }
     }
     // A window without operations of a server is a quiet one, if somebody observed it.
-    let collector = SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector);
     for (server, of) in &mut servers {
+        let seen = SeenServer { source, server: *server };
         for side in [ComparedSpan::Before, ComparedSpan::After] {
             for (index, window) in sides.windows(side).iter().enumerate() {
                 let of_window = of.side(side).entry(index).or_default();
-                let observed = collector.map_or(0, |collector| window.observed_ns(collector));
                 // What was observed for a moment only, like the last window of an agent, shows no level.
-                let is_whole = observed.saturating_mul(2) >= window.window.length_ns();
-                of_window.seconds = if is_whole { observed as f64 / 1e9 } else { 0.0 };
+                of_window.seconds = if seen.is_observed(window) { seen.seconds(window) } else { 0.0 };
                 of_window.connections = connections(window, *server);
             }
         }

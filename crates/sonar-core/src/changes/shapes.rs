@@ -7,11 +7,12 @@ use super::change::{
     ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay, SplitChange,
 };
 use super::commands;
-use super::sides::{ComparedSpan, SOURCES, Sides, first_began};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
 use super::splits::ShapeSplits;
 use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::figures::{Apps, Figures};
 use crate::histogram::upper_bound_ns;
+use crate::history::HistoryWindow;
 use crate::time_split::RowSplit;
 use crate::timeline::TimeBucket;
 use crate::{
@@ -168,14 +169,14 @@ impl BySide<'_> {
         self.before.is_empty() && self.after.is_empty()
     }
 
-    fn merged(&self, side: ComparedSpan, sides: &Sides<'_>, source: Source) -> Merged {
+    fn merged(&self, side: ComparedSpan, sides: &Sides<'_>, seen: SeenServer) -> Merged {
         let first = first_recent(sides);
         let (all, from) = match side {
             ComparedSpan::Before => (&self.before, 0),
             ComparedSpan::Recent => (&self.before, first),
             ComparedSpan::After => (&self.after, 0),
         };
-        let mut merged = Merged { seconds: sides.seconds(side, source), ..Merged::default() };
+        let mut merged = Merged { seconds: sides.seconds(side, seen), ..Merged::default() };
         all.iter().filter(|(at, _)| *at >= from).for_each(|(_, figures)| merged.figures.merge(figures));
         merged
     }
@@ -198,16 +199,16 @@ impl<'a> Judgement<'a> {
     fn new(track: &'a ShapeTrack<'a>, sides: &Sides<'_>) -> Self {
         let place = track.sources.iter().position(|known| !known.is_empty()).unwrap_or(0);
         let known = &track.sources[place];
-        let (source, _) = SOURCES[place];
+        let seen = SeenServer { source: SOURCES[place].0, server: track.server };
         let log = [ComparedSpan::Recent, ComparedSpan::After]
-            .map(|side| track.sources[1].merged(side, sides, Source::Log));
+            .map(|side| track.sources[1].merged(side, sides, SeenServer { source: Source::Log, ..seen }));
         let windows = sides.windows(ComparedSpan::After);
         Self {
             track,
             place,
-            before: known.merged(ComparedSpan::Before, sides, source),
-            recent: known.merged(ComparedSpan::Recent, sides, source),
-            after: known.merged(ComparedSpan::After, sides, source),
+            before: known.merged(ComparedSpan::Before, sides, seen),
+            recent: known.merged(ComparedSpan::Recent, sides, seen),
+            after: known.merged(ComparedSpan::After, sides, seen),
             log,
             starts: known.after.iter().map(|(at, _)| windows[*at].window.start).collect(),
         }
@@ -221,6 +222,10 @@ impl<'a> Judgement<'a> {
         SOURCES[self.place].0
     }
 
+    fn seen(&self) -> SeenServer {
+        SeenServer { source: self.source(), server: self.track.server }
+    }
+
     /// Time beyond what it took before, in nanoseconds.
     fn cost_ns(&self) -> f64 {
         self.after.figures.latency.sum_ns() as f64 - self.recent.load() * self.after.seconds
@@ -229,7 +234,7 @@ impl<'a> Judgement<'a> {
     /// Tests each way in which it may have changed, if that makes a difference of at least `least` nanoseconds per
     /// second.
     fn candidates(&self, sides: &Sides<'_>, least: f64, mut add: impl FnMut(ShapeWay, f64, Timestamp)) {
-        if !sides.knows_before(self.source()) || self.after.seconds <= 0.0 {
+        if !sides.knows_server_before(self.seen()) || self.after.seconds <= 0.0 {
             return;
         }
         let first = self.starts.first().copied().unwrap_or(sides.span().from);
@@ -237,7 +242,7 @@ impl<'a> Judgement<'a> {
             let calls = self.after.figures.calls;
             let is_long = self.after.figures.latency.max_ns() >= Some(LONG_NS);
             if is_long || self.after.load() >= least {
-                let p = if is_long { 0.0 } else { sides.all_after(self.source(), calls) };
+                let p = if is_long { 0.0 } else { sides.all_after(self.seen(), calls) };
                 add(ShapeWay::New, p, first_began(&self.after.figures));
             }
             return;
@@ -303,7 +308,7 @@ impl<'a> Judgement<'a> {
             return None;
         }
         let last = self.recent.figures.last_seen.max(self.after.figures.last_seen);
-        let silent = sides.observed_s_since(last, self.source());
+        let silent = sides.observed_s_since(last, self.seen());
         // The rate while it occurred, and the longest pause before.
         let active = &self.known().before;
         let (first, latest) = (active.first()?.0, active.last()?.0);
@@ -398,24 +403,44 @@ impl<'a> Judgement<'a> {
         windows.find(|((_, figures), _)| is_changed(mean_ns(&figures.latency))).map(|(_, start)| *start)
     }
 
-    /// The same of the number of operations, also in windows without any.
+    /// The same of the rate, also in windows without any operation.
     fn rate_onset(&self, way: ShapeWay, sides: &Sides<'_>) -> Option<Timestamp> {
         let windows = sides.windows(ComparedSpan::After);
-        let mut counts = vec![0.0; windows.len()];
-        self.known().after.iter().for_each(|(at, figures)| counts[*at] += figures.calls as f64);
-        let usual =
-            self.recent.figures.calls as f64 / sides.windows(ComparedSpan::Recent).len().max(1) as f64;
+        let (usual, rates) = (self.recent.rate(), self.rates(ComparedSpan::After, sides));
         let is_more = way == ShapeWay::MoreOften;
-        let farthest = counts.iter().copied().fold(usual, if is_more { f64::max } else { f64::min });
+        let all = rates.iter().map(|(_, rate)| *rate);
+        let farthest = all.fold(usual, if is_more { f64::max } else { f64::min });
         let middle = f64::midpoint(usual, farthest);
-        let at = counts.iter().position(|count| if is_more { *count >= middle } else { *count <= middle })?;
+        let is_changed = |rate: f64| if is_more { rate >= middle } else { rate <= middle };
+        let (at, _) = rates.into_iter().find(|(_, rate)| is_changed(*rate))?;
         windows.get(at).map(|window| window.window.start)
     }
 
+    /// Operations per second of the windows that were observed for the most part, with the indexes of these; if none was,
+    /// of those that were observed at all.
+    fn rates(&self, side: ComparedSpan, sides: &Sides<'_>) -> Vec<(usize, f64)> {
+        let windows = sides.windows(side);
+        let (known, seen) = (self.known(), self.seen());
+        let of_side = if side == ComparedSpan::After { &known.after } else { &known.before };
+        let mut counts = vec![0.0; windows.len()];
+        of_side.iter().for_each(|(at, figures)| counts[*at] += figures.calls as f64);
+        let rates = |is_enough: &dyn Fn(&HistoryWindow) -> bool| -> Vec<(usize, f64)> {
+            let enough = windows.iter().enumerate().filter(|(_, window)| is_enough(window));
+            enough.map(|(at, one)| (at, counts[at] / seen.seconds(one))).collect()
+        };
+        let mostly = rates(&|window| seen.is_observed(window));
+        match mostly.is_empty() {
+            true => rates(&|window| seen.ns(window) > 0),
+            false => mostly,
+        }
+    }
+
     fn rate(&self, sides: &Sides<'_>) -> Option<(ShapeWay, f64)> {
-        let windows = sides.windows(ComparedSpan::Before).len();
-        let mut counts = vec![0.0; windows];
-        self.known().before.iter().for_each(|(at, figures)| counts[*at] += figures.calls as f64);
+        // As if each window had been observed for the same time.
+        let of_window = self.before.seconds / sides.windows(ComparedSpan::Before).len().max(1) as f64;
+        let rates = self.rates(ComparedSpan::Before, sides);
+        let counts: Vec<f64> = rates.into_iter().map(|(_, rate)| rate * of_window).collect();
+        let windows = counts.len();
         let mean = counts.iter().sum::<f64>() / windows.max(1) as f64;
         let variance =
             counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (windows as f64 - 1.0).max(1.0);
@@ -436,10 +461,10 @@ impl<'a> Judgement<'a> {
         };
         // More often than ever, or less often than ever.
         let usual = |limit: fn(f64, f64) -> f64| counts.iter().copied().reduce(limit).unwrap_or(0.0);
-        let of_window = after.per_second * self.before.seconds / windows.max(1) as f64;
+        let now = after.per_second * of_window;
         let is_unusual = match way {
-            ShapeWay::MoreOften => of_window > usual(f64::max),
-            _ => of_window < usual(f64::min),
+            ShapeWay::MoreOften => now > usual(f64::max),
+            _ => now < usual(f64::min),
         };
         is_unusual.then(|| (way, before.p(after)))
     }

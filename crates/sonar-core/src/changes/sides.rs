@@ -2,7 +2,7 @@
 
 use crate::figures::Figures;
 use crate::history::{Collector, Event, HistoryWindow, Span};
-use crate::{Source, Timestamp};
+use crate::{Endpoint, Source, Timestamp};
 
 /// Windows right before the span: what changed at its beginning is compared with these.
 pub const RECENT_WINDOWS: usize = 3;
@@ -57,6 +57,34 @@ pub(super) struct Sides<'a> {
 pub(super) const SOURCES: [(Source, Collector); 2] =
     [(Source::Wire, Collector::Queries), (Source::Log, Collector::Log)];
 
+fn collector_of(source: Source) -> Option<Collector> {
+    SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector)
+}
+
+/// A server as a source sees it.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct SeenServer {
+    pub source: Source,
+    pub server: Endpoint,
+}
+
+impl SeenServer {
+    /// Nanoseconds of a window in which it was observed.
+    pub fn ns(self, window: &HistoryWindow) -> u64 {
+        collector_of(self.source).map_or(0, |collector| window.observed_of(collector, self.server))
+    }
+
+    /// The same in seconds.
+    pub fn seconds(self, window: &HistoryWindow) -> f64 {
+        self.ns(window) as f64 / 1e9
+    }
+
+    /// Whether it was observed in most of a window.
+    pub fn is_observed(self, window: &HistoryWindow) -> bool {
+        self.ns(window).saturating_mul(2) >= window.window.length_ns()
+    }
+}
+
 impl<'a> Sides<'a> {
     pub fn new(input: &ChangeInput<'a>) -> Self {
         let all = || input.before.iter().chain(input.after);
@@ -92,43 +120,40 @@ impl<'a> Sides<'a> {
         self.input.alpha
     }
 
-    /// Seconds in which a source was observed.
-    pub fn seconds(&self, side: ComparedSpan, source: Source) -> f64 {
-        let collector = SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector);
-        let Some(collector) = collector else { return 0.0 };
-        self.windows(side).iter().map(|window| window.observed_ns(collector) as f64 / 1e9).sum()
+    /// Seconds in which a server was observed.
+    pub fn seconds(&self, side: ComparedSpan, seen: SeenServer) -> f64 {
+        self.windows(side).iter().map(|window| seen.seconds(window)).sum()
     }
 
-    /// Seconds of the time after in which a source was observed since `at`: the last window of an agent is hardly observed.
-    pub fn observed_s_since(&self, at: Timestamp, source: Source) -> f64 {
-        let collector = SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector);
-        let Some(collector) = collector else { return 0.0 };
+    /// Seconds of the time after in which a server was observed since `at`: the last window of an agent is hardly observed.
+    pub fn observed_s_since(&self, at: Timestamp, seen: SeenServer) -> f64 {
         let of = |window: &HistoryWindow| {
             let since = window.window.end.since(at.max(window.window.start));
-            window.observed_ns(collector).min(since) as f64 / 1e9
+            seen.ns(window).min(since) as f64 / 1e9
         };
         self.windows(ComparedSpan::After).iter().map(of).sum()
     }
 
-    /// Whether most of a window was observed.
-    pub fn is_observed(window: &HistoryWindow, source: Source) -> bool {
-        SOURCES.iter().any(|(one, collector)| {
-            *one == source && window.observed_ns(*collector).saturating_mul(2) >= window.window.length_ns()
-        })
+    /// Whether enough of any server was observed before to say what is usual.
+    pub fn knows_before(&self, source: Source) -> bool {
+        let Some(collector) = collector_of(source) else { return false };
+        self.has_enough(|window| window.observed_ns(collector))
     }
 
-    /// Whether enough was observed before to say what is usual.
-    pub fn knows_before(&self, source: Source) -> bool {
-        let observed = |window: &&HistoryWindow| {
-            SOURCES.iter().any(|(one, collector)| *one == source && window.observed_ns(*collector) > 0)
-        };
-        self.windows(ComparedSpan::Before).iter().filter(observed).count() >= MIN_WINDOWS
+    /// Whether enough of this server was.
+    pub fn knows_server_before(&self, seen: SeenServer) -> bool {
+        self.has_enough(|window| seen.ns(window))
+    }
+
+    fn has_enough(&self, observed_ns: impl Fn(&HistoryWindow) -> u64) -> bool {
+        let windows = self.windows(ComparedSpan::Before).iter();
+        windows.filter(|window| observed_ns(window) > 0).count() >= MIN_WINDOWS
     }
 
     /// The probability that all of `count` things happened after, if they are as likely before.
-    pub fn all_after(&self, source: Source, count: u64) -> f64 {
+    pub fn all_after(&self, seen: SeenServer, count: u64) -> f64 {
         let (before, after) =
-            (self.seconds(ComparedSpan::Before, source), self.seconds(ComparedSpan::After, source));
+            (self.seconds(ComparedSpan::Before, seen), self.seconds(ComparedSpan::After, seen));
         if before <= 0.0 || after <= 0.0 {
             return 1.0;
         }

@@ -123,6 +123,10 @@ metrics! {
         FILE_SYSTEM_FREE_BYTES: "file_system.free_bytes", Bytes, "space that users other than root can still use";
         FILE_SYSTEM_INODES_USED: "file_system.inodes_used_percent", Percent, "inodes used";
     }
+    Server {
+        LOG_UNREAD: "log.unread_percent", Percent,
+            "time in which the server's log could not be read; without a value all of it was read that logs were";
+    }
     Member {
         MEMBER_STATE: "member.state", Count, "state in the replica set by number: 1 is primary, 2 secondary";
         MEMBER_LAG: "member.lag_ms", Milliseconds, "how far what it has applied is behind the primary";

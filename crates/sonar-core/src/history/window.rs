@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Collector, Resolution, SeriesKey, SeriesValue};
+use super::{Collector, Resolution, SeriesKey, SeriesValue, metrics};
 use crate::window::WindowSettings;
-use crate::{GroupBy, Reading, Source, Table, Timestamp, Window};
+use crate::{Endpoint, GroupBy, Reading, Source, Table, Timestamp, Window};
 
 /// One window of the history. Without any collector it is an unobserved span, not a quiet one.
 #[derive(Clone, Debug)]
@@ -50,9 +50,26 @@ impl HistoryWindow {
         *observed = observed.saturating_add(ns).min(most);
     }
 
-    /// How long a collector observed, in nanoseconds.
+    /// How long a collector observed, in nanoseconds. Each of several servers may have been observed for a shorter time: see
+    /// [`observed_of`](Self::observed_of).
     pub fn observed_ns(&self, collector: Collector) -> u64 {
         self.observed_ns[collector as usize]
+    }
+
+    /// How long a collector observed this server, in nanoseconds, as far as the window says so: only logs are read server by
+    /// server, and a window without its series says it for all servers alone.
+    pub fn observed_of(&self, collector: Collector, server: Endpoint) -> u64 {
+        let all = self.observed_ns(collector);
+        if collector != Collector::Log || all == 0 {
+            return all;
+        }
+        let unread = self.series.get(&metrics::LOG_UNREAD.key(server, ""));
+        all.saturating_sub(unread.map_or(0, |unread| (unread.weighted / 100.0 * 1e9).round() as u64))
+    }
+
+    /// For so many nanoseconds the log of this server could not be read, while the collector of logs observed others.
+    pub fn miss_log(&mut self, server: Endpoint, ns: u64) {
+        self.sample(&metrics::LOG_UNREAD.key(server, ""), self.window.start, (100.0, ns as f64 / 1e9));
     }
 
     /// Makes the operations say how long their sources were observed, for views that have only them.
@@ -93,6 +110,15 @@ impl HistoryWindow {
             self.window.shapes.add(row);
         }
         self.window.in_flight.retain(|one| one.server.port == port);
+        // What was observed is from now on what was observed of this server.
+        let key = self
+            .series
+            .keys()
+            .find(|key| key.server.port == port && *key.metric == *metrics::LOG_UNREAD.name);
+        if let Some(key) = key.cloned() {
+            self.observed_ns[Collector::Log as usize] = self.observed_of(Collector::Log, key.server);
+            self.series.remove(&key);
+        }
         self.series.retain(|key, _| key.server.port == 0 || key.server.port == port);
     }
 
@@ -190,6 +216,32 @@ mod tests {
         window.keep_server(27_018);
         let ports: Vec<u16> = window.series.keys().map(|key| key.server.port).collect();
         assert_eq!(ports, [0, 27_018]);
+    }
+
+    #[test]
+    fn a_log_that_could_not_be_read_was_not_observed() {
+        const S: u64 = 1_000_000_000;
+        let [read, unread] = [27_017, 27_018].map(|port| Endpoint::v4([0; 4], port));
+        let part = |log_s, unread_s| {
+            let mut part = HistoryWindow::new(Timestamp::from_unix(1_000, 0), Resolution::TenSeconds);
+            part.observe(Collector::Log, log_s * S);
+            part.observe(Collector::Queries, 10 * S);
+            part.miss_log(unread, unread_s * S);
+            part
+        };
+        let mut window = part(8, 5);
+        window.join(&part(8, 1));
+        assert_eq!([read, unread].map(|one| window.observed_of(Collector::Log, one)), [8 * S, 2 * S]);
+        assert_eq!(window.observed_of(Collector::Queries, unread), 10 * S);
+        window.merge(&part(10, 12));
+        assert_eq!(window.observed_of(Collector::Log, unread), 0, "never less than nothing");
+        // Of one server it is the time of that.
+        for (server, expected) in [(read, 8 * S), (unread, 3 * S)] {
+            let mut own = part(8, 5);
+            own.keep_server(server.port);
+            assert_eq!(own.observed_ns(Collector::Log), expected);
+            assert_eq!(own.observed_of(Collector::Log, server), expected);
+        }
     }
 
     fn window(values: &[(&str, f64)]) -> HistoryWindow {

@@ -3,6 +3,7 @@
 mod listed;
 mod machine;
 mod moments;
+mod partly;
 mod servers;
 
 use std::sync::Arc;

@@ -1,9 +1,11 @@
 //! What was seen of a span, and what was lost: both belong to what is said about it.
 
-use sonar_core::history::{Collector, HistoryWindow};
+use std::collections::BTreeMap;
+
+use sonar_core::history::{Collector, HistoryWindow, SeriesSubject, metrics};
 use sonar_core::{Coverage, Source};
 
-use crate::kit::{losses, plural};
+use crate::kit::{Nanos, losses, plural};
 
 /// The most losses that a sentence names.
 const MAX_NAMED: usize = 3;
@@ -14,6 +16,8 @@ pub struct SeenSpan {
     windows: usize,
     observed_ns: [u64; Collector::ALL.len()],
     coverage: Coverage,
+    /// By port: how long the log of the server could not be read, in nanoseconds.
+    unread: BTreeMap<u16, u64>,
 }
 
 impl SeenSpan {
@@ -24,6 +28,14 @@ impl SeenSpan {
             *mine = mine.saturating_add(*theirs);
         }
         self.coverage.add(&window.window.coverage);
+        let observed = window.observed_ns(Collector::Log);
+        let is_unread = |metric: &str| metric == metrics::LOG_UNREAD.name;
+        for key in window.series.keys().filter(|key| key.subject == SeriesSubject::Server) {
+            if is_unread(&key.metric) {
+                let missed = observed - window.observed_of(Collector::Log, key.server);
+                *self.unread.entry(key.server.port).or_default() += missed;
+            }
+        }
     }
 
     /// The number of windows.
@@ -43,6 +55,17 @@ impl SeenSpan {
             |source| Collector::of(source).is_some_and(|collector| self.observed_ns[collector as usize] > 0);
         if !Source::ALL.into_iter().any(observes) {
             notes.push("Queries were not observed: nothing is known of how they changed.".to_owned());
+        }
+        // Where the wire was observed, it shows the queries.
+        if self.observed_ns[Collector::Queries as usize] == 0 {
+            let note = |(port, ns): (&u16, &u64)| {
+                let time = Nanos(*ns);
+                format!(
+                    "The log of the server on port {port} could not be read for {time} of this time: nothing is known of \
+                     its queries then."
+                )
+            };
+            notes.extend(self.unread.iter().take(MAX_NAMED).map(note));
         }
         notes.extend(self.losses());
         notes
@@ -100,6 +123,22 @@ mod tests {
         });
         let note = seen.notes().concat();
         assert!(note.contains("requests whose reply was lost: 3 of 40 requests"), "{note}");
+    }
+
+    #[test]
+    fn a_log_that_could_not_be_read_is_mentioned_where_nothing_else_shows_queries() {
+        let unread = |window: &mut HistoryWindow| {
+            window.observe(Collector::Log, 10_000_000_000);
+            window.miss_log(sonar_core::Endpoint::v4([0; 4], 27_018), 4_000_000_000);
+        };
+        let notes = seen(unread).notes();
+        let [note] = notes.as_slice() else { panic!("{notes:?}") };
+        assert!(note.starts_with("The log of the server on port 27018 could not be read for 4.00s of"), "{note}");
+        let with_wire = seen(|window| {
+            unread(window);
+            window.observe(Collector::Queries, 10_000_000_000);
+        });
+        assert_eq!(with_wire.notes(), [""; 0]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use sonar_core::Timestamp;
 use sonar_core::history::Collector;
+use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::backoff::Backoff;
@@ -136,8 +136,14 @@ impl<'a> LogsFollower<'a> {
         let reading = ClockReading::now();
         let time = reading.time;
         let mut is_observed = false;
+        // Of the others nothing is known, which does not mean that they wrote nothing.
+        let mut unread: Vec<Endpoint> =
+            servers.iter().filter(|server| server.log.is_none()).map(|server| local(server.port)).collect();
         for (port, source) in &mut self.sources {
-            is_observed |= source.poll(self.task, (&mut self.windows, time));
+            match source.poll(self.task, (&mut self.windows, time)) {
+                true => is_observed = true,
+                false => unread.push(local(*port)),
+            }
             if let Some(place) = source.log.as_ref().and_then(FollowedLog::place) {
                 self.task.positions.set(*port, place);
             }
@@ -148,7 +154,9 @@ impl<'a> LogsFollower<'a> {
             self.task.board.waits(Collector::Log, "no server here has a log that is known");
         }
         if is_observed {
-            self.windows.observe(Collector::Log, reading.since(&self.observed).from, time);
+            let from = reading.since(&self.observed).from;
+            unread.into_iter().for_each(|server| self.windows.miss_log(server, from, time));
+            self.windows.observe(Collector::Log, from, time);
         }
         self.observed = reading;
         self.windows.advance(time);

@@ -72,3 +72,20 @@ fn what_a_server_writes_last_is_read_once() {
     follower.finish();
     assert_eq!(host.lines(), 1);
 }
+
+#[test]
+fn a_log_that_cannot_be_read_was_not_observed() {
+    let host = LoggedHost::new();
+    let other = |port, log| FoundServer { port, log, ..host.server.clone() };
+    let unreadable = other(PORT + 1, Some(host.log.with_file_name("other.log")));
+    host.task.servers.set(vec![host.server.clone(), unreadable, other(PORT + 2, None)]);
+    let mut follower = LogsFollower::new(&host.task);
+    (0..3).for_each(|_| follower.poll());
+    follower.finish();
+    let windows: Vec<_> = host.parts.try_iter().map(|part| part.window).collect();
+    let observed =
+        |port| -> u64 { windows.iter().map(|window| window.observed_of(Collector::Log, local(port))).sum() };
+    assert!(observed(PORT) > 0);
+    assert_eq!([observed(PORT + 1), observed(PORT + 2)], [0, 0]);
+    assert!(windows.iter().all(|window| window.series.keys().all(|key| key.server.port != PORT)));
+}
