@@ -63,14 +63,14 @@ pub struct ServerNews {
 struct KnownProcesses {
     all: BTreeSet<ListeningServer>,
     searched: Option<Instant>,
-    processes: SeenProcesses,
+    processes: ProcessLooks,
 }
 
 /// The processes of this host, and in how many looks each of them was seen.
 #[derive(Debug, Default)]
-struct SeenProcesses(Option<BTreeMap<u32, u8>>);
+struct ProcessLooks(Option<BTreeMap<u32, u8>>);
 
-impl SeenProcesses {
+impl ProcessLooks {
     /// Looks at the new ones; whether one of them is that of a server that has just started, and may listen by now.
     fn look(&mut self, host: &Host, known: &BTreeSet<ListeningServer>) -> bool {
         let Ok(ids) = host.process_ids() else { return false };
@@ -103,7 +103,10 @@ impl KnownProcesses {
         // One that runs but cannot be found any more is still followed.
         self.all = running;
         let has_started = self.processes.look(host, &self.all);
-        if has_started || !ended.is_empty() || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY) {
+        if has_started
+            || !ended.is_empty()
+            || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY)
+        {
             self.searched = Some(Instant::now());
             self.search(host);
         }
@@ -280,7 +283,8 @@ mod tests {
         fs::write(folder.join("cmdline"), format!("{name}\0")).unwrap();
         let rest = "1 77 77 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 0 0 0";
         fs::write(folder.join("stat"), format!("{pid} (x) S {rest}")).unwrap();
-        let row = "   0: 0100007F:0005 00000000:0000 0A 00000000:00000000 00:00000000 00000000   999        0 7 1";
+        let row =
+            "   0: 0100007F:0005 00000000:0000 0A 00000000:00000000 00:00000000 00000000   999        0 7 1";
         fs::write(folder.join("net/tcp"), format!("heading\n{row}\n")).unwrap();
         if listens {
             symlink("socket:[7]", folder.join("fd/3")).unwrap();

@@ -124,3 +124,28 @@ impl Decryption {
         } += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session that held back nothing holds back so many bytes now.
+    fn hold(decryption: &mut Decryption, bytes: usize, waits: bool) -> Option<TlsFailure> {
+        let (_, body) = decryption.begin(&TlsSession::holding(0, waits));
+        decryption.end(&mut TlsSession::holding(bytes, waits), body, Ok(()))
+    }
+
+    #[test]
+    fn only_connections_that_wait_for_keys_are_given_up_for_lack_of_room() {
+        let shared = Arc::new(Shared::default());
+        let mut decryption = Decryption { budget: 1_000, ..Decryption::new(None, shared) };
+        assert_eq!(hold(&mut decryption, 900, true), None);
+        assert_eq!(hold(&mut decryption, 500, false), None, "it is decrypted");
+        assert_eq!((decryption.coverage.streams_tls_evicted, decryption.was_without_room), (0, false));
+        assert_eq!(hold(&mut decryption, 50, true), Some(TlsFailure::NoRoom));
+        assert_eq!((decryption.coverage.streams_tls_evicted, decryption.was_without_room), (1, true));
+        assert_eq!(decryption.memory, 1_400, "what was given up holds back nothing");
+        assert_eq!(hold(&mut decryption, 500, false), None);
+        assert_eq!(decryption.coverage.streams_tls_evicted, 1);
+    }
+}

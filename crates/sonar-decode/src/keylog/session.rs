@@ -158,6 +158,12 @@ impl TlsSession {
         }
     }
 
+    /// One that holds back so many bytes, and waits for its keys or is decrypted.
+    #[cfg(test)]
+    pub fn holding(held_bytes: usize, waits: bool) -> Self {
+        Self { held_bytes, searched: waits.then_some(0), ..Self::new(false) }
+    }
+
     /// Nothing more is read.
     pub fn fail(&mut self) {
         *self = Self { failed: true, has_begun: self.has_begun, ..Self::new(self.joined_late) };

@@ -335,7 +335,10 @@ mod tests {
             // Another file in the same place.
             let moved = Mapping { inode: ("00:00".to_owned(), 1), ..mappings[0].clone() };
             space.keep(&[moved]);
-            assert_eq!((space.images.len(), space.modules.len(), space.bytes, space.names.len()), (0, 0, 0, 0));
+            assert_eq!(
+                (space.images.len(), space.modules.len(), space.bytes, space.names.len()),
+                (0, 0, 0, 0)
+            );
         }
     }
 

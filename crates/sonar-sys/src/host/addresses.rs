@@ -78,8 +78,7 @@ Local:
     #[test]
     fn addresses_of_the_host_are_those_that_are_local() {
         let ipv6 = "fd000000000000000000000000000002 04 40 00 82     eth0\nfd zz\n\u{fffd}\n";
-        let tree =
-            TempTree::new("addresses", &[("proc/net/fib_trie", ROUTES), ("proc/net/if_inet6", ipv6)]);
+        let tree = TempTree::new("addresses", &[("proc/net/fib_trie", ROUTES), ("proc/net/if_inet6", ipv6)]);
         let host = Host::at(&tree.0);
         let all: Vec<String> = host.addresses().unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(all, ["127.0.0.1", "192.0.2.2", "fd00::2"]);

@@ -83,7 +83,10 @@ mod tests {
         for address in ["192.0.2.2", "192.0.2.3"] {
             let routes = format!("Local:\n  |-- {address}\n     /32 host LOCAL\n");
             fs::write(proc.path().join("net/fib_trie"), routes).unwrap();
-            assert_eq!(network(None, &host).unwrap().addresses, [address.parse::<std::net::IpAddr>().unwrap()]);
+            assert_eq!(
+                network(None, &host).unwrap().addresses,
+                [address.parse::<std::net::IpAddr>().unwrap()]
+            );
         }
     }
 }
