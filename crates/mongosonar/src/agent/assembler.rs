@@ -80,7 +80,7 @@ impl<S: HistoryStore> Assembler<S> {
     /// Another window had to be stored, and could not be.
     pub fn add(&mut self, part: WindowPart) -> Result<(), S::Error> {
         let start = part.window.window.start;
-        self.logs.comes(&part.ahead);
+        self.logs.comes(&part.ahead, &part.lasting);
         match self.open.get_mut(&start) {
             Some(known) => known.join(part),
             None => drop(self.open.insert(start, part)),

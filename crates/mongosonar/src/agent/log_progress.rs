@@ -53,6 +53,11 @@ pub fn earlier(one: LinePlace, other: LinePlace) -> LinePlace {
     if other.read < one.read { other } else { one }
 }
 
+/// The later one.
+pub fn later(one: LinePlace, other: LinePlace) -> LinePlace {
+    if other.read > one.read { other } else { one }
+}
+
 /// Where an earlier run of the agent stopped in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStart {
@@ -91,6 +96,8 @@ pub fn starts(positions: &SourcePositions) -> BTreeMap<u16, LogStart> {
 struct StoredLog {
     /// The first line that is in no part that came.
     ahead: LinePlace,
+    /// The first line after the last truncation: earlier ones are in no file any more.
+    lasting: Option<LinePlace>,
     /// Stored windows, and the bytes that were read before their last lines.
     stored: BTreeMap<Timestamp, u64>,
 }
@@ -102,19 +109,30 @@ pub struct LogProgress(BTreeMap<u16, StoredLog>);
 impl LogProgress {
     /// Of logs in which an earlier run stopped at these places: stored windows still have lines after them.
     pub fn since(starts: BTreeMap<u16, LogStart>) -> Self {
-        let log =
-            |LogStart { place, stored }| StoredLog { ahead: place, stored: stored.into_iter().collect() };
+        let log = |LogStart { place, stored }| StoredLog {
+            ahead: place,
+            lasting: None,
+            stored: stored.into_iter().collect(),
+        };
         Self(starts.into_iter().map(|(port, start)| (port, log(start))).collect())
     }
 
-    /// A part came. What is in no part so far begins at these places.
-    pub fn comes(&mut self, ahead: &BTreeMap<u16, LinePlace>) {
+    /// A part came. What is in no part so far begins at these places; what is still in a file, at `lasting`.
+    pub fn comes(&mut self, ahead: &BTreeMap<u16, LinePlace>, lasting: &BTreeMap<u16, LinePlace>) {
         for (port, place) in ahead {
             let is_full = self.0.len() >= MAX_LOGS;
             match self.0.get_mut(port) {
                 Some(log) => log.ahead = *place,
-                None if is_full => {}
-                None => drop(self.0.insert(*port, StoredLog { ahead: *place, stored: BTreeMap::new() })),
+                None if is_full => continue,
+                None => {
+                    let log = StoredLog { ahead: *place, lasting: None, stored: BTreeMap::new() };
+                    self.0.insert(*port, log);
+                }
+            }
+        }
+        for (port, place) in lasting {
+            if let Some(log) = self.0.get_mut(port) {
+                log.lasting = Some(*place);
             }
         }
     }
@@ -129,7 +147,9 @@ impl LogProgress {
     ) -> SourcePositions {
         let text = |(port, log): (&u16, &mut StoredLog)| {
             let firsts = open.clone().filter_map(|shares| shares.get(port)).map(|share| share.first);
-            let place = firsts.fold(log.ahead, earlier);
+            let first = firsts.fold(log.ahead, earlier);
+            // Of a window that is not stored, the lines of before are lost if the agent is killed.
+            let place = log.lasting.map_or(first, |lasting| later(first, lasting));
             log.stored.retain(|_, last_read| *last_read >= place.read);
             while log.stored.len() > MAX_STORED {
                 log.stored.pop_first();
@@ -199,7 +219,7 @@ mod tests {
         let mut progress = LogProgress::default();
         // Lines of two windows, mixed.
         let (first, second) = (shares(&[0, 10, 30]), shares(&[20, 40]));
-        progress.comes(&[(5, line(50))].into());
+        progress.comes(&[(5, line(50))].into(), &BTreeMap::new());
         let lines = [(10, 0), (20, 10), (30, 0), (40, 10), (50, 10), (60, 0)];
         let positions = progress.positions(at(0), &first, [&second].into_iter());
         let expected = [None, Some(false), Some(true), Some(false), Some(false), Some(false)];
@@ -209,7 +229,7 @@ mod tests {
         assert_eq!(left_out(&positions, &lines)[3..], [None, Some(false), Some(false)]);
         progress.stored(at(10), &second);
         // A line of the first window came late.
-        progress.comes(&[(5, line(70))].into());
+        progress.comes(&[(5, line(70))].into(), &BTreeMap::new());
         let positions = progress.positions(at(0), &shares(&[60]), [&shares(&[50])].into_iter());
         assert_eq!(left_out(&positions, &lines)[3..], [None, Some(false), Some(true)]);
         assert_eq!(starts(&[("log:5".into(), "[[".into()), ("x".into(), "1".into())].into()), [].into());
@@ -218,14 +238,14 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut progress = LogProgress::default();
-        progress.comes(&[(5, line(0))].into());
+        progress.comes(&[(5, line(0))].into(), &BTreeMap::new());
         for number in 0..1_000 {
             let own = shares(&[number]);
             progress.positions(at(number * 10), &own, [].into_iter());
             progress.stored(at(number * 10), &own);
             assert!(progress.0[&5].stored.len() <= MAX_STORED + 1);
         }
-        progress.comes(&(0..2_000).map(|port| (port, line(0))).collect());
+        progress.comes(&(0..2_000).map(|port| (port, line(0))).collect(), &BTreeMap::new());
         assert_eq!(progress.0.len(), MAX_LOGS);
     }
 }

@@ -42,14 +42,16 @@ pub struct WindowPart {
     pub logs: LogShares,
     /// By the ports of logs: where the first line begins that is neither in this part nor in one that was sent earlier.
     pub ahead: BTreeMap<u16, LinePlace>,
+    /// By the ports of logs that were truncated: where the first line begins that is still in a file.
+    pub lasting: BTreeMap<u16, LinePlace>,
 }
 
 impl WindowPart {
     /// An empty part of the window in which `at` lies.
     pub fn new(at: Timestamp) -> Self {
         let window = HistoryWindow::new(at, Resolution::TenSeconds);
-        let (logs, ahead) = (LogShares::new(), BTreeMap::new());
-        Self { window, events: Vec::new(), events_left_out: 0, logs, ahead }
+        let (logs, ahead, lasting) = (LogShares::new(), BTreeMap::new(), BTreeMap::new());
+        Self { window, events: Vec::new(), events_left_out: 0, logs, ahead, lasting }
     }
 
     /// Adds what another source observed of the same window.
@@ -92,6 +94,8 @@ pub struct WindowCutter {
     open: BTreeMap<Timestamp, WindowPart>,
     /// How far logs have been read, by the ports of their servers.
     read: BTreeMap<u16, LinePlace>,
+    /// Where logs that were truncated begin.
+    lasting: BTreeMap<u16, LinePlace>,
     to: SyncSender<WindowPart>,
     /// The receiver is gone.
     is_abandoned: bool,
@@ -100,12 +104,18 @@ pub struct WindowCutter {
 impl WindowCutter {
     /// Sends to `to`, and waits where the receiver is slow.
     pub fn new(to: SyncSender<WindowPart>) -> Self {
-        Self { open: BTreeMap::new(), read: BTreeMap::new(), to, is_abandoned: false }
+        let (read, lasting) = (BTreeMap::new(), BTreeMap::new());
+        Self { open: BTreeMap::new(), read, lasting, to, is_abandoned: false }
     }
 
     /// The log of the server at `port` has been read up to `place`; all lines before it are in windows.
     pub fn note_read(&mut self, port: u16, place: LinePlace) {
         self.read.insert(port, place);
+    }
+
+    /// The log of the server at `port` was truncated, and begins with the line at `place`: what was before is gone.
+    pub fn note_truncated(&mut self, port: u16, place: LinePlace) {
+        self.lasting.insert(port, place);
     }
 
     /// Whether the receiver is gone.
@@ -190,6 +200,7 @@ impl WindowCutter {
             (*port, firsts.fold(*place, earlier))
         };
         part.ahead = self.read.iter().map(first).collect();
+        part.lasting.clone_from(&self.lasting);
         self.is_abandoned |= self.to.send(part).is_err();
     }
 }

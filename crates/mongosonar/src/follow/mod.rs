@@ -59,6 +59,9 @@ pub enum FollowNotice {
     TruncatedWithoutCopy,
     /// No file is at its place. The one that was there is still read.
     Missing,
+    /// What an earlier follower had not read is gone: neither the file in which it was nor a copy is there. All of the
+    /// present file comes.
+    StartLost,
 }
 
 /// Where to begin.
@@ -125,6 +128,8 @@ pub struct FileFollower<P> {
     /// The rest of the line is skipped: it is too long, or its beginning was not read.
     skipping: Option<SkipReason>,
     is_missing: bool,
+    /// Where an earlier follower stopped is in no file, which was not said yet.
+    has_lost_start: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -223,6 +228,7 @@ impl<P: FollowedPlace> FileFollower<P> {
             before_begun: Vec::new(),
             skipping: None,
             is_missing: false,
+            has_lost_start: false,
         };
         if let Some(file) = file {
             follower.begin(OpenedFile::new(file)?)?;
@@ -261,6 +267,9 @@ impl<P: FollowedPlace> FileFollower<P> {
     pub fn poll(&mut self, sink: &mut impl LineSink) -> io::Result<bool> {
         if self.current.is_none() && !self.find_first(sink)? {
             return Ok(false);
+        }
+        if std::mem::take(&mut self.has_lost_start) {
+            sink.notice(FollowNotice::StartLost);
         }
         let mut read = 0;
         while read < BUDGET {
@@ -304,11 +313,12 @@ impl<P: FollowedPlace> FileFollower<P> {
                 file.seek(size)?;
             }
             Some(FollowStart::At(at)) => {
-                if (at.identity != file.identity || !file.resume(&at)?)
-                    && let Some(old) = self.old_file(&at)
-                {
-                    // The new one follows as after any rotation.
-                    file = old;
+                if at.identity != file.identity || !file.resume(&at)? {
+                    match self.old_file(&at) {
+                        // The new one follows as after any rotation.
+                        Some(old) => file = old,
+                        None => self.has_lost_start = true,
+                    }
                 }
             }
         }

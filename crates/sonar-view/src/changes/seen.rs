@@ -133,7 +133,10 @@ mod tests {
         };
         let notes = seen(unread).notes();
         let [note] = notes.as_slice() else { panic!("{notes:?}") };
-        assert!(note.starts_with("The log of the server on port 27018 could not be read for 4.00s of"), "{note}");
+        assert!(
+            note.starts_with("The log of the server on port 27018 could not be read for 4.00s of"),
+            "{note}"
+        );
         let with_wire = seen(|window| {
             unread(window);
             window.observe(Collector::Queries, 10_000_000_000);

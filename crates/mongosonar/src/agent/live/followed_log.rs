@@ -45,6 +45,7 @@ impl<P: FollowedPlace> FollowedLog<P> {
             entry: ParsedEntry::default(),
             place: None,
             is_stored: false,
+            was_truncated: false,
             knows_settings,
             lost: 0,
             ends: Vec::new(),
@@ -71,9 +72,9 @@ impl<P: FollowedPlace> FollowedLog<P> {
     }
 
     /// All lines before its place are in windows.
-    fn note_read(&self, windows: &mut WindowCutter) {
+    fn note_read(&mut self, windows: &mut WindowCutter) {
         if let Some(place) = self.place() {
-            windows.note_read(self.lines.port, place);
+            self.lines.note_read(place, windows);
         }
     }
 
@@ -154,6 +155,8 @@ struct LogLines {
     window: Timestamp,
     /// Whether the last line is stored already.
     is_stored: bool,
+    /// What was before the next line is in no file any more.
+    was_truncated: bool,
     /// Whether the settings of the process are known.
     knows_settings: bool,
     /// Ends of the server that wait to be taken.
@@ -168,6 +171,14 @@ impl LogLines {
     /// A place that the follower knows, with the bytes of earlier followers.
     fn of_all(&self, place: LinePlace) -> LinePlace {
         LinePlace { read: self.read_before + place.read, ..place }
+    }
+
+    /// All lines before `place` are in windows.
+    fn note_read(&mut self, place: LinePlace, windows: &mut WindowCutter) {
+        if std::mem::take(&mut self.was_truncated) {
+            windows.note_truncated(self.port, place);
+        }
+        windows.note_read(self.port, place);
     }
 
     /// Takes a line; `is_last` if it has no line feed.
@@ -239,7 +250,7 @@ impl LineSink for LineTaker<'_> {
     fn begins(&mut self, place: LinePlace) {
         let place = self.lines.of_all(place);
         self.lines.place = Some(place);
-        self.windows.note_read(self.lines.port, place);
+        self.lines.note_read(place, self.windows);
     }
 
     fn line(&mut self, line: &[u8]) {
@@ -255,9 +266,15 @@ impl LineSink for LineTaker<'_> {
     }
 
     fn notice(&mut self, notice: FollowNotice) {
-        if notice == FollowNotice::TruncatedWithoutCopy {
-            self.lines.reader.reading_mut().lines_unfinished += 1;
-            self.lines.reader.reading_mut().lines += 1;
+        match notice {
+            FollowNotice::TruncatedWithoutCopy => {
+                self.lines.reader.reading_mut().lines_unfinished += 1;
+                self.lines.reader.reading_mut().lines += 1;
+                self.lines.was_truncated = true;
+            }
+            // The lines of these windows are in no file any more, and those of this file are others.
+            FollowNotice::StartLost => self.lines.start = None,
+            _ => {}
         }
     }
 }

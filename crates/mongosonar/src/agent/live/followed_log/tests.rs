@@ -260,7 +260,7 @@ fn agent_with_a_stored_line(server: &mut LoggingServer) -> LogAgent {
     let mut agent = LogAgent::start(MemoryStore::default(), server);
     agent.work(68, 3);
     let store = agent.killed();
-    assert_eq!(stored(&store), [(50, (1, 1))].into());
+    assert_eq!((stored(&store)[&50], stored(&store).get(&60)), ((1, 1), None));
     LogAgent::start(store, server)
 }
 
@@ -300,4 +300,25 @@ fn a_line_that_is_too_long_counts_once_if_the_agent_is_killed_within_it() {
     server.write(&[0], false);
     let agent = LogAgent::start(store, &server);
     assert_eq!(stored(&agent.end()), [(60, (1, 1)), (200, (2, 1))].into());
+}
+
+#[test]
+fn lines_after_a_truncation_are_stored_once_wherever_the_agent_is_killed() {
+    for is_noticed in [false, true] {
+        let mut server = LoggingServer::new();
+        server.second = 25;
+        server.write(&[0], false);
+        // What comes first now is in a window that is not stored.
+        let mut agent = agent_with_a_stored_line(&mut server);
+        agent.work(69, 2);
+        OpenOptions::new().write(true).open(server.log()).unwrap().set_len(0).unwrap();
+        server.write(&[15], false);
+        if is_noticed {
+            agent.work(69, 3);
+        }
+        server.write(&[15], false);
+        let mut agent = LogAgent::start(agent.killed(), &server);
+        agent.work(71, 3);
+        assert_eq!(stored(&agent.end())[&50].1, server.written[&50], "noticed: {is_noticed}");
+    }
 }
