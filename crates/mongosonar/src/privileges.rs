@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use sonar_mongo::Target;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 
@@ -34,6 +35,12 @@ fn give_up_files(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
     }
 }
 
+fn leave_root() {
+    if let Err(error) = privileges::leave_root() {
+        lacking("user id 0", &error);
+    }
+}
+
 /// Drops the privileges that a started trace no longer needs. `is_readable` tries to read its figures. Before Linux 5.19 it keeps the capability without which
 /// nobody can read eBPF maps.
 pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
@@ -48,14 +55,19 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
 
 /// Drops all privileges except those that loading eBPF programs takes, for a thread that will try again.
 pub fn keep_for_tracing() {
+    leave_root();
     if let Err(error) = privileges::drop_capabilities(&[capability::BPF, capability::PERFMON]) {
         lacking("capabilities of a thread that waits", &error);
     }
 }
 
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
-/// it starts. It keeps the network and reads files: for a thread that talks to a server.
-pub fn give_up_but_network() {
+/// it starts. It keeps the network and reads files: for a thread that talks to these servers. It is root no longer, unless
+/// it connects with files that may be for root only.
+pub fn give_up_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
+    if !servers.into_iter().any(Target::uses_files) {
+        leave_root();
+    }
     give_up_files(Duty::Client, FileAccess::ReadOnly, &[]);
 }
 
@@ -79,6 +91,19 @@ pub fn confine_decoder() {
     }
 }
 
+/// Confines a helper process to these capabilities and the system calls of its duty. It is root no longer, unless its
+/// duty is to write files.
+///
+/// # Errors
+/// The kernel refuses. It is no error if the user cannot be changed: what that takes is missing in some containers.
+pub fn confine_helper(keep: &[u32], duty: Duty) -> io::Result<()> {
+    if duty != Duty::Writing {
+        let _ = privileges::leave_root();
+    }
+    privileges::drop_capabilities(keep)?;
+    privileges::confine(duty)
+}
+
 /// Starts a helper that answers on its end of the socket and has only these capabilities, as far as the program has
 /// them. If that fails, returns `None` and prints what does not work.
 pub fn helper(
@@ -88,7 +113,7 @@ pub fn helper(
     serve: impl FnOnce(UnixStream) -> io::Result<()>,
 ) -> Option<Helper> {
     let started = Helper::start(|socket| {
-        if privileges::drop_capabilities(keep).is_ok() && privileges::confine(duty).is_ok() {
+        if confine_helper(keep, duty).is_ok() {
             // It ends when the other side does.
             let _ = serve(socket);
         }

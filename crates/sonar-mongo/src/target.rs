@@ -104,6 +104,17 @@ impl Target {
         }
     }
 
+    /// Whether connecting may take files or local sockets that are for one user only: certificates and keys, a socket with
+    /// a path, a ticket or a token for the login.
+    pub fn uses_files(&self) -> bool {
+        let uri = self.uri.to_ascii_lowercase();
+        let logs_in_with_file = ["gssapi", "oidc", "aws"].iter().any(|kind| uri.contains(kind));
+        self.tls_ca_file.is_some()
+            || self.tls_key_file.is_some()
+            || ["file=", "%2f", ".sock"].iter().any(|part| uri.contains(part))
+            || logs_in_with_file && uri.contains("authmechanism=")
+    }
+
     /// What the driver needs to connect.
     pub(crate) async fn options(&self) -> Result<ClientOptions> {
         if has_stray_percent(&self.uri) {
@@ -277,6 +288,27 @@ mod tests {
 
     fn hosts(target: &Target) -> Vec<String> {
         options(target).unwrap().hosts.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_takes_files_of_one_user_to_connect_is_known() {
+        for plain in ["mongodb://u:p@db1/?tls=true&authMechanism=SCRAM-SHA-256", "db1:27017/aws"] {
+            assert!(!Target::from(plain).uses_files(), "{plain}");
+        }
+        for uri in [
+            "mongodb://db1/?tls=true&tlsCAFile=/ca.pem",
+            "mongodb://db1/?tlsCertificateKeyFile=/me.pem",
+            "mongodb://%2Ftmp%2Fmongodb-27017.sock",
+            "mongodb://db1/?authMechanism=MONGODB-OIDC",
+            "mongodb://u%40R@db1/?authMechanism=GSSAPI",
+        ] {
+            assert!(Target::from(uri).uses_files(), "{uri}");
+        }
+        let of_options = [
+            Target { tls_ca_file: Some("/ca.pem".into()), ..Target::from("db1") },
+            Target { tls_key_file: Some("/me.pem".into()), ..Target::from("db1") },
+        ];
+        assert!(of_options.iter().all(Target::uses_files));
     }
 
     #[test]

@@ -10,9 +10,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use rustix::process::{Gid, Uid, parent_process_death_signal, set_parent_process_death_signal};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 mod calls;
@@ -64,6 +66,45 @@ pub enum Duty {
     Decoding,
 }
 
+impl Duty {
+    /// Whether a thread with this duty needs no files that belong to root. The others write files by name, or use what is
+    /// meant for the user that started the program.
+    pub fn leaves_root(self) -> bool {
+        match self {
+            Self::General | Self::Client | Self::Writing | Self::Storing => false,
+            Self::Reading | Self::Attaching | Self::Showing | Self::Decoding => true,
+        }
+    }
+}
+
+/// The user and the group without rights of their own, `nobody` and `nogroup`: the kernel has these numbers for it too
+/// (`/proc/sys/kernel/overflowuid`).
+const NOBODY: u32 = 65_534;
+
+/// If the calling thread is root, makes it `nobody`, in no group of root, and leaves it its capabilities. The threads
+/// that it starts later are `nobody` too. What is open stays usable. Call it before [`drop_capabilities`]: a thread that
+/// has no capability any more stays what it is.
+///
+/// # Errors
+/// It lacks `CAP_SETUID` or `CAP_SETGID`, or its user namespace has no `nobody`.
+pub fn leave_root() -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() || capabilities(None)?.permitted.is_empty() {
+        return Ok(());
+    }
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    // The kernel forgets it with the user.
+    let signal = parent_process_death_signal()?;
+    set_keep_capabilities(true)?;
+    let left = set_thread_groups(&[])
+        .and_then(|()| set_thread_res_gid(group, group, group))
+        .and_then(|()| set_thread_res_uid(user, user, user));
+    set_keep_capabilities(false)?;
+    left?;
+    let permitted = capabilities(None)?.permitted;
+    set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable: NONE })?;
+    Ok(set_parent_process_death_signal(signal)?)
+}
+
 /// Drops all capabilities of the calling thread but these, from every set, and forbids programs that it starts to
 /// gain any (`no_new_privs`).
 ///
@@ -108,7 +149,7 @@ pub enum FileAccess<'a> {
 }
 
 /// Drops everything but the capabilities `keep`, these files and the system calls of the duty, for the calling thread
-/// and those it starts from now on. Tries each step even if another one fails; returns what failed, and why.
+/// and those it starts from now on. If the duty needs nothing of root, it leaves that user too. Tries each step even if another one fails; returns what failed, and why.
 pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
     let limit = || match files {
         FileAccess::Below(folders) => limit_files(folders, &[]),
@@ -116,7 +157,8 @@ pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static
         FileAccess::ReadOnly => refuse_changes(),
     };
     // The last step may forbid what the others need; the first sets what they need.
-    let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 3] = [
+    let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 4] = [
+        ("user id 0", &|| if duty.leaves_root() { leave_root() } else { Ok(()) }),
         ("capabilities", &|| drop_capabilities(keep)),
         ("files, by Landlock", &limit),
         ("system calls, by seccomp", &|| confine(duty)),

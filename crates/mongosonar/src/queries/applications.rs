@@ -101,7 +101,7 @@ impl Lookup {
         let run = move || {
             let _done = done;
             if self.confined {
-                crate::privileges::give_up_but_network();
+                crate::privileges::give_up_but_network(&self.server);
             }
             for (at, (port, log)) in self.logs.into_iter().enumerate() {
                 let mut remotes = Remotes::new(None);

@@ -61,7 +61,7 @@ impl ProfileReader {
         let numbers = own_numbers(processes);
         let run = move || {
             if confined {
-                privileges::give_up_but_network();
+                privileges::give_up_but_network([&target]);
             }
             // Without a question, the program ends.
             let Ok(span) = to_read.recv() else { return };

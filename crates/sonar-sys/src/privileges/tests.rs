@@ -373,6 +373,59 @@ fn capabilities_are_gone_from_every_set() {
     assert_eq!((set("CapInh:"), set("CapAmb:"), set("NoNewPrivs:")), (0, 0, 1));
 }
 
+/// The fields of the calling thread's status with these names.
+fn own_status<const N: usize>(names: [&str; N]) -> [String; N] {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    names.map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    })
+}
+
+#[test]
+fn root_becomes_nobody_and_keeps_what_is_open_and_the_capabilities_that_it_needs() {
+    let permitted = capabilities(None).unwrap().permitted;
+    if !rustix::process::geteuid().is_root() || !permitted.contains(one_capability(capability::SYS_PTRACE)) {
+        println!("skipped: it takes root to leave root");
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("sonar-sys-of-root-{}", std::process::id()));
+    let of_root = path.clone();
+    let found = thread::spawn(move || {
+        let mut open = File::create_new(&of_root).unwrap();
+        open.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+        let failed = give_up(Duty::Reading, FileAccess::ReadOnly, &[capability::SYS_PTRACE]);
+        let is_left = failed.iter().all(|(what, _)| what.starts_with("files"));
+        let signal = parent_process_death_signal().unwrap();
+        let later = thread::spawn(|| own_status(["Uid:"])).join().unwrap();
+        let file = [File::open(&of_root).is_ok(), open.write(b"x").is_ok()];
+        (is_left, signal, own_status(["Uid:", "Gid:", "Groups:", "CapEff:"]), later, file)
+    });
+    let (is_left, signal, status, later, file) = found.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(is_left);
+    assert_eq!(signal, Some(rustix::process::Signal::KILL));
+    let nobody = "65534 65534 65534 65534";
+    assert_eq!(status, [nobody, nobody, "", "0000000000080000"]);
+    assert_eq!(later, [nobody]);
+    assert_eq!(file, [false, true], "a file of root is closed to it, but what is open stays usable");
+    // The other threads are what they were.
+    assert_eq!(own_status(["Uid:"]), ["0 0 0 0"]);
+}
+
+#[test]
+fn a_thread_that_writes_files_by_name_stays_the_user_that_it_is() {
+    let before = own_status(["Uid:"]);
+    for duty in [Duty::General, Duty::Client, Duty::Writing, Duty::Storing] {
+        let after = thread::spawn(move || {
+            give_up(duty, FileAccess::ReadOnly, &[]);
+            own_status(["Uid:"])
+        });
+        assert_eq!(after.join().unwrap(), before, "{duty:?}");
+    }
+}
+
 #[test]
 fn files_outside_of_the_folders_are_out_of_reach() {
     let folder = std::env::temp_dir().join(format!("sonar-sys-landlock-{}", std::process::id()));

@@ -37,7 +37,7 @@ const NAMES_AGAIN: Duration = Duration::from_secs(30);
 pub fn start(task: StatusTask, targets: Vec<Target>, confined: bool) -> Result<JoinHandle<()>> {
     let run = move || {
         if confined {
-            privileges::give_up_but_network();
+            privileges::give_up_but_network(&targets);
         }
         std::thread::scope(|scope| {
             for (number, target) in (1..).zip(&targets) {

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, OpenDescriptors};
-use sonar_sys::privileges::{self, Duty, capability};
+use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::tls::{PlaintextSource, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::files::finder::array;
+use crate::privileges::confine_helper;
 use crate::queries::args::Range;
 use crate::queries::ports::{self, Listened};
 
@@ -148,7 +149,7 @@ fn serve(
         if tracer.may_need_sys_admin() {
             kept.push(capability::SYS_ADMIN);
         }
-        privileges::drop_capabilities(&kept).and_then(|()| privileges::confine(Duty::Attaching))?;
+        confine_helper(&kept, Duty::Attaching)?;
     }
     let host = Host::live();
     let mut listened = Listened::choose(&task.ports, &host);
