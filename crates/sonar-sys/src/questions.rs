@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::helper::{PATIENCE, receive_file, send_file};
 
-/// The longest question and the longest answer, in bytes.
+/// The longest question, and the longest answer where no other length was said, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 /// The most files of an answer.
 const MAX_FILES: usize = 64;
@@ -21,8 +21,6 @@ const QUESTION_HEAD: usize = 12;
 const ANSWER_HEAD: usize = 16;
 /// How long to wait for an answer that is late already.
 const LATE_PATIENCE: Duration = Duration::from_millis(200);
-/// Bytes that are read at once.
-const PIECE: usize = 4_096;
 
 /// An answer.
 #[derive(Debug, Default)]
@@ -47,6 +45,8 @@ pub struct QuestionSocket {
     /// What has come of the next answer.
     incoming: IncomingAnswer,
     patience: Duration,
+    /// The longest answer, in bytes.
+    max_answer: usize,
 }
 
 /// What has come of an answer.
@@ -67,13 +67,29 @@ impl QuestionSocket {
             late: 0,
             incoming: IncomingAnswer::default(),
             patience: PATIENCE,
+            max_answer: MAX_BYTES,
         }
+    }
+
+    /// The same with answers of up to so many bytes.
+    pub fn with_max_answer(self, max_answer: usize) -> Self {
+        Self { max_answer, ..self }
     }
 
     /// The same, but it waits this long for each answer, and not for ten seconds.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Whether the answer to the last question is missing, and may still come.
+    pub fn is_unanswered(&self) -> bool {
+        self.socket.is_some() && self.answered < self.asked
+    }
+
+    /// Whether there are no more answers.
+    pub fn is_closed(&self) -> bool {
+        self.socket.is_none()
     }
 
     /// Answers so far that came after nobody waited for them any more.
@@ -106,7 +122,8 @@ impl QuestionSocket {
         }
         let number = self.asked + 1;
         let socket = self.socket.as_mut().ok_or(ErrorKind::BrokenPipe)?;
-        let length = checked(question.len())?;
+        let length = checked(question.len()).ok().filter(|_| question.len() <= MAX_BYTES);
+        let length = length.ok_or(ErrorKind::InvalidInput)?;
         let mut bytes = Vec::with_capacity(QUESTION_HEAD + question.len());
         bytes.extend(number.to_le_bytes());
         bytes.extend(length.to_le_bytes());
@@ -119,13 +136,14 @@ impl QuestionSocket {
 
     /// The next answer. What has come of it stays if it does not come in time.
     fn receive(&mut self, patience: Duration) -> io::Result<HelperAnswer> {
-        let Self { socket, incoming, .. } = self;
+        let Self { socket, incoming, max_answer, .. } = self;
         let socket = socket.as_mut().ok_or(ErrorKind::BrokenPipe)?;
         socket.set_read_timeout(Some(patience))?;
         incoming.fill(socket, ANSWER_HEAD)?;
         let (number, length, files) = head(&incoming.bytes).ok_or(ErrorKind::InvalidData)?;
-        if number != self.answered + 1 || length > MAX_BYTES || files > MAX_FILES {
-            return Err(ErrorKind::InvalidData.into());
+        if number != self.answered + 1 || length > *max_answer || files > MAX_FILES {
+            let what = format!("{length} bytes and {files} files");
+            return Err(io::Error::new(ErrorKind::InvalidData, what));
         }
         incoming.fill(socket, ANSWER_HEAD + length)?;
         while incoming.files.len() < files {
@@ -139,19 +157,12 @@ impl QuestionSocket {
 }
 
 impl IncomingAnswer {
-    /// Reads until there are so many bytes.
+    /// Reads until there are so many bytes. What has come stays if the others do not come in time; there is no room for
+    /// what has not come.
     fn fill(&mut self, socket: &mut UnixStream, length: usize) -> io::Result<()> {
-        let mut piece = [0; PIECE];
-        while self.bytes.len() < length {
-            let most = (length - self.bytes.len()).min(PIECE);
-            match socket.read(&mut piece[..most]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => self.bytes.extend_from_slice(&piece[..read]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let missing = length.saturating_sub(self.bytes.len());
+        let read = socket.take(missing as u64).read_to_end(&mut self.bytes)?;
+        if read < missing { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 }
 
@@ -164,10 +175,10 @@ fn head(bytes: &[u8]) -> Option<(u64, usize, usize)> {
 }
 
 fn checked(length: usize) -> io::Result<u32> {
-    u32::try_from(length).ok().filter(|_| length <= MAX_BYTES).ok_or_else(|| ErrorKind::InvalidData.into())
+    u32::try_from(length).map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// In the helper: answers questions until the other side has gone. Files beyond the most that an answer may have are left
+/// In the helper: answers questions until the other side has gone. It is up to the other side how long an answer may be. Files beyond the most that an answer may have are left
 /// out.
 ///
 /// # Errors

@@ -3,18 +3,19 @@
 //! It takes privileges to see the files of another user's process, so a helper process reads them once this process
 //! has dropped its own.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 
+use anyhow::Result;
 use sonar_sys::Host;
 use sonar_sys::ebpf::FileKey;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
+use sonar_sys::questions::{HelperAnswer, answer_all};
 
 use crate::files::finder::{INSPECTING, array};
 use crate::privileges;
@@ -27,6 +28,9 @@ const MAX_PROCESSES: usize = 64;
 /// The longest path of an answer, in bytes; the end of a longer one is kept.
 const MAX_PATH: usize = 4_096;
 
+/// The longest answer, in bytes.
+const MAX_ANSWER: usize = 64 << 20;
+
 /// Device in the kernel's own encoding, inode.
 pub type FileId = (u32, u64);
 
@@ -34,25 +38,28 @@ pub type FileId = (u32, u64);
 pub struct OpenFiles {
     /// `None` if this process reads them itself.
     helper: Option<RefCell<HelperSocket>>,
+    /// The last answer could not be used, which was said.
+    is_told: Cell<bool>,
 }
 
 impl OpenFiles {
     /// Prepares a helper where privileges are to be dropped. Call it before any thread is started.
     pub fn new(confined: bool) -> Self {
         let helper = if confined { helper() } else { None };
-        Self { helper: helper.and_then(|helper| HelperSocket::to(helper).ok()).map(RefCell::new) }
+        let helper = helper.and_then(|helper| HelperSocket::to(helper, MAX_ANSWER).ok());
+        Self { helper: helper.map(RefCell::new), is_told: Cell::new(false) }
     }
 
-    /// Files that these processes have open now, with their paths.
+    /// Files that these processes have open now, with their paths. None while the helper stands still.
     pub fn read(&self, processes: &[u32]) -> HashMap<FileId, String> {
         let Some(helper) = &self.helper else {
             return find(processes).into_iter().map(|(id, path)| (id, lossy(&path))).collect();
         };
-        let mut helper = helper.borrow_mut();
-        let has_ended = helper.is_closed();
-        helper.ask(&question(processes), receive).unwrap_or_else(|error| {
+        let found = ask(&mut helper.borrow_mut(), processes);
+        let is_told = self.is_told.replace(found.is_err());
+        found.unwrap_or_else(|error| {
             // It is said once: the agent asks again and again.
-            if !has_ended {
+            if !is_told {
                 eprintln!("mongosonar: the names of files cannot be found: {error:#}");
             }
             HashMap::new()
@@ -60,25 +67,28 @@ impl OpenFiles {
     }
 }
 
+fn ask(helper: &mut HelperSocket, processes: &[u32]) -> Result<HashMap<FileId, String>> {
+    let answer = helper.ask(&question(processes))?;
+    Ok(files(&mut answer.bytes.as_slice())?)
+}
+
 fn helper() -> Option<Helper> {
-    privileges::helper("finding the names of files", INSPECTING, Duty::Reading, move |mut socket| {
-        loop {
-            let processes = asked(&mut socket)?;
-            send(&mut socket, &find(&processes))?;
-        }
+    privileges::helper("finding the names of files", INSPECTING, Duty::Reading, |socket| {
+        answer_all(socket, |question| {
+            let bytes = answer(&find(&asked(question)));
+            Ok(HelperAnswer { bytes, files: Vec::new() })
+        })
     })
 }
 
 fn question(processes: &[u32]) -> Vec<u8> {
     let processes = &processes[..processes.len().min(MAX_PROCESSES)];
-    let mut bytes = (processes.len() as u32).to_le_bytes().to_vec();
-    processes.iter().for_each(|process| bytes.extend(process.to_le_bytes()));
-    bytes
+    processes.iter().flat_map(|process| process.to_le_bytes()).collect()
 }
 
-fn asked(socket: &mut UnixStream) -> io::Result<Vec<u32>> {
-    let count = u32::from_le_bytes(array(socket)?).min(MAX_PROCESSES as u32);
-    (0..count).map(|_| Ok(u32::from_le_bytes(array(socket)?))).collect()
+fn asked(question: &[u8]) -> Vec<u32> {
+    let (processes, _) = question.as_chunks();
+    processes.iter().take(MAX_PROCESSES).map(|process| u32::from_le_bytes(*process)).collect()
 }
 
 /// The regular files that these processes have open.
@@ -94,34 +104,37 @@ fn find(processes: &[u32]) -> Vec<(FileId, Vec<u8>)> {
     entries.filter_map(file).take(MAX_FILES).collect()
 }
 
-fn send(socket: &mut UnixStream, files: &[(FileId, Vec<u8>)]) -> io::Result<()> {
-    let mut bytes = u32::try_from(files.len()).unwrap_or(0).to_le_bytes().to_vec();
+fn answer(files: &[(FileId, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
     for ((device, inode), path) in files {
         let path = &path[path.len().saturating_sub(MAX_PATH)..];
+        if bytes.len() + 14 + path.len() > MAX_ANSWER {
+            break;
+        }
         bytes.extend(device.to_le_bytes());
         bytes.extend(inode.to_le_bytes());
         bytes.extend(u16::try_from(path.len()).unwrap_or(0).to_le_bytes());
         bytes.extend(path);
     }
-    socket.write_all(&bytes)
+    bytes
 }
 
-fn receive(socket: &mut UnixStream) -> io::Result<HashMap<FileId, String>> {
+/// The files of an answer.
+fn files(answer: &mut &[u8]) -> io::Result<HashMap<FileId, String>> {
     let too_much = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-    let count = u32::from_le_bytes(array(socket)?);
-    if count as usize > MAX_FILES {
-        return too_much("too many files");
-    }
     let mut files = HashMap::new();
-    for _ in 0..count {
-        let device = u32::from_le_bytes(array(socket)?);
-        let inode = u64::from_le_bytes(array(socket)?);
-        let length = usize::from(u16::from_le_bytes(array(socket)?));
+    while !answer.is_empty() {
+        let device = u32::from_le_bytes(array(answer)?);
+        let inode = u64::from_le_bytes(array(answer)?);
+        let length = usize::from(u16::from_le_bytes(array(answer)?));
         if length > MAX_PATH {
             return too_much("a path that is too long");
         }
+        if files.len() >= MAX_FILES {
+            return too_much("too many files");
+        }
         let mut path = vec![0; length];
-        socket.read_exact(&mut path)?;
+        answer.read_exact(&mut path)?;
         files.insert((device, inode), lossy(&path));
     }
     Ok(files)
@@ -134,6 +147,8 @@ fn lossy(path: &[u8]) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -144,35 +159,44 @@ mod tests {
         let id = (FileKey::device_of_stat(known.dev()) as u32, known.ino());
         let files = OpenFiles::new(false).read(&[std::process::id()]);
         assert_eq!(files[&id], path.to_str().unwrap());
-        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.write_all(&question(&[3, 4])).unwrap();
-        assert_eq!(asked(&mut theirs).unwrap(), [3, 4]);
-        let found = find(&[std::process::id()]);
-        let sender = std::thread::spawn(move || send(&mut theirs, &found));
-        assert_eq!(receive(&mut ours).unwrap()[&id], files[&id]);
-        sender.join().unwrap().unwrap();
+        assert_eq!(asked(&question(&[3, 4])), [3, 4]);
+        let found = answer(&find(&[std::process::id()]));
+        assert_eq!(super::files(&mut found.as_slice()).unwrap()[&id], files[&id]);
         fs::remove_file(&path).unwrap();
     }
 
     #[test]
-    fn after_an_answer_that_makes_no_sense_there_are_no_names() {
-        let file = [7u32.to_le_bytes().as_slice(), &9u64.to_le_bytes(), &5_000u16.to_le_bytes()].concat();
-        let long_path = [1u32.to_le_bytes().as_slice(), &file].concat();
-        for (answer, why) in
-            [(long_path, "a path that is too long"), (65_537u32.to_le_bytes().to_vec(), "too many files")]
-        {
-            let (ours, mut theirs) = UnixStream::pair().unwrap();
-            theirs.write_all(&answer).unwrap();
-            let mut socket = ours.try_clone().unwrap();
-            let error = receive(&mut socket).unwrap_err();
-            assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidData, why.to_owned()));
-            theirs.write_all(&answer).unwrap();
-            let files = OpenFiles { helper: Some(RefCell::new(HelperSocket::new(ours))) };
-            assert!(files.read(&[1]).is_empty());
-            // A good answer comes too late.
-            let _ = theirs.write_all(&0u32.to_le_bytes());
-            assert!(files.read(&[1]).is_empty());
-            assert!(files.helper.unwrap().borrow().is_closed());
+    fn an_answer_that_makes_no_sense_gives_no_names() {
+        let entry = |length: u16| [&[7; 12][..], &length.to_le_bytes()].concat();
+        let many = (0..=65_536u64).flat_map(|inode| [&[0; 4][..], &inode.to_le_bytes(), &[0; 2]].concat());
+        for (answer, why) in [
+            (entry(5_000), "a path that is too long"),
+            (entry(5), "failed to fill whole buffer"),
+            (many.collect(), "too many files"),
+        ] {
+            assert_eq!(files(&mut answer.as_slice()).unwrap_err().to_string(), why);
         }
+    }
+
+    #[test]
+    fn names_are_found_again_after_a_helper_has_stood_still() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let helper = RefCell::new(HelperSocket::new(ours, MAX_ANSWER));
+        let open = OpenFiles { helper: Some(helper), is_told: Cell::new(false) };
+        let serving = std::thread::spawn(move || {
+            let mut asked = 0;
+            answer_all(theirs, |_| {
+                asked += 1;
+                // The first answer makes no sense.
+                let bytes = if asked == 1 { vec![7; 3] } else { answer(&[((1, asked), b"/a".to_vec())]) };
+                Ok(HelperAnswer { bytes, files: Vec::new() })
+            })
+        });
+        assert!(open.read(&[1]).is_empty());
+        assert!(open.is_told.get());
+        assert_eq!(open.read(&[1])[&(1, 2)], "/a");
+        assert!(!open.is_told.get());
+        drop(open);
+        assert!(serving.join().unwrap().is_err());
     }
 }

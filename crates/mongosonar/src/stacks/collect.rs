@@ -59,7 +59,13 @@ impl<'a> StackCollector<'a> {
     /// # Errors
     /// The kernel cannot be read.
     pub fn look(&mut self) -> Result<bool> {
-        let bytes = self.symbols.source.snapshot()?;
+        let bytes = match self.symbols.source.snapshot() {
+            Err(_) if self.symbols.source.is_late() => {
+                self.missed();
+                return Ok(true);
+            }
+            bytes => bytes?,
+        };
         let snapshot =
             sonar_sys::stacks::parse(&bytes).ok_or_else(|| anyhow!("the kernel's snapshot is truncated"))?;
         if snapshot.threads.is_empty() {
@@ -75,7 +81,10 @@ impl<'a> StackCollector<'a> {
             let threads = plural(snapshot.threads.len() as u64, "thread");
             self.limit(format!("the process has more than {threads}: the others are not sampled"));
         }
-        self.symbols.load_for(&snapshot.threads)?;
+        match self.symbols.load_for(&snapshot.threads) {
+            Err(_) if self.symbols.source.is_late() => self.missed(),
+            loaded => loaded?,
+        }
         for limit in self.symbols.take_limits() {
             self.limit(limit);
         }
@@ -83,6 +92,11 @@ impl<'a> StackCollector<'a> {
             self.add(sample);
         }
         Ok(true)
+    }
+
+    /// Notes that the helper process stands still.
+    fn missed(&mut self) {
+        self.limit("the helper process stood still for a while: nothing was seen then".into());
     }
 
     fn add(&mut self, sample: &ThreadSample) {

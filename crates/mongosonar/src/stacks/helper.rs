@@ -6,30 +6,37 @@
 //! For servers that start later, a helper without snapshots answers the other three.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use sonar_decode::stacks::Mapping;
 use sonar_sys::Host;
-use sonar_sys::helper::{Helper, PATIENCE, receive_file, send_file};
-use sonar_sys::privileges::{self, Duty, capability};
+use sonar_sys::helper::{Helper, PATIENCE};
+use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::questions::{HelperAnswer, answer_all};
 use sonar_sys::stacks::StackSampler;
 
 use super::helper_socket::HelperSocket;
 use super::mapped;
 use crate::files::finder::array;
+use crate::privileges::confine_helper;
 use crate::servers;
 
 const SNAPSHOT: u8 = b'S';
 const MAPS: u8 = b'M';
 const MAPPED_FILE: u8 = b'F';
 const SYMBOL_FILE: u8 = b'D';
+/// The first question: whether it can sample.
+const READY: u8 = b'R';
 /// The longest answer, in bytes. A snapshot has up to 128 MiB of stacks, and twice a ring of up to 64 MiB.
 const MAX_ANSWER: usize = 320 << 20;
+/// The last byte of an answer of bytes: it is one, or it is why there is none.
+const DONE: u8 = 1;
+const FAILED: u8 = 0;
 /// What the helper keeps, as far as the program has it.
 const KEPT: &[u32] = &[
     capability::SYS_PTRACE,
@@ -65,8 +72,6 @@ enum Snapshots {
 
 /// The helper for servers that start later.
 pub struct LaterSources {
-    /// Kept, so that it ends with us.
-    _helper: Helper,
     socket: HelperSocket,
 }
 
@@ -76,21 +81,19 @@ impl LaterSources {
         let what = "finding the functions of servers that start later";
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let helper = crate::privileges::helper(what, KEPT_LATER, Duty::Reading, serve_later)?;
-        let socket = HelperSocket::new(helper.socket().ok()?);
-        Some(Self { _helper: helper, socket })
+        Some(Self { socket: HelperSocket::to(helper, MAX_ANSWER).ok()? })
     }
 
     /// The source for a mongod or mongos. It has no snapshots.
     ///
     /// # Errors
-    /// It has ended, or is another program; or the helper has ended.
+    /// It has ended, or is another program; or the helper has ended or stands still.
     pub fn source(&mut self, process: u32) -> Result<StackSource> {
-        let answer = self.socket.ask(&process.to_ne_bytes(), |socket| receive_file(socket))?;
-        let socket = answer.ok_or_else(|| anyhow!("the helper process refuses to read it"))?;
+        let mut answer = self.socket.ask(&process.to_ne_bytes())?;
+        let socket = answer.files.pop().ok_or_else(|| anyhow!("the helper process refuses to read it"))?;
         let socket = UnixStream::from(OwnedFd::from(socket));
-        socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(StackSource { socket: HelperSocket::new(socket), snapshots: Snapshots::None })
+        Ok(StackSource { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None })
     }
 }
 
@@ -105,11 +108,19 @@ impl StackSource {
             let _ = serve(process, socket);
         })
         .context("cannot start a helper process")?;
-        let mut socket = HelperSocket::to(helper)?;
-        // It speaks first.
-        let ready = socket.ask(&[], answer)?.map_err(Error::msg)?;
-        let snapshots = if ready == [1] { Snapshots::All } else { Snapshots::Waiting };
-        Ok(Self { socket, snapshots })
+        let mut source = Self { socket: HelperSocket::to(helper, MAX_ANSWER)?, snapshots: Snapshots::None };
+        let ready = source.ask(&[READY])?;
+        source.snapshots = if ready == [1] { Snapshots::All } else { Snapshots::Waiting };
+        Ok(source)
+    }
+
+    /// Asks for bytes.
+    fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>> {
+        let mut bytes = self.socket.ask(question)?.bytes;
+        match bytes.pop() {
+            Some(DONE) => Ok(bytes),
+            _ => bail!("{}", String::from_utf8_lossy(&bytes)),
+        }
     }
 
     /// Whether there are snapshots.
@@ -127,7 +138,7 @@ impl StackSource {
     /// # Errors
     /// The helper's.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
-        self.socket.ask(&[SNAPSHOT], answer)?.map_err(Error::msg)
+        self.ask(&[SNAPSHOT])
     }
 
     /// The mappings of the process, as `/proc/PID/maps` has them.
@@ -135,23 +146,23 @@ impl StackSource {
     /// # Errors
     /// The process has ended.
     pub fn maps(&mut self) -> Result<String> {
-        let maps = self.socket.ask(&[MAPS], answer)?.map_err(Error::msg)?;
+        let maps = self.ask(&[MAPS])?;
         Ok(String::from_utf8_lossy(&maps).into_owned())
     }
 
     /// Opens the file of a mapping, also one that was deleted; `None` if that is not possible.
     ///
     /// # Errors
-    /// The helper has ended.
+    /// The helper has ended, or does not answer now.
     pub fn mapped_file(&mut self, mapping: &Mapping) -> Result<Option<File>> {
-        self.socket.ask(&about(MAPPED_FILE, mapping), |socket| receive_file(socket))
+        Ok(self.socket.ask(&about(MAPPED_FILE, mapping))?.files.pop())
     }
 
     /// Opens the file with the symbols of a mapped program, by its build id or by the name in the program; `None` if
     /// there is none.
     ///
     /// # Errors
-    /// The helper has ended.
+    /// The helper has ended, or does not answer now.
     pub fn symbol_file(&mut self, mapping: &Mapping, build_id: &[u8], name: &str) -> Result<Option<File>> {
         let mut question = about(SYMBOL_FILE, mapping);
         for text in [build_id, name.as_bytes()] {
@@ -160,12 +171,17 @@ impl StackSource {
             question.push(length);
             question.extend_from_slice(&text[..usize::from(length)]);
         }
-        self.socket.ask(&question, |socket| receive_file(socket))
+        Ok(self.socket.ask(&question)?.files.pop())
     }
 
     /// Whether the helper has ended, so that nothing more can be read.
     pub fn has_ended(&self) -> bool {
         self.socket.is_closed()
+    }
+
+    /// Whether the helper stands still, so that nothing can be read now.
+    pub fn is_late(&self) -> bool {
+        self.socket.is_late()
     }
 }
 
@@ -177,53 +193,42 @@ fn about(question: u8, mapping: &Mapping) -> Vec<u8> {
     bytes
 }
 
-fn read_range(socket: &mut UnixStream) -> io::Result<Range<u64>> {
-    Ok(u64::from_ne_bytes(array(socket)?)..u64::from_ne_bytes(array(socket)?))
+fn read_range(question: &mut &[u8]) -> io::Result<Range<u64>> {
+    Ok(u64::from_ne_bytes(array(question)?)..u64::from_ne_bytes(array(question)?))
 }
 
-fn read_text(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let [length] = array(socket)?;
+fn read_text(question: &mut &[u8]) -> io::Result<Vec<u8>> {
+    let [length] = array(question)?;
     let mut text = vec![0; usize::from(length)];
-    socket.read_exact(&mut text)?;
+    question.read_exact(&mut text)?;
     Ok(text)
 }
 
-/// Receives an answer: whether it is one or an error, its length, its bytes.
-fn answer(socket: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
-    let [failed] = array(socket)?;
-    let length = u32::from_ne_bytes(array(socket)?) as usize;
-    if length > MAX_ANSWER {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes")));
-    }
-    // Not allocated before they arrive.
-    let mut bytes = Vec::new();
-    if socket.take(length as u64).read_to_end(&mut bytes)? < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(if failed == 0 { Ok(bytes) } else { Err(String::from_utf8_lossy(&bytes).into_owned()) })
+/// An answer of bytes, or why there are none. The last byte says which.
+fn of_bytes(bytes: Result<Vec<u8>, String>) -> HelperAnswer {
+    let (mut bytes, end) = match bytes {
+        Ok(bytes) if bytes.len() >= MAX_ANSWER => (b"there is too much to read".to_vec(), FAILED),
+        Ok(bytes) => (bytes, DONE),
+        Err(why) => (why.into_bytes(), FAILED),
+    };
+    bytes.push(end);
+    HelperAnswer { bytes, files: Vec::new() }
 }
 
-fn send(socket: &mut UnixStream, answer: Result<Vec<u8>, String>) -> io::Result<()> {
-    let (failed, bytes) = match answer {
-        Ok(bytes) if bytes.len() > MAX_ANSWER => (1, b"there is too much to read".to_vec()),
-        Ok(bytes) => (0, bytes),
-        Err(why) => (1, why.into_bytes()),
-    };
-    socket.write_all(&[failed])?;
-    socket.write_all(&(bytes.len() as u32).to_ne_bytes())?;
-    socket.write_all(&bytes)
+/// An answer of a file, or none.
+fn of_file(file: Option<File>) -> HelperAnswer {
+    HelperAnswer { bytes: Vec::new(), files: file.into_iter().collect() }
 }
 
 /// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own.
-fn serve_later(mut socket: UnixStream) -> io::Result<()> {
+fn serve_later(socket: UnixStream) -> io::Result<()> {
     let running = Arc::new(());
-    loop {
-        let process = u32::from_ne_bytes(array(&mut socket)?);
+    answer_all(socket, |mut question| {
+        let process = u32::from_ne_bytes(array(&mut question)?);
         let is_wanted =
             Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process);
-        let answering = if is_wanted { answer_later(process, running.clone()).ok() } else { None };
-        send_or_refuse(&mut socket, answering)?;
-    }
+        Ok(of_file(if is_wanted { answer_later(process, running.clone()).ok() } else { None }))
+    })
 }
 
 /// Starts the thread that answers for a process; returns the other end of its socket. `running` is dropped at its end.
@@ -231,63 +236,51 @@ fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
     let (theirs, ours) = UnixStream::pair()?;
     std::thread::Builder::new().name("symbols".to_owned()).spawn(move || {
         // It ends when the other side does.
-        let _ = answer_questions(process, None, ours);
+        let _ = answer_all(ours, |question| answer(process, None, question));
         drop(running);
     })?;
     Ok(File::from(OwnedFd::from(theirs)))
 }
 
 /// In the helper: loads the programs, drops what it needs no more, and answers each question.
-fn serve(process: u32, mut socket: UnixStream) -> io::Result<()> {
-    let sampler = match StackSampler::start(process) {
-        Ok(sampler) => sampler,
-        Err(error) => return send(&mut socket, Err(exit_message(error))),
-    };
-    // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-    let confined = privileges::drop_capabilities(KEPT).and_then(|()| privileges::confine(Duty::Reading));
-    if let Err(error) = confined {
-        return send(&mut socket, Err(format!("privileges cannot be dropped: {error}")));
+fn serve(process: u32, socket: UnixStream) -> io::Result<()> {
+    let sampler = StackSampler::start(process).map_err(exit_message).and_then(|sampler| {
+        // Not Landlock: it forbids inspecting processes that are not confined in the same way.
+        let confined = confine_helper(KEPT, Duty::Reading);
+        confined.map_err(|error| format!("privileges cannot be dropped: {error}")).map(|()| sampler)
+    });
+    match sampler {
+        Ok(sampler) => answer_all(socket, |question| answer(process, Some(&sampler), question)),
+        Err(why) => answer_all(socket, |_| Ok(of_bytes(Err(why.clone())))),
     }
-    send(&mut socket, Ok(vec![u8::from(sampler.samples_processors())]))?;
-    answer_questions(process, Some(&sampler), socket)
 }
 
-/// In a helper: answers each question about a process.
-fn answer_questions(process: u32, sampler: Option<&StackSampler>, mut socket: UnixStream) -> io::Result<()> {
-    loop {
-        match array(&mut socket)? {
-            [SNAPSHOT] => {
-                let snapshot = sampler.map(StackSampler::snapshot);
-                let snapshot = snapshot.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
-                send(&mut socket, snapshot.map_err(|error| error.to_string()))?;
-            }
-            [MAPS] => {
-                let maps = fs::read(format!("/proc/{process}/maps"));
-                send(&mut socket, maps.map_err(|error| format!("/proc/{process}/maps: {error}")))?;
-            }
-            [MAPPED_FILE] => {
-                let range = read_range(&mut socket)?;
-                send_or_refuse(&mut socket, mapped::open_mapped(process, &range))?;
-            }
-            [SYMBOL_FILE] => {
-                let range = read_range(&mut socket)?;
-                let (id, name) = (read_text(&mut socket)?, read_text(&mut socket)?);
-                send_or_refuse(&mut socket, mapped::open_symbols(process, &range, (&id, &name)))?;
-            }
-            _ => return Ok(()),
+/// In a helper: answers a question about a process.
+fn answer(process: u32, sampler: Option<&StackSampler>, mut question: &[u8]) -> io::Result<HelperAnswer> {
+    let question = &mut question;
+    Ok(match array(question)? {
+        [READY] => of_bytes(Ok(vec![u8::from(sampler.is_some_and(StackSampler::samples_processors))])),
+        [SNAPSHOT] => {
+            let snapshot = sampler.map(StackSampler::snapshot);
+            let snapshot = snapshot.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
+            of_bytes(snapshot.map_err(|error| error.to_string()))
         }
-    }
+        [MAPS] => {
+            let maps = fs::read(format!("/proc/{process}/maps"));
+            of_bytes(maps.map_err(|error| format!("/proc/{process}/maps: {error}")))
+        }
+        [MAPPED_FILE] => of_file(mapped::open_mapped(process, &read_range(question)?)),
+        [SYMBOL_FILE] => {
+            let range = read_range(question)?;
+            let (id, name) = (read_text(question)?, read_text(question)?);
+            of_file(mapped::open_symbols(process, &range, (&id, &name)))
+        }
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    })
 }
 
 fn exit_message(error: sonar_sys::ebpf::TraceError) -> String {
     crate::exit::message(&crate::files::process::refused(error))
-}
-
-fn send_or_refuse(socket: &mut UnixStream, file: Option<File>) -> io::Result<()> {
-    match file {
-        Some(file) => send_file(socket, &file),
-        None => socket.write_all(&[0]),
-    }
 }
 
 #[cfg(test)]
@@ -295,7 +288,7 @@ impl StackSource {
     /// A source without snapshots, which a thread answers instead of a helper process.
     pub fn in_thread(process: u32) -> Self {
         let socket = UnixStream::from(OwnedFd::from(answer_later(process, Arc::new(())).unwrap()));
-        Self { socket: HelperSocket::new(socket), snapshots: Snapshots::None }
+        Self { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None }
     }
 }
 
@@ -360,22 +353,25 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_received_as_it_was_sent() {
-        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-        send(&mut theirs, Ok(b"maps".to_vec())).unwrap();
-        assert_eq!(answer(&mut ours).unwrap(), Ok(b"maps".to_vec()));
-        send(&mut theirs, Err("no permission".into())).unwrap();
-        assert_eq!(answer(&mut ours).unwrap(), Err("no permission".to_owned()));
-        theirs.write_all(&[0, 4, 0, 0, 0, 1]).unwrap();
-        drop(theirs);
-        assert_eq!(answer(&mut ours).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    fn an_answer_is_received_as_it_was_given() {
+        let answers = [Ok(b"maps".to_vec()), Err("no permission".to_owned()), Ok(Vec::new())];
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut given = answers.clone().into_iter();
+        std::thread::spawn(move || answer_all(theirs, |_| Ok(of_bytes(given.next().unwrap()))));
+        let mut source =
+            StackSource { socket: HelperSocket::new(ours, MAX_ANSWER), snapshots: Snapshots::All };
+        for answer in answers {
+            assert_eq!(source.ask(&[MAPS]).map_err(|error| error.to_string()), answer);
+        }
     }
 
     #[test]
     fn a_source_ends_with_an_answer_that_is_too_long() {
+        use std::io::Write;
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut source = StackSource { socket: HelperSocket::new(ours), snapshots: Snapshots::All };
-        theirs.write_all(&[0, 0xff, 0xff, 0xff, 0xff]).unwrap();
+        let mut source =
+            StackSource { socket: HelperSocket::new(ours, MAX_ANSWER), snapshots: Snapshots::All };
+        theirs.write_all(&[&1u64.to_le_bytes()[..], &[0xff; 4], &[0; 4]].concat()).unwrap();
         assert!(source.snapshot().unwrap_err().to_string().contains("4294967295 bytes"));
         assert!(source.has_ended());
         let errors = [

@@ -1,106 +1,106 @@
-//! The socket to a helper process, which is closed when an answer does not arrive.
+//! The socket to a helper process, with the words for why an answer does not arrive.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result};
 use sonar_sys::helper::Helper;
+use sonar_sys::questions::{HelperAnswer, QuestionSocket};
 
 const ENDED: &str = "the helper process has ended";
+const LATE: &str = "the helper process does not answer";
 
-/// Sends questions to a helper process and receives its answers.
-///
-/// After the first error it is closed: the rest of that answer would be taken for the answer to the next question.
+/// Sends questions to a helper process and receives its answers. An answer that comes late is discarded, and the next
+/// question has its own.
 #[derive(Debug)]
 pub struct HelperSocket {
-    socket: Option<UnixStream>,
+    socket: QuestionSocket,
     /// Ends with the socket.
     helper: Option<Helper>,
 }
 
 impl HelperSocket {
-    /// To this helper, which ends when the socket is closed.
+    /// To this helper, whose answers have up to so many bytes. It ends with this.
     ///
     /// # Errors
     /// The socket cannot be duplicated.
-    pub fn to(helper: Helper) -> io::Result<Self> {
-        Ok(Self { socket: Some(helper.socket()?), helper: Some(helper) })
+    pub fn to(helper: Helper, max_answer: usize) -> io::Result<Self> {
+        let socket = QuestionSocket::new(helper.socket()?).with_max_answer(max_answer);
+        Ok(Self { socket, helper: Some(helper) })
     }
 
     /// To a helper that has other sockets too.
-    pub fn new(socket: UnixStream) -> Self {
-        Self { socket: Some(socket), helper: None }
+    pub fn new(socket: UnixStream, max_answer: usize) -> Self {
+        Self { socket: QuestionSocket::new(socket).with_max_answer(max_answer), helper: None }
     }
 
-    /// Whether an answer did not arrive. From then on there are none.
+    /// Whether the helper has ended, or has answered something that makes no sense. From then on there are no answers.
     pub fn is_closed(&self) -> bool {
-        self.socket.is_none()
+        self.socket.is_closed()
     }
 
-    /// Sends a question and receives the answer with `receive`, which fails only if the answer does not arrive or
-    /// makes no sense.
+    /// Whether the helper stands still: the answer to the last question is missing.
+    pub fn is_late(&self) -> bool {
+        self.socket.is_unanswered()
+    }
+
+    /// Sends a question and receives the answer.
     ///
     /// # Errors
-    /// The helper has ended or does not answer now, or did not answer an earlier question.
-    pub fn ask<T>(
-        &mut self,
-        question: &[u8],
-        receive: impl FnOnce(&mut UnixStream) -> io::Result<T>,
-    ) -> Result<T> {
-        let Some(socket) = &mut self.socket else { bail!(ENDED) };
-        let answer = socket.write_all(question).and_then(|()| receive(socket));
-        answer.map_err(|error| {
-            self.socket = None;
+    /// The helper has ended, or does not answer now.
+    pub fn ask(&mut self, question: &[u8]) -> Result<HelperAnswer> {
+        let answer = self.socket.ask(question);
+        if self.socket.is_closed() {
             self.helper = None;
-            match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    anyhow!("the helper process does not answer")
-                }
-                io::ErrorKind::InvalidData => anyhow!("the helper process answers wrongly: {error}"),
-                _ => anyhow!(error).context(ENDED),
-            }
+        }
+        answer.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => Error::msg(LATE),
+            ErrorKind::InvalidData => Error::msg(format!("the helper process answers wrongly: {error}")),
+            ErrorKind::BrokenPipe => Error::msg(ENDED),
+            _ => Error::new(error).context(ENDED),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::time::Duration;
 
     use super::*;
 
     #[test]
-    fn a_late_answer_is_not_taken_for_the_next_one() {
+    fn a_late_answer_is_not_taken_for_the_next_one_and_the_helper_is_asked_again() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let mut socket = HelperSocket::new(ours);
-        let receive = |socket: &mut UnixStream| {
-            let mut bytes = [0; 4];
-            socket.read_exact(&mut bytes)?;
-            Ok(bytes)
-        };
-        theirs.write_all(b"good").unwrap();
-        assert_eq!(socket.ask(b"1", receive).unwrap(), *b"good");
-        theirs.write_all(b"lat").unwrap();
-        assert_eq!(socket.ask(b"2", receive).unwrap_err().to_string(), "the helper process does not answer");
-        assert!(socket.is_closed());
-        for _ in 0..2 {
-            assert_eq!(socket.ask(b"3", receive).unwrap_err().to_string(), ENDED);
+        let mut socket = HelperSocket::new(ours, 4);
+        socket.socket = socket.socket.with_patience(Duration::from_millis(20));
+        let answer =
+            |number: u64, text: &[u8]| [&number.to_le_bytes(), &[4, 0, 0, 0, 0, 0, 0, 0][..], text].concat();
+        theirs.write_all(&answer(1, b"good")).unwrap();
+        assert_eq!(socket.ask(b"1").unwrap().bytes, b"good");
+        theirs.write_all(&answer(2, b"late")[..18]).unwrap();
+        for question in [b"2", b"x"] {
+            assert_eq!(socket.ask(question).unwrap_err().to_string(), LATE);
+            assert!(socket.is_late() && !socket.is_closed());
         }
-        // The helper sees the end after the second question.
-        let mut questions = Vec::new();
-        theirs.read_to_end(&mut questions).unwrap();
-        assert_eq!(questions, b"12");
-        assert_eq!(theirs.write_all(b"e").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        // The helper has got no other question meanwhile.
+        let mut questions = [0; 26];
+        theirs.read_exact(&mut questions).unwrap();
+        assert_eq!((questions[12], questions[25]), (b'1', b'2'));
+        theirs.write_all(b"te").unwrap();
+        theirs.write_all(&answer(3, b"next")).unwrap();
+        assert_eq!(socket.ask(b"3").unwrap().bytes, b"next");
+        assert!(!socket.is_late());
     }
 
     #[test]
     fn a_helper_that_has_gone_is_reported() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
-        let mut socket = HelperSocket::new(ours);
-        assert_eq!(socket.ask(b"1", |_| Ok(())).unwrap_err().to_string(), ENDED);
-        assert!(socket.is_closed());
+        let mut socket = HelperSocket::new(ours, 4);
+        for _ in 0..2 {
+            assert_eq!(socket.ask(b"1").unwrap_err().to_string(), ENDED);
+            assert!(socket.is_closed() && !socket.is_late());
+        }
     }
 }

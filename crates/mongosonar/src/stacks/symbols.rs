@@ -166,7 +166,7 @@ impl ProcessSymbols {
     /// Reads the newly mapped files, and forgets those that are no longer mapped.
     ///
     /// # Errors
-    /// The process or the helper has ended.
+    /// The process or the helper has ended, or the helper stands still.
     pub fn load(&mut self) -> Result<()> {
         let mappings = executable(&self.source.maps()?);
         self.space.keep(&mappings);
@@ -196,6 +196,11 @@ impl ProcessSymbols {
                 }
                 Ok(None) => {}
                 Err(error) if self.source.has_ended() => return Err(error),
+                Err(error) if self.source.is_late() => {
+                    // It is read when it is needed next.
+                    self.known.retain(|(known, _)| *known != file);
+                    return Err(error);
+                }
                 Err(why) => self.limits.push(format!("{path}: {why}, so its functions have no names")),
             }
         }
