@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use sonar_mongo::Target;
-use sonar_sys::helper::Helper;
+use sonar_sys::helper::{Helper, name_process};
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 
 /// Reports once which privileges cannot be dropped here, and why.
@@ -91,12 +91,25 @@ pub fn confine_decoder() {
     }
 }
 
-/// Confines a helper process to these capabilities and the system calls of its duty. It is root no longer, unless its
+/// What a helper process is for.
+pub struct HelperTask {
+    /// Its name in lists of processes, of 15 bytes at most.
+    pub name: &'static str,
+    /// What it does, for a message.
+    pub what: &'static str,
+    /// The capabilities that it keeps, as far as the program has them.
+    pub keep: &'static [u32],
+    /// The system calls that it may make.
+    pub duty: Duty,
+}
+
+/// Names a helper process, and confines it to these capabilities and the system calls of its duty. It is root no longer, unless its
 /// duty is to write files.
 ///
 /// # Errors
 /// The kernel refuses. It is no error if the user cannot be changed: what that takes is missing in some containers.
-pub fn confine_helper(keep: &[u32], duty: Duty) -> io::Result<()> {
+pub fn confine_helper(name: &str, keep: &[u32], duty: Duty) -> io::Result<()> {
+    name_process(name);
     if duty != Duty::Writing {
         let _ = privileges::leave_root();
     }
@@ -104,16 +117,11 @@ pub fn confine_helper(keep: &[u32], duty: Duty) -> io::Result<()> {
     privileges::confine(duty)
 }
 
-/// Starts a helper that answers on its end of the socket and has only these capabilities, as far as the program has
-/// them. If that fails, returns `None` and prints what does not work.
-pub fn helper(
-    what: &str,
-    keep: &'static [u32],
-    duty: Duty,
-    serve: impl FnOnce(UnixStream) -> io::Result<()>,
-) -> Option<Helper> {
+/// Starts a helper that answers on its end of the socket. If that fails, returns `None` and prints what does not work.
+pub fn helper(task: HelperTask, serve: impl FnOnce(UnixStream) -> io::Result<()>) -> Option<Helper> {
+    let HelperTask { name, what, keep, duty } = task;
     let started = Helper::start(|socket| {
-        if confine_helper(keep, duty).is_ok() {
+        if confine_helper(name, keep, duty).is_ok() {
             // It ends when the other side does.
             let _ = serve(socket);
         }

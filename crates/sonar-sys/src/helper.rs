@@ -1,6 +1,7 @@
 //! A helper process that keeps privileges which this process drops.
 
 use std::collections::HashSet;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -93,6 +94,14 @@ impl Helper {
 fn close_inherited(before: Option<&OpenDescriptors>, socket: RawFd) -> io::Result<()> {
     let is_opened = |descriptor| before.is_some_and(|before| !before.0.contains(&descriptor));
     sys_process::close_all_but(|descriptor| descriptor == socket || is_opened(descriptor))
+}
+
+/// Gives this process a name in lists of processes. The kernel keeps 15 bytes of it.
+pub fn name_process(name: &str) {
+    if let Ok(name) = CString::new(name) {
+        // A process without a name works too.
+        let _ = rustix::thread::set_name(&name);
+    }
 }
 
 /// The descriptors that are open at a moment.

@@ -20,7 +20,7 @@ use rustix::thread::{
 mod calls;
 
 use self::calls::{
-    ATTACHING, CHANGES, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING, SOCKETS, Test,
+    ATTACHING, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING, SOCKETS, Test,
 };
 use crate::classic_bpf::{BpfAssembler, Condition, Instruction, JumpLabel, Width};
 use crate::sys_process::{self, Ruleset};
@@ -52,6 +52,8 @@ pub enum Duty {
     General,
     /// The same, but it reads files and changes none; it connects to servers but is none.
     Client,
+    /// It lists the interfaces of this host and opens sockets for packets, and connects to nobody.
+    Capturing,
     /// Like [`Duty::General`], and it opens no socket.
     Writing,
     /// Like [`Duty::Writing`], and it passes no descriptors on.
@@ -72,7 +74,7 @@ impl Duty {
     pub fn leaves_root(self) -> bool {
         match self {
             Self::General | Self::Client | Self::Writing | Self::Storing => false,
-            Self::Reading | Self::Attaching | Self::Showing | Self::Decoding => true,
+            Self::Capturing | Self::Reading | Self::Attaching | Self::Showing | Self::Decoding => true,
         }
     }
 }
@@ -268,6 +270,7 @@ pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
         Duty::General => refuse(&[ESCALATION, ATTACHING]),
         Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES]),
+        Duty::Capturing => refuse(&[ESCALATION, ATTACHING, SERVING, CONNECTING, CHANGES]),
         Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS]),
         Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES]),
         Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES]),

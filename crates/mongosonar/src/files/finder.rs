@@ -12,7 +12,7 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
-use crate::privileges;
+use crate::privileges::{self, HelperTask};
 
 /// The longest path to accept from the helper, in bytes.
 const MAX_PATH: usize = 16 * 1024;
@@ -45,10 +45,11 @@ impl PathFinder {
         let pseudo = paths.pseudo.clone();
         // Without a helper they are still needed here.
         let mut paths = Some(paths);
-        let helper =
-            privileges::helper("finding the folders of files", INSPECTING, Duty::Reading, |socket| {
-                paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
-            });
+        let what = "finding the folders of files";
+        let task = HelperTask { name: "sonar-paths", what, keep: INSPECTING, duty: Duty::Reading };
+        let helper = privileges::helper(task, |socket| {
+            paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
+        });
         match helper.and_then(|helper| Some((helper.socket().ok()?, helper))) {
             Some((socket, helper)) => {
                 let socket = Box::new(QuestionSocket::new(socket));

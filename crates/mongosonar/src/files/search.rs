@@ -16,7 +16,8 @@ use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::finder::{INSPECTING, array};
 use super::paths::Folder;
-use crate::{privileges, servers};
+use crate::privileges::{self, HelperTask};
+use crate::servers;
 
 /// The most open files of a mongod to check for its folder; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
@@ -56,9 +57,12 @@ impl ServerSearch {
     pub fn move_to_helper(&mut self, folder: Option<&Folder>) {
         let local = &self.local;
         let helper = privileges::helper(
-            "looking into the folders of a mongod that starts later",
-            INSPECTING,
-            Duty::Reading,
+            HelperTask {
+                name: "sonar-folders",
+                what: "looking into the folders of a mongod that starts later",
+                keep: INSPECTING,
+                duty: Duty::Reading,
+            },
             |socket| serve(local, folder, socket),
         );
         self.remote = helper.and_then(|helper| {

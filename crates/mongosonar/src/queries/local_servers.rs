@@ -13,8 +13,9 @@ use sonar_sys::helper::Helper;
 use sonar_sys::interfaces;
 use sonar_sys::privileges::{Duty, capability};
 
+use crate::privileges::{self, HelperTask};
+use crate::servers;
 use crate::when::now;
-use crate::{privileges, servers};
 
 /// How often to look whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -190,7 +191,9 @@ impl LocalServerSearch {
 /// Starts the helper that looks for servers.
 fn helper() -> Option<Helper> {
     const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
-    privileges::helper("following the servers of this host", KEPT, Duty::Reading, |mut socket| {
+    let what = "following the servers of this host";
+    let task = HelperTask { name: "sonar-servers", what, keep: KEPT, duty: Duty::Reading };
+    privileges::helper(task, |mut socket| {
         let mut known = KnownProcesses::default();
         loop {
             socket.read_exact(&mut [0])?;

@@ -16,7 +16,7 @@ use sonar_sys::helper::{self, Helper};
 use sonar_sys::privileges::{Duty, capability};
 
 use crate::outfile::cannot_create;
-use crate::privileges;
+use crate::privileges::{self, HelperTask};
 
 /// When the next file begins.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -140,9 +140,9 @@ impl SeriesFiles {
         let serving = series.clone();
         let helper = if with_helper {
             let what = "writing more than one file";
-            privileges::helper(what, &[capability::DAC_OVERRIDE], Duty::Writing, move |socket| {
-                serve(&serving, socket)
-            })
+            let keep = &[capability::DAC_OVERRIDE];
+            let task = HelperTask { name: "sonar-rotate", what, keep, duty: Duty::Writing };
+            privileges::helper(task, move |socket| serve(&serving, socket))
         } else {
             None
         };

@@ -18,7 +18,7 @@ use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, answer_all};
 
 use crate::files::finder::{INSPECTING, array};
-use crate::privileges;
+use crate::privileges::{self, HelperTask};
 use crate::stacks::helper_socket::HelperSocket;
 
 /// The most files of an answer.
@@ -73,7 +73,9 @@ fn ask(helper: &mut HelperSocket, processes: &[u32]) -> Result<HashMap<FileId, S
 }
 
 fn helper() -> Option<Helper> {
-    privileges::helper("finding the names of files", INSPECTING, Duty::Reading, |socket| {
+    let what = "finding the names of files";
+    let task = HelperTask { name: "sonar-files", what, keep: INSPECTING, duty: Duty::Reading };
+    privileges::helper(task, |socket| {
         answer_all(socket, |question| {
             let bytes = answer(&find(&asked(question)));
             Ok(HelperAnswer { bytes, files: Vec::new() })

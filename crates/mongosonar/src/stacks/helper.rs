@@ -23,7 +23,7 @@ use sonar_sys::stacks::StackSampler;
 use super::helper_socket::HelperSocket;
 use super::mapped;
 use crate::files::finder::array;
-use crate::privileges::confine_helper;
+use crate::privileges::{self, HelperTask};
 use crate::servers;
 
 const SNAPSHOT: u8 = b'S';
@@ -80,7 +80,8 @@ impl LaterSources {
     pub fn start() -> Option<Self> {
         let what = "finding the functions of servers that start later";
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-        let helper = crate::privileges::helper(what, KEPT_LATER, Duty::Reading, serve_later)?;
+        let task = HelperTask { name: "sonar-functions", what, keep: KEPT_LATER, duty: Duty::Reading };
+        let helper = privileges::helper(task, serve_later)?;
         Some(Self { socket: HelperSocket::to(helper, MAX_ANSWER).ok()? })
     }
 
@@ -246,7 +247,7 @@ fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
 fn serve(process: u32, socket: UnixStream) -> io::Result<()> {
     let sampler = StackSampler::start(process).map_err(exit_message).and_then(|sampler| {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-        let confined = confine_helper(KEPT, Duty::Reading);
+        let confined = privileges::confine_helper("sonar-stacks", KEPT, Duty::Reading);
         confined.map_err(|error| format!("privileges cannot be dropped: {error}")).map(|()| sampler)
     });
     match sampler {

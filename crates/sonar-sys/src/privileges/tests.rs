@@ -52,9 +52,10 @@ fn after(confined: impl FnOnce() + Send + 'static) -> Able {
 }
 
 /// Every duty but the one that is left with a few calls.
-const NOT_DECODING: [Duty; 7] = [
+const NOT_DECODING: [Duty; 8] = [
     Duty::General,
     Duty::Client,
+    Duty::Capturing,
     Duty::Writing,
     Duty::Storing,
     Duty::Reading,
@@ -237,6 +238,28 @@ fn sockets_that_are_open_or_made_in_pairs_lead_nowhere() {
 }
 
 #[test]
+fn what_opens_sockets_for_packets_connects_to_nobody() {
+    const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
+        (libc::SYS_socket, [libc::AF_UNIX as _, libc::SOCK_STREAM as _]),
+        (libc::SYS_socket, [libc::AF_INET6 as _, libc::SOCK_STREAM as _]),
+        (libc::SYS_socketpair, [libc::AF_UNIX as _, libc::SOCK_STREAM as _]),
+        (libc::SYS_connect, [-1, 0]),
+        (libc::SYS_listen, [-1, 0]),
+        (libc::SYS_sendmmsg, [-1, 0]),
+    ];
+    assert_eq!(errors_after(confined_to(Duty::Capturing), CALLS), [Some(libc::EPERM); 6]);
+    // A list of interfaces, and passing a socket on.
+    const OTHERS: &[(libc::c_long, [libc::c_long; 2])] =
+        &[(libc::SYS_bind, [-1, 0]), (libc::SYS_sendmsg, [-1, 0])];
+    assert_eq!(errors_after(confined_to(Duty::Capturing), OTHERS), [Some(libc::EBADF); 2]);
+    let listed = thread::spawn(|| {
+        confined_to(Duty::Capturing)();
+        crate::interfaces::list().map(|interfaces| interfaces.len())
+    });
+    assert!(listed.join().unwrap().unwrap() > 0);
+}
+
+#[test]
 fn landlock_keeps_signals_and_abstract_sockets_out_of_reach() {
     if landlock().is_none_or(|version| version < 6) {
         println!("skipped: this kernel's Landlock has no scopes");
@@ -289,7 +312,7 @@ fn a_thread_that_may_change_no_file_may_change_no_attribute_either() {
         let errors = errors_after(confined_to(duty), CALLS);
         assert!(errors.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{errors:?}");
     }
-    for duty in [Duty::Client, Duty::Reading, Duty::Attaching, Duty::Showing] {
+    for duty in [Duty::Client, Duty::Capturing, Duty::Reading, Duty::Attaching, Duty::Showing] {
         assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 13], "{duty:?}");
     }
 }

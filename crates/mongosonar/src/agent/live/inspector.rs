@@ -23,8 +23,9 @@ use super::{helper_channel, options};
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::follow::{FileIdentity, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
+use crate::privileges::{self, HelperTask};
 use crate::server_configuration::ServerConfiguration;
-use crate::{privileges, servers};
+use crate::servers;
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
@@ -371,8 +372,8 @@ impl Inspector {
             known: Vec::new(),
         };
         let what = "following servers, their logs and their diagnostic.data";
-        let helper = confined
-            .then(|| privileges::helper(what, KEPT, Duty::Reading, |socket| inspection().serve(socket)));
+        let task = HelperTask { name: "sonar-logs", what, keep: KEPT, duty: Duty::Reading };
+        let helper = confined.then(|| privileges::helper(task, |socket| inspection().serve(socket)));
         Self::at(match helper.flatten().and_then(HelperChannel::new) {
             Some(channel) => InspectionPlace::There(channel),
             None => InspectionPlace::Here(Mutex::new(Box::new(inspection()))),

@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sonar_core::history::Collector;
@@ -18,8 +19,9 @@ use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interface
 
 use super::board::{CollectorProblem, unanswered};
 use super::helper_channel::{self, HelperChannel, answer, answer_with};
+use crate::doctor;
+use crate::privileges::{self, HelperTask};
 use crate::queries::live::RETIRE;
-use crate::{doctor, privileges};
 
 /// Which ring to open.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -164,7 +166,8 @@ impl RingOpener {
     pub fn start(confined: bool) -> Self {
         let helper = confined.then(|| {
             let what = "capturing again after a failure";
-            privileges::helper(what, &[capability::NET_RAW], Duty::Client, serve)
+            let keep = &[capability::NET_RAW];
+            privileges::helper(HelperTask { name: "sonar-rings", what, keep, duty: Duty::Capturing }, serve)
         });
         match helper.flatten().and_then(HelperChannel::new) {
             Some(channel) => Self::There(channel),
@@ -224,6 +227,8 @@ impl RingOpener {
 
 /// Answers until the agent ends.
 fn serve(socket: UnixStream) -> io::Result<()> {
+    // The kernel may have no Landlock; the main thread says so.
+    let _ = sonar_sys::privileges::limit_files(&["/proc", "/sys"].map(Path::new), &[]);
     helper_channel::serve(socket, |request| match request {
         OpenerRequest::Network => answer(NetworkState::now().map_err(io::Error::other)),
         OpenerRequest::Open(request) => match request.open() {

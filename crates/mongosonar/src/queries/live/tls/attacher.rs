@@ -149,7 +149,7 @@ fn serve(
         if tracer.may_need_sys_admin() {
             kept.push(capability::SYS_ADMIN);
         }
-        confine_helper(&kept, Duty::Attaching)?;
+        confine_helper("sonar-tls", &kept, Duty::Attaching)?;
     }
     let host = Host::live();
     let mut listened = Listened::choose(&task.ports, &host);

@@ -1,0 +1,318 @@
+"""Makes system calls inside a thread of another process, as somebody would who has taken it over.
+
+The calls go through the filter, the Landlock rules, the user and the capabilities of that thread: what the kernel refuses
+to it, it refuses here. For x86_64.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import pathlib
+import re
+import signal
+import struct
+
+SEIZE, INTERRUPT, GETREGS, SETREGS, SINGLESTEP, DETACH = 0x4206, 0x4207, 12, 13, 9, 17
+WAIT_ALL = 0x40000000
+SCRATCH = 4096
+
+# Numbers of system calls.
+CALLS = {
+    "mmap": 9,
+    "munmap": 11,
+    "close": 3,
+    "open": 2,
+    "sendto": 44,
+    "socket": 41,
+    "connect": 42,
+    "socketpair": 53,
+    "clone": 56,
+    "execve": 59,
+    "kill": 62,
+    "ptrace": 101,
+    "setresuid": 117,
+    "mount": 165,
+    "unlink": 87,
+    "unshare": 272,
+    "perf_event_open": 298,
+    "prlimit64": 302,
+    "process_vm_readv": 310,
+    "bpf": 321,
+}
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+libc.ptrace.restype = ctypes.c_long
+
+
+class Registers(ctypes.Structure):
+    """`struct user_regs_struct` of x86_64."""
+
+    _fields_ = [
+        (name, ctypes.c_ulonglong)
+        for name in (
+            "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
+            "fs_base gs_base ds es fs gs"
+        ).split()
+    ]
+
+
+def trace(request, thread, address=None, data=None):
+    if libc.ptrace(request, thread, address, data) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def place_of_a_call(process):
+    """The address of an instruction in the process that makes a system call."""
+    with open(f"/proc/{process}/maps") as maps, open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            code = re.match(r"(\w+)-(\w+) r-xp .*(?:libc|ld-|mongosonar|\[vdso\])", line)
+            if code:
+                start, end = (int(part, 16) for part in code.groups())
+                memory.seek(start)
+                found = memory.read(end - start).find(b"\x0f\x05")
+                if found >= 0:
+                    return start + found
+    raise AssertionError("no place for a system call")
+
+
+class TakenThread:
+    """A thread that is stopped and makes the calls that it is told to make."""
+
+    def __init__(self, process, thread):
+        self.process, self.thread = process, thread
+        self.at = place_of_a_call(process)
+        trace(SEIZE, thread)
+        trace(INTERRUPT, thread)
+        os.waitpid(thread, WAIT_ALL)
+        self.registers = Registers()
+        trace(GETREGS, thread, None, ctypes.addressof(self.registers))
+        self.scratch = self.call("mmap", 0, SCRATCH, 3, 0x22, -1, 0)
+        assert self.scratch > 0, "memory for arguments"
+        self.used = 0
+
+    def put(self, data):
+        """Puts bytes where the thread finds them; returns their address."""
+        data = bytes(data)
+        address = self.scratch + self.used
+        self.used += (len(data) + 15) // 8 * 8
+        assert self.used <= SCRATCH
+        with open(f"/proc/{self.process}/mem", "wb", buffering=0) as memory:
+            memory.seek(address)
+            memory.write(data)
+        return address
+
+    def text(self, text):
+        return self.put(os.fsencode(text) + b"\0")
+
+    def call(self, name, *arguments):
+        """Makes a call; returns its result, or the negative number of its error."""
+        registers = Registers.from_buffer_copy(self.registers)
+        registers.rip, registers.rax = self.at, CALLS[name]
+        # Nothing is to be restarted.
+        registers.orig_rax = 2**64 - 1
+        for place, argument in zip("rdi rsi rdx r10 r8 r9".split(), [*arguments, *[0] * 6], strict=False):
+            setattr(registers, place, argument % 2**64)
+        trace(SETREGS, self.thread, None, ctypes.addressof(registers))
+        while True:
+            trace(SINGLESTEP, self.thread)
+            _, status = os.waitpid(self.thread, WAIT_ALL)
+            assert os.WIFSTOPPED(status), f"{name} ended the thread: {status:#x}"
+            trace(GETREGS, self.thread, None, ctypes.addressof(registers))
+            if registers.rip != self.at:
+                break
+        assert os.WSTOPSIG(status) == signal.SIGTRAP, os.WSTOPSIG(status)
+        return ctypes.c_longlong(registers.rax).value
+
+    def leave(self):
+        self.call("munmap", self.scratch, SCRATCH)
+        trace(SETREGS, self.thread, None, ctypes.addressof(self.registers))
+        trace(DETACH, self.thread)
+
+
+@contextlib.contextmanager
+def taken(process, thread):
+    """A thread to make calls in; it goes on at the end as if nothing had happened."""
+    it = TakenThread(process, thread)
+    try:
+        yield it
+    finally:
+        it.leave()
+
+
+class Surroundings:
+    """What a taken-over thread may try to reach: files, sockets, other processes. `folder` can be entered by all users."""
+
+    def __init__(self, folder, victims, listener, local):
+        self.folder, self.victims = folder, victims
+        self.port = listener.getsockname()[1]
+        self.local = local
+        self.secret = folder / "of-root"
+        self.secret.write_text("secret")
+        self.secret.chmod(0o600)
+        self.open = folder / "of-all"
+        self.open.write_text("public")
+        self.open.chmod(0o644)
+        self.shared = folder / "shared"
+        self.shared.mkdir()
+        self.shared.chmod(0o1777)
+        self.local_address = struct.pack("<H", 1) + os.fsencode(local) + b"\0"
+        self.address = struct.pack("<H", 2) + struct.pack(">H", self.port) + bytes([127, 0, 0, 1]) + bytes(8)
+
+
+def opens(thread, path, flags=os.O_RDONLY, mode=0):
+    number = thread.call("open", thread.text(path), flags, mode)
+    if number < 0:
+        return False
+    thread.call("close", number)
+    return True
+
+
+def connects(thread, around, domain):
+    number = thread.call("socket", domain, 1, 0)
+    if number < 0:
+        return False
+    address = around.local_address if domain == 1 else around.address
+    done = thread.call("connect", number, thread.put(address), len(address))
+    thread.call("close", number)
+    return done == 0
+
+
+def makes_socket(thread, *arguments):
+    number = thread.call("socket", *arguments)
+    if number >= 0:
+        thread.call("close", number)
+    return number >= 0
+
+
+def sends_out(thread, around):
+    """By a pair of datagram sockets to somebody else's."""
+    numbers = thread.put(bytes(8))
+    if thread.call("socketpair", 1, 2, 0, numbers) < 0:
+        return False
+    with open(f"/proc/{thread.process}/mem", "rb", buffering=0) as memory:
+        memory.seek(numbers)
+        pair = struct.unpack("<ii", memory.read(8))
+    sent = thread.call("sendto", pair[0], numbers, 1, 0, thread.put(around.local_address), len(around.local_address))
+    for number in pair:
+        thread.call("close", number)
+    # A stream listens there, which is another error.
+    return sent >= 0 or -sent == errno.EPROTOTYPE
+
+
+def reads_memory(thread, victim):
+    here = thread.put(struct.pack("<QQ", thread.put(bytes(8)), 8))
+    there = thread.put(struct.pack("<QQ", victim.address, 8))
+    return thread.call("process_vm_readv", victim.pid, here, 1, there, 1, 0) == 8
+
+
+def creates_map(thread):
+    # BPF_MAP_CREATE: an array with one entry of four bytes.
+    attributes = thread.put(struct.pack("<IIII", 2, 4, 4, 1) + bytes(112))
+    number = thread.call("bpf", 0, attributes, 128)
+    if number >= 0:
+        thread.call("close", number)
+    return number >= 0
+
+
+def counts_events(thread, victim):
+    # Software event: the processor's clock; without the kernel.
+    attributes = thread.put(struct.pack("<IIQ", 1, 128, 0) + bytes(24) + struct.pack("<Q", 1 << 5) + bytes(80))
+    number = thread.call("perf_event_open", attributes, victim.pid, -1, -1, 0)
+    if number >= 0:
+        thread.call("close", number)
+    return number >= 0
+
+
+def passes(result, refused=(errno.EPERM, errno.EACCES, errno.ENOSYS)):
+    """Whether a call that the kernel cannot carry out came as far as that."""
+    return -result not in refused
+
+
+def of_any(victims, call):
+    return any([call(victim) for victim in victims])
+
+
+# What is tried, in the words of the table.
+ATTEMPTS = {
+    "read files of all users": lambda thread, around: opens(thread, around.open),
+    "read files of root": lambda thread, around: opens(thread, around.secret),
+    "read `/proc`": lambda thread, around: opens(thread, f"/proc/{around.victims[0].pid}/stat"),
+    "read memory of others in `/proc`": lambda thread, around: of_any(
+        around.victims, lambda victim: opens(thread, f"/proc/{victim.pid}/mem")
+    ),
+    "create files": lambda thread, around: opens(thread, around.shared / "new", os.O_CREAT | os.O_WRONLY, 0o600),
+    "connect by TCP": lambda thread, around: connects(thread, around, 2),
+    "connect to local sockets": lambda thread, around: connects(thread, around, 1),
+    "send datagrams to anybody": sends_out,
+    "open packet sockets": lambda thread, around: makes_socket(thread, 17, 3, 0),
+    "send signals": lambda thread, around: of_any(
+        around.victims, lambda victim: thread.call("kill", victim.pid, 0) == 0
+    ),
+    "change limits of others": lambda thread, around: of_any(
+        around.victims, lambda victim: thread.call("prlimit64", victim.pid, 7, 0, thread.put(bytes(16))) == 0
+    ),
+    "debug others": lambda thread, around: of_any(
+        around.victims, lambda victim: thread.call("ptrace", SEIZE, victim.pid, 0, 0) == 0
+    ),
+    "read memory of others": lambda thread, around: of_any(
+        around.victims, lambda victim: reads_memory(thread, victim)
+    ),
+    "make eBPF maps": lambda thread, around: creates_map(thread),
+    "open perf events of others": lambda thread, around: of_any(
+        around.victims, lambda victim: counts_events(thread, victim)
+    ),
+    "mount": lambda thread, around: passes(
+        thread.call("mount", 0, thread.text(around.folder / "none"), thread.text("tmpfs"), 0, 0)
+    ),
+    "make namespaces": lambda thread, around: passes(thread.call("unshare", -1)),
+    "start programs": lambda thread, around: passes(thread.call("execve", thread.text(around.folder / "none"), 0, 0)),
+    # CLONE_SIGHAND without CLONE_VM is an error of its own.
+    "start processes": lambda thread, around: passes(thread.call("clone", 0x800 | signal.SIGCHLD, 0, 0, 0, 0)),
+    "become root": lambda thread, around: thread.call("setresuid", 0, 0, 0) == 0,
+}
+
+
+def descriptors(process):
+    """The kinds of what a process has open, but for standard input, output and error."""
+    kinds = set()
+    for link in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        number = int(link.name)
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(link)
+            if number <= 2:
+                continue
+            kinds.add(kind(process, number, target))
+    return kinds - {None}
+
+
+MAP_RINGBUF = 27
+
+
+def kind(process, number, target):
+    if target.startswith("socket:"):
+        return of_socket(process, target[8:-1])
+    if target == "anon_inode:bpf-map":
+        about = pathlib.Path(f"/proc/{process}/fdinfo/{number}").read_text()
+        is_ring = f"map_type:\t{MAP_RINGBUF}\n" in about
+        return "a ring of eBPF programs" if is_ring else "maps of eBPF programs"
+    if target in ("anon_inode:bpf-prog", "anon_inode:bpf_link", "anon_inode:[perf_event]", "anon_inode:bpf-link"):
+        return "eBPF programs and probes"
+    if target.startswith("anon_inode:[pidfd]"):
+        return "handles of servers' processes"
+    if target.startswith(("anon_inode:btf", "anon_inode:[eventpoll]", "anon_inode:[eventfd]", "pipe:")):
+        return None
+    if target.startswith("/proc/") or target.startswith("/sys/"):
+        return "files of `/proc` and `/sys`"
+    if target == "/dev/null":
+        return None
+    return "files" if target.startswith("/") else target
+
+
+def of_socket(process, inode):
+    for table, kind in [("packet", "packet sockets"), ("unix", "a socket pair to its other side")]:
+        if re.search(rf"\b{inode}\b", pathlib.Path(f"/proc/{process}/net/{table}").read_text()):
+            return kind
+    return "sockets"

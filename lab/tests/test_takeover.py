@@ -1,0 +1,250 @@
+"""What code could do that has taken over a thread of mongosonar, or one of its helper processes: it is tried.
+
+docs/security.md has what was found. `SNAPSHOTS=overwrite` writes it there.
+"""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import takeover
+from test_agent import agent
+from test_privileges import children, open_to_all, tasks
+
+import labkit
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.servers,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are made in the registers of x86_64"),
+]
+PORT = 28019
+PAGE = labkit.LAB.parent / "docs/security.md"
+BEGIN, END = "<!-- Measured by lab/tests/test_takeover.py. -->\n", "<!-- End. -->\n"
+CAPABILITIES = {
+    1: "DAC_OVERRIDE",
+    2: "DAC_READ_SEARCH",
+    13: "NET_RAW",
+    19: "SYS_PTRACE",
+    21: "SYS_ADMIN",
+    38: "PERFMON",
+    39: "BPF",
+    40: "CHECKPOINT_RESTORE",
+}
+
+
+def landlock():
+    """The kernel's version of Landlock; 0 without it."""
+    version = ctypes.CDLL(None).syscall(444, None, 0, 1)
+    return max(version, 0)
+
+
+class Victim:
+    """A process of some user that waits, with the address of bytes in it."""
+
+    PROGRAM = "import ctypes, sys\nb = ctypes.create_string_buffer(b'plain')\nprint(ctypes.addressof(b), flush=True)\nsys.stdin.read()"
+
+    def __init__(self, stack, *prefix):
+        command = [*prefix, sys.executable, "-c", self.PROGRAM]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        child = stack.enter_context(labkit.process(command, text=True, **pipes))
+        self.address = int(child.stdout.readline())
+        self.pid = child.pid
+
+
+@pytest.fixture
+def around(tmp_path):
+    """What may be reached. The helpers of TLS and stacks may look at each process, so the victims are strangers to them."""
+    folder = tmp_path / "around"
+    folder.mkdir()
+    open_to_all(folder)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        local = stack.enter_context(socket.socket(socket.AF_UNIX))
+        path = folder / "socket"
+        local.bind(str(path))
+        path.chmod(0o777)
+        local.listen(64)
+        nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+        victims = [Victim(stack), Victim(stack, *nobody)]
+        yield takeover.Surroundings(folder, victims, listener, path)
+
+
+@pytest.fixture
+def silent():
+    """The address of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def plain(name):
+    """The name of a thread without its number."""
+    return re.sub(r"-\d+$", "", name)
+
+
+def able(process, thread, around):
+    with takeover.taken(process, thread) as it:
+        found = []
+        for what, attempt in takeover.ATTEMPTS.items():
+            it.used = 0
+            if attempt(it, around):
+                found.append(what)
+        return found
+
+
+class Finding:
+    """What one thread, or the threads of one name, could do."""
+
+    def __init__(self, fields, can):
+        user = {"0": "root", "65534": "nobody"}[fields["Uid"].split()[0]]
+        held = int(fields["CapEff"], 16)
+        self.about = user, *(CAPABILITIES[bit] for bit in range(64) if held >> bit & 1)
+        # Who is root can become root.
+        self.can = tuple(what for what in can if (user, what) != ("root", "become root"))
+
+    def __eq__(self, other):
+        return (self.about, self.can) == (other.about, other.can)
+
+
+def names_of(process):
+    """The names of the threads of a process, with their states; the first one is called after its process."""
+    named = {}
+    for name, fields in tasks(process).items():
+        own = plain(name.rsplit(" ", 1)[0])
+        named.setdefault("main thread" if own == "mongosonar" else own, []).append(fields)
+    return named
+
+
+def findings(process, command, around):
+    """For each helper and each kind of thread of a command: its name, what it could do. For each process: what is open."""
+    found, opened = {}, {}
+    for owner in [process, *children(process)]:
+        for name, threads in names_of(owner).items():
+            place = f"`{name}`" if owner != process else f"`{command}`: {name}"
+            for fields in threads:
+                one = Finding(fields, able(owner, int(fields["Pid"]), around))
+                assert found.setdefault(place, one) == one, (place, vars(one), vars(found[place]))
+        place = f"`{name}`" if owner != process else f"`{command}`"
+        opened[place] = opened.get(place, set()) | takeover.descriptors(owner)
+    return found, opened
+
+
+def settled(process, threads, helpers):
+    """Waits until there are exactly these threads and these helpers, all of them confined."""
+    wanted = {"main thread", *threads}, set(helpers)
+
+    def is_there():
+        own, others = names_of(process), [names_of(child) for child in children(process)]
+        each = [fields for names in [own, *others] for threads in names.values() for fields in threads]
+        confined = all(fields["Seccomp"].strip() == "2" for fields in each)
+        return confined and (set(own), {name for names in others for name in names}) == wanted
+
+    labkit.wait_until(is_there, f"the threads {threads} and the helpers {helpers}", 60)
+
+
+@contextlib.contextmanager
+def started(words, tmp_path):
+    name = words[0]
+    with open(tmp_path / f"{name}.out", "wb") as out, open(tmp_path / f"{name}.err", "wb") as err:
+        command = [labkit.MONGOSONAR, *map(str, words)]
+        with labkit.process(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL) as child:
+            yield child
+
+
+def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
+    if landlock() < 6:
+        pytest.skip("the tables are those of a kernel with Landlock 6 or later")
+    found, opened = {}, {}
+    with contextlib.ExitStack() as stack:
+        program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
+        (tmp_path / "data").mkdir()
+        server = stack.enter_context(labkit.threaded(tmp_path / "data", PORT, program))
+
+        def add(process, command):
+            for all_of_them, new in zip((found, opened), findings(process, command, around), strict=True):
+                for place, what in new.items():
+                    if isinstance(what, set):
+                        all_of_them.setdefault(place, set()).update(what)
+                    else:
+                        # A helper can do the same wherever it is.
+                        assert all_of_them.setdefault(place, what) == what, place
+
+        def look(words, threads, helpers):
+            with started(words, tmp_path) as child:
+                settled(child.pid, threads, helpers)
+                add(child.pid, " ".join(words[: 1 + (words[0] == "io")]))
+                # It goes on as if nothing had happened.
+                assert labkit.stop(child) == 0
+
+        uri = f"mongodb://{silent}/?serverSelectionTimeoutMS=600000&connectTimeoutMS=600000"
+        queries = ["queries", "--interface", "lo", "--port", PORT, "--json", "--uri", uri]
+        series = ["--write", tmp_path / "kept.pcapng", "--rotate", "1M", "--keep", "2"]
+        threads = ["applications", "mongosonar-net", "capture", "tls", "files", "servers", "stop"]
+        look([*queries, *series], threads, ["sonar-tls", "sonar-servers", "sonar-rotate"])
+        threads = ["capture", "tls", "servers", "stop"]
+        look(["why", "--pid", server.pid, "--port", PORT], threads, ["sonar-stacks", "sonar-files", "sonar-tls"])
+        look(["stacks", "--pid", server.pid, "--duration", "10m"], ["stop"], ["sonar-stacks"])
+        look(["io", "record", tmp_path / "kept.msio", "--pid", server.pid], ["stop"], ["sonar-paths"])
+        config = f'[collectors]\nsplit = true\n[[server]]\nport = {PORT}\nuri = "{uri}"\n'
+        (tmp_path / "agent").mkdir()
+        with agent(tmp_path / "agent", config) as running:
+            threads = ["capture", "tls", "log", "internals", "machine", "files", "split", "status", "servers", "stop"]
+            helpers = ["logs", "rings", "tls", "stacks", "files", "functions", "folders", "paths"]
+            settled(running.child.pid, threads, [f"sonar-{name}" for name in helpers])
+            add(running.child.pid, "agent")
+    compare(found, opened)
+
+
+def table(head, rows):
+    lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
+    return "\n".join(lines) + "\n"
+
+
+def compare(found, opened):
+    """Compares with the page, or writes it there."""
+    alike = {}
+    for place, one in found.items():
+        alike.setdefault((one.about, one.can), []).append(place)
+    able_to = [
+        [in_words(places), ", ".join(about), ", ".join(can) or "nothing"] for (about, can), places in alike.items()
+    ]
+    measured = table(["thread or helper", "user, capabilities", "what worked"], able_to) + "\n"
+    alike = {}
+    for place, kinds in opened.items():
+        alike.setdefault(tuple(sorted(kinds)), []).append(place)
+    measured += table(
+        ["process", "what is open in it"], [[", ".join(places), ", ".join(kinds)] for kinds, places in alike.items()]
+    )
+    before, rest = PAGE.read_text().split(BEGIN)
+    expected, after = rest.split(END)
+    if os.environ.get("SNAPSHOTS") == "overwrite":
+        PAGE.write_text(before + BEGIN + "\n" + measured + "\n" + END + after)
+    else:
+        assert expected.strip().splitlines() == measured.strip().splitlines()
+
+
+def in_words(places):
+    """`io`: main thread, stop; ..."""
+    by_command = {}
+    for place in places:
+        command, _, name = place.partition(": ")
+        by_command.setdefault(command, []).append(name)
+    return "; ".join(f"{command}: {', '.join(names)}" if names[0] else command for command, names in by_command.items())
+
+
+def test_an_unconfined_process_can_do_what_is_tried(around):
+    """So that a refusal says something: root without any restriction can do all of it."""
+    program = "import time, sys\nprint('ready', flush=True)\nsys.stdin.read()"
+    command = [sys.executable, "-c", program]
+    with labkit.process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        assert able(child.pid, child.pid, around) == list(takeover.ATTEMPTS)
