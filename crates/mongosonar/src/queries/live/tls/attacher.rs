@@ -123,7 +123,11 @@ pub fn watch_sockets_on_use(mut socket: &UnixStream) -> io::Result<()> {
     socket.write_all(&[ON_USE])
 }
 
-fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
+/// In the helper: tells the other side.
+///
+/// # Errors
+/// It has gone.
+pub fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
     match news {
         AttacherNews::Attached => socket.write_all(&[ATTACHED]),
         AttacherNews::Looked => socket.write_all(&[LOOKED]),

@@ -4,6 +4,7 @@
 mod attacher;
 mod library;
 
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -130,14 +131,7 @@ impl TlsAttacher {
     ) -> Result<Self> {
         let helper = attacher::start(tracer, before, task).context("cannot start a helper process")?;
         let mut socket = helper.socket()?;
-        let mut is_attached = false;
-        loop {
-            match attacher::receive(&mut socket).context("the helper process does not answer")? {
-                AttacherNews::Note(text) => eprintln!("mongosonar: {text}"),
-                AttacherNews::Attached => is_attached = true,
-                AttacherNews::Looked => break,
-            }
-        }
+        let is_attached = first_look(&mut socket).context("the helper process has ended")?;
         // From now on it tells something only when a server starts, or when it cannot watch sockets.
         socket.set_read_timeout(None)?;
         Ok(Self { _helper: helper, socket, is_attached })
@@ -182,6 +176,24 @@ impl TlsAttacher {
     }
 }
 
+/// Waits until the helper has looked at all processes once, and prints its notes; returns whether it has attached to any.
+/// If it stands still, what it tells later goes to those that [`TlsAttacher::follow`] it.
+fn first_look(socket: &mut UnixStream) -> io::Result<bool> {
+    let mut is_attached = false;
+    loop {
+        match attacher::receive(socket) {
+            Ok(AttacherNews::Note(text)) => eprintln!("mongosonar: {text}"),
+            Ok(AttacherNews::Attached) => is_attached = true,
+            Ok(AttacherNews::Looked) => return Ok(is_attached),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                eprintln!("mongosonar: the helper process for encrypted connections does not answer yet");
+                return Ok(is_attached);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn coverage_of(losses: TlsLosses) -> Coverage {
     let TlsLosses { ring_full, sessions_full, unreadable, unmapped, unsynced, pipelined, programs_skipped } =
         losses;
@@ -190,5 +202,25 @@ fn coverage_of(losses: TlsLosses) -> Coverage {
         tls_unmapped: unmapped,
         tls_joined_late: unsynced,
         ..Coverage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_is_late_to_look_is_followed_all_the_same() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        assert!(!first_look(&mut ours).unwrap());
+        attacher::send(&mut theirs, &AttacherNews::Attached).unwrap();
+        assert!(first_look(&mut ours).unwrap(), "it stands still after the first process");
+        for news in [AttacherNews::Note("reads".into()), AttacherNews::Attached, AttacherNews::Looked] {
+            attacher::send(&mut theirs, &news).unwrap();
+        }
+        assert!(first_look(&mut ours).unwrap());
+        drop(theirs);
+        assert_eq!(first_look(&mut ours).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     }
 }
