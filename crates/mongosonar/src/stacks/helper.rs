@@ -291,6 +291,20 @@ impl StackSource {
         let socket = UnixStream::from(OwnedFd::from(answer_later(process, Arc::new(())).unwrap()));
         Self { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None }
     }
+
+    /// The same; the thread waits before it opens a file, as often as it is told to, and it is not waited for.
+    pub fn in_slow_thread(process: u32, may_open: std::sync::mpsc::Receiver<()>) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            answer_all(theirs, |question| {
+                if question.first() == Some(&MAPPED_FILE) {
+                    may_open.recv().map_err(io::Error::other)?;
+                }
+                answer(process, None, question)
+            })
+        });
+        Self { socket: HelperSocket::impatient(ours, MAX_ANSWER), snapshots: Snapshots::None }
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,13 @@ impl HelperSocket {
         Self { socket: QuestionSocket::new(socket).with_max_answer(max_answer), helper: None }
     }
 
+    /// The same; it hardly waits.
+    #[cfg(test)]
+    pub fn impatient(socket: UnixStream, max_answer: usize) -> Self {
+        let socket = QuestionSocket::new(socket).with_max_answer(max_answer);
+        Self { socket: socket.with_patience(std::time::Duration::from_millis(20)), helper: None }
+    }
+
     /// Whether the helper has ended, or has answered something that makes no sense. From then on there are no answers.
     pub fn is_closed(&self) -> bool {
         self.socket.is_closed()
@@ -65,15 +72,13 @@ impl HelperSocket {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn a_late_answer_is_not_taken_for_the_next_one_and_the_helper_is_asked_again() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut socket = HelperSocket::new(ours, 4);
-        socket.socket = socket.socket.with_patience(Duration::from_millis(20));
+        let mut socket = HelperSocket::impatient(ours, 4);
         let answer =
             |number: u64, text: &[u8]| [&number.to_le_bytes(), &[4, 0, 0, 0, 0, 0, 0, 0][..], text].concat();
         theirs.write_all(&answer(1, b"good")).unwrap();

@@ -293,6 +293,28 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_helper_opens_too_late_is_read_later() {
+        let (go, may_open) = std::sync::mpsc::channel();
+        let process = std::process::id();
+        let source = StackSource::in_slow_thread(process, may_open);
+        let mut symbols = ProcessSymbols::new(source, String::new(), Vec::new());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let program = std::env::current_exe().unwrap();
+        let code = executable(&maps).into_iter().find(|map| Path::new(&map.path) == program).unwrap();
+        for _ in 0..2 {
+            assert!(symbols.load().is_err() && symbols.source.is_late());
+        }
+        assert!(!symbols.space.covers(code.range.start) && !symbols.source.has_ended());
+        // One for the late answer, and more than there are files.
+        (0..10_000).for_each(|_| go.send(()).unwrap());
+        while symbols.load().is_err() {
+            assert!(symbols.source.is_late());
+        }
+        assert!(symbols.space.covers(code.range.start));
+        assert!(symbols.take_limits().is_empty());
+    }
+
+    #[test]
     fn generated_code_does_not_hide_files_that_are_mapped_later() {
         // It becomes another program, whose file it did not execute before.
         let mut child = Command::new("sh")
