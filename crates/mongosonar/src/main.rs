@@ -50,6 +50,7 @@ mod splitting;
 mod stacks;
 mod stop;
 mod tar;
+mod thread_starter;
 mod timeline;
 mod values;
 mod what_changed;

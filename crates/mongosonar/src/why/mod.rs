@@ -47,6 +47,7 @@ use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
+use crate::thread_starter::ThreadStarter;
 use crate::when::now;
 use crate::{disk, page, screen, splitting};
 
@@ -155,6 +156,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         say,
         stop: stop_capture.clone(),
         confined,
+        threads: ThreadStarter::Here,
     };
     let (running, windows) = capture.start(&task)?;
     if let Some(attacher) = &attacher {

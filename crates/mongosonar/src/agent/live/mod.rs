@@ -78,6 +78,7 @@ use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
 use crate::queries::live::{OperationListener, now};
 use crate::splitting::{EncryptedSplit, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
+use crate::thread_starter::ThreadStarter;
 
 /// Parts of windows that wait to be joined.
 const WAITING: usize = 256;
@@ -145,7 +146,12 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     // Opening it may take a privilege that is dropped.
     let kernel_log = KernelLog::open().ok();
     let positions = Arc::new(LogPositions::stored(&store.positions()));
+    let starter = match plan.confined {
+        true => ThreadStarter::confined().context("cannot start a thread")?,
+        false => ThreadStarter::Here,
+    };
     let mut agent = LiveAgent {
+        starter,
         assembler: Assembler::new(store, plan.folder),
         servers: LocalServers::default(),
         lives: ServerLives::default(),
@@ -220,6 +226,8 @@ struct LiveAgent<'a> {
     assembler: Assembler<SqliteHistory>,
     board: Arc<CollectorBoard>,
     inspector: Arc<Inspector>,
+    /// Starts threads once this one has dropped its privileges.
+    starter: ThreadStarter,
     watched: Arc<WatchedServers>,
     positions: Arc<LogPositions>,
     /// Also those that have ended.
@@ -289,7 +297,8 @@ impl LiveAgent<'_> {
             lookup = queries::open_logs(self.plan.confined)?;
             let table = &self.plan.settings.queries;
             let queries = QueriesCollector::new(opener, table, self.watched.ports());
-            self.queries = Some(queries.with_listener(listener).with_tls(tls));
+            self.queries =
+                Some(queries.with_listener(listener).with_tls(tls).with_threads(self.starter.clone()));
         }
         if let Some(search) = search {
             let stop = Arc::new(AtomicBool::new(false));
@@ -412,8 +421,7 @@ impl LiveAgent<'_> {
                 _ => internals::run(&task),
             }
         };
-        let builder = std::thread::Builder::new().name(collector.name().to_owned());
-        let handle = builder.spawn(run).context("cannot start a thread")?;
+        let handle = self.starter.spawn(collector.name().to_owned(), run).context("cannot start a thread")?;
         self.threads.insert(collector, CollectorThread { handle, stop });
         Ok(())
     }

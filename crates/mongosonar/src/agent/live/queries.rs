@@ -26,6 +26,7 @@ use crate::queries::live::tls::{TlsAttacher, TlsCapture};
 use crate::queries::live::{Joiner, OperationListener, RETIRE};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
+use crate::thread_starter::ThreadStarter;
 
 /// Captures packets; begins again where a capture fails or an interface was created again.
 pub struct QueriesCollector {
@@ -48,6 +49,8 @@ pub struct QueriesCollector {
     /// Reads encrypted connections; `None` if that is switched off or impossible.
     tls: Option<EncryptedCapture>,
     confined: bool,
+    /// Starts the threads of captures.
+    threads: ThreadStarter,
 }
 
 /// What reads encrypted connections, for each capture that is started.
@@ -94,7 +97,13 @@ impl QueriesCollector {
             notices,
             each: None,
             tls: None,
+            threads: ThreadStarter::Here,
         }
+    }
+
+    /// Lets these capture threads be started.
+    pub fn with_threads(self, threads: ThreadStarter) -> Self {
+        Self { threads, ..self }
     }
 
     /// Reads encrypted connections, too, if `tls` can.
@@ -190,6 +199,7 @@ impl QueriesCollector {
             say: self.say.clone(),
             stop: stop.clone(),
             confined: self.confined,
+            threads: self.threads.clone(),
         };
         let capture = match &self.tls {
             None => capture,

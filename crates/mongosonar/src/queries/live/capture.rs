@@ -22,6 +22,7 @@ use crate::queries::args::EncryptedArg;
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 use crate::queries::write::PacketRecorder;
+use crate::thread_starter::ThreadStarter;
 use crate::when::now;
 
 /// The longest sleep of a capture thread, so that it soon captures other ports.
@@ -193,6 +194,8 @@ pub struct CaptureTask {
     pub stop: Arc<AtomicBool>,
     /// Whether they drop everything that decoding does not need.
     pub confined: bool,
+    /// What starts them.
+    pub threads: ThreadStarter,
 }
 
 /// Capture threads that run.
@@ -258,10 +261,10 @@ impl LiveCapture {
                 stop: task.stop.clone(),
                 confined: task.confined,
             };
-            let builder = std::thread::Builder::new().name(source.thread_name(number));
-            let stop = task.stop.clone();
+            let (name, stop) = (source.thread_name(number), task.stop.clone());
             let run = move || ending_all(&stop, source.run(work));
-            running.handles.push(builder.spawn(run).context("cannot start a capture thread")?);
+            let handle = task.threads.spawn(name, run).context("cannot start a capture thread")?;
+            running.handles.push(handle);
         }
         Ok((running, windows))
     }
@@ -381,6 +384,7 @@ mod tests {
             say,
             stop: Arc::default(),
             confined: false,
+            threads: ThreadStarter::Here,
         };
         let sources: [Box<dyn CaptureSource>; 3] =
             [false, true, false].map(|fails| -> Box<dyn CaptureSource> { Box::new(FakeSource { fails }) });

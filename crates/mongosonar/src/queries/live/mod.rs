@@ -46,6 +46,7 @@ use crate::files::names::FileNames;
 use crate::history::HistorySteps;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
+use crate::thread_starter::ThreadStarter;
 pub use crate::when::now;
 use crate::{privileges, splitting};
 
@@ -210,6 +211,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         say: say.clone(),
         stop: stop.clone(),
         confined,
+        threads: ThreadStarter::Here,
     };
     let (capture, windows) = capture.start(&task)?;
     drop(task);

@@ -1,0 +1,91 @@
+//! Starts threads that are no longer root, for a thread that stays root.
+//!
+//! A new thread has the user of the one that starts it, and without capabilities it cannot leave that user. So a thread that
+//! has left root starts the others.
+
+use std::io::{self, ErrorKind};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use sonar_sys::privileges::Duty;
+
+use crate::privileges;
+
+/// Starts threads.
+#[derive(Clone, Debug, Default)]
+pub enum ThreadStarter {
+    /// The thread that asks.
+    #[default]
+    Here,
+    /// A thread that has dropped its privileges.
+    There(Sender<StartJob>),
+}
+
+/// Starts one thread.
+pub struct StartJob(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for StartJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StartJob")
+    }
+}
+
+impl ThreadStarter {
+    /// Starts the thread that starts others. It drops all privileges, but that to read below `/proc` and `/sys`. Call it
+    /// before this thread drops its own.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn confined() -> io::Result<Self> {
+        let (to, jobs) = channel::<StartJob>();
+        Builder::new().name("starter".to_owned()).spawn(move || {
+            privileges::give_up(Duty::Reading, &["/proc", "/sys"], &[]);
+            for StartJob(start) in jobs {
+                start();
+            }
+        })?;
+        Ok(Self::There(to))
+    }
+
+    /// Starts a thread.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: String,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        let start = move || Builder::new().name(name).spawn(run);
+        let Self::There(to) = self else { return start() };
+        let (give, started) = channel();
+        let job = StartJob(Box::new(move || drop(give.send(start()))));
+        to.send(job).map_err(|_| ErrorKind::BrokenPipe)?;
+        started.recv().map_err(|_| ErrorKind::BrokenPipe)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_started_here_or_by_a_thread_without_privileges() {
+        let filters = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let line =
+                |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            [name, line("Uid:"), line("CapEff:"), line("Seccomp:")].map(|text| text.trim().to_owned())
+        };
+        let own = filters();
+        let here = ThreadStarter::Here.spawn("here".to_owned(), filters).unwrap().join().unwrap();
+        assert_eq!((&*here[0], &here[1..]), ("here", &own[1..]));
+        let starter = ThreadStarter::confined().unwrap();
+        let [name, user, capabilities, filter] =
+            starter.spawn("there".to_owned(), filters).unwrap().join().unwrap();
+        let user_expected = if own[1].starts_with('0') { "65534\t65534\t65534\t65534" } else { &own[1] };
+        let expected = ("there", user_expected, "0000000000000000", "2");
+        assert_eq!((&*name, &*user, &*capabilities, &*filter), expected);
+    }
+}
