@@ -257,9 +257,7 @@ ATTEMPTS = {
     "debug others": lambda thread, around: of_any(
         around.victims, lambda victim: thread.call("ptrace", SEIZE, victim.pid, 0, 0) == 0
     ),
-    "read memory of others": lambda thread, around: of_any(
-        around.victims, lambda victim: reads_memory(thread, victim)
-    ),
+    "read memory of others": lambda thread, around: of_any(around.victims, lambda victim: reads_memory(thread, victim)),
     "make eBPF maps": lambda thread, around: creates_map(thread),
     "open perf events of others": lambda thread, around: of_any(
         around.victims, lambda victim: counts_events(thread, victim)

@@ -96,6 +96,10 @@ def test_queries_drops_its_privileges_in_every_thread(served_v4, tmp_path):
         labkit.wait_until(running.lines, "an interval")
         assert_confined(running.child.pid, ATTACHING)
         assert children(running.child.pid)
+        for owner in [running.child.pid, *children(running.child.pid)]:
+            for name, fields in tasks(owner).items():
+                assert set(fields["Uid"].split() + fields["Gid"].split()) == {"65534"}, (name, fields["Uid"])
+                assert not fields["Groups"].strip(), name
         names = [name.rsplit(" ", 1)[0] for name in tasks(running.child.pid)]
         assert {"capture-0", "capture-1", "capture-2"} < set(names)
         # A capture thread has one more filter than the others.
@@ -112,6 +116,17 @@ def test_queries_drops_its_privileges_in_every_thread(served_v4, tmp_path):
         running.stop()
     assert "privileges" not in running.err.read_text()
     assert len(labkit.read_capture(kept)) > 100
+
+
+def test_root_that_cannot_leave_its_user_is_confined_otherwise(tmp_path):
+    """As in a container without these capabilities."""
+    prefix = ["setpriv", "--bounding-set", "-setuid,-setgid"]
+    with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", "1", "--json"], prefix) as running:
+        assert_confined(running.child.pid, ATTACHING)
+        assert {fields["Uid"].split()[0] for fields in tasks(running.child.pid).values()} == {"0"}
+        running.stop()
+    output = running.err.read_text()
+    assert output.count("privileges are dropped in part only: user id 0: Operation not permitted") == 1, output
 
 
 @pytest.mark.servers

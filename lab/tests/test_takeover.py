@@ -6,14 +6,11 @@ docs/security.md has what was found. `SNAPSHOTS=overwrite` writes it there.
 import contextlib
 import ctypes
 import os
-import pathlib
 import platform
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 import takeover

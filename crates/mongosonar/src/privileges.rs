@@ -4,17 +4,22 @@
 //! (`io` may still read below `/proc` and `/sys`). A helper process, started before, does the work that needs more. It
 //! does one thing, and gets only questions from the threads that decode.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use sonar_mongo::Target;
 use sonar_sys::helper::{Helper, name_process};
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 
-/// Reports once which privileges cannot be dropped here, and why.
+/// Reports once which privileges cannot be dropped here, and why: all threads have the same reason.
 fn lacking(what: &str, error: &io::Error) {
-    eprintln!("mongosonar: privileges are dropped in part only: {what}: {error}");
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned()) {
+        eprintln!("mongosonar: privileges are dropped in part only: {what}: {error}");
+    }
 }
 
 /// Drops the privileges that a command no longer needs, for this thread and those it starts from now on. It may still
