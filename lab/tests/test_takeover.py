@@ -157,6 +157,8 @@ def started(words, tmp_path):
             yield child
 
 
+# Helpers have a thread more for each server that another test starts.
+@pytest.mark.alone
 def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
     if landlock() < 6:
         pytest.skip("the tables are those of a kernel with Landlock 6 or later")

@@ -142,7 +142,7 @@ impl QuestionSocket {
         incoming.fill(socket, ANSWER_HEAD)?;
         let (number, length, files) = head(&incoming.bytes).ok_or(ErrorKind::InvalidData)?;
         if number != self.answered + 1 || length > *max_answer || files > MAX_FILES {
-            let what = format!("{length} bytes and {files} files");
+            let what = format!("length {length}, number of files {files}");
             return Err(io::Error::new(ErrorKind::InvalidData, what));
         }
         incoming.fill(socket, ANSWER_HEAD + length)?;

@@ -387,7 +387,7 @@ mod tests {
         let mut source =
             StackSource { socket: HelperSocket::new(ours, MAX_ANSWER), snapshots: Snapshots::All };
         theirs.write_all(&[&1u64.to_le_bytes()[..], &[0xff; 4], &[0; 4]].concat()).unwrap();
-        assert!(source.snapshot().unwrap_err().to_string().contains("4294967295 bytes"));
+        assert!(source.snapshot().unwrap_err().to_string().contains("length 4294967295"));
         assert!(source.has_ended());
         let errors = [
             source.snapshot().unwrap_err(),
