@@ -40,7 +40,7 @@ const ONLY_ON_THE_WIRE: [(&str, &[(&str, u64)]); 4] = [
             ("create stats.system.profile {}", 1),
             ("drop stats.system.profile {}", 1),
             ("listCollections stats {filter: {name: ?string}, nameOnly: true}", 2),
-            ("profile stats {}", 1),
+            ("profile stats {slowms: ?number}", 1),
         ],
     ),
     (
