@@ -40,14 +40,14 @@ fn give_up_files(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
     }
 }
 
-fn leave_root() {
-    if let Err(error) = privileges::leave_root() {
+fn leave_root(keep: &[u32]) {
+    if let Err(error) = privileges::leave_root(keep) {
         lacking("user id 0", &error);
     }
 }
 
-/// Drops the privileges that a started trace no longer needs. `is_readable` tries to read its figures. Before Linux 5.19 it keeps the capability without which
-/// nobody can read eBPF maps.
+/// Drops the privileges that a started trace no longer needs. `is_readable` tries to read its figures. Before Linux 5.19
+/// it keeps the capability without which nobody can read eBPF maps.
 pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
     let keep: &[u32] = if works_without(is_readable) { &[] } else { &[capability::BPF] };
     if !keep.is_empty() {
@@ -60,8 +60,9 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
 
 /// Drops all privileges except those that loading eBPF programs takes, for a thread that will try again.
 pub fn keep_for_tracing() {
-    leave_root();
-    if let Err(error) = privileges::drop_capabilities(&[capability::BPF, capability::PERFMON]) {
+    let keep = [capability::BPF, capability::PERFMON];
+    leave_root(&keep);
+    if let Err(error) = privileges::drop_capabilities(&keep) {
         lacking("capabilities of a thread that waits", &error);
     }
 }
@@ -71,7 +72,7 @@ pub fn keep_for_tracing() {
 /// it connects with files that may be for root only.
 pub fn give_up_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
     if !servers.into_iter().any(Target::uses_files) {
-        leave_root();
+        leave_root(&[]);
     }
     give_up_files(Duty::Client, FileAccess::ReadOnly, &[]);
 }
@@ -108,15 +109,15 @@ pub struct HelperTask {
     pub duty: Duty,
 }
 
-/// Names a helper process, and confines it to these capabilities and the system calls of its duty. It is root no longer, unless its
-/// duty is to write files.
+/// Names a helper process, and confines it to these capabilities and the system calls of its duty. It is root no longer
+/// if its duty can do without.
 ///
 /// # Errors
 /// The kernel refuses. It is no error if the user cannot be changed: what that takes is missing in some containers.
 pub fn confine_helper(name: &str, keep: &[u32], duty: Duty) -> io::Result<()> {
     name_process(name);
-    if duty != Duty::Writing {
-        let _ = privileges::leave_root();
+    if duty.leaves_root() {
+        let _ = privileges::leave_root(keep);
     }
     privileges::drop_capabilities(keep)?;
     privileges::confine(duty)

@@ -31,6 +31,10 @@ pub mod capability {
     pub const DAC_READ_SEARCH: u32 = 2;
     /// Write files and create files in folders whatever their permissions.
     pub const DAC_OVERRIDE: u32 = 1;
+    /// Become another group.
+    pub const SETGID: u32 = 6;
+    /// Become another user.
+    pub const SETUID: u32 = 7;
     /// Open packet sockets.
     pub const NET_RAW: u32 = 13;
     /// Inspect processes of other users.
@@ -83,15 +87,27 @@ impl Duty {
 /// (`/proc/sys/kernel/overflowuid`).
 const NOBODY: u32 = 65_534;
 
-/// If the calling thread is root, makes it `nobody`, in no group of root, and leaves it its capabilities. The threads
-/// that it starts later are `nobody` too. What is open stays usable. Call it before [`drop_capabilities`]: a thread that
-/// has no capability any more stays what it is.
+/// If the calling thread is root, makes it `nobody`, in no group of root, and leaves it its capabilities, of which it will
+/// `keep` some. The threads that it starts later are `nobody` too. What is open stays usable. Call it before
+/// [`drop_capabilities`]: a thread that has no capability any more stays what it is.
 ///
 /// # Errors
-/// It lacks `CAP_SETUID` or `CAP_SETGID`, or its user namespace has no `nobody`.
-pub fn leave_root() -> io::Result<()> {
-    if !rustix::process::geteuid().is_root() || capabilities(None)?.permitted.is_empty() {
+/// It lacks `CAP_SETUID` or `CAP_SETGID`, or its user namespace has no `nobody`. Or it is to keep
+/// [`capability::DAC_READ_SEARCH`] and does not have it: as root it can read root's files, which `nobody` could not.
+pub fn leave_root(keep: &[u32]) -> io::Result<()> {
+    let permitted = capabilities(None)?.permitted;
+    if !rustix::process::geteuid().is_root() || permitted.is_empty() {
         return Ok(());
+    }
+    let reads = keep.contains(&capability::DAC_READ_SEARCH);
+    for (number, name, needed) in [
+        (capability::SETUID, "CAP_SETUID", true),
+        (capability::SETGID, "CAP_SETGID", true),
+        (capability::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", reads),
+    ] {
+        if needed && !permitted.contains(one_capability(number)) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{name} is missing")));
+        }
     }
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     // The kernel forgets it with the user.
@@ -151,7 +167,8 @@ pub enum FileAccess<'a> {
 }
 
 /// Drops everything but the capabilities `keep`, these files and the system calls of the duty, for the calling thread
-/// and those it starts from now on. If the duty needs nothing of root, it leaves that user too. Tries each step even if another one fails; returns what failed, and why.
+/// and those it starts from now on. If the duty needs nothing of root, it leaves that user too. Tries each step even if
+/// another one fails; returns what failed, and why.
 pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
     let limit = || match files {
         FileAccess::Below(folders) => limit_files(folders, &[]),
@@ -160,7 +177,7 @@ pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static
     };
     // The last step may forbid what the others need; the first sets what they need.
     let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 4] = [
-        ("user id 0", &|| if duty.leaves_root() { leave_root() } else { Ok(()) }),
+        ("user id 0", &|| if duty.leaves_root() { leave_root(keep) } else { Ok(()) }),
         ("capabilities", &|| drop_capabilities(keep)),
         ("files, by Landlock", &limit),
         ("system calls, by seccomp", &|| confine(duty)),

@@ -178,8 +178,8 @@ fn checked(length: usize) -> io::Result<u32> {
     u32::try_from(length).map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// In the helper: answers questions until the other side has gone. It is up to the other side how long an answer may be. Files beyond the most that an answer may have are left
-/// out.
+/// In the helper: answers questions until the other side has gone. It is up to the other side how long an answer may be.
+/// Files beyond the most that an answer may have are left out.
 ///
 /// # Errors
 /// The other side has gone, or sends something else.
@@ -199,12 +199,10 @@ pub fn answer_all(
         socket.read_exact(&mut question)?;
         let HelperAnswer { bytes, mut files } = answer(&question)?;
         files.truncate(MAX_FILES);
-        let mut message = Vec::with_capacity(ANSWER_HEAD + bytes.len());
-        message.extend(number);
-        message.extend(checked(bytes.len())?.to_le_bytes());
-        message.extend((files.len() as u32).to_le_bytes());
-        message.extend(bytes);
-        socket.write_all(&message)?;
+        let lengths = [checked(bytes.len())?, files.len() as u32].map(u32::to_le_bytes);
+        socket.write_all(&[&number[..], &lengths[0], &lengths[1]].concat())?;
+        // An answer may be large, and is not copied.
+        socket.write_all(&bytes)?;
         files.iter().try_for_each(|file| send_file(&socket, file))?;
     }
 }

@@ -35,11 +35,15 @@ pub(super) fn read(proc_root: &Path) -> io::Result<BTreeSet<IpAddr>> {
     }
 }
 
-/// Lines that are no text are left out.
+/// Lines that are no text are left out. A table that is too large is an error: what is missing of it is unknown.
 fn each_line(path: &Path, mut take: impl FnMut(&str)) -> io::Result<()> {
     let mut file = BufReader::new(File::open(path)?.take(MAX_BYTES));
-    let mut line = Vec::new();
+    let (mut line, mut read) = (Vec::new(), 0);
     while file.read_until(b'\n', &mut line)? > 0 {
+        read += line.len() as u64;
+        if read == MAX_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         if let Ok(text) = std::str::from_utf8(&line) {
             take(text);
         }

@@ -479,3 +479,25 @@ fn files_outside_of_the_folders_are_out_of_reach() {
         None => println!("skipped: this kernel has no Landlock"),
     }
 }
+
+#[test]
+fn root_stays_root_where_nobody_could_not_read_what_it_is_to_read() {
+    let permitted = capabilities(None).unwrap().permitted;
+    if !rustix::process::geteuid().is_root() || !permitted.contains(one_capability(capability::SETUID)) {
+        println!("skipped: it takes root to leave root");
+        return;
+    }
+    // As in a container with an engine's default capabilities.
+    let users = [capability::SETUID, capability::SETGID];
+    let left = |keep: &'static [u32]| {
+        let thread = thread::spawn(move || {
+            drop_capabilities(&users).unwrap();
+            (leave_root(keep).is_ok(), own_status(["Uid:"]))
+        });
+        thread.join().unwrap()
+    };
+    let root = ["0 0 0 0".to_owned()];
+    assert_eq!(left(&[capability::DAC_READ_SEARCH]), (false, root));
+    let nobody = ["65534 65534 65534 65534".to_owned()];
+    assert_eq!(left(&[capability::SYS_PTRACE]), (true, nobody));
+}

@@ -36,7 +36,7 @@ pub struct MachineTask {
     pub board: Arc<CollectorBoard>,
     /// Ends it.
     pub stop: Arc<AtomicBool>,
-    /// Whether it drops its privileges. It keeps the one to see what other users' processes have open.
+    /// Whether it drops its privileges. It keeps those to see what other users' processes read, write and have open.
     pub confined: bool,
 }
 
@@ -48,7 +48,9 @@ pub fn start(task: MachineTask) -> Result<JoinHandle<()>> {
     let builder = std::thread::Builder::new().name(Collector::Machine.name().to_owned());
     let run = move || {
         if task.confined {
-            privileges::give_up(Duty::Reading, &["/proc", "/sys"], &[capability::SYS_PTRACE]);
+            // `io` and `fd` of a process are its user's, and tell only who may inspect the process.
+            let keep = [capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
+            privileges::give_up(Duty::Reading, &["/proc", "/sys"], &keep);
         }
         read(&task);
     };
