@@ -436,9 +436,11 @@ impl<'a> Judgement<'a> {
     }
 
     fn rate(&self, sides: &Sides<'_>) -> Option<(ShapeWay, f64)> {
-        // As if each window had been observed for the same time.
-        let of_window = self.before.seconds / sides.windows(ComparedSpan::Before).len().max(1) as f64;
-        let rates = self.rates(ComparedSpan::Before, sides);
+        let (rates, seen) = (self.rates(ComparedSpan::Before, sides), self.seen());
+        // As if each of these windows had been observed for the same time.
+        let windows = sides.windows(ComparedSpan::Before);
+        let observed: f64 = rates.iter().map(|(at, _)| seen.seconds(&windows[*at])).sum();
+        let of_window = observed / rates.len().max(1) as f64;
         let counts: Vec<f64> = rates.into_iter().map(|(_, rate)| rate * of_window).collect();
         let windows = counts.len();
         let mean = counts.iter().sum::<f64>() / windows.max(1) as f64;

@@ -57,6 +57,9 @@ pub struct FollowTask {
     pub stop: Arc<AtomicBool>,
 }
 
+/// For so long, a log that cannot be read for a moment (it is rotated) counts as observed.
+const READ_LATER_NS: u64 = 60_000_000_000;
+
 impl FollowTask {
     /// Sleeps until the next look; whether to go on.
     pub fn wait(&self, every: Duration) -> bool {
@@ -77,6 +80,8 @@ struct LogSource {
     /// `None` until it could be opened.
     log: Option<FollowedLog<InspectedLog>>,
     backoff: Backoff,
+    /// Since when it cannot be read.
+    unread_since: Option<Timestamp>,
     stated: LoggedServer,
 }
 
@@ -128,6 +133,7 @@ impl<'a> LogsFollower<'a> {
                 server: server.clone(),
                 log: None,
                 backoff: Backoff::default(),
+                unread_since: None,
                 stated: self.stated.remove(&server.port).unwrap_or_default(),
             });
             // Another process may write the same log.
@@ -155,8 +161,9 @@ impl<'a> LogsFollower<'a> {
         }
         if is_observed {
             let from = reading.since(&self.observed).from;
-            unread.into_iter().for_each(|server| self.windows.miss_log(server, from, time));
+            // In this order: what was observed of a window in two parts is the larger of both, what was not is their sum.
             self.windows.observe(Collector::Log, from, time);
+            unread.into_iter().for_each(|server| self.windows.miss_log(server, from, time));
         }
         self.observed = reading;
         self.windows.advance(time);
@@ -227,16 +234,23 @@ impl LoggedServer {
 }
 
 impl LogSource {
-    /// Reads what is new, or tries to open the log if that is due, and reports how it is. Whether it was read.
+    /// Reads what is new, or tries to open the log if that is due, and reports how it is. Whether the time until now counts
+    /// as observed.
     fn poll(&mut self, task: &FollowTask, (windows, time): (&mut WindowCutter, Timestamp)) -> bool {
         if !self.backoff.is_due(Instant::now()) {
-            return false;
+            return self.is_observed(time);
         }
         let id = (Collector::Log, self.server.port);
         let read = self.read(task, windows).map_err(|error| unreadable(&self.server, &error));
         match &read {
-            Ok(_) => self.backoff.worked(),
-            Err(_) => self.backoff.failed(Instant::now()),
+            Ok(_) => {
+                self.backoff.worked();
+                self.unread_since = None;
+            }
+            Err(_) => {
+                self.backoff.failed(Instant::now());
+                self.unread_since.get_or_insert(time);
+            }
         }
         let is_missing = self.log.as_ref().is_some_and(|log| log.is_missing());
         let read = read.and_then(|lines| if is_missing { Err(missing(&self.server)) } else { Ok(lines) });
@@ -250,7 +264,13 @@ impl LogSource {
         if let Some(event) = report {
             windows.event(event);
         }
-        !self.backoff.is_failing()
+        self.is_observed(time)
+    }
+
+    /// A log that was open is read from where it was left: for a while, what it says meanwhile comes later.
+    fn is_observed(&self, time: Timestamp) -> bool {
+        let is_short = |since| self.log.is_some() && time.since(since) < READ_LATER_NS;
+        self.unread_since.is_none_or(is_short)
     }
 
     /// The number of lines that were read.

@@ -89,3 +89,21 @@ fn a_log_that_cannot_be_read_was_not_observed() {
     assert_eq!([observed(PORT + 1), observed(PORT + 2)], [0, 0]);
     assert!(windows.iter().all(|window| window.series.keys().all(|key| key.server.port != PORT)));
 }
+
+#[test]
+fn a_log_that_is_read_again_soon_was_observed() {
+    let host = LoggedHost::new();
+    let mut follower = LogsFollower::new(&host.task);
+    host.task.servers.set(vec![host.server.clone()]);
+    follower.poll();
+    let source = follower.sources.get_mut(&PORT).unwrap();
+    let since = ClockReading::now().time;
+    let after = |seconds: u64| since.plus_ns(seconds * 1_000_000_000);
+    assert!(source.is_observed(after(100)));
+    source.unread_since = Some(since);
+    // Its lines come when it can be read again, with their own times.
+    assert!(source.is_observed(after(59)) && !source.is_observed(after(61)));
+    // One that was never open is read from its end.
+    source.log = None;
+    assert!(!source.is_observed(after(1)));
+}
