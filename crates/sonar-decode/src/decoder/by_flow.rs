@@ -20,7 +20,7 @@ use super::intake::PacketIntake;
 use super::settings::{Settings, Sink};
 use super::stages::Stages;
 use crate::identity::Shared;
-use crate::tcp::{Chunk, Close, Flow, FlowLimits, FlowTable, Gap, Side, StreamHandler, Verdict};
+use crate::tcp::{Chunk, Close, Flow, FlowLimits, FlowTable, Gap, Side, StreamHandler, Unheard, Verdict};
 
 /// What a connection goes through.
 enum FlowEvent {
@@ -34,6 +34,8 @@ enum FlowEvent {
     Fin(Side, Timestamp),
     /// Its server refuses connections.
     Refused(Timestamp),
+    /// One of its directions is not captured, or is after all.
+    Unheard(Unheard),
     /// It ends.
     Close(Timestamp, Close),
 }
@@ -215,6 +217,14 @@ impl StreamHandler for FlowDivision {
         }
     }
 
+    fn unheard(&mut self, flow: &Flow, conn: &mut Self::Connection, unheard: Unheard) {
+        self.next_step();
+        match conn {
+            Some(own) => self.stages.unheard(own, unheard),
+            None => self.push(flow, FlowEvent::Unheard(unheard)),
+        }
+    }
+
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close) {
         self.next_step();
         match conn {
@@ -366,6 +376,7 @@ impl FlowWorker {
             FlowEvent::Gap(gap) => self.stages.gap(conn, &gap, out),
             FlowEvent::Fin(side, time) => self.stages.fin(conn, (side, time), out),
             FlowEvent::Refused(time) => conn.exchange.refused = Some(time),
+            FlowEvent::Unheard(unheard) => self.stages.unheard(conn, unheard),
             FlowEvent::Close(time, how) => {
                 if let Some(conn) = slot.take() {
                     self.stages.close(*conn, (time, how), out);

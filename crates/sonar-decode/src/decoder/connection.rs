@@ -25,8 +25,8 @@ pub struct Connection {
     pub exchange: Exchange,
     /// The client for which a proxy has opened it.
     pub behind_proxy: Option<Endpoint>,
-    /// Gaps in a direction of which nothing was captured.
-    pub unseen_gaps: u8,
+    /// The side of which nothing is captured.
+    pub unheard: Option<Side>,
     pub client: Client,
     /// The connection is encrypted, and this decrypts it.
     pub tls: Option<Box<TlsSession>>,
@@ -54,7 +54,7 @@ impl Connection {
             long: [None, None],
             exchange: Exchange::new(joined_late),
             behind_proxy: None,
-            unseen_gaps: 0,
+            unheard: None,
             client: Client { app, is_server: false },
             tls: None,
             suite: None,
@@ -77,6 +77,12 @@ impl Connection {
     /// Whether `side` is the server; `None` while that is unknown.
     pub fn is_server(&self, side: Side) -> Option<bool> {
         self.server.map(|server| server == side)
+    }
+
+    /// Whether nothing of the server is captured.
+    #[inline]
+    pub fn hears_no_server(&self) -> bool {
+        self.unheard.is_some() && self.unheard == self.server
     }
 
     /// Whether the server serves its operations or issued them.

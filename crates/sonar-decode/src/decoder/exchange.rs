@@ -129,7 +129,7 @@ impl Early {
 pub enum ReplyPath {
     /// They can.
     Open,
-    /// The capture has no packet of the server, which has replied.
+    /// They cannot be decrypted.
     Unseen,
     /// The client has closed its side, at this time.
     Closing(Timestamp),
@@ -140,6 +140,8 @@ pub enum ReplyPath {
 /// What waits on one connection.
 pub struct Exchange {
     pub replies: ReplyPath,
+    /// Nothing of the server is captured, so no reply can be seen.
+    pub unheard: bool,
     /// When the server refused another connection of the same client, until it replies on this one.
     pub refused: Option<Timestamp>,
     pub pending: VecDeque<Pending>,
@@ -162,6 +164,7 @@ impl Exchange {
     pub fn new(joined_late: bool) -> Self {
         Self {
             replies: ReplyPath::Open,
+            unheard: false,
             refused: None,
             pending: VecDeque::new(),
             early: Vec::new(),
@@ -194,6 +197,14 @@ impl Exchange {
     pub fn pass_all(&mut self, time: Timestamp) {
         for request in self.pending.iter_mut().filter(|request| !request.follows && request.start < time) {
             request.passed.get_or_insert(time);
+        }
+    }
+
+    /// Whether replies can be seen has changed. If they cannot, all that was sent counts as answered at `time`.
+    pub fn set_unheard(&mut self, unheard: bool, time: Timestamp) {
+        self.unheard = unheard;
+        for request in self.pending.iter_mut().filter(|request| !request.follows) {
+            request.passed = if unheard { request.passed.or(Some(time)) } else { None };
         }
     }
 

@@ -171,6 +171,84 @@ fn requests_alone_are_not_in_flight() {
     }
 }
 
+/// Requests of several connections, each 10 s after the one before. Only packets of the client are captured.
+fn requests_alone((connections, requests): (u16, u32), joined_late: bool) -> Vec<OwnedPacket> {
+    let mut packets = Vec::new();
+    let mut now = None;
+    for n in 0..connections {
+        let mut talk = Conversation::new(&format!("10.0.0.2:{}", 41_000 + n), "10.0.0.1:27017")
+            .with_seq(1_000_000 * (1 + u32::from(n)), 77_000_000 * (1 + u32::from(n)));
+        if let Some(now) = now {
+            talk = talk.with_time(now);
+        }
+        if !joined_late {
+            talk.handshake();
+        }
+        for id in 1..=requests {
+            talk.send(CLIENT, &message(id, 0, &find(id))).wait(5 * MS);
+            talk.send(SERVER, &message(100 + id, id, &found())).wait(10 * SECOND);
+        }
+        now = Some(talk.now());
+        let source = (41_000 + n).to_be_bytes();
+        packets.extend(talk.packets.into_iter().filter(|packet| packet.data[34..36] == source));
+    }
+    packets
+}
+
+#[test]
+fn few_requests_alone_are_not_in_flight_either() {
+    for joined_late in [false, true] {
+        for (connections, requests) in [(1, 1), (1, 2), (3, 2), (3, 4), (3, 6), (3, 8), (24, 1)] {
+            let case = format!("{connections} x {requests}, {joined_late}");
+            let (seen, coverage, in_flight) = decode(&requests_alone((connections, requests), joined_late));
+            assert_eq!((in_flight.len(), coverage.requests_in_flight), (0, 0), "{case} {coverage:?}");
+            assert_eq!(coverage.streams_one_way, u64::from(connections), "{case}");
+            assert!(seen.iter().all(|one| one.4 == "unknown"), "{case} {seen:?}");
+            // A search found the first request of one joined late, and nothing confirms it until the next.
+            let lost = coverage.requests_reply_lost + coverage.requests_discarded;
+            assert_eq!(lost, u64::from(connections) * u64::from(requests), "{case}");
+            assert!(coverage.requests_discarded == 0 || (joined_late && requests == 1), "{case}");
+        }
+    }
+}
+
+#[test]
+fn what_the_acknowledgements_and_the_fin_of_a_client_say_of_an_unseen_server() {
+    for joined_late in [false, true] {
+        for close in [false, true] {
+            // Its acknowledgements stand still, or prove that replies went by.
+            for answered in [false, true] {
+                let mut talk = talk(joined_late);
+                for id in 1..=4 {
+                    talk.send(CLIENT, &message(id, 0, &find(id))).wait(5 * MS);
+                    if answered {
+                        talk.send(SERVER, &message(100 + id, id, &found())).ack(CLIENT);
+                    }
+                    talk.wait(400 * MS);
+                }
+                if close {
+                    talk.fin(CLIENT);
+                }
+                let (seen, coverage, in_flight) = decode(&from(&talk, true));
+                let case = format!("{joined_late} {close} {answered} {coverage:?}");
+                assert_eq!((seen.len(), in_flight.len()), (4, 0), "{case}");
+                assert_eq!((coverage.streams_one_way, coverage.requests_reply_lost), (1, 4), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_heard_after_all_may_reply_yet() {
+    let mut talk = talk(true);
+    talk.send(CLIENT, &message(1, 0, &find(1))).wait(400 * MS).send(CLIENT, &message(2, 0, &find(2)));
+    // A tick, the acknowledgement of the server, and the next tick.
+    talk.wait(900 * MS).ack(CLIENT).wait(300 * MS).ack(SERVER).wait(700 * MS).ack(CLIENT);
+    let (_, coverage, in_flight) = decode(&talk.packets);
+    assert_eq!(coverage.requests_in_flight, 2, "{coverage:?}");
+    assert!(in_flight[0].oldest_ns >= 2 * SECOND);
+}
+
 #[test]
 fn replies_alone_are_counted_as_one_direction() {
     for joined_late in [false, true] {

@@ -483,7 +483,7 @@ proptest! {
                 Act::Ask if requests.iter().filter(|of| !of.2).count() < depth => {
                     id += 1;
                     requests.push((id, !lost, false, false, talk.now()));
-                    talk.send(ConversationEnd::Client, &request(id));
+                    talk.send(ConversationEnd::Client, &request(id)).ack(ConversationEnd::Server);
                 }
                 Act::Answer if waiting.is_some() => {
                     let of = &mut requests[waiting.unwrap()];

@@ -113,7 +113,7 @@ impl Pairing {
             // A client that uses one id for all its requests waits for each reply before it sends the next.
             before.passed.get_or_insert(time);
         }
-        if exchange.replies == ReplyPath::Unseen {
+        if exchange.unheard || exchange.replies == ReplyPath::Unseen {
             request.passed = Some(time);
         }
         request.number = self.arrivals.next();

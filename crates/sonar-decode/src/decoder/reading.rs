@@ -411,6 +411,7 @@ mod tests {
             for n in 0..3 {
                 // The last one announces no more.
                 talk.send(ConversationEnd::Server, &reply(500 + n, 499 + n, n < 2, &document))
+                    .ack(ConversationEnd::Client)
                     .wait(10_000_000_000);
             }
             talk.ack(ConversationEnd::Client);
@@ -437,6 +438,7 @@ mod tests {
                 talk.send(ConversationEnd::Server, &reply(500 + n, 499 + n, true, &answer)).wait(10_000_000);
                 let packet = talk.packets.last_mut().unwrap();
                 packet.snap(54 + MIN_SNAP_REPLIES as usize);
+                talk.ack(ConversationEnd::Client);
             }
             let (seen, coverage) = run(&talk);
             assert_eq!(seen.len(), 5);
@@ -501,7 +503,9 @@ mod tests {
             for n in 0..4 {
                 let before = if n == 0 { 7 } else { 499 + n };
                 let cursor = if n == 3 { 0 } else { 9 };
-                talk.send(ConversationEnd::Server, &legacy_reply(500 + n, before, cursor)).wait(1_000_000);
+                talk.send(ConversationEnd::Server, &legacy_reply(500 + n, before, cursor))
+                    .ack(ConversationEnd::Client)
+                    .wait(1_000_000);
             }
             let (seen, coverage) = run(&talk);
             assert_eq!(seen.len(), 4, "{coverage:?}");

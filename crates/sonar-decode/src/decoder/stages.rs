@@ -26,7 +26,7 @@ use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
 use crate::identity::Shared;
 use crate::keylog::TlsInput;
 use crate::message::{Header, Reply};
-use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, Side, StreamHandler, Verdict};
+use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, Side, StreamHandler, Unheard, Verdict};
 
 /// All stages. Each has its own buffers, caps and counters.
 pub struct Stages {
@@ -44,11 +44,6 @@ pub struct Stages {
     caps: StageCaps,
     was_over_caps: bool,
 }
-
-/// So many gaps in a direction of which nothing was captured show that it is not captured.
-const ONE_WAY_GAPS: u8 = 3;
-/// After so many gaps no reply is expected any more.
-const UNSEEN_GAPS: u8 = 8;
 
 /// The most that all connections hold together.
 struct StageCaps {
@@ -288,6 +283,7 @@ impl Stages {
     #[inline]
     fn ask(&mut self, conn: &mut Connection, at: Arrived, compressor: Option<Compressor>, read: ReadRequest) {
         let provisional = conn.streams[at.side.index()].provisional;
+        conn.exchange.unheard = conn.hears_no_server();
         let sent = Sent { header: at.header, compressor, time: at.time, provisional };
         let asked = read.sent_by(&mut conn.client, &sent);
         if self.pairing.ask(&mut conn.exchange, asked, &mut self.ended) {
@@ -521,7 +517,6 @@ impl Stages {
     /// Bytes of one side are missing.
     pub fn gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
         if conn.tls.is_some() {
-            self.note_unseen(conn, gap);
             // It is ignored with the next bytes.
             let _ = self.encrypted(conn, &TlsInput::Gap(*gap), out);
         } else {
@@ -529,17 +524,20 @@ impl Stages {
         }
     }
 
-    /// Takes note of a direction of which nothing is captured.
-    fn note_unseen(&mut self, conn: &mut Connection, gap: &Gap) {
-        if gap.unseen {
-            conn.unseen_gaps = conn.unseen_gaps.saturating_add(1);
-            self.coverage.streams_one_way += u64::from(conn.unseen_gaps == ONE_WAY_GAPS);
+    /// One direction of a connection is not captured; or it is after all.
+    pub fn unheard(&mut self, conn: &mut Connection, unheard: Unheard) {
+        // Inside a process there are no acknowledgements: a server that is silent works.
+        if self.framer.tls.is_process() {
+            return;
         }
+        self.coverage.streams_one_way += u64::from(unheard.side.is_some());
+        conn.unheard = unheard.side;
+        conn.exchange.set_unheard(conn.hears_no_server(), unheard.time);
     }
 
     /// Bytes of one side are missing, which were not encrypted or would have been decrypted.
     fn plain_gap(&mut self, conn: &mut Connection, gap: &Gap, out: &mut impl EndedSink) {
-        let &Gap { side, time, lost, .. } = gap;
+        let &Gap { side, time, lost } = gap;
         if self.framer.tls.is_process()
             && let Some(missing) = lost.bytes()
             && let Some(long) = &mut conn.long[side.index()]
@@ -549,12 +547,7 @@ impl Stages {
             return long.jump(missing);
         }
         let is_cut = matches!(lost, Lost::Cut(_)) && !self.snapped;
-        self.note_unseen(conn, gap);
         let is_reply = conn.is_server(side) == Some(true);
-        if is_reply && conn.unseen_gaps >= UNSEEN_GAPS {
-            conn.exchange.replies = ReplyPath::Unseen;
-            conn.exchange.pass_all(time);
-        }
         if !is_reply && !is_cut {
             // A getLastError behind the gap may be that of another write, which is in the gap.
             self.pairing.end_legacy_write(&mut conn.exchange, time, &mut self.ended);
@@ -655,6 +648,10 @@ impl<O: EndedSink> StreamHandler for Handler<'_, O> {
 
     fn refused(&mut self, _: &Flow, conn: &mut Connection, time: Timestamp) {
         conn.exchange.refused = Some(time);
+    }
+
+    fn unheard(&mut self, _: &Flow, conn: &mut Connection, unheard: Unheard) {
+        self.stages.unheard(conn, unheard);
     }
 
     fn close(&mut self, _: &Flow, conn: Connection, time: Timestamp, how: Close) {

@@ -478,7 +478,7 @@ impl TlsSession {
             None => Err(TlsFailure::Gap),
             Some(SideGap::Searching | SideGap::Plaintext(0)) => Ok(()),
             Some(SideGap::Plaintext(lost)) => {
-                (cx.out)(TlsPiece::Gap(Gap { lost: Lost::Bytes(lost), unseen: false, ..*gap }));
+                (cx.out)(TlsPiece::Gap(Gap { lost: Lost::Bytes(lost), ..*gap }));
                 Ok(())
             }
         }
@@ -499,7 +499,7 @@ impl TlsSession {
             SearchOutcome::Found(FoundRecord { bytes, plaintext, .. }) => {
                 if plaintext > 0 {
                     let lost = Lost::Bytes(plaintext);
-                    (cx.out)(TlsPiece::Gap(Gap { side, time, lost, unseen: false }));
+                    (cx.out)(TlsPiece::Gap(Gap { side, time, lost }));
                 }
                 Ok(Some(bytes))
             }

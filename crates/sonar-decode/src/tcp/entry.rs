@@ -39,6 +39,10 @@ pub(super) struct FlowEntry<C> {
     pub(super) state: FlowState,
     /// It is in the list of flows that wait for time to pass.
     pub(super) waiting: bool,
+    /// It is in the list of flows of which one direction has not been seen.
+    pub(super) one_sided: bool,
+    /// The handler knows that one direction is not captured.
+    pub(super) unheard: bool,
     /// The handler has seen it.
     pub(super) opened: bool,
     /// The handler got the FIN; in a flow whose bytes are not followed, a FIN was seen.
@@ -107,7 +111,7 @@ impl<C> FlowEntry<C> {
         env: &mut Env<'_, H>,
         work: impl FnOnce(&mut [HalfFlow; 2], &mut Context<'_>),
     ) -> Verdict {
-        let Self { flow, halves, conn, opened, pins, .. } = self;
+        let Self { flow, halves, conn, opened, .. } = self;
         let handler = &mut *env.handler;
         let was_open = *opened;
         let mut out = |side: Side, piece: StreamPiece<'_>| {
@@ -118,8 +122,7 @@ impl<C> FlowEntry<C> {
             match piece {
                 StreamPiece::Data(time, bytes) => handler.data(flow, conn, Chunk { side, time, bytes }),
                 StreamPiece::Gap(time, lost) => {
-                    let unseen = pins[side.index()].place.is_none();
-                    handler.gap(flow, conn, Gap { side, time, lost, unseen });
+                    handler.gap(flow, conn, Gap { side, time, lost });
                     Verdict::Continue
                 }
             }

@@ -7,6 +7,7 @@
 
 mod ending;
 mod refusal;
+mod sides;
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -18,6 +19,7 @@ use super::entry::{Env, FlowEntry, FlowState, Pin, take};
 use super::half::{HalfFlow, Totals};
 use super::handler::{Close, Flow, Side, StreamHandler, Verdict};
 use super::limits::FlowLimits;
+use super::one_sided::OneSided;
 use super::recent::{LATE_SYN_BYTES, Recent};
 use super::refused::Refusals;
 use super::slab::{FlowQueue, NONE, Slab};
@@ -46,6 +48,7 @@ pub struct FlowTable<C> {
     last: u32,
     /// Flows with a gap.
     waiting: Vec<u32>,
+    one_sided: OneSided,
     totals: Totals,
     refusals: Refusals,
 }
@@ -68,6 +71,7 @@ impl<C> FlowTable<C> {
             recent: Recent::default(),
             last: NONE,
             waiting: Vec::new(),
+            one_sided: OneSided::default(),
             totals: Totals::default(),
             refusals: Refusals::default(),
         }
@@ -163,6 +167,7 @@ impl<C> FlowTable<C> {
         }
         if now_open {
             self.requeue(at, segment.time);
+            self.note_sides(at);
         }
         if verdict == Verdict::Ignore {
             self.unfollow(at, FlowState::Ignored, segment.time, env);
@@ -311,6 +316,8 @@ impl<C> FlowTable<C> {
                 pins: [Pin::default(); 2],
                 state: FlowState::Live,
                 waiting: false,
+                one_sided: false,
+                unheard: false,
                 opened: false,
                 fins: [false; 2],
                 noted: [0; 2],
@@ -401,6 +408,7 @@ impl<C> FlowTable<C> {
         self.flows.heap_bytes()
             + self.index.capacity() * (size_of::<u32>() + 1)
             + self.waiting.capacity() * size_of::<u32>()
+            + self.one_sided.heap_bytes()
             + self.recent.heap_bytes()
             + self.totals.bytes
     }

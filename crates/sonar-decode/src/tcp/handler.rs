@@ -100,8 +100,15 @@ pub struct Gap {
     pub time: Timestamp,
     /// How many they are.
     pub lost: Lost,
-    /// No segment of that side was captured at all.
-    pub unseen: bool,
+}
+
+/// A direction of a flow of which no segment is captured, though it must have sent some.
+#[derive(Copy, Clone, Debug)]
+pub struct Unheard {
+    /// Who sends them; `None`: a segment of the missing direction was captured after all.
+    pub side: Option<Side>,
+    /// When it became known.
+    pub time: Timestamp,
 }
 
 /// Why a flow ended.
@@ -147,6 +154,8 @@ pub trait StreamHandler {
     /// The server of this flow has refused another connection of the same client at this time, and has sent nothing
     /// on this one since then: it has probably ended.
     fn refused(&mut self, _flow: &Flow, _conn: &mut Self::Connection, _time: Timestamp) {}
+    /// One direction of this flow is not captured; or it is after all.
+    fn unheard(&mut self, _flow: &Flow, _conn: &mut Self::Connection, _unheard: Unheard) {}
     /// The end of a flow; after [`Verdict::Ignore`] it is reported at once.
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
 }

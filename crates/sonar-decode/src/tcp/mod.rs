@@ -8,12 +8,13 @@ mod flow;
 mod half;
 mod handler;
 mod limits;
+mod one_sided;
 mod recent;
 mod refused;
 mod slab;
 mod twin;
 
 pub use flow::FlowTable;
-pub use handler::{Chunk, Close, Flow, Gap, Lost, Side, StreamHandler, Verdict};
+pub use handler::{Chunk, Close, Flow, Gap, Lost, Side, StreamHandler, Unheard, Verdict};
 pub use limits::{FlowLimits, ReorderLimits};
 pub use twin::Twins;

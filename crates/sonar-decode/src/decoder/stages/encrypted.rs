@@ -123,7 +123,7 @@ impl Stages {
         conn.exchange.replies = ReplyPath::Unseen;
         conn.exchange.pass_all(time);
         for side in [Side::Low, Side::High] {
-            self.plain_gap(conn, &Gap { side, time, lost: Lost::Unknown, unseen: false }, out);
+            self.plain_gap(conn, &Gap { side, time, lost: Lost::Unknown }, out);
         }
         Verdict::Continue
     }

@@ -6,6 +6,7 @@ use sonar_core::{Coverage, Timestamp};
 use super::{FlowTable, StreamHandler, hash};
 use crate::tcp::entry::{Env, FlowState};
 use crate::tcp::handler::{Close, Verdict};
+use crate::tcp::one_sided::OneSided;
 use crate::tcp::recent::EndedFlow;
 use crate::tcp::slab::{FlowQueue, NONE};
 
@@ -38,6 +39,9 @@ impl<C> FlowTable<C> {
                 entry.tell_ends(time, env);
             }
             let how = if verdict == Verdict::Ignore { Close::Ignored } else { how };
+            if how != Close::Ignored {
+                entry.tell_unheard(time, false, env);
+            }
             if let Some(conn) = entry.conn.take() {
                 env.handler.close(&entry.flow, conn, time, how);
             }
@@ -113,6 +117,7 @@ impl<C> FlowTable<C> {
                 self.end_flow(at, now, Close::Idle, &mut env);
             }
         }
+        self.tell_unheard(now, false, &mut env);
         self.tell_refused(&mut env);
         self.recent.expire(now, self.limits.linger_ns);
     }
@@ -183,6 +188,7 @@ impl<C> FlowTable<C> {
                 self.end_flow(at, now, Close::Finished, &mut env);
             }
         }
+        self.tell_unheard(now, true, &mut env);
         self.tell_refused(&mut env);
     }
 
@@ -199,6 +205,7 @@ impl<C> FlowTable<C> {
             self.end_flow(at, now, Close::EndOfCapture, &mut env);
         }
         self.waiting.clear();
+        self.one_sided = OneSided::default();
         self.recent.clear();
         self.last = NONE;
     }
