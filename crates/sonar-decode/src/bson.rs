@@ -475,6 +475,11 @@ impl Skimmer {
         false
     }
 
+    /// Whether an element is next.
+    pub fn is_at_key(&self) -> bool {
+        self.started && self.skip == 0
+    }
+
     /// Whether the next `bytes` belong to a value that is skipped.
     pub fn skips(&self, bytes: u64) -> bool {
         self.started && self.skip >= bytes

@@ -154,6 +154,39 @@ fn packets_cut_before_the_message_are_counted_with_their_length() {
     assert_eq!(coverage.frames_snapped, coverage.frames_header_truncated);
 }
 
+#[test]
+fn a_command_whose_collection_is_cut_is_known_and_a_header_alone_is_a_call() {
+    let commands = [
+        doc! {"find": "orders", "filter": {"a": 1}, "$db": "shop"},
+        doc! {"update": "carts", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 1}}}], "$db": "shop"},
+        doc! {"aggregate": "orders", "pipeline": [{"$match": {"a": 1}}], "cursor": {}, "$db": "shop"},
+        doc! {"findAndModify": "orders", "query": {"a": 1}, "remove": true, "$db": "shop"},
+        doc! {"getMore": 5_i64, "collection": "orders", "$db": "shop"},
+        doc! {"secretOf": "orders", "a": "x".repeat(100), "$db": "shop"},
+    ];
+    // Ethernet, IPv4, TCP; header, flags, kind and the length of the command; what is left for it.
+    for (time_stamps, bytes, names_the_command) in
+        [(0, 96, true), (12, 108, true), (12, 96, false), (0, 82, false), (0, 70, false)]
+    {
+        let mut talk = talk(false);
+        talk.template.tcp_options = vec![1; time_stamps];
+        for (n, command) in commands.iter().enumerate() {
+            let id = 1 + n as u32;
+            talk.send(CLIENT, &message(id, 0, command)).wait(5 * MS);
+            talk.send(SERVER, &message(100 + id, id, &found())).ack(CLIENT).wait(500 * MS);
+        }
+        let (seen, coverage, _) = decode(&cut(talk, bytes));
+        let case = format!("{time_stamps} {bytes} {coverage:?}");
+        let names: Vec<_> = seen.iter().map(|one| &*one.0).collect();
+        let known = ["find", "update", "aggregate", "findAndModify", "getMore", "?"];
+        assert_eq!(names, if names_the_command { known } else { ["?"; 6] }, "{case}");
+        assert!(seen.iter().all(|one| &*one.2 == "(partial)" && one.3 == Some(5)), "{case} {seen:?}");
+        assert!(seen.iter().all(|one| !one.1.contains("secret")), "{seen:?}");
+        assert_eq!((coverage.requests, coverage.requests_answered), (6, 6), "{case}");
+        assert_eq!((coverage.replies_orphan, coverage.messages_partial), (0, 12), "{case}");
+    }
+}
+
 /// The packets of one direction.
 fn from(talk: &Conversation, client: bool) -> Vec<OwnedPacket> {
     // The client's port stands at the place of the source in its packets.

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use sonar_core::operation::{Compressor, Opcode};
 
+use crate::bson::{ElementKind, Key, key_at};
 use crate::compress::Inflater;
 use crate::message::{Header, MessageBody, MessageSource, Reply, Request};
 use crate::shape::Rendered;
@@ -49,6 +50,13 @@ pub(super) struct LongWalk {
 impl LongWalk {
     pub(super) fn is_whole(&self) -> bool {
         !self.failed && self.body.left() == 0
+    }
+
+    /// The key of an element whose value is cut.
+    fn cut_key(&self) -> Option<Key<'_>> {
+        let (kind, key) = self.carry.split_first().filter(|_| !self.failed && self.body.is_at_key())?;
+        ElementKind::from_number(*kind)?;
+        key_at(key).ok().flatten()
     }
 
     /// Passes over bytes that are missing; fails if nothing can be read behind them.
@@ -157,6 +165,30 @@ impl LongMessage {
         !self.failed
             && self.request.has_database
             && walk.is_some_and(|walk| !walk.failed && walk.body.is_in_statements())
+    }
+
+    /// Names the command of a request whose end is missing: by its first key, if the value of that is cut, or by the
+    /// kind of message.
+    pub fn name_command(&mut self) {
+        let Self { request, as_request, .. } = self;
+        if request.command.bytes().is_empty()
+            && let Some(key) = as_request.as_ref().and_then(LongWalk::cut_key)
+        {
+            request.first_key(&key);
+        }
+        if request.command.bytes().is_empty() {
+            match self.opcode {
+                Opcode::Insert => request.set_command(b"insert"),
+                Opcode::Update => request.set_command(b"update"),
+                Opcode::Delete => request.set_command(b"delete"),
+                Opcode::GetMore => request.set_command(b"getMore"),
+                Opcode::KillCursors => request.set_command(b"killCursors"),
+                _ => request.leave_unnamed(),
+            }
+        }
+        if !request.is_known {
+            request.leave_unnamed();
+        }
     }
 
     pub(super) fn walks(&self) -> impl Iterator<Item = &LongWalk> {

@@ -207,17 +207,14 @@ impl MessageReader {
         (!request.command.bytes().is_empty()).then(|| identified(&mut self.identifier, request, None))
     }
 
-    /// A request whose end was not captured, as far as its beginning says what was asked; `None` if it names no
-    /// command.
-    pub fn partial_request(&mut self, long: &mut LongMessage) -> Option<ReadRequest> {
-        let request = &mut long.request;
-        if request.command.bytes().is_empty() {
-            return None;
-        }
+    /// A request whose end was not captured, as far as its beginning says what was asked.
+    pub fn partial_request(&mut self, long: &mut LongMessage) -> ReadRequest {
+        long.name_command();
+        let request = &long.request;
         let facts = RequestFacts::of(request);
         let shape = self.identifier.partial_shape(request);
         // What a hello says of its sender may be cut, too.
-        Some(ReadRequest { facts, shape, cursor: request.cursor, client: None, values: None })
+        ReadRequest { facts, shape, cursor: request.cursor, client: None, values: None }
     }
 
     /// The request of an exhaust chain that began before the capture, as far as one of its replies shows it.

@@ -137,6 +137,12 @@ impl MessageBody {
         matches!(self.part, BodyPart::Section1(MessageSection::Documents | MessageSection::Statements))
     }
 
+    /// Whether a command has begun, so that a key comes next.
+    pub fn is_at_key(&self) -> bool {
+        matches!(self.part, BodyPart::Section0 | BodyPart::Legacy(Legacy::Command))
+            && self.skimmer.is_at_key()
+    }
+
     /// Bytes of the body that have not been consumed.
     pub fn left(&self) -> u64 {
         self.left

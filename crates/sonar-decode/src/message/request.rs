@@ -196,6 +196,12 @@ impl<T: Text> Request<T> {
         }
     }
 
+    /// The command is not known: its name was not captured, or no server has it.
+    pub fn leave_unnamed(&mut self) {
+        self.command.set(names::UNPROVEN);
+        self.is_known = false;
+    }
+
     /// Corrects the collection, if the source itself names it.
     pub fn set_collection(&mut self, collection: &[u8]) {
         self.collection.set(collection);
@@ -311,7 +317,8 @@ impl<T: Text> Request<T> {
         self.command.bytes().eq_ignore_ascii_case(b"getlasterror")
     }
 
-    fn first_key(&mut self, key: &Key<'_>) {
+    /// Takes the first key of a command.
+    pub fn first_key(&mut self, key: &Key<'_>) {
         self.first_key_seen = true;
         if !self.explain_open || self.command.bytes() == b"explain" {
             let inner = self.explain_open;

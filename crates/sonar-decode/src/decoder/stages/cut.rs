@@ -1,8 +1,11 @@
 //! Messages that a snap length cut when they were captured: what their beginning says.
 
+use sonar_core::operation::Opcode;
+
 use super::{Arrived, Stages};
 use crate::decoder::connection::Connection;
 use crate::decoder::framing::CutMessage;
+use crate::decoder::long::LongMessage;
 use crate::decoder::unpacking::Packed;
 use crate::message::HEADER;
 use crate::tcp::Side;
@@ -29,10 +32,10 @@ impl Stages {
         if server == at.side {
             return self.unread(conn, at);
         }
-        if let Some(mut long) = long
-            && let Some(read) = self.reader.partial_request(&mut long)
-        {
-            self.ask(conn, at, long.compressor, read);
-        }
+        // Perhaps nothing but its header was captured.
+        let opcode = at.header.known().unwrap_or(Opcode::Msg);
+        let mut long = long.unwrap_or_else(|| LongMessage::new(opcode, 0, Some(false)));
+        let read = self.reader.partial_request(&mut long);
+        self.ask(conn, at, long.compressor, read);
     }
 }
