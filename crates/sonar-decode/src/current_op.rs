@@ -88,6 +88,9 @@ impl CurrentOpReader {
             return self.broken();
         }
         self.entry.doubt = (lost.left_out || lost.types).then_some(Identity::Partial);
+        if self.entry.lacks_origin() {
+            self.entry.doubt = Some(Identity::Unsaid);
+        }
         if self.entry.fields.op == Op::None {
             self.entry.fields.op = Op::Internal;
         }

@@ -101,6 +101,8 @@ pub struct Entry<T: Text> {
     applied: u8,
     /// The command is the one that opened the cursor.
     in_origin: bool,
+    /// Inside `cursor`, where `currentOp` has that command from 4.2 on.
+    in_cursor: bool,
     /// The first value may not be the collection; the entry has it.
     collection_unproven: bool,
     single_batch: bool,
@@ -150,6 +152,7 @@ impl<T: Text> Default for Entry<T> {
             filter: OldFilter::Absent,
             applied: 0,
             in_origin: false,
+            in_cursor: false,
             collection_unproven: false,
             single_batch: false,
             inside: EntryPlace::Top,
@@ -177,6 +180,7 @@ impl<T: Text> Entry<T> {
         self.filter = OldFilter::Absent;
         self.applied = 0;
         self.in_origin = false;
+        self.in_cursor = false;
         self.collection_unproven = false;
         self.single_batch = false;
         self.inside = EntryPlace::Top;
@@ -276,6 +280,11 @@ impl<T: Text> Entry<T> {
         self.request.set_command(b"find");
         self.request.begin_legacy_query();
         self.completeness = Completeness::Whole;
+    }
+
+    /// Whether it is a getMore that does not say which command opened its cursor.
+    pub fn lacks_origin(&self) -> bool {
+        self.request.kind == CommandKind::GetMore && self.follows.is_none()
     }
 
     /// The open document cannot be read further: the next element is beside it.
@@ -408,6 +417,9 @@ impl<T: Text> Entry<T> {
     }
 
     fn top_open(&mut self, key: &Key<'_>, array: bool) -> Opened {
+        if self.in_cursor && (array || key.bytes != b"originatingCommand") {
+            return Opened::Skip;
+        }
         if array && key.bytes == b"resolvedViews" {
             self.inside = EntryPlace::EntrySection { section: EntrySection::Views, depth: 0 };
             return Opened::Enter;
@@ -425,6 +437,10 @@ impl<T: Text> Entry<T> {
             (b"updateobj" | b"update", Op::Update) => return self.begin_part(true),
             (b"command" | b"query", _) => return self.begin_command(),
             (b"originatingCommand", _) => return self.begin_origin(),
+            (b"cursor", Op::GetMore) => {
+                self.in_cursor = true;
+                return Opened::Enter;
+            }
             (b"locks", _) if self.no_lock_waits => return Opened::Skip,
             (b"locks" | b"lockStats", _) => EntrySection::Locks,
             (b"storage", _) => EntrySection::Storage,

@@ -7,6 +7,7 @@ impl<T: Text> Visitor for Entry<T> {
     #[inline]
     fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         match self.inside {
+            EntryPlace::Top if self.in_cursor && key.bytes != b"originatingCommand" => ElementStep::Next,
             EntryPlace::Top => {
                 // Before 3.6 a command that was too long is a plain string.
                 let text_of_command = kind == ElementKind::String
@@ -108,7 +109,8 @@ impl<T: Text> Visitor for Entry<T> {
 
     fn close(&mut self) {
         match &mut self.inside {
-            EntryPlace::Top | EntryPlace::Oplog { object: false } => self.inside = EntryPlace::Top,
+            EntryPlace::Top => self.in_cursor = false,
+            EntryPlace::Oplog { object: false } => self.inside = EntryPlace::Top,
             EntryPlace::Oplog { object } => *object = false,
             EntryPlace::Command { depth: 0, begun: false } => {
                 self.inside = EntryPlace::Top;

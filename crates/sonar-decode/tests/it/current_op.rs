@@ -62,6 +62,45 @@ fn each_form_gives_the_same_operation() {
     assert_eq!(current.operations[0].identity, Identity::Partial);
 }
 
+/// From 4.2 on, the command that opened the cursor is inside `cursor`.
+#[test]
+fn a_get_more_has_the_shape_of_the_command_that_opened_its_cursor_or_none() {
+    let one = |more: &str| {
+        read(&format!(
+            r#"[{{"type":"op","active":true,"opid":7,"op":"getmore","ns":"shop.orders","command":{{"getMore":{{"$numberLong":"9"}},"collection":"orders","$db":"shop"}},"secs_running":3{more},"numYields":5}}]"#
+        ))
+        .operations
+        .remove(0)
+    };
+    let origin = r#""originatingCommand":{"find":"orders","filter":{"a":7,"b":{"$gt":1}},"$db":"shop"}"#;
+    let known = [
+        format!(r#","cursor":{{"cursorId":{{"$numberLong":"9"}},{origin},"tailable":false,"numYields":8}}"#),
+        format!(r#","cursor":{{{origin}}},"planSummary":"COLLSCAN""#),
+        format!(",{origin}"),
+    ];
+    for more in known {
+        let seen = one(&more);
+        assert_eq!((&*seen.command, seen.identity), ("getMore", Identity::Exact), "{more}");
+        assert_eq!(&*seen.shape.typed, "{filter: {a: ?number, b: {$gt: ?number}}}", "{more}");
+        assert_eq!((&*seen.shape.namespace(), seen.yields), ("shop.orders", Some(5)), "{more}");
+    }
+    let cut =
+        one(r#","cursor":{"originatingCommand":{"$truncated":"{ find: \"orders\", filter: { a: 7, b: 1"}}"#);
+    assert_eq!(cut.identity, Identity::Partial);
+    for more in ["", r#","cursor":{"cursorId":{"$numberLong":"9"},"command":{"find":"other"}}"#] {
+        let seen = one(more);
+        assert_eq!((&*seen.command, seen.identity), ("getMore", Identity::Unsaid), "{more}");
+    }
+    // As mongosh prints it.
+    let printed = read(
+        "{ inprog: [ { type: 'op', active: true, opid: 4707, secs_running: Long('312'), op: 'getmore', ns: 'shop.orders', \
+         command: { getMore: Long('5'), collection: 'orders', '$db': 'shop' }, cursor: { cursorId: Long('5'), \
+         originatingCommand: { find: 'orders', filter: { a: /x/i }, '$db': 'shop' } }, numYields: 3 } ], ok: 1 }",
+    );
+    let printed = &printed.operations[0];
+    assert_eq!((printed.identity, &*printed.shape.typed), (Identity::Exact, "{filter: {a: {$regex: ?regex}}}"));
+}
+
 #[test]
 fn waits_progress_and_idle_entries_are_told_apart() {
     let one = |more: &str| {
