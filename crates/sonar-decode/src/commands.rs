@@ -201,11 +201,11 @@ commands! {
         b"_shardsvrValidateShardKeyCandidate" b"configureCollectionAutoSplitter" b"setAllowMigrations"
         b"testReshardCloneCollection";
 
-    // On another database:
+    // On another database, or on a collection of one:
     DatabaseValue Other b"_configsvrCommitMovePrimary" b"_configsvrCreateDatabase" b"_configsvrDropDatabase"
         b"_configsvrEnableSharding" b"_configsvrMovePrimary" b"_flushDatabaseCacheUpdates"
         b"_flushDatabaseCacheUpdatesWithWriteConcern" b"_movePrimary" b"_shardsvrMovePrimary"
-        b"changePrimary" b"enableSharding" b"enablesharding" b"getDatabaseVersion" b"movePrimary" b"moveprimary"
+        b"changePrimary" b"enableSharding" b"enablesharding" b"flushRouterConfig" b"getDatabaseVersion" b"movePrimary" b"moveprimary"
         b"_cloneCatalogData" b"_shardsvrCloneCatalogData"
         b"_shardsvrChangePrimary" b"_shardsvrMovePrimaryEnterCriticalSection"
         b"_shardsvrMovePrimaryExitCriticalSection";
@@ -236,7 +236,7 @@ commands! {
         b"copydbsaslstart" b"cpuload" b"createRole" b"createUser" b"currentOp" b"cursorInfo" b"dbHash" b"dbhash"
         b"dbStats" b"dbstats" b"diagLogging" b"driverOIDTest" b"dropAllRolesFromDatabase" b"dropAllUsersFromDatabase"
         b"dropConnections" b"dropDatabase" b"dropRole" b"dropUser" b"echo" b"endSessions" b"eval" b"features"
-        b"flushRouterConfig" b"forceerror" b"fsyncUnlock" b"getAuditConfig" b"getChangeStreamState"
+        b"forceerror" b"fsyncUnlock" b"getAuditConfig" b"getChangeStreamState"
         b"getClusterParameter" b"getCmdLineOpts" b"getDefaultRWConcern" b"getDiagnosticData"
         b"getFreeMonitoringStatus" b"getLastError" b"getlasterror" b"getLog" b"getParameter" b"getPrevError"
         b"getpreverror" b"getShardMap" b"getShardingReady" b"getoptime" b"getnonce" b"grantPrivilegesToRole"
@@ -321,6 +321,7 @@ mod tests {
             ("split", Whole),
             ("moveChunk", Whole),
             ("movePrimary", DatabaseValue),
+            ("flushRouterConfig", DatabaseValue),
             ("updateZoneKeyRange", Whole),
             ("renameCollection", Whole),
             ("create", Value),

@@ -7,10 +7,10 @@
 /// Stands for a text that is not provably a name.
 pub const UNPROVEN: &[u8] = b"?";
 
-/// Whether a key can be the name of a command. Commands of servers are plain words, `$eval` apart.
+/// Whether a key can be the name of a command. Commands of servers are plain words, but for two.
 pub fn is_command_like(key: &[u8]) -> bool {
     let first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-    key == b"$eval"
+    matches!(key, b"$eval" | b"mapreduce.shardedfinish")
         || (key.len() <= 64
             && key.first().is_some_and(first)
             && key.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_'))
