@@ -5,7 +5,7 @@ use std::fmt;
 use crate::Identity;
 
 /// Version of the shape rules. It seeds every id, so ids of different versions are never equal.
-pub const RULES_VERSION: u32 = 4;
+pub const RULES_VERSION: u32 = 5;
 
 /// Id of a query shape: 64 bits, written as 16 hex digits. The same query has the same id on every platform
 /// and from every source, independent of how segments split its message.

@@ -167,7 +167,7 @@ pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
 pub fn stage(name: &[u8]) -> ContainerMode {
     match name {
         b"$match" => ContainerMode::Filter,
-        b"$project" | b"$addFields" | b"$set" => ContainerMode::Projection,
+        b"$project" => ContainerMode::Projection,
         b"$sort" => ContainerMode::Sort,
         b"$facet" => ContainerMode::Facet,
         b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" => {

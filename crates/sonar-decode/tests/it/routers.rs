@@ -120,6 +120,32 @@ fn what_a_router_puts_beside_a_command_is_not_part_of_the_query() {
 
 /// A command as a client sends it, and as a router sends it to a shard.
 const REWRITTEN: &[(&str, &str, &str)] = &[
+    // `ExpressionConstant::serialize`.
+    (
+        "the constants of $addFields",
+        r#"{"aggregate": "c", "pipeline": [{"$addFields": {"b": "x", "c": 12345, "d": true, "e": [1, 2], "f": {"g": "y",
+            "h": 1}, "i": ["$a", "z"], "j": null}}], "cursor": {}}"#,
+        r#"{"aggregate": "c", "pipeline": [{"$addFields": {"b": {"$const": "x"}, "c": {"$const": 12345}, "d": {"$const":
+            true}, "e": [{"$const": 1}, {"$const": 2}], "f": {"g": {"$const": "y"}, "h": {"$const": 1}}, "i": ["$a",
+            {"$const": "z"}], "j": {"$const": null}}}], "cursor": {}}"#,
+    ),
+    (
+        "an array that is a constant of $set",
+        r#"{"aggregate": "c", "pipeline": [{"$set": {"e": [1, 2], "f": {"$literal": {"g": 1}}}}], "cursor": {}}"#,
+        r#"{"aggregate": "c", "pipeline": [{"$set": {"e": {"$const": [1, 2]}, "f": {"$const": {"g": 1}}}}], "cursor": {}}"#,
+    ),
+    (
+        "the constants of $project",
+        r#"{"aggregate": "c", "pipeline": [{"$project": {"a": "x", "b": {"$literal": 5}, "c": {"$literal": false}, "d":
+            {"$literal": [1, 0]}, "e": {"$literal": {"f": 1}}, "g": 1}}], "cursor": {}}"#,
+        r#"{"aggregate": "c", "pipeline": [{"$project": {"_id": true, "a": {"$const": "x"}, "b": {"$const": 5}, "c":
+            {"$const": false}, "d": {"$const": [1, 0]}, "e": {"$const": {"f": 1}}, "g": true}}], "cursor": {}}"#,
+    ),
+    (
+        "$merge by name",
+        r#"{"aggregate": "c", "pipeline": [{"$match": {"a": 1}}, {"$merge": "t1"}], "cursor": {}}"#,
+        r#"{"aggregate": "c", "pipeline": [{"$match": {"a": 1}}, {"$merge": {"into": "t1"}}], "cursor": {}}"#,
+    ),
     // Of a collection without a collation of its own, for each pipeline (3.6 to 8.x: `getCollation` of the router).
     (
         "the simple collation",
@@ -264,6 +290,9 @@ fn what_differs_stays_different() {
     };
     for (one, other) in [
         (r#"{"$count": "n"}"#, r#"{"$count": "m"}"#),
+        (r#"{"$merge": "t1"}"#, r#"{"$merge": "t2"}"#),
+        (r#"{"$project": {"a": 1}}"#, r#"{"$project": {"a": {"$literal": 1}}}"#),
+        (r#"{"$addFields": {"a": "$b"}}"#, r#"{"$addFields": {"a": {"$literal": "$b"}}}"#),
         (r#"{"$count": "n"}"#, r#"{"$group": {"_id": null, "n": {"$sum": 1}}}"#),
         (r#"{"$sortByCount": "$a"}"#, r#"{"$sortByCount": "$b"}"#),
         (r#"{"$unset": "a"}"#, r#"{"$unset": ["a", "b"]}"#),
@@ -305,6 +334,29 @@ fn what_differs_stays_different() {
         assert_ne!(find(other).id, simple.id);
     }
     assert!(find(doc! {"locale": "fr"}).typed.contains("fr"));
+}
+
+/// `$addFields` and `$set` assign values: they include nothing, and no value is shown.
+#[test]
+fn what_a_pipeline_assigns_is_a_value() {
+    for stage in ["$set", "$addFields"] {
+        let pipeline = || bson!([{stage: {"b": 12345, "c": 1, "d": true, "e": 0}}]);
+        for sent in [
+            doc! {"aggregate": "c", "pipeline": pipeline(), "cursor": {}, "$db": "shop"},
+            doc! {"update": "c", "updates": [{"q": {"a": 1}, "u": pipeline()}], "$db": "shop"},
+            doc! {"findAndModify": "c", "query": {"a": 1}, "update": pipeline(), "$db": "shop"},
+            doc! {"bulkWrite": 1, "ops": [{"update": 0, "filter": {"a": 1}, "updateMods": pipeline()}],
+            "nsInfo": [{"ns": "shop.c"}], "$db": "admin"},
+        ] {
+            let seen = on_the_wire(&sent);
+            let expected = format!("[{{{stage}: {{b: ?number, c: ?number, d: ?bool, e: ?number}}}}]");
+            assert!(seen.typed.contains(&expected), "{} has no {expected}", seen.typed);
+        }
+    }
+    let target = |target: &str| {
+        on_the_wire(&doc! {"aggregate": "c", "pipeline": [{"$merge": target}], "cursor": {}, "$db": "shop"})
+    };
+    assert!(target("t1").typed.contains("{into: 't1'}"), "{}", target("t1").typed);
 }
 
 /// Before 4.4, a router gives the results on each shard a collection of their own for each call.

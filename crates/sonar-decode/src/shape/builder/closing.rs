@@ -70,7 +70,9 @@ impl<T: Text> Builder<T> {
             self.frames.pop();
             return self.attach_deferred();
         }
-        if let (ContainerMode::Expression, 1, Some((only, kind))) = (mode, frame.count, frame.constant) {
+        if let (ContainerMode::Expression | ContainerMode::Projection, 1, Some((only, kind))) =
+            (mode, frame.count, frame.constant)
+        {
             // A router writes the constants of an expression so.
             return self.close_as_child(only, Some(kind));
         }

@@ -365,7 +365,7 @@ impl<T: Text> Builder<T> {
     fn give(&mut self, edge: u64, node: Node<T>, label: T::Label, literal: Option<ElementKind>) {
         let parent = self.frames.len() - 1;
         match (self.frames[parent].mode, literal) {
-            (ContainerMode::Expression, Some(kind)) if is_constant(edge) => {
+            (ContainerMode::Expression | ContainerMode::Projection, Some(kind)) if is_constant(edge) => {
                 self.frames[parent].constant = Some((node.hashes(), kind));
             }
             (ContainerMode::Literals | ContainerMode::ExpressionList, Some(kind)) => {

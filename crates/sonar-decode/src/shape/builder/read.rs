@@ -203,6 +203,12 @@ impl<T: Text> Builder<T> {
             }
             ContainerMode::Projection => {
                 let key = literal_key(key);
+                if key.bytes == b"$literal" {
+                    let node = self.placeholder(kind);
+                    self.frames[top].constant = Some((node.hashes(), kind));
+                    self.add_keyed(&key, node);
+                    return TYPE;
+                }
                 let (node, step) = match number(kind, bytes_of(value)) {
                     Some(number) if number != 0.0 && self.names_the_id(&key) => {
                         self.frames[top].includes_id = true;
@@ -443,7 +449,8 @@ impl<T: Text> Builder<T> {
                     b"$meta" => ContainerMode::Literal,
                     b"$slice" if array => ContainerMode::Literals,
                     b"$cond" => ContainerMode::Expression,
-                    b"$literal" if !array => ContainerMode::Projection,
+                    b"$literal" if array => ContainerMode::Literals,
+                    b"$literal" => ContainerMode::LiteralOrOperators,
                     _ if array => ContainerMode::ExpressionList,
                     _ if key.is_operator() => ContainerMode::Expression,
                     _ => ContainerMode::Projection,

@@ -2,13 +2,15 @@
 //! server's form, since a router reads the pipeline first; so this form is the shape of both.
 //!
 //! `{$count: 'n'}` is a `$group` and a `$project`, `$sortByCount` a `$group` and a `$sort`, `$unset` a `$project`,
-//! `$replaceWith` a `$replaceRoot`; `{$unwind: '$a'}` is `{$unwind: {path: '$a'}}`, and `_id: 1` beside other fields of a
-//! `$project` says what holds without it. The operands of an operator are a list, which a single operand need not be;
-//! `$cond` is a list or a document, and so is the date of an operator on dates.
+//! `$replaceWith` a `$replaceRoot`; `{$unwind: '$a'}` is `{$unwind: {path: '$a'}}`, `{$merge: 'c'}` is
+//! `{$merge: {into: 'c'}}`, and `_id: 1` beside other fields of a `$project` says what holds without it. The operands
+//! of an operator are a list, which a single operand need not be; `$cond` is a list or a document, and so is the date
+//! of an operator on dates.
 //!
 //! Source: `createFromBson` and `serialize` of the classes `DocumentSourceCount`, `DocumentSourceSortByCount`,
-//! `DocumentSourceProject`, `DocumentSourceReplaceRoot`, `DocumentSourceUnwind`, `ExpressionNary`, `ExpressionCond` and
-//! `DateExpressionAcceptingTimeZone` in <https://github.com/mongodb/mongo>, the same in all versions that have them.
+//! `DocumentSourceProject`, `DocumentSourceReplaceRoot`, `DocumentSourceUnwind`, `DocumentSourceMerge`,
+//! `ExpressionNary`, `ExpressionCond` and `DateExpressionAcceptingTimeZone` in <https://github.com/mongodb/mongo>, the
+//! same in all versions that have them.
 
 use super::node::{Afterwards, Hashes, NO_LABEL, Node, Opening, Operands};
 use super::{Builder, MAX_DEPTH};
@@ -37,14 +39,8 @@ impl<T: Text> Builder<T> {
             return None;
         }
         Some(match key.bytes {
-            b"$unwind" => {
-                self.open_stage(ContainerMode::Kept, b"$unwind");
-                let path = Key::new(b"path");
-                let (node, step) = self.kept_field(ContainerMode::Kept, &path, kind, value);
-                self.add_keyed(&path, node);
-                self.close();
-                step
-            }
+            b"$unwind" => self.stage_of_one(b"$unwind", b"path", (kind, value)),
+            b"$merge" => self.stage_of_one(b"$merge", b"into", (kind, value)),
             b"$count" => {
                 self.open_stage(ContainerMode::Expression, b"$group");
                 let null = self.placeholder(ElementKind::Null);
@@ -169,6 +165,21 @@ impl<T: Text> Builder<T> {
                 Operands::Other | Operands::Condition => false,
             };
         is_single.then_some(frame.last)
+    }
+
+    /// `{stage: {field: value}}`
+    fn stage_of_one(
+        &mut self,
+        stage: &'static [u8],
+        field: &'static [u8],
+        (kind, value): (ElementKind, BsonValue<'_>),
+    ) -> ElementStep {
+        self.open_stage(ContainerMode::Kept, stage);
+        let field = Key::new(field);
+        let (node, step) = self.kept_field(ContainerMode::Kept, &field, kind, value);
+        self.add_keyed(&field, node);
+        self.close();
+        step
     }
 
     fn open_stage(&mut self, mode: ContainerMode, name: &'static [u8]) {
