@@ -98,7 +98,10 @@ fn a_get_more_has_the_shape_of_the_command_that_opened_its_cursor_or_none() {
          originatingCommand: { find: 'orders', filter: { a: /x/i }, '$db': 'shop' } }, numYields: 3 } ], ok: 1 }",
     );
     let printed = &printed.operations[0];
-    assert_eq!((printed.identity, &*printed.shape.typed), (Identity::Exact, "{filter: {a: {$regex: ?regex}}}"));
+    assert_eq!(
+        (printed.identity, &*printed.shape.typed),
+        (Identity::Exact, "{filter: {a: {$regex: ?regex}}}")
+    );
 }
 
 #[test]
