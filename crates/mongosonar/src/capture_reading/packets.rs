@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sonar_core::time::NS_PER_S;
-use sonar_core::{Coverage, Packet, Timestamp, WindowClock};
+use sonar_core::{Coverage, LinkType, Packet, Timestamp, WindowClock};
 use sonar_decode::{KeyLog, KeyLogReader, Shared};
 
 use super::plan::{CapturePlan, CaptureRead};
@@ -40,6 +40,7 @@ pub struct PacketReading<'a, T> {
     first: Option<Timestamp>,
     last: Timestamp,
     logs: ReadLogs,
+    unknown_link: Option<u16>,
 }
 
 impl<'a, T> PacketReading<'a, T> {
@@ -47,17 +48,30 @@ impl<'a, T> PacketReading<'a, T> {
         let clock = plan.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64));
         let (last, logs) = (Timestamp::default(), ReadLogs::default());
         let key_counts = Coverage::default();
-        Self { target, plan, share, key_counts, clock, second: 0, first: None, last, logs }
+        Self {
+            target,
+            plan,
+            share,
+            key_counts,
+            clock,
+            second: 0,
+            first: None,
+            last,
+            logs,
+            unknown_link: None,
+        }
     }
 
     /// What is known of the file that has been read, but for its operations, and for what decoding them tells; and the
     /// target. The counters are those of its secrets alone.
     pub fn split(self, end: CaptureEnd) -> (CaptureRead, T) {
         let span = (self.first.unwrap_or_default(), self.last);
-        let Self { target, share, key_counts: coverage, logs, .. } = self;
+        let Self { target, share, key_counts: coverage, logs, unknown_link, .. } = self;
         let named_client = share.shared.has_named_clients();
         let (undecrypted, in_flight) = (Vec::new(), Vec::new());
-        (CaptureRead { end, span, logs, named_client, undecrypted, coverage, in_flight }, target)
+        let read =
+            CaptureRead { end, span, logs, named_client, undecrypted, unknown_link, coverage, in_flight };
+        (read, target)
     }
 }
 
@@ -73,6 +87,9 @@ impl<T: PacketTarget> PacketSink for PacketReading<'_, T> {
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
         let time = packet.time;
+        if let LinkType::Other(number) = packet.link {
+            self.unknown_link.get_or_insert(number);
+        }
         match self.first {
             None => {
                 self.first = Some(time);

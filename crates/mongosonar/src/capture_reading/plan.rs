@@ -74,6 +74,8 @@ pub struct CaptureRead {
     pub named_client: bool,
     /// The versions and cipher suites of TLS that a key log was of no use for, and how many connections have each.
     pub undecrypted: Vec<(TlsSuite, u64)>,
+    /// The number of the first link type that is not decoded, if the file has packets of one.
+    pub unknown_link: Option<u16>,
     /// The counters.
     pub coverage: Coverage,
     /// Operations in flight at the end of the file.

@@ -143,7 +143,8 @@ impl WindowCollector {
 
     /// Writes the last interval, where there are any, and the summary.
     fn finish(&mut self, read: CaptureRead, has_intervals: bool, zone: &Zone) -> Result<()> {
-        let CaptureRead { end, span, logs, named_client, undecrypted, coverage, in_flight } = read;
+        let CaptureRead { end, span, logs, named_client, undecrypted, unknown_link, coverage, in_flight } =
+            read;
         let (_, last) = span;
         match end {
             CaptureEnd::Complete => {}
@@ -166,7 +167,9 @@ impl WindowCollector {
             let late = total.coverage.streams_joined_late;
             let notes = logs.notes(named_client, late, span, zone);
             let undecrypted = key_log::undecrypted_note(&undecrypted);
-            notes.into_iter().chain(undecrypted).for_each(|note| self.output.note(note));
+            let unknown_link =
+                unknown_link.map(|number| format!("packets of link type {number} are not decoded"));
+            notes.into_iter().chain(undecrypted).chain(unknown_link).for_each(|note| self.output.note(note));
             self.output.summary(total)?;
         }
         Ok(())

@@ -447,6 +447,18 @@ fn told(output: &Output) -> Value {
 }
 
 #[test]
+fn a_link_type_that_is_not_decoded_is_named_by_its_number() {
+    let folder = Folder::new("link-type");
+    let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 147];
+    let packet = [1_777_629_600_u32, 0, 4, 4, 0];
+    let pcap = header.into_iter().chain(packet).flat_map(u32::to_le_bytes).collect::<Vec<_>>();
+    let output = read(&folder.file("a.pcap", &pcap), "");
+    let out = text(&output.stdout);
+    assert!(out.contains("1 of an unknown link type"), "{out}");
+    assert!(out.contains("packets of link type 147 are not decoded"), "{out}");
+}
+
+#[test]
 fn a_capture_without_packets_is_no_error() {
     let folder = Folder::new("no-packets");
     let pcap = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
