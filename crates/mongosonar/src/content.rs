@@ -7,6 +7,8 @@ use std::io::{self, Read};
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
 use sonar_decode::log::{LogReader, LogSettings};
+use sonar_decode::syntax::documents::{Documents, FoundDocument};
+use sonar_decode::top_level::{TopFields, text_field};
 use sonar_decode::{current_op, explain};
 
 use crate::log_container::LogContainer;
@@ -36,8 +38,10 @@ pub enum FileContent {
     ProfileBson,
     /// Profile documents as JSON, or as the shell prints them.
     ProfileText,
-    /// Operations in flight: the output of `currentOp`.
+    /// Operations in flight, as text: the output of `currentOp`.
     CurrentOp,
+    /// Operations in flight as BSON.
+    CurrentOpBson,
     /// Plans, as text: the output of `explain`.
     ExplainText,
     /// The output of `explain` as BSON.
@@ -80,24 +84,17 @@ impl FileContent {
         }
         // The length of a document has a zero byte, which no text begins with.
         if head.iter().take(4).any(|byte| *byte == 0) && is_bson(head) {
-            return if explain::is_explain_bson(head) { Self::ExplainBson } else { Self::ProfileBson };
+            return by_bson(head);
         }
         let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
         if let Some(kind) = own_kind(text) {
             return kind;
         }
-        if is_audit(text) {
-            Self::Audit
-        } else if LogContainer::of(text, 0).is_some() || is_log(text) {
+        if let Some(kind) = by_documents(text) {
+            return kind;
+        }
+        if LogContainer::of(text, 0).is_some() || is_log(text) {
             Self::Log
-        } else if is_diagnostic_text(text) {
-            Self::DiagnosticText
-        } else if explain::is_explain(text) {
-            Self::ExplainText
-        } else if current_op::is_current(text) {
-            Self::CurrentOp
-        } else if is_profile(text) {
-            Self::ProfileText
         } else if head.contains(&0) {
             Self::Binary
         } else {
@@ -113,7 +110,9 @@ impl FileContent {
             Self::Digest => Some("mongosonar compare FILE OTHER"),
             Self::DiskBench => Some("mongosonar disk bench --compare FILE OTHER"),
             Self::ProfileBson | Self::ProfileText => Some("mongosonar profiler report FILE"),
-            Self::CurrentOp | Self::ExplainText | Self::ExplainBson => Some("mongosonar report FILE"),
+            Self::CurrentOp | Self::CurrentOpBson | Self::ExplainText | Self::ExplainBson => {
+                Some("mongosonar report FILE")
+            }
             Self::Log => Some("mongosonar logs report FILE"),
             Self::Diagnostic | Self::DiagnosticText => Some("mongosonar ftdc report FILE"),
             _ => None,
@@ -141,14 +140,14 @@ impl fmt::Display for FileContent {
             Self::OwnJson => "JSON that another mongosonar command wrote",
             Self::ProfileBson => "a dump of BSON documents",
             Self::ProfileText => "profile documents as text",
-            Self::CurrentOp => "operations in flight (currentOp)",
+            Self::CurrentOp | Self::CurrentOpBson => "operations in flight (currentOp)",
             Self::ExplainText | Self::ExplainBson => "the output of explain",
             Self::Log => "a MongoDB log",
             Self::Diagnostic => "a file of MongoDB's diagnostic.data",
             Self::Tar => "an archive (tar); `mongosonar logs report` reads the logs in it, `mongosonar ftdc report` the files of diagnostic.data",
             Self::DiagnosticText => "the output of getDiagnosticData",
             Self::Journal => {
-                "a journal of systemd (write its messages with `journalctl --file FILE -u mongod -o cat > mongod.log`)"
+                "a journal of systemd (write it as text with `journalctl --file FILE -u mongod -a -o short-iso-precise > mongod.log`)"
             }
             Self::Audit => "an audit log, which has no times of operations (the server's log has: `mongod.log`)",
             Self::Packed => "a packed file (unpack it first; gzip and zstd are read as they are)",
@@ -287,34 +286,70 @@ fn is_log(text: &[u8]) -> bool {
     log.last_time().is_some() && reading.lines_operation + reading.lines_event + reading.lines_other > 0
 }
 
-/// Whether it begins with an event of an audit log.
-fn is_audit(text: &[u8]) -> bool {
-    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let has = |name: &[u8]| memmem::find(line, name).is_some();
-    line.starts_with(b"{") && (has(b"\"atype\"") || has(b"\"atype\" :")) && has(b"\"param\"")
+/// What the first documents of a text are, by the fields of their outermost level: those further in may be a user's
+/// own. `None`: they do not say it, or are lines of a log.
+fn by_documents(text: &[u8]) -> Option<FileContent> {
+    let (mut documents, mut rest) = (Documents::default(), text);
+    loop {
+        let kind = match documents.next(&mut rest) {
+            Some(FoundDocument::Document(document)) => by_document(document),
+            Some(FoundDocument::Broken) => None,
+            None => return by_document(documents.unfinished()).filter(|kind| *kind != FileContent::Log),
+        };
+        if kind.is_some() {
+            return kind.filter(|kind| *kind != FileContent::Log);
+        }
+    }
+}
+
+/// What a document is, whole or cut; a line of a log is [`FileContent::Log`].
+fn by_document(document: &[u8]) -> Option<FileContent> {
+    let top = TopFields::of_text(document);
+    Some(if top.has_document("t") && (top.has("ctx") || top.has("msg")) {
+        FileContent::Log
+    } else if top.has("atype") && top.has("param") {
+        FileContent::Audit
+    } else if current_op::is_current(&top) {
+        FileContent::CurrentOp
+    } else if top.has("op") && top.has("ns") {
+        FileContent::ProfileText
+    } else if explain::is_explain(&top, document) {
+        FileContent::ExplainText
+    } else if is_diagnostic(&top, document) {
+        FileContent::DiagnosticText
+    } else {
+        return None;
+    })
 }
 
 /// Whether it looks like the output of `getDiagnosticData`: a document with a sample.
-fn is_diagnostic_text(text: &[u8]) -> bool {
-    let has = |name: &[u8]| memmem::find(text, name).is_some();
-    let begins = text.first() == Some(&b'{') || memmem::find(text, b"getDiagnosticData").is_some();
-    // In a sample it is a section; in a command that asks for it, a number.
-    let is_section = memmem::find_iter(text, b"serverStatus").any(|at| {
-        let rest = &text[at + b"serverStatus".len()..];
-        let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest).trim_ascii_start();
-        rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"{"))
-    });
-    begins && is_section && has(b"start") && (has(b"data") || has(b"opcounters"))
+fn is_diagnostic(top: &TopFields, document: &[u8]) -> bool {
+    let sample = text_field(document, "data").filter(|_| top.has_document("data")).map(TopFields::of_text);
+    let is_sample = |top: &TopFields| {
+        // In a command that asks for it, it is a number.
+        top.has_document("serverStatus") || top.has_document("common")
+    };
+    sample.as_ref().is_some_and(is_sample) || is_sample(top) && top.has("start")
 }
 
-/// Whether it looks like documents of `system.profile` in JSON, or as the shell prints them.
-fn is_profile(text: &[u8]) -> bool {
-    // A shell's prompt may stand before them.
-    let is_shown = memmem::find(text, b"system.profile.").is_some();
-    let has = |names: &[&[u8]]| names.iter().any(|name| memmem::find(text, name).is_some());
-    (is_shown || matches!(text.first(), Some(b'{' | b'[')))
-        && has(&[b"\"op\"", b"'op'", b" op:", b"{op:", b"\top:", b"\nop:"])
-        && has(&[b"\"ns\"", b"'ns'", b" ns:", b",ns:", b"\tns:", b"\nns:"])
+/// What BSON documents are, by the fields of the outermost level of the first ones.
+fn by_bson(head: &[u8]) -> FileContent {
+    let mut rest = head;
+    while let Some(length) = rest.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize) {
+        let document = &rest[..length.min(rest.len())];
+        let top = TopFields::of_bson(document);
+        if current_op::is_current(&top) {
+            return FileContent::CurrentOpBson;
+        }
+        if explain::is_explain_bson(&top, document) {
+            return FileContent::ExplainBson;
+        }
+        if length < 5 || top.has("op") && top.has("ns") {
+            break;
+        }
+        rest = &rest[document.len()..];
+    }
+    FileContent::ProfileBson
 }
 
 /// Whether it begins with the length and the first element of a BSON document.
@@ -370,6 +405,40 @@ mod tests {
         ];
         for (head, expected) in cases {
             assert_eq!(FileContent::of(head), expected, "{}", String::from_utf8_lossy(head));
+        }
+    }
+
+    #[test]
+    fn fields_of_a_query_say_nothing_of_the_file() {
+        for filter in [
+            "\"opid\": 7, \"active\": true",
+            "\"inprog\": [1]",
+            "\"queryPlanner\": {\"winningPlan\": 1}",
+            "\"t\": {\"$date\": \"2026-05-01T10:00:00Z\"}, \"ctx\": \"a\", \"msg\": \"Slow query\", \"attr\": 1",
+            "\"getDiagnosticData\": 1, \"serverStatus\": {\"start\": 1}, \"data\": {}",
+            "\"atype\": \"a\", \"param\": 1",
+        ] {
+            let entry = format!(
+                "{{\"op\": \"query\", \"ns\": \"a.b\", \"command\": {{\"find\": \"b\", \"filter\": {{{filter}}}}}, \"millis\": 3}}"
+            );
+            let pretty = entry.replace("{", "{\n  ").replace(", \"", ",\n  \"");
+            let shell =
+                format!("shop> db.system.profile.find()\n[\n  {}\n]\n", entry.replace("\": ", "\" : "));
+            for text in [format!("{entry}\n{entry}\n"), format!("[{entry}, {entry}]"), pretty, shell] {
+                assert_eq!(FileContent::of(text.as_bytes()), FileContent::ProfileText, "{text}");
+                let cut = &text.as_bytes()[..text.len().min(120)];
+                assert_eq!(FileContent::of(cut), FileContent::ProfileText, "{text}");
+            }
+            let document: bson::Document = serde_json::from_str(&entry).unwrap();
+            assert_eq!(FileContent::of(&document.to_vec().unwrap()), FileContent::ProfileBson, "{entry}");
+        }
+        let current = bson::doc! {"type": "op", "active": true, "opid": 5, "op": "query", "ns": "a.b"};
+        for document in [current.clone(), bson::doc! {"inprog": [current], "ok": 1}] {
+            assert_eq!(
+                FileContent::of(&document.to_vec().unwrap()),
+                FileContent::CurrentOpBson,
+                "{document}"
+            );
         }
     }
 

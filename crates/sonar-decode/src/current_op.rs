@@ -6,28 +6,28 @@
 //! both have them.
 
 use sonar_core::{
-    CurrentOperation, CurrentOperations, CurrentWait, Execution, Identity, Operation, Timestamp,
+    CurrentOperation, CurrentOperations, CurrentWait, Execution, Identity, Operation, ShapeInfo, Timestamp,
 };
 
-use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Skimmer, Visitor};
 use crate::entry::{Entry, EntryContext, EntrySink, Op, OperationAssembler, ParsedEntry};
+use crate::ftdc::Elements;
 use crate::log::read_document;
+use crate::profile::read_bson;
 use crate::syntax::documents::{Documents, FoundDocument};
 use crate::syntax::{json, relaxed, time};
+use crate::top_level::{TopFields, text_batch, text_field};
 
-/// The keys under which one document holds all operations.
-const LISTS: [&[u8]; 2] = [b"inprog", b"firstBatch"];
-
-/// Whether a text looks like operations in flight, and not like a profile: only a running operation has a number.
-pub fn is_current(text: &[u8]) -> bool {
-    let has = |names: &[&[u8]]| names.iter().any(|name| memchr::memmem::find(text, name).is_some());
-    let is_list = has(&[b"\"inprog\"", b"'inprog'", b"inprog:", b"inprog :"]);
-    let has_number = has(&[b"\"opid\"", b"'opid'", b" opid:", b"{opid:", b"\topid:", b"\nopid:"]);
-    let is_running = has(&[b"secs_running", b"\"active\"", b" active:", b"currentOpTime"]);
-    is_list || has_number && is_running
+/// Whether a document with these fields holds operations in flight, and is no entry of a profile: only a running
+/// operation has a number.
+pub fn is_current(top: &TopFields) -> bool {
+    const RUNNING: [&str; 4] = ["secs_running", "microsecs_running", "active", "currentOpTime"];
+    top.has_array("inprog")
+        || top.has("opid") && RUNNING.iter().any(|name| top.has(name))
+        || top.batch_has("opid") && RUNNING.iter().any(|name| top.batch_has(name))
 }
 
-/// Reads printed documents.
+/// Reads documents that were printed, and BSON.
 #[derive(Default)]
 pub struct CurrentOpReader {
     assembler: OperationAssembler,
@@ -38,22 +38,41 @@ pub struct CurrentOpReader {
 }
 
 impl CurrentOpReader {
-    /// Reads a document: an operation, or a list of operations.
+    /// Reads a printed document: an operation, or a list of operations.
     pub fn document(&mut self, document: &[u8]) {
         match list(document) {
-            Some(mut list) => {
-                let mut documents = Documents::default();
-                while let Some(found) = documents.next(&mut list) {
-                    match found {
-                        FoundDocument::Document(document) => self.operation(document),
-                        FoundDocument::Broken => self.broken(),
-                    }
-                    if !documents.is_cut() {
-                        break;
-                    }
-                }
-            }
+            Some(list) => self.list(list),
             None => self.operation(document),
+        }
+    }
+
+    /// Reads the operations in the beginning of a printed document that was cut, as far as they are whole.
+    pub fn cut(&mut self, document: &[u8]) {
+        if let Some(list) = list(document) {
+            self.list(list);
+        }
+    }
+
+    fn list(&mut self, mut list: &[u8]) {
+        let mut documents = Documents::default();
+        while let Some(found) = documents.next(&mut list) {
+            match found {
+                FoundDocument::Document(document) => self.operation(document),
+                FoundDocument::Broken => self.broken(),
+            }
+            if !documents.is_cut() {
+                break;
+            }
+        }
+    }
+
+    /// Reads a BSON document: an operation, or a list of operations.
+    pub fn bson(&mut self, document: &[u8]) {
+        match bson_list(document) {
+            Some(list) => Elements::new(list)
+                .filter(|element| element.kind == ElementKind::Document)
+                .for_each(|element| self.bson_operation(element.value)),
+            None => self.bson_operation(document),
         }
     }
 
@@ -74,8 +93,7 @@ impl CurrentOpReader {
         if json::walk(&self.text, 0, &mut facts).is_err() {
             return self.broken();
         }
-        let is_running = facts.seconds.is_some() || facts.micros.is_some();
-        if facts.is_idle_kind || !facts.is_active.unwrap_or(is_running) {
+        if facts.is_idle() {
             self.read.idle += 1;
             return;
         }
@@ -88,6 +106,43 @@ impl CurrentOpReader {
             return self.broken();
         }
         self.entry.doubt = (lost.left_out || lost.types).then_some(Identity::Partial);
+        let text = std::mem::take(&mut self.text);
+        self.take(facts, || {
+            let mut entry = Entry::default();
+            // It was readable before.
+            let _ = read_document(&text, &mut entry);
+            entry.into_shape()
+        });
+        self.text = text;
+    }
+
+    fn bson_operation(&mut self, document: &[u8]) {
+        let mut facts = Facts::default();
+        if Skimmer::new().feed(document, document.len() as u64, &mut facts).is_err() {
+            return self.broken();
+        }
+        if facts.is_idle() {
+            self.read.idle += 1;
+            return;
+        }
+        let mut document = document.to_vec();
+        if let Some(at) = memchr::memmem::find(&document, b"\x02type\0\x03\0\0\0op\0") {
+            document[at + 1..at + 5].copy_from_slice(b"kind");
+        }
+        self.entry.reset();
+        if read_bson(&document, &mut self.entry).is_err() {
+            return self.broken();
+        }
+        self.take(facts, || {
+            let mut entry = Entry::default();
+            // It was readable before.
+            let _ = read_bson(&document, &mut entry);
+            entry.into_shape()
+        });
+    }
+
+    /// Adds the operation in `entry`.
+    fn take(&mut self, facts: Facts, text: impl FnOnce() -> ShapeInfo) {
         if self.entry.lacks_origin() {
             self.entry.doubt = Some(Identity::Unsaid);
         }
@@ -95,12 +150,6 @@ impl CurrentOpReader {
             self.entry.fields.op = Op::Internal;
         }
         self.parsed.take(&mut self.entry);
-        let text = || {
-            let mut entry = Entry::default();
-            // It was readable before.
-            let _ = read_document(&self.text, &mut entry);
-            entry.into_shape()
-        };
         let mut taken = TakenOperation { facts, operation: None };
         self.assembler.add(&self.parsed, &EntryContext::default(), text, &mut taken);
         if let Some(operation) = taken.operation {
@@ -111,12 +160,16 @@ impl CurrentOpReader {
 
 /// The list of operations in a document that holds all of them, with its opening bracket.
 fn list(document: &[u8]) -> Option<&[u8]> {
-    LISTS.iter().find_map(|name| {
-        let rest = &document[memchr::memmem::find(document, name)? + name.len()..];
-        let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
-        let rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
-        rest.starts_with(b"[").then_some(rest)
-    })
+    text_field(document, "inprog").filter(|list| list.starts_with(b"[")).or_else(|| text_batch(document))
+}
+
+/// The same in a BSON document.
+fn bson_list(document: &[u8]) -> Option<&[u8]> {
+    let array =
+        |document, name| Elements::new(document).find(name).filter(|list| list.kind == ElementKind::Array);
+    let cursor = || Elements::new(document).find(b"cursor").filter(|one| one.kind == ElementKind::Document);
+    let list = array(document, b"inprog".as_slice());
+    list.or_else(|| array(cursor()?.value, b"firstBatch")).map(|list| list.value)
 }
 
 /// Makes a current operation of what the assembler emits.
@@ -178,6 +231,13 @@ enum FactPlace {
     Latch,
     Queue,
     Progress,
+}
+
+impl Facts {
+    fn is_idle(&self) -> bool {
+        let is_running = self.seconds.is_some() || self.micros.is_some();
+        self.is_idle_kind || !self.is_active.unwrap_or(is_running)
+    }
 }
 
 /// A name that a server gave something of its own: anything else is replaced.

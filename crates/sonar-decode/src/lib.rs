@@ -29,6 +29,7 @@ pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;
+pub mod top_level;
 
 pub use decoder::{Decoder, EndedServer, MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 pub use decoder::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};

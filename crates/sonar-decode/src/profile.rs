@@ -10,7 +10,7 @@ use crate::shape::Text;
 use crate::syntax::relaxed;
 
 /// Reads one document as BSON.
-fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), MalformedBson> {
+pub(crate) fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), MalformedBson> {
     let Fed::Done(_) = Skimmer::new().feed(document, document.len() as u64, entry)? else {
         return Err(MalformedBson::End);
     };

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, bail};
 use sonar_core::CurrentOperations;
 use sonar_decode::current_op::CurrentOpReader;
+use sonar_decode::profile;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::current::{self, CurrentView};
 use sonar_view::kit::{Fitting, Zone, escape};
@@ -15,6 +16,7 @@ use sonar_view::queries::{ClassSet, Form};
 
 use super::args::DigestArgs;
 use super::show::ROWS;
+use crate::content::{self, FileContent};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
 use crate::screen;
@@ -36,8 +38,25 @@ pub struct CurrentFile {
 /// It cannot be read, or no document in it can.
 pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
     let name = input::name(path);
-    let (mut input, progress) = input::open(path, &name, stop)?;
-    let (mut reader, mut documents) = (CurrentOpReader::default(), Documents::default());
+    let (input, progress) = input::open(path, &name, stop)?;
+    let peeked = content::peek(input, &name)?;
+    let mut reader = CurrentOpReader::default();
+    let damage = match peeked.content {
+        FileContent::CurrentOpBson => read_bson(peeked.reader, &mut reader),
+        _ => read_printed(peeked.reader, &mut reader),
+    };
+    progress.finish_and_clear();
+    let current = reader.finish();
+    if current.operations.is_empty() && current.idle == 0 && (current.malformed > 0 || damage.is_some()) {
+        let why = damage.map_or_else(String::new, |damage| format!(": {damage}"));
+        bail!("{name}: no document of currentOp could be read{why}");
+    }
+    Ok(CurrentFile { name, current, damage })
+}
+
+/// Reads printed documents; returns why not to their end.
+fn read_printed(mut input: impl Read, reader: &mut CurrentOpReader) -> Option<String> {
+    let mut documents = Documents::default();
     let mut buffer = vec![0u8; 1 << 18];
     let failed = loop {
         let got = match input.read(&mut buffer) {
@@ -55,15 +74,34 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
             }
         }
     };
-    progress.finish_and_clear();
-    let current = reader.finish();
-    let cut = documents.is_cut().then(|| "it ends inside a document or array".to_owned());
-    let damage = failed.or(cut);
-    if current.operations.is_empty() && current.idle == 0 && (current.malformed > 0 || damage.is_some()) {
-        let why = damage.map_or_else(String::new, |damage| format!(": {damage}"));
-        bail!("{name}: no document of currentOp could be read{why}");
+    reader.cut(documents.unfinished());
+    failed.or_else(|| documents.is_cut().then(|| "it ends inside a document or array".to_owned()))
+}
+
+/// Reads BSON documents one after another; returns why not to their end.
+fn read_bson(mut input: impl Read, reader: &mut CurrentOpReader) -> Option<String> {
+    let mut document = Vec::new();
+    loop {
+        document.clear();
+        if let Err(error) = input.by_ref().take(4).read_to_end(&mut document) {
+            return Some(format!("cannot be read further: {error}"));
+        }
+        if document.is_empty() {
+            return None;
+        }
+        let length = match profile::length(&document) {
+            Ok(Some(length)) => length,
+            Ok(None) => return Some("it ends inside a document".to_owned()),
+            Err(error) => return Some(format!("no BSON document: {error}")),
+        };
+        if let Err(error) = input.by_ref().take(length as u64 - 4).read_to_end(&mut document) {
+            return Some(format!("cannot be read further: {error}"));
+        }
+        if document.len() < length {
+            return Some("it ends inside a document".to_owned());
+        }
+        reader.bson(&document);
     }
-    Ok(CurrentFile { name, current, damage })
 }
 
 /// What a report of other sources says of it.

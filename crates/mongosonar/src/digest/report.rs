@@ -48,7 +48,7 @@ impl Inputs {
                 FileContent::Capture => inputs.captures.push(path.clone()),
                 FileContent::ProfileBson | FileContent::ProfileText => inputs.profiles.push(path.clone()),
                 FileContent::Log | FileContent::Tar => inputs.logs.push(path.clone()),
-                FileContent::CurrentOp => inputs.current.push(path.clone()),
+                FileContent::CurrentOp | FileContent::CurrentOpBson => inputs.current.push(path.clone()),
                 FileContent::ExplainText | FileContent::ExplainBson => inputs.explained.push(path.clone()),
                 _ => bail!(
                     "{name}: {}; report reads captures, logs, profiles and the output of currentOp and explain",
@@ -226,7 +226,7 @@ fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
         .collect();
     let from = spans.iter().map(|(_, figures)| figures.first_seen).max()?;
     let to = spans.iter().map(|(_, figures)| figures.last_seen).min()?;
-    if from >= to {
+    if from > to {
         return Some("the sources are of different times: no row compares the same operations.".to_owned());
     }
     let (longest, figures) =

@@ -17,6 +17,7 @@ use sonar_core::explain::{
 use self::stages::{SlotFigures, StageReader};
 use self::tree::{ExplainValue, ReadTree};
 use crate::bson::ElementKind;
+use crate::top_level::TopFields;
 
 /// The most plans and trials that are kept of a document.
 const MAX_PLANS: usize = 1_000;
@@ -28,24 +29,35 @@ const LIMITS: [(&str, &str); 3] = [
     ("maxScansToExplodeReached", "the most scans for a sort by index"),
 ];
 
-/// Whether a text looks like the output of `explain`.
-pub fn is_explain(text: &[u8]) -> bool {
+/// Whether a printed document with these fields, whole or cut, looks like the output of `explain`.
+pub fn is_explain(top: &TopFields, document: &[u8]) -> bool {
     let opens = |name: &[u8], brackets: &[u8]| {
-        memmem::find_iter(text, name).any(|at| {
-            let rest = &text[at + name.len()..];
+        memmem::find_iter(document, name).any(|at| {
+            let rest = &document[at + name.len()..];
             let rest =
                 rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest).trim_ascii_start();
             let rest = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
             rest.and_then(<[u8]>::first).is_some_and(|byte| brackets.contains(byte))
         })
     };
-    opens(b"queryPlanner", b"{") || opens(b"splitPipeline", b"{n") && opens(b"shards", b"{")
+    has_plan(top, || opens(b"queryPlanner", b"{"))
 }
 
-/// Whether BSON looks like the output of `explain`.
-pub fn is_explain_bson(head: &[u8]) -> bool {
-    let has = |name: &[u8]| memmem::find(head, name).is_some();
-    has(b"\x03queryPlanner\0") || has(b"splitPipeline\0") && has(b"\x03shards\0")
+/// The same of a BSON document.
+pub fn is_explain_bson(top: &TopFields, document: &[u8]) -> bool {
+    has_plan(top, || memmem::find(document, b"\x03queryPlanner\0").is_some())
+}
+
+/// Whether these fields are those of the output of `explain`. `has_planner`: whether a plan is further in, where
+/// pipelines and routers have it.
+fn has_plan(top: &TopFields, has_planner: impl Fn() -> bool) -> bool {
+    let is_outer = top.has_array("stages") || top.has_document("shards") || top.has_document("mongos");
+    // Entries of a profile have these.
+    let is_entry = top.has("op") && top.has("ns");
+    !is_entry
+        && (top.has_document("queryPlanner")
+            || top.has("splitPipeline") && top.has_document("shards")
+            || is_outer && has_planner())
 }
 
 /// Reads a document as JSON, or as a shell prints it. `None`: it cannot be read, or is not the output of `explain`.

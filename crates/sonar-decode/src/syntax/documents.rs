@@ -101,6 +101,11 @@ impl Documents {
         self.arrays > 0 || !self.open.is_empty() || matches!(self.state, ScanState::Lost | ScanState::Bracket)
     }
 
+    /// The beginning of the document that has not ended; empty if there is none.
+    pub fn unfinished(&self) -> &[u8] {
+        if self.open.is_empty() { &[] } else { &self.buffer }
+    }
+
     fn byte(&mut self, byte: u8) -> Option<DocumentEnd> {
         match self.state {
             ScanState::Between | ScanState::Line(_) => self.between(byte),

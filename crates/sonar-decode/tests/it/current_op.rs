@@ -3,14 +3,17 @@
 use sonar_core::{CurrentOperation, CurrentOperations, CurrentWait, Identity};
 use sonar_decode::current_op::{CurrentOpReader, is_current};
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
+use sonar_decode::top_level::TopFields;
 
 fn read(text: &str) -> CurrentOperations {
-    assert!(is_current(text.as_bytes()), "{text}");
     let (mut reader, mut documents) = (CurrentOpReader::default(), Documents::default());
     let mut rest = text.as_bytes();
     while let Some(found) = documents.next(&mut rest) {
         match found {
-            FoundDocument::Document(document) => reader.document(document),
+            FoundDocument::Document(document) => {
+                assert!(is_current(&TopFields::of_text(document)), "{text}");
+                reader.document(document);
+            }
             FoundDocument::Broken => reader.broken(),
         }
     }
@@ -141,5 +144,67 @@ fn no_cut_document_makes_it_panic() {
         reader.document(&UPDATE.as_bytes()[..end]);
         reader.document(format!("{{\"inprog\":[{}", &UPDATE[..end]).as_bytes());
         assert!(reader.finish().operations.is_empty());
+    }
+}
+
+/// The document of `text` as BSON.
+fn bson(text: &str) -> Vec<u8> {
+    let value: serde_json::Value = serde_json::from_str(text).unwrap();
+    let plain = |value: &serde_json::Value| match value.get("$numberLong") {
+        Some(number) => bson::Bson::Int64(number.as_str().unwrap().parse().unwrap()),
+        None => bson::serialize_to_bson(value).unwrap(),
+    };
+    let document: bson::Document =
+        value.as_object().unwrap().iter().map(|(key, value)| (key.clone(), plain(value))).collect();
+    document.to_vec().unwrap()
+}
+
+#[test]
+fn bson_gives_the_same_operations() {
+    let operation = bson::Document::from_reader(bson(UPDATE).as_slice()).unwrap();
+    let idle = bson::doc! {"type": "idleSession", "active": false, "opid": 1};
+    for document in [
+        operation.clone(),
+        bson::doc! {"inprog": [operation.clone()], "ok": 1},
+        bson::doc! {"cursor": {"firstBatch": [operation.clone()], "id": 0i64, "ns": "admin.$cmd.aggregate"}, "ok": 1},
+    ] {
+        let bytes = document.to_vec().unwrap();
+        assert!(is_current(&TopFields::of_bson(&bytes)), "{document}");
+        let mut reader = CurrentOpReader::default();
+        reader.bson(&bytes);
+        reader.bson(&bson::doc! {"inprog": [idle.clone()]}.to_vec().unwrap());
+        reader.bson(b"\x05\0\0\0\x01");
+        let current = reader.finish();
+        assert_eq!((current.operations.len(), current.idle, current.malformed), (1, 1, 1), "{document}");
+        check(&current.operations[0]);
+        assert_eq!(
+            &*current.operations[0].shape.typed,
+            "{q: {st: ?number}, u: {$set: {a: ?number}}, multi: true}"
+        );
+    }
+}
+
+#[test]
+fn an_operation_with_such_a_field_in_its_filter_is_one_operation() {
+    let filter =
+        UPDATE.replace(r#""q":{"st":1}"#, r#""q":{"inprog":[{"opid":1}],"cursor":{"firstBatch":[]}}"#);
+    let current = read(&format!("[{filter}]"));
+    assert_eq!((current.operations.len(), current.idle, current.malformed), (1, 0, 0));
+    let entry = r#"{"op":"query","ns":"a.b","command":{"filter":{"opid":7,"active":true,"inprog":[1]}}}"#;
+    assert!(!is_current(&TopFields::of_text(entry.as_bytes())));
+}
+
+#[test]
+fn whole_operations_before_a_cut_are_read() {
+    for text in [
+        format!("{{\"inprog\":[{UPDATE},{}", &UPDATE[..80]),
+        format!("{{\"cursor\":{{\"firstBatch\":[{UPDATE},{UPDATE}"),
+    ] {
+        let (mut reader, mut documents) = (CurrentOpReader::default(), Documents::default());
+        assert_eq!(documents.next(&mut text.as_bytes()), None);
+        reader.cut(documents.unfinished());
+        let current = reader.finish();
+        assert_eq!(current.operations.len(), text.matches(",\"op\":").count(), "{text}");
+        check(&current.operations[0]);
     }
 }
