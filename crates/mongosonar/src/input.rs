@@ -15,6 +15,7 @@ use indicatif::ProgressBar;
 use sonar_view::kit::Count;
 
 use crate::exit::{Interrupted, usage};
+use crate::utf16::{ByteOrder, Utf8Reader};
 use crate::{exit, progress};
 
 /// The name of an input for people.
@@ -233,7 +234,7 @@ fn open_with(
     Ok((input, progress))
 }
 
-/// The content of what may be compressed (gzip, zstd).
+/// The content of what may be compressed (gzip, zstd), or a text in UTF-16, which is read as UTF-8.
 ///
 /// # Errors
 /// Its first bytes cannot be read.
@@ -246,6 +247,7 @@ pub fn decompressed(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>>
             Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
         }
         [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
+        head if let Some(order) = ByteOrder::of(head) => Box::new(Utf8Reader::new(whole, order)),
         _ => Box::new(whole),
     })
 }

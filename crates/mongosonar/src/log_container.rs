@@ -15,8 +15,29 @@ const BROKEN: &[u8] = b"{\"t\":{\"$date\":\"\"},\"msg\":\n";
 /// Stands for a document without a line: the reader counts it as a line of something else.
 const FOREIGN: &[u8] = b"{}\n";
 /// Columns that hold lines in tables of CloudWatch, Google Cloud, Splunk, Elasticsearch and others.
-const COLUMNS: [&str; 9] =
-    ["message", "@message", "log", "line", "_raw", "textpayload", "event.original", "body", "content"];
+const COLUMNS: [&str; 12] = [
+    "message",
+    "@message",
+    "log",
+    "line",
+    "_raw",
+    "textpayload",
+    "event.original",
+    "body",
+    "content",
+    "_source.message",
+    "logentry",
+    "logmessage",
+];
+/// What separates the columns of a table. Spreadsheets use the semicolon where the comma is the decimal sign.
+const SEPARATORS: [char; 3] = [',', ';', '\t'];
+
+/// The column of a table that has the lines.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TableColumn {
+    number: usize,
+    separator: u8,
+}
 
 /// What holds the lines of a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -25,8 +46,8 @@ pub enum LogContainer {
     Documents,
     /// An array of lines.
     Lines,
-    /// A table, with the number of the column that has the lines.
-    Table(usize),
+    /// A table.
+    Table(TableColumn),
     /// An archive of files.
     Tar,
 }
@@ -42,10 +63,14 @@ impl LogContainer {
             return Some(Self::Table(column));
         }
         match text.first()? {
-            b'[' if !holds_lines(text, reference_ms) => None,
             b'[' => {
-                let is_of_texts = matches!(text[1..].trim_ascii_start().first(), Some(b'"' | b'\''));
-                Some(if is_of_texts { Self::Lines } else { Self::Documents })
+                let container = match text[1..].trim_ascii_start().first()? {
+                    b'"' | b'\'' => Self::Lines,
+                    b'{' | b'[' => Self::Documents,
+                    // The prefix of another program: `[pod/mongo-0/mongod] `.
+                    _ => return None,
+                };
+                holds_lines(text, reference_ms).then_some(container)
             }
             b'{' => Self::of_object(text, reference_ms),
             _ => None,
@@ -80,15 +105,20 @@ impl LogContainer {
     }
 }
 
-/// The number of the column with the lines, by the first line of a table.
-fn column(text: &[u8]) -> Option<usize> {
+/// The column with the lines, by the first line of a table.
+fn column(text: &[u8]) -> Option<TableColumn> {
     let line = text.split(|byte| *byte == b'\n').next()?.trim_ascii_end();
     // Each line of a server has one of these, and a value in it may be called like a column.
-    let is_heading = |line: &&str| line.len() < 4_096 && !line.contains(['{', '[']);
-    let line = std::str::from_utf8(line).ok().filter(is_heading)?;
-    let names: Vec<String> =
-        line.split(',').map(|name| name.trim().trim_matches('"').to_ascii_lowercase()).collect();
-    COLUMNS.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
+    let is_heading = |line: &String| line.len() < 4_096 && !line.contains(['{', '[']);
+    // Azure names the zone of a column of times.
+    let line =
+        std::str::from_utf8(line).ok().map(|line| line.replacen(" [UTC]", "", 4)).filter(is_heading)?;
+    SEPARATORS.iter().find_map(|separator| {
+        let names: Vec<String> =
+            line.split(*separator).map(|name| name.trim().trim_matches('"').to_ascii_lowercase()).collect();
+        let number = COLUMNS.iter().find_map(|wanted| names.iter().position(|name| name == wanted))?;
+        Some(TableColumn { number, separator: *separator as u8 })
+    })
 }
 
 /// What was made and not yet handed out.
@@ -160,7 +190,7 @@ impl Read for DocumentLines {
 /// The lines in a column of a table (RFC 4180).
 struct TableLines {
     input: Box<dyn Read>,
-    wanted: usize,
+    wanted: TableColumn,
     block: Vec<u8>,
     ready: Ready,
     column: usize,
@@ -176,7 +206,7 @@ struct TableLines {
 }
 
 impl TableLines {
-    fn new(input: Box<dyn Read>, wanted: usize) -> Self {
+    fn new(input: Box<dyn Read>, wanted: TableColumn) -> Self {
         Self {
             input,
             wanted,
@@ -200,7 +230,7 @@ impl TableLines {
                 self.keep(byte);
             }
             b'"' if self.is_at_start => (self.is_quoted, self.is_at_start) = (true, false),
-            b',' if !self.is_quoted || self.is_after_quote => {
+            _ if byte == self.wanted.separator && (!self.is_quoted || self.is_after_quote) => {
                 self.end_field();
                 self.column += 1;
                 self.is_at_start = true;
@@ -219,7 +249,9 @@ impl TableLines {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.column == self.wanted && self.field.len() < sonar_decode::syntax::documents::MAX_DOCUMENT {
+        if self.column == self.wanted.number
+            && self.field.len() < sonar_decode::syntax::documents::MAX_DOCUMENT
+        {
             self.field.push(byte);
         }
     }
@@ -227,7 +259,7 @@ impl TableLines {
     fn end_field(&mut self) {
         (self.is_quoted, self.is_after_quote) = (false, false);
         let field = std::mem::take(&mut self.field);
-        if self.column != self.wanted || self.is_heading {
+        if self.column != self.wanted.number || self.is_heading {
             return;
         }
         for line in field.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {

@@ -52,6 +52,7 @@ mod stop;
 mod tar;
 mod thread_starter;
 mod timeline;
+mod utf16;
 mod values;
 mod what_changed;
 mod when;

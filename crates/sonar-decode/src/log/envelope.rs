@@ -25,7 +25,8 @@ pub(super) fn behind_prefix(line: &[u8], is_head: impl Fn(&[u8]) -> bool) -> Opt
     for at in 1..reach {
         let rest = &line[at..];
         let found = match rest[0] {
-            b'{' => {
+            // The labels of Loki stand in braces too.
+            b'{' if rest[1..].trim_ascii_start().first() == Some(&b'"') => {
                 places += 1;
                 looks_like_json(rest) || looks_like_envelope(rest)
             }
@@ -44,6 +45,22 @@ pub(super) fn behind_prefix(line: &[u8], is_head: impl Fn(&[u8]) -> bool) -> Opt
         }
     }
     None
+}
+
+/// The text behind a prefix like `prefix`, which another line has: with other digits, such as those of a time.
+pub(super) fn behind_like<'a>(prefix: &[u8], line: &'a [u8]) -> Option<&'a [u8]> {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (mut prefix, mut rest) = (prefix, line);
+    while let Some((byte, behind)) = prefix.split_first() {
+        match (digits(prefix), digits(rest)) {
+            (0, _) if rest.first() == Some(byte) => (prefix, rest) = (behind, &rest[1..]),
+            // An empty text without its space.
+            (0, _) if rest.is_empty() && prefix.trim_ascii().is_empty() => return Some(rest),
+            (wanted @ 1.., found @ 1..) => (prefix, rest) = (&prefix[wanted..], &rest[found..]),
+            _ => return None,
+        }
+    }
+    Some(rest)
 }
 
 /// Whether a line may have colours: it begins or ends with a sequence that sets one.

@@ -118,6 +118,8 @@ pub struct ParsedLine {
     pub(super) connection: Option<u64>,
     /// It was inside a line of another program.
     pub(super) is_unwrapped: bool,
+    /// Bytes of the prefix of another program, where it stood behind one.
+    pub(super) prefix: u16,
     /// It is the beginning of an operation in a text log that goes on in the next line.
     pub(super) begins_operation: bool,
     /// The event that it describes.

@@ -28,7 +28,7 @@ use self::event_log::EventLog;
 pub(crate) use self::json::read_document;
 use self::line::LinePart;
 pub use self::line::{Bound, LineKind, LogEvent, LogSettings, ParsedLine};
-use self::parts::{JoinedLine, UnfinishedLine};
+use self::parts::{JoinedLine, OutputStream, UnfinishedLine};
 pub use self::reader::LineReader;
 pub use self::remotes::{MAX_CONNECTIONS, Remotes};
 pub use self::unwrap::{holds_lines, lines_of};
@@ -67,12 +67,57 @@ pub struct LogReader {
     parts: [UnfinishedLine; 2],
     /// The lines so far of an operation in a text log, of which a value has line feeds.
     torn: UnfinishedLine,
+    /// What stands before each line of that operation.
+    torn_behind: TornPlace,
     /// The time of the first line that had one.
     first: Option<Timestamp>,
     /// The time of the last line that had one.
     last: Option<Timestamp>,
     /// Collects events, if asked to.
     events: Option<EventLog>,
+}
+
+/// What stands before each line of an operation over several lines.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum TornPlace {
+    /// Nothing.
+    #[default]
+    Bare,
+    /// The prefix of another program.
+    Prefix(Vec<u8>),
+    /// Each is a line of a container runtime.
+    Runtime(OutputStream),
+}
+
+impl TornPlace {
+    /// Where the first line stands; `None` in other envelopes.
+    fn of(line: &[u8], parsed: &ParsedLine) -> Option<Self> {
+        match &parsed.part {
+            Some(part) => part.is_last.then_some(Self::Runtime(part.stream)),
+            None if !parsed.is_unwrapped => Some(Self::Bare),
+            None if parsed.prefix > 0 => {
+                Some(Self::Prefix(bare(line).get(..usize::from(parsed.prefix))?.to_vec()))
+            }
+            None => None,
+        }
+    }
+
+    /// The text of a line that stands in the same place.
+    fn text<'a>(&self, line: &'a [u8], parsed: &'a ParsedLine) -> Option<&'a [u8]> {
+        match (self, &parsed.part) {
+            (Self::Runtime(stream), Some(part)) if part.stream == *stream && part.is_last => {
+                Some(part.text.strip_suffix(b"\n").unwrap_or(&part.text))
+            }
+            (Self::Bare, None) => Some(line),
+            (Self::Prefix(prefix), None) => envelope::behind_like(prefix, bare(line)),
+            _ => None,
+        }
+    }
+}
+
+/// A line without what a file may begin with.
+fn bare(line: &[u8]) -> &[u8] {
+    line.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_start()
 }
 
 impl LogReader {
@@ -244,14 +289,23 @@ impl LogReader {
             }
         }
         if !self.torn.is_empty() {
-            if parsed.at.is_none() && parsed.part.is_none() && self.torn.lines() < MAX_TORN {
-                return self.join_torn(line, sink);
+            let is_next = parsed.at.is_none() && self.torn.lines() < MAX_TORN;
+            match self.torn_behind.text(line, parsed) {
+                Some(line) if is_next => return self.join_torn(line, sink),
+                // A line of another program, between those of the operation.
+                None if is_next => {}
+                _ => self.abandon_torn(),
             }
-            self.abandon_torn();
         }
-        if parsed.begins_operation && parsed.part.is_none() && !parsed.is_unwrapped {
-            self.torn.add(false, line);
-            return self.apply_whole(line, parsed, entry, sink);
+        if parsed.begins_operation
+            && self.torn.is_empty()
+            && let Some(place) = TornPlace::of(line, parsed)
+        {
+            self.torn_behind = place;
+            if let Some(text) = self.torn_behind.text(line, parsed) {
+                self.torn.add(false, text);
+                return self.apply_whole(line, parsed, entry, sink);
+            }
         }
         match &parsed.part {
             Some(part) if !self.is_whole(part) => {
@@ -297,8 +351,9 @@ impl LogReader {
         match self.torn.add(is_last, &[b"\n", line].concat()) {
             JoinedLine::Line(text) => {
                 let mut entry = ParsedEntry::default();
-                let parsed = self.reader().read(&text, &mut entry);
+                let mut parsed = self.reader().read(&text, &mut entry);
                 if parsed.kind == LineKind::Operation {
+                    parsed.is_unwrapped = !matches!(self.torn_behind, TornPlace::Bare);
                     return self.apply_whole(&text, &parsed, &entry, sink);
                 }
                 self.recount(before - 1, false);

@@ -64,7 +64,9 @@ impl<'a> RuntimeLine<'a> {
             Some(text) => (text, true),
             None => (text, false),
         };
-        Self { stream, is_last: has_end || text.len() < DOCKER_PART, text }
+        // A line of 4.4 or later ends with its bracket.
+        let is_begun = text.starts_with(b"{\"t\":") && !text.ends_with(b"}");
+        Self { stream, is_last: has_end || text.len() < DOCKER_PART && !is_begun, text }
     }
 }
 
@@ -148,6 +150,7 @@ mod tests {
 
         let docker = |text: &[u8]| RuntimeLine::of_docker(text, OutputStream::Stdout).is_last;
         assert!(docker(b"short\n") && docker(b"short, from a program that takes the line feed off"));
+        assert!(!docker(b"{\"t\":{\"$date\":\"2026\"},\"attr\":") && docker(b"{\"t\":{\"$date\":\"2026\"}}"));
         assert!(!docker(&[b'x'; DOCKER_PART]) && docker(&[&[b'x'; DOCKER_PART][..], b"\n"].concat()));
     }
 

@@ -48,6 +48,7 @@ impl<T: Text> LineReader<T> {
             true => {
                 let kind = self.outer_line(&envelope::without_colours(line), &mut parsed);
                 parsed.is_unwrapped |= !matches!(kind, LineKind::Unknown | LineKind::Empty);
+                parsed.prefix = 0;
                 kind
             }
             false => self.outer_line(line, &mut parsed),
@@ -95,6 +96,15 @@ impl<T: Text> LineReader<T> {
         if depth >= envelope::MAX_DEPTH {
             return unknown;
         }
+        if let Some(entry) = syslog::JournalEntry::of(line)
+            && let Some((head, message)) = entry.head()
+        {
+            parsed.is_unwrapped = true;
+            return match self.is_wanted(&head, parsed) {
+                true => text::message(&head, message, &mut self.entry, parsed),
+                false => LineKind::Outside,
+            };
+        }
         let mut unescaped = Vec::new();
         let kind = match (top.inner(line, &mut unescaped), top.stream) {
             (Some(inner), Some(stream)) => self.part(&RuntimeLine::of_docker(inner, stream), depth, parsed),
@@ -115,9 +125,22 @@ impl<T: Text> LineReader<T> {
         let Some((head, message)) = text::head(line, self.settings.reference_ms) else {
             return self.line_without_head(line, depth, parsed);
         };
+        // Another program may write a head of the same form.
+        if depth < envelope::MAX_DEPTH && self.is_line(message) {
+            return self.unwrapped(message, depth, parsed);
+        }
         match self.is_wanted(&head, parsed) {
             true => text::message(&head, message, &mut self.entry, parsed),
             false => LineKind::Outside,
+        }
+    }
+
+    /// Whether a message is a line itself.
+    fn is_line(&self, message: &[u8]) -> bool {
+        match message.first() {
+            Some(b'{') => message.starts_with(b"{\"t\":{\"$date\""),
+            Some(b'1' | b'2') => text::begins_line(message, self.settings.reference_ms),
+            _ => false,
         }
     }
 
@@ -138,6 +161,9 @@ impl<T: Text> LineReader<T> {
             }
             let is_head = |rest: &[u8]| text::begins_line(rest, self.settings.reference_ms);
             if let Some(inner) = envelope::behind_prefix(line, is_head) {
+                if depth == 0 {
+                    parsed.prefix = (line.len() - inner.len()) as u16;
+                }
                 return self.unwrapped(inner, depth, parsed);
             }
         }

@@ -45,9 +45,27 @@ pub fn holds_lines(head: &[u8], reference_ms: i64) -> bool {
     places.into_iter().any(|at| {
         let rest = if head[at] == b'{' { &head[at..] } else { until(&head[at + 1..], head[at]) };
         let rest = &rest[..rest.len().min(4_096)];
-        let is_object = rest.starts_with(b"{\"t\":") || rest.starts_with(b"{\\\"t\\\":");
+        let is_object = begins_line_object(rest);
         if head[at] == b'{' || is_object { is_object } else { rest.len() >= MIN_LINE && search.is_line(rest) }
     })
+}
+
+/// The text of an array of bytes, as `journalctl -o json` writes one that is not plain.
+fn byte_text(array: &[u8]) -> Option<Vec<u8>> {
+    let inside = array.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    if !inside.trim_ascii_start().first()?.is_ascii_digit() {
+        return None;
+    }
+    let byte = |number: &[u8]| std::str::from_utf8(number.trim_ascii()).ok()?.parse::<u8>().ok();
+    let text: Vec<u8> = inside.split(|byte| *byte == b',').map(byte).collect::<Option<_>>()?;
+    (text.len() >= MIN_LINE).then_some(text)
+}
+
+/// Whether a text begins with `{"t":`, perhaps formatted, or with escaped quotes.
+fn begins_line_object(text: &[u8]) -> bool {
+    let inside = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start).unwrap_or_default();
+    let behind = inside.strip_prefix(b"\"t\"").or(inside.strip_prefix(b"\\\"t\\\""));
+    behind.is_some_and(|rest| rest.trim_ascii_start().starts_with(b":"))
 }
 
 /// The text up to the quote that ends it, as far as it is searched.
@@ -95,6 +113,10 @@ impl Search<'_> {
             }
             b'{' if depth > 0 && self.is_log_object(value) => {
                 take(value);
+                true
+            }
+            b'[' if let Some(text) = byte_text(value).filter(|text| self.is_line(text)) => {
+                take(&text);
                 true
             }
             b'{' | b'[' if depth < MAX_DEPTH => self.members(at, depth, take)?,
