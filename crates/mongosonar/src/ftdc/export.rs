@@ -146,6 +146,8 @@ struct Walk<'a, F> {
     instance: &'a mut String,
     rows: u64,
     outside: u64,
+    /// Chunks that were read, and samples that were saved by themselves.
+    chunks: u64,
     /// Values are of no interest, only names.
     names_only: bool,
     each: F,
@@ -164,9 +166,24 @@ impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_
     }
 
     fn chunk(&mut self, data: &[u8]) -> Result<Result<(), ChunkError>> {
-        if let Err(error) = self.chunk.read(data) {
-            return Ok(Err(error));
+        match self.chunk.read(data) {
+            Ok(()) => self.rows_of_chunk(),
+            Err(error) => Ok(Err(error)),
         }
+    }
+
+    fn sample(&mut self, document: &[u8]) -> Result<Result<(), ChunkError>> {
+        match self.chunk.read_sample(document) {
+            Ok(()) => self.rows_of_chunk(),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> Walk<'_, F> {
+    /// Hands out the samples of the chunk that was read.
+    fn rows_of_chunk(&mut self) -> Result<Result<(), ChunkError>> {
+        self.chunks += 1;
         if !Arc::ptr_eq(self.chunk.schema(), &self.selected.schema) {
             self.selected = Selected::new(self.chunk.schema(), self.patterns, self.names)?;
         }
@@ -231,12 +248,13 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
             instance: &mut instance,
             rows: 0,
             outside: 0,
+            chunks: 0,
             names_only,
             each,
         };
         let mut reading = input::read(&files, stop.flag(), &mut walk)?;
         reading.samples_outside = walk.outside;
-        if walk.names.names.is_empty() && reading.chunks > 0 {
+        if walk.names.names.is_empty() && walk.chunks > 0 {
             bail!(
                 "no metric matches --metric; * stands for any text, as in '*opcounters*', and --list shows all paths"
             );

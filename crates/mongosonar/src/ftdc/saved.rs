@@ -90,7 +90,11 @@ fn value_of(value: Value) -> Option<Bson> {
             Some(integer) => Bson::Int64(integer),
             None => Bson::Double(number.as_f64()?),
         },
-        Value::String(text) => Bson::String(text),
+        // `JSON.stringify` writes a date as a text.
+        Value::String(text) => match time::iso_with_offset(text.as_bytes()) {
+            Some((ms, Some(_))) => Bson::DateTime(bson::DateTime::from_millis(ms)),
+            _ => Bson::String(text),
+        },
         Value::Array(all) => Bson::Array(all.into_iter().filter_map(value_of).collect()),
         Value::Object(object) => match object.iter().next().map(|(name, value)| (name.as_str(), value)) {
             Some(("$numberLong" | "$numberInt", number)) => Bson::Int64(integer(number)?),

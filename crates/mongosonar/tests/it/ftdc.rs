@@ -381,6 +381,20 @@ fn samples_after_the_clock_was_set_back_are_shown_and_so_is_the_step() {
 }
 
 #[test]
+fn the_span_goes_from_the_earliest_to_the_latest_sample() {
+    let begin = 1_777_629_600_000;
+    // The clock goes back to before the first sample.
+    let times = (600..660).chain(0..60).map(|second| begin + second * 1_000);
+    let samples: Vec<_> =
+        times.zip(1_000..).map(|(time, queries)| sample(time, begin - 1_000_000, queries)).collect();
+    let folder = Folder::new("ftdc-span");
+    let file = folder.file("metrics", &diagnostic_data(&[samples]));
+    let report = report(&[file.to_str().unwrap()]);
+    let ns = |ms: i64| Value::from(ms * 1_000_000);
+    assert_eq!((&report["start_ns"], &report["end_ns"]), (&ns(begin), &ns(begin + 659_000)));
+}
+
+#[test]
 fn a_file_without_a_start_is_exported_whole() {
     let folder = Folder::new("ftdc-no-start");
     let without = |timed: bool| -> Vec<u8> {

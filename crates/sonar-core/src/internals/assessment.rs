@@ -75,7 +75,8 @@ struct FigureSeries {
 pub struct Assessment {
     series: Vec<FigureSeries>,
     sequence: SampleSequence,
-    first_ms: Option<i64>,
+    /// The earliest and the latest time of a sample: a clock may be set back.
+    span_ms: Option<(i64, i64)>,
     incidents: Vec<Incident>,
     /// Incidents beyond those that are kept.
     incidents_other: u64,
@@ -95,7 +96,7 @@ impl Default for Assessment {
         Self {
             series: vec![series; FIGURES.len()],
             sequence: SampleSequence::default(),
-            first_ms: None,
+            span_ms: None,
             incidents: Vec::new(),
             incidents_other: 0,
             samples: 0,
@@ -131,7 +132,7 @@ impl Assessment {
 
     /// Adds a sample. One that is not later than the last is only noted; one without a possible time is left out.
     pub fn add(&mut self, sample: &ServerSample) {
-        let Self { series, sequence, first_ms, incidents, incidents_other, samples, covered_ms } = self;
+        let Self { series, sequence, span_ms, incidents, incidents_other, samples, covered_ms } = self;
         let note = |incident| {
             if incidents.len() < MAX_INCIDENTS {
                 incidents.push(incident);
@@ -157,7 +158,8 @@ impl Assessment {
             }
         });
         if let Some(last) = sequence.last() {
-            first_ms.get_or_insert(last.time_ms());
+            let now = last.time_ms();
+            *span_ms = Some(span_ms.map_or((now, now), |(from, to)| (from.min(now), to.max(now))));
         }
         while series.iter().any(|series| series.trend.is_full()) {
             series.iter_mut().for_each(|series| series.trend.widen());
@@ -194,9 +196,9 @@ impl Assessment {
         self.samples
     }
 
-    /// Time of the first and of the last sample, in milliseconds since 1970.
+    /// The earliest and the latest time of a sample, in milliseconds since 1970.
     pub fn span_ms(&self) -> Option<(i64, i64)> {
-        Some((self.first_ms?, self.sequence.last()?.time_ms()))
+        self.span_ms
     }
 
     /// The sample that came last.

@@ -87,19 +87,43 @@ impl MetricChunk {
         if deltas as usize >= MAX_SAMPLES {
             return Err(ChunkError::TooLarge);
         }
-        if !self.schema.has(&self.scan.signature) {
-            let known = self.recent.iter().position(|schema| schema.has(&self.scan.signature));
-            self.schema = match known {
-                Some(at) => self.recent.remove(at),
-                None => Arc::new(Schema::new(reference, self.scan.signature.clone())?),
-            };
-            if self.recent.len() == MAX_RECENT {
-                self.recent.remove(0);
-            }
-            self.recent.push(self.schema.clone());
-        }
         self.differences = length + 8;
+        self.find_schema()?;
         self.samples = deltas as usize + 1;
+        Ok(())
+    }
+
+    /// Takes a sample that was saved by itself as a chunk of one sample: a BSON document.
+    ///
+    /// # Errors
+    /// It is no BSON, is nested too deeply, or has too many numbers. The chunk is empty then.
+    pub fn read_sample(&mut self, document: &[u8]) -> Result<(), ChunkError> {
+        self.samples = 0;
+        self.unpacked.clear();
+        self.unpacked.extend_from_slice(document);
+        // Where a chunk has the counts of metrics and differences.
+        self.unpacked.extend_from_slice(&[0; 8]);
+        self.scan.read(document)?;
+        self.differences = self.unpacked.len();
+        self.find_schema()?;
+        self.samples = 1;
+        Ok(())
+    }
+
+    /// Finds or makes the schema of the first sample, which has been scanned.
+    fn find_schema(&mut self) -> Result<(), ChunkError> {
+        if self.schema.has(&self.scan.signature) {
+            return Ok(());
+        }
+        let known = self.recent.iter().position(|schema| schema.has(&self.scan.signature));
+        self.schema = match known {
+            Some(at) => self.recent.remove(at),
+            None => Arc::new(Schema::new(self.reference(), self.scan.signature.clone())?),
+        };
+        if self.recent.len() == MAX_RECENT {
+            self.recent.remove(0);
+        }
+        self.recent.push(self.schema.clone());
         Ok(())
     }
 
