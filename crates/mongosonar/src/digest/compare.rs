@@ -172,12 +172,13 @@ fn refuse_stopped(stopped: &[String]) -> Result<()> {
 /// It cannot be read, or contains nothing that can be compared.
 pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> Result<LoadedDigest> {
     let WantedDigest { settings, classes, key_log } = *wanted;
-    const READABLE: [FileContent; 5] = [
+    const READABLE: [FileContent; 6] = [
         FileContent::Digest,
         FileContent::Capture,
         FileContent::ProfileBson,
         FileContent::ProfileText,
         FileContent::Log,
+        FileContent::Tar,
     ];
     let files: [PathBuf; 1] = [path.to_owned()];
     let name = input::name(path);

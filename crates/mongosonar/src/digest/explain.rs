@@ -61,7 +61,8 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<ExplainFile> {
     }
     progress.finish_and_clear();
     if file.explained.is_empty() {
-        bail!("{}: no output of explain in it could be read", file.name);
+        let why = file.damage.map_or_else(String::new, |damage| format!(": {damage}"));
+        bail!("{}: no output of explain in it could be read{why}", file.name);
     }
     Ok(file)
 }

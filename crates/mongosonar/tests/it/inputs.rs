@@ -299,7 +299,7 @@ fn a_report_of_nothing_states_why() {
 }
 
 /// Two lines of logs, of 4.4 and of 4.2.
-const LINES: [&str; 2] = [
+pub const LINES: [&str; 2] = [
     r#"{"t":{"$date":"2026-05-01T10:00:00.120+00:00"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{"type":"command","ns":"shop.orders","command":{"find":"orders","filter":{"st":1,"who":"x\"y"},"$db":"shop"},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":9000,"nreturned":3,"durationMillis":131}}"#,
     r#"2026-05-01T10:00:01.450+0000 I  COMMAND  [conn7] command shop.carts command: find { find: "carts", filter: { a: 1 }, $db: "shop" } planSummary: COLLSCAN keysExamined:0 docsExamined:10 numYields:0 nreturned:1 reslen:100 locks:{} protocol:op_msg 150ms"#,
 ];
@@ -509,6 +509,28 @@ fn saved_output_of_get_diagnostic_data_is_read() {
     let median = &figure("operations.queries").unwrap()["p50"];
     assert_eq!(median.as_f64(), Some(100.0), "{}", figure("operations.queries").unwrap());
     assert!(figure("replication.oplog_window").is_none(), "a text has no times of the oplog");
-    let export = program(["ftdc", "export"]).arg(&file).output().unwrap();
-    assert!(text(&export.stderr).contains("mongosonar ftdc report"), "{export:?}");
+    // As JSON.stringify of mongosh writes it, in an array of outputs.
+    let stringified = |second: u32| {
+        format!(
+            r#"{{"data":{{"start":"2026-05-01T10:00:{second:02}.000Z","serverStatus":{{"pid":{{"low":7,"high":0,"unsigned":false}},"connections":{{"current":12}},"opcounters":{{"query":{{"low":{},"high":0,"unsigned":false}}}}}},"end":"2026-05-01T10:00:{second:02}.010Z"}},"ok":1}}"#,
+            100 * second
+        )
+    };
+    let all: Vec<String> = (0..5).map(stringified).collect();
+    let array = folder.file("samples.json", format!("[{}]", all.join(",\n")).as_bytes());
+    let output = program(["ftdc", "report", "--json"]).arg(&array).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = report["figures"].as_array().unwrap();
+    let median = &figures.iter().find(|figure| figure["id"] == "operations.queries").unwrap()["p50"];
+    assert_eq!((report["samples"].as_u64(), median.as_f64()), (Some(5), Some(100.0)));
+    for file in [&file, &array] {
+        let mut export = program(["ftdc", "export", "--csv", "--metric", "*.opcounters.query"]);
+        let export = export.arg(file).output().unwrap();
+        assert_eq!(export.status.code(), Some(0), "{export:?}");
+        let lines: Vec<&str> = text(&export.stdout).lines().collect();
+        assert_eq!(lines[0], "time_ms,serverStatus.opcounters.query");
+        // From `date -d 2026-05-01T10:00:04Z +%s`.
+        assert_eq!((lines.len(), lines[5]), (6, "1777629604000,400"));
+    }
 }

@@ -18,6 +18,7 @@ mod io_record;
 mod io_report;
 mod key_log;
 mod kills;
+mod lookalikes;
 mod loopback;
 mod pages;
 mod report;
