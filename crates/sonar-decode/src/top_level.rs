@@ -27,11 +27,11 @@ impl TopFields {
     /// Of a document that a program or a shell printed, from its `{`.
     pub fn of_text(document: &[u8]) -> Self {
         let mut top = Self::default();
-        for (name, value) in Members::new(document) {
+        for (name, value) in TextFields::new(document) {
             push(&mut top.fields, name, text_content(value));
         }
         if let Some(first) = text_batch(document).and_then(|batch| batch.get(1..)) {
-            for (name, value) in Members::new(first.trim_ascii_start()) {
+            for (name, value) in TextFields::new(first.trim_ascii_start()) {
                 push(&mut top.batch, name, text_content(value));
             }
         }
@@ -87,7 +87,7 @@ fn text_content(value: &[u8]) -> FieldContent {
 
 /// The value of a field of the outermost level of a printed document, and all that follows it.
 pub fn text_field<'a>(document: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    Members::new(document).find(|(field, _)| *field == name.as_bytes()).map(|(_, value)| value)
+    TextFields::new(document).find(|(field, _)| *field == name.as_bytes()).map(|(_, value)| value)
 }
 
 /// The first batch of a cursor in a printed document, and all that follows it.
@@ -97,17 +97,17 @@ pub fn text_batch(document: &[u8]) -> Option<&[u8]> {
 }
 
 /// The fields of a printed document, each with its value and all that follows that.
-struct Members<'a> {
+struct TextFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Members<'a> {
+impl<'a> TextFields<'a> {
     fn new(document: &'a [u8]) -> Self {
         Self { rest: document.strip_prefix(b"{").unwrap_or_default() }
     }
 }
 
-impl<'a> Iterator for Members<'a> {
+impl<'a> Iterator for TextFields<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
