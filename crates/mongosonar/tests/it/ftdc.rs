@@ -391,7 +391,10 @@ fn the_span_goes_from_the_earliest_to_the_latest_sample() {
     let file = folder.file("metrics", &diagnostic_data(&[samples]));
     let report = report(&[file.to_str().unwrap()]);
     let ns = |ms: i64| Value::from(ms * 1_000_000);
-    assert_eq!((&report["start_ns"], &report["end_ns"]), (&ns(begin), &ns(begin + 659_000)));
+    assert_eq!(
+        (&report["about"]["start_ns"], &report["about"]["end_ns"]),
+        (&ns(begin), &ns(begin + 659_000))
+    );
 }
 
 #[test]
