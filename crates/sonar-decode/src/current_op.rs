@@ -9,7 +9,7 @@ use sonar_core::{
     CurrentOperation, CurrentOperations, CurrentWait, Execution, Identity, Operation, ShapeInfo, Timestamp,
 };
 
-use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Skimmer, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Fed, Key, Opened, Skimmer, Visitor};
 use crate::entry::{Entry, EntryContext, EntrySink, Op, OperationAssembler, ParsedEntry};
 use crate::ftdc::Elements;
 use crate::log::read_document;
@@ -118,9 +118,9 @@ impl CurrentOpReader {
 
     fn bson_operation(&mut self, document: &[u8]) {
         let mut facts = Facts::default();
-        if Skimmer::new().feed(document, document.len() as u64, &mut facts).is_err() {
+        let Ok(Fed::Done(_)) = Skimmer::new().feed(document, document.len() as u64, &mut facts) else {
             return self.broken();
-        }
+        };
         if facts.is_idle() {
             self.read.idle += 1;
             return;
