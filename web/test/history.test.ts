@@ -165,7 +165,7 @@ describe("what changed", () => {
     ];
     expect(gapWords(gaps, utc())).toEqual([
       "Not observed (agent): 2023-11-14 22:13:20 to 2023-11-14 22:14:20",
-      "Only 81% observed (queries): 2023-11-14 22:13:20 to 2023-11-14 22:14:20",
+      "2023-11-14 22:13:20 to 2023-11-14 22:14:20: only 81% of this time was observed (queries)",
     ]);
   });
 });

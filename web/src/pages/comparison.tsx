@@ -36,11 +36,13 @@ const KINDS: Record<string, string> = { wire: "capture" };
 /** What stands above the rows: how many changed, how many did not, and how many could not be judged or compared. */
 export function outcome(report: Comparison): string {
   const unknown = report.not_judged_few_latencies ?? 0;
-  const few = report.not_judged - report.not_judged_in_one - unknown;
+  const other = report.not_judged_other_source ?? 0;
+  const few = report.not_judged - report.not_judged_in_one - unknown - other;
   const reasons = [
     few > 0 ? `${few} with too few calls` : "",
     unknown > 0 ? `${unknown} with too few known latencies` : "",
     report.not_judged_in_one > 0 ? `${report.not_judged_in_one} in one side only and too rare to be new or gone` : "",
+    other > 0 ? `${other} counted by different sources` : "",
   ].filter(Boolean);
   const parts = [
     `${report.changed} changed`,
@@ -58,6 +60,7 @@ function why(row: ComparisonRow): string {
   if (row.not_judged === "few calls") return "fewer than 20 calls on a side";
   if (row.not_judged === "few latencies") return "fewer than 20 known latencies on a side";
   if (row.not_judged === "only in one") return "in one side only, and too rare to be new or gone";
+  if (row.not_judged === "other source") return "a log or a profile need not hold what is faster than slowms";
   return ABOUT[row.verdict] ?? "";
 }
 

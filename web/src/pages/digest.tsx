@@ -225,6 +225,7 @@ export function DigestPage({ report }: { report: Digest }) {
   };
   return (
     <Shell title={TITLES[report.source] ?? "Report"} about={report.about} clock={clock}>
+      <Words tone="verdict" lines={report.answer ? [report.answer] : []} />
       <Words tone="bad" lines={report.notes} />
       <Lost lost={report.lost} />
       <div class="tiles">

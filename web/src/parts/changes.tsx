@@ -105,8 +105,10 @@ function Statement({ change, style, effect }: { change: Change; style: Style; ef
 /** Times that were not observed, in words. */
 export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
   gaps.map(({ what, start_ns, end_ns, observed }) => {
-    const share = observed > 0 ? `Only ${Math.round(100 * observed)}% observed` : "Not observed";
-    return `${share} (${what}): ${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`;
+    const when = `${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`;
+    return observed > 0
+      ? `${when}: only ${Math.round(100 * observed)}% of this time was observed (${what})`
+      : `Not observed (${what}): ${when}`;
   });
 
 /** All moments of change. */

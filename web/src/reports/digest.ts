@@ -83,6 +83,8 @@ export interface Remark {
 export interface Digest {
   kind: "digest";
   about: About;
+  /** What takes the time, in one sentence. */
+  answer?: string | null;
   source: "log" | "profile" | "wire";
   by: string;
   totals: Tally;
@@ -162,6 +164,7 @@ export interface Comparison {
   not_judged: number;
   not_judged_in_one: number;
   not_judged_few_latencies?: number;
+  not_judged_other_source?: number;
   not_compared: number;
   by: string;
   latencies_compared: boolean;

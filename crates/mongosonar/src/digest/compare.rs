@@ -66,7 +66,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     }
     if from_a != from_b {
         eprintln!(
-            "mongosonar: one is of a {}, the other of a {}: latencies of different sources are not compared",
+            "mongosonar: one is of a {}, the other of a {}: latencies and calls of different sources are not compared",
             compare::kind(from_a),
             compare::kind(from_b),
         );
@@ -147,7 +147,11 @@ fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)
     for note in history::gap_notes(&history.gaps(span)?, &zone, span) {
         eprintln!("mongosonar: {text}: {note}");
     }
-    let HistoryDigest { digest, source, is_whole } = history.digest(span, by, classes)?;
+    let HistoryDigest { digest, source, is_whole, windows } = history.digest(span, by, classes)?;
+    if windows != span {
+        let (from, to) = (zone.show_seconds(windows.from), zone.show_seconds(windows.to));
+        eprintln!("mongosonar: {text}: compared are the windows of the history from {from} to {to}");
+    }
     let shape_rules = (by == GroupBy::Shape).then_some(RULES_VERSION);
     Ok(LoadedDigest {
         digest,

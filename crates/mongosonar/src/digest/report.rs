@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use sonar_core::{Application, Digest, GroupBy, Notices, Reading, RowTotals, Source, Subject};
-use sonar_view::kit::{Hidden, Zone};
+use sonar_view::kit::{Count, Hidden, Zone, plural};
 use sonar_view::logs::SourceSummary;
 
 use super::args::JoinedReportArgs;
@@ -196,15 +196,27 @@ fn by_name(mut digest: Digest) -> Digest {
     digest
 }
 
-/// A note if rows have their figures from different sources, and so the totals too.
-fn mixture(digest: &Digest) -> Option<String> {
+/// Notes if rows have their figures from different sources, and so the totals too, and if rows are in no total.
+fn mixture(digest: &Digest) -> Vec<String> {
     let totals = RowTotals::of(digest);
     let named = |sources: &[Source]| {
         let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
-        names
-            .split_last()
-            .map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")))
+        match &*names {
+            [only] => (*only).to_owned(),
+            [others @ .., last] => format!("{} or {last}", others.join(", ")),
+            [] => String::new(),
+        }
     };
+    let mut notes = Vec::new();
+    if totals.beside > 0 {
+        notes.push(format!(
+            "{} of the {} {} in no total: {} may have seen the same ones in other rows.",
+            plural(Count(totals.beside as f64), "operation"),
+            named(&totals.beside_by).replace(" or ", " and "),
+            if totals.beside == 1 { "is" } else { "are" },
+            named(&totals.counted_by),
+        ));
+    }
     let mixed: Vec<String> = [
         ("calls and latencies", &totals.counted_by),
         ("examined documents, plans and waits", &totals.executed_by),
@@ -213,7 +225,10 @@ fn mixture(digest: &Digest) -> Option<String> {
     .filter(|(_, sources)| sources.len() > 1)
     .map(|(what, sources)| format!("{what} are from {}", named(sources)))
     .collect();
-    (!mixed.is_empty()).then(|| format!("the totals are a mixture: in each row, {}.", mixed.join("; ")))
+    if !mixed.is_empty() {
+        notes.push(format!("the totals are a mixture: in each row, {}.", mixed.join("; ")));
+    }
+    notes
 }
 
 /// A note if the sources cover different times.
@@ -224,6 +239,9 @@ fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
         .filter_map(|source| Some((source, &digest.total.observed_by(source)?.figures)))
         .filter(|(_, figures)| figures.calls > 0)
         .collect();
+    if spans.len() < 2 {
+        return None;
+    }
     let from = spans.iter().map(|(_, figures)| figures.first_seen).max()?;
     let to = spans.iter().map(|(_, figures)| figures.last_seen).min()?;
     if from > to {

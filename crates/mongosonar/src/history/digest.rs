@@ -17,6 +17,8 @@ pub struct HistoryDigest {
     pub source: Source,
     /// Whether it has all rows.
     pub is_whole: bool,
+    /// From the start of the first window to the end of the last one: the history has nothing finer.
+    pub windows: Span,
 }
 
 impl StoredHistory {
@@ -33,13 +35,15 @@ impl StoredHistory {
         }
         let resolution = resolution(span);
         let mut digester = HistoryDigester::new(DigestSettings { by, points: false }, resolution.width_ns());
-        let (mut folded, mut count) = (0, 0);
+        let (mut folded, mut windows) = (0, None::<Span>);
         self.operations(span, resolution, &mut |window| {
-            count += 1;
+            let Span { from, to } = Span { from: window.window.start, to: window.window.end };
+            let all = windows.get_or_insert(Span { from, to });
+            *all = Span { from: all.from.min(from), to: all.to.max(to) };
             folded += window.window.coverage.shapes_folded;
             digester.add(&window, |class| classes.contains(class));
         })?;
-        if count == 0 {
+        let Some(windows) = windows else {
             let (utc, extent) = (Zone::utc(), self.extent);
             let show = |at| utc.show_seconds(at);
             bail!(
@@ -50,8 +54,8 @@ impl StoredHistory {
                 show(extent.from),
                 show(extent.to)
             );
-        }
+        };
         let (digest, source) = digester.finish();
-        Ok(HistoryDigest { digest, source, is_whole: folded == 0 })
+        Ok(HistoryDigest { digest, source, is_whole: folded == 0, windows })
     }
 }

@@ -5,9 +5,11 @@ mod digest;
 mod series;
 mod steps;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, ObservedSpan, Resolution, Span};
-use sonar_core::{HistoryStore, Timestamp};
+use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
 use sonar_view::changes::GapJson;
 use sonar_view::kit::Zone;
@@ -17,6 +19,7 @@ pub use self::digest::HistoryDigest;
 pub use self::series::PastArgs;
 pub use self::steps::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::digest::ZoneArgs;
+use crate::exit::usage;
 use crate::when::{self, When};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -59,8 +62,37 @@ impl StoredHistory {
     }
 
     /// With only what is about the server at this port, and what is about no server, like the machine.
-    pub fn of_server(self, server: Option<u16>) -> Self {
-        Self { server, ..self }
+    ///
+    /// # Errors
+    /// The history cannot be read, or knows no such server.
+    pub fn of_server(self, server: Option<u16>) -> Result<Self> {
+        /// Servers that the message names.
+        const NAMED: usize = 10;
+        let Some(port) = server else { return Ok(self) };
+        let known = self.servers()?;
+        if known.iter().any(|server| server.port == port) {
+            return Ok(Self { server, ..self });
+        }
+        let named: Vec<String> = known.iter().take(NAMED).map(ToString::to_string).collect();
+        let more = known.len().saturating_sub(NAMED);
+        let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let known = match named.is_empty() {
+            true => "it names no server".to_owned(),
+            false => format!("it knows {}{others}", named.join(", ")),
+        };
+        Err(usage!("the history in {} has no server at port {port}; {known}", self.name))
+    }
+
+    /// The servers that anything in the history is about.
+    fn servers(&self) -> Result<BTreeSet<Endpoint>> {
+        let mut servers = BTreeSet::new();
+        self.visit(self.extent, resolution(self.extent), &mut |window| {
+            servers.extend(window.window.shapes.iter().map(|row| row.server));
+            servers.extend(window.series.keys().map(|key| key.server));
+        })?;
+        servers.extend(self.events(self.extent)?.iter().map(|event| event.server));
+        servers.retain(|server| server.port != 0);
+        Ok(servers)
     }
 
     /// The span that `--from` and `--to` ask for; the whole history without them.

@@ -41,7 +41,8 @@ fn of_history(args: &QueriesArgs, against: Against, selection: &Selection) -> Re
         (None, false) => around(now()),
     };
     let span = against.of(span, &zone)?;
-    let HistoryDigest { digest, source, is_whole } = history.digest(span, Baseline::BY, selection.classes)?;
+    let HistoryDigest { digest, source, is_whole, .. } =
+        history.digest(span, Baseline::BY, selection.classes)?;
     let is_complete = is_whole && history.gaps(span)?.is_empty();
     finish(
         &digest,

@@ -20,7 +20,7 @@ pub const PARTS: usize = 360;
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
     let zone = history::zone(&args.zone);
-    let history = StoredHistory::open(&args.store)?.of_server(args.port);
+    let history = StoredHistory::open(&args.store)?.of_server(args.port)?;
     let span = history.last_hour_or((args.from, args.to), &zone)?;
     let mut out = BufWriter::new(io::stdout());
     if args.json {

@@ -31,7 +31,7 @@ const MAX_SCANNED: u64 = 1_500;
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     let zone = history::zone(&args.zone);
-    let history = StoredHistory::open(&args.store)?.of_server(args.port);
+    let history = StoredHistory::open(&args.store)?.of_server(args.port)?;
     let asked = match args.at {
         Some(at) => Asked::Moment(at),
         None => Asked::Span(history.last_hour_or((args.from, args.to), &zone)?),

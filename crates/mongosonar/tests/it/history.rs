@@ -213,3 +213,23 @@ fn the_timeline_and_the_report_cover_the_same_time() {
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("\"kind\":\"incident\""));
 }
+
+#[test]
+fn a_server_that_the_history_does_not_know_is_refused() {
+    for command in ["what-changed", "timeline"] {
+        let output = run(&[command, "--port", "27999"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("has no server at port 27999; it knows "), "{command}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_comparison_says_which_windows_it_compares() {
+    let output = run(&["compare", "2026-11-21T21:24:37Z+15s", "2026-11-21T21:26:00Z+30s"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let windows = "compared are the windows of the history from 2026-11-21T21:24:30Z to 2026-11-21T21:25:00Z";
+    assert!(said.contains(windows), "{said}");
+    assert_eq!(said.matches("compared are the windows").count(), 1, "{said}");
+}

@@ -429,3 +429,47 @@ fn rows_by_client_user_and_comment() {
     let compared: Value = serde_json::from_slice(&compared.stdout).unwrap_or_else(|_| panic!("{compared:?}"));
     assert_eq!((&compared["changed"], &compared["not_judged"]), (&0.into(), &2.into()), "{compared}");
 }
+
+/// A capture, a profile and a log of the same minutes.
+fn of_minutes(file: &str) -> std::path::PathBuf {
+    fixture(&format!("mongod-4.4-minutes/{file}"))
+}
+
+#[test]
+fn no_operation_counts_twice_whatever_the_rows_are() {
+    let files = [of_minutes("wire.pcap.gz"), of_minutes("profile.bson.gz")];
+    for by in ["shape", "namespace", "app", "plan", "client"] {
+        let mut command = program(["report", "--json", "--by", by]);
+        let told = object(&command.args(&files).output().unwrap());
+        assert_eq!(told["totals"]["calls"], 999, "{by}");
+        let notes = told["notes"].to_string();
+        let is_beside = notes.contains("in no total: wire may have seen the same ones in other rows");
+        assert_eq!(is_beside, matches!(by, "app" | "plan"), "{by}: {notes}");
+    }
+    let text = program(["report", "--by", "app"]).args(&files).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("application unknown (connected before the capture)"), "{text}");
+}
+
+#[test]
+fn what_a_log_need_not_hold_is_not_gone() {
+    let files = [of_minutes("wire.pcap.gz"), of_minutes("mongod.log.gz")];
+    for turned in [false, true] {
+        let mut command = program(["compare"]);
+        let files: Vec<_> = if turned { files.iter().rev().collect() } else { files.iter().collect() };
+        let text = String::from_utf8(command.args(files).output().unwrap().stdout).unwrap();
+        for verdict in ["gone", "new", "more calls", "fewer calls"] {
+            assert!(!text.lines().any(|line| line.starts_with(verdict)), "{verdict}: {text}");
+        }
+        assert!(text.contains("counted by different sources"), "{text}");
+    }
+}
+
+#[test]
+fn one_source_is_not_of_different_times() {
+    let folder = Folder::new("one-instant");
+    let line = r#"{"t":{"$date":"2026-05-01T10:00:00.120+00:00"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{"type":"command","ns":"shop.orders","command":{"find":"orders","filter":{"user":1},"$db":"shop"},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":9000,"nreturned":3,"durationMillis":133}}"#;
+    let log = folder.file("mongod.log", format!("{line}\n{line}\n").as_bytes());
+    let told = object(&program(["report", "--json"]).arg(&log).output().unwrap());
+    assert_eq!((&told["totals"]["calls"], &told["notes"]), (&2.into(), &serde_json::json!([])));
+}

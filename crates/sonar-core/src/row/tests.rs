@@ -190,7 +190,13 @@ proptest! {
         }
         let totals = RowTotals::of(&digest);
         let rows = digest.rows();
-        prop_assert_eq!(totals.figures.calls, rows.iter().map(|row| row.figures().calls).sum::<u64>());
+        let all: u64 = rows.iter().map(|row| row.figures().calls).sum();
+        prop_assert_eq!(totals.figures.calls + totals.beside, all);
+        let by = digest.settings.by;
+        if !matches!(by, GroupBy::Shape | GroupBy::Order | GroupBy::Namespace) {
+            return Ok(());
+        }
+        let rows: Vec<&Row> = rows.iter().filter(|row| !totals.leaves_out(row, by)).collect();
         let ns: u128 = rows.iter().map(|row| row.figures().latency.sum_ns()).sum();
         prop_assert_eq!(totals.figures.latency.sum_ns(), ns);
         let shown = |name: &str, sums: &[(&str, Sum)]| {
@@ -240,6 +246,35 @@ fn totals_name_the_sources_that_rows_show() {
     with(&plain(Source::Wire, 3), |record| digest.record(record));
     let totals = RowTotals::of(&digest);
     assert_eq!((totals.figures.calls, totals.counted_by), (5, vec![Source::Wire, Source::Profile]));
+}
+
+#[test]
+fn no_operation_counts_twice_in_totals() {
+    // The profile knows the plan of each operation, the wire of none.
+    let seen = |source, plan| TestOperation { plan, ..plain(source, 1) };
+    for by in [GroupBy::Plan, GroupBy::App, GroupBy::User] {
+        let mut digest = Digest::new(DigestSettings { by, ..DigestSettings::default() });
+        let app = |app, one| TestOperation { app, ..one };
+        let all = [
+            seen(Source::Wire, 0),
+            seen(Source::Wire, 0),
+            app(2, seen(Source::Profile, 1)),
+            app(3, seen(Source::Profile, 2)),
+        ];
+        all.iter().for_each(|one| with(one, |record| digest.record(record)));
+        let totals = RowTotals::of(&digest);
+        assert_eq!((totals.figures.calls, &*totals.counted_by), (2, &[Source::Wire][..]), "{by:?}");
+        assert_eq!(totals.server().sums.keys_examined.get(), Some(2 * 5), "{by:?}");
+        let beside: Vec<_> = digest.rows().iter().map(|row| totals.leaves_out(row, by)).collect();
+        let shown: u64 = digest.rows().iter().map(|row| row.figures().calls).sum();
+        assert_eq!(totals.figures.calls + totals.beside, shown, "{by:?} {beside:?}");
+    }
+    // Of another time, they are other operations.
+    let mut digest = Digest::new(DigestSettings { by: GroupBy::Plan, ..DigestSettings::default() });
+    let later = TestOperation { second: 99, ..seen(Source::Profile, 1) };
+    [seen(Source::Wire, 0), later].iter().for_each(|one| with(one, |record| digest.record(record)));
+    let totals = RowTotals::of(&digest);
+    assert_eq!((totals.figures.calls, totals.beside, totals.counted_by.len()), (2, 0, 2));
 }
 
 #[test]

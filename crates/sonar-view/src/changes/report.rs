@@ -78,10 +78,17 @@ impl GapJson {
         let at = Timestamp::from_unix_ns;
         let (from, to) = (at(self.span.start_ns), at(self.span.end_ns));
         let clock = |at| sentence::clock(zone, at, whole);
-        let when = format!("{} to {} ({})", clock(from), clock(to), Nanos(to.since(from)));
+        let when = format!("{} to {}", clock(from), clock(to));
+        let length = Nanos(to.since(from));
         match self.observed {
-            0.0 => format!("Not observed ({}): {when}", self.what),
-            share => format!("Only {} observed ({}): {when}", Percent(share), self.what),
+            0.0 => format!("Not observed ({}): {when} ({length})", self.what),
+            share => {
+                format!(
+                    "{when} ({length}): only {} of this time was observed ({})",
+                    Percent(share),
+                    self.what
+                )
+            }
         }
     }
 }

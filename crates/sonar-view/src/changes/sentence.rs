@@ -218,7 +218,7 @@ fn side(figures: &ShapeFigures) -> String {
     let calls = plural(Grouped(figures.calls), "operation");
     let Some([p50, p99, max]) = figures.latency.filter(|_| figures.calls > 0) else { return calls };
     if figures.calls < 10 {
-        return format!("{calls}, at most {}", Nanos(max));
+        return format!("{calls}, max {}", Nanos(max));
     }
     format!(
         "{calls} ({}/s), p50 {}, p99 {}, max {}",

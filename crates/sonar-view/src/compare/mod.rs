@@ -55,6 +55,8 @@ pub enum NotJudged {
     FewCalls,
     /// A side has enough operations, but knows the latency of fewer than [`MIN_CALLS`] of them.
     FewLatencies,
+    /// Both sides are of different kinds of sources: a log or a profile need not hold what a capture does.
+    OtherSource,
 }
 
 impl NotJudged {
@@ -63,6 +65,7 @@ impl NotJudged {
             Self::OnlyInOne => "only in one",
             Self::FewCalls => "few calls",
             Self::FewLatencies => "few latencies",
+            Self::OtherSource => "other source",
         }
     }
 }
@@ -108,11 +111,13 @@ pub struct RowPair<'a> {
     pub verdict: Change,
     /// Calls per second in both.
     pub rates: (Rate, Rate),
+    /// Whether one source counted the calls of both sides: only then something is new or gone, or has other rates.
+    pub same_source: bool,
     /// Why it is not judged, if it is not.
     pub not_judged: Option<NotJudged>,
     /// What would have been seen.
     pub least: LeastSeen,
-    /// Chance of these rates.
+    /// Chance of these rates; 1 if they are of different sources.
     pub rate_p: f64,
     /// How the latencies differ; `None` where there are too few.
     pub shift: Option<Shift>,
@@ -216,6 +221,13 @@ impl<'a> DigestComparison<'a> {
                     rate(of(row), &digest.observed_by(source.unwrap_or(Source::Wire)))
                 };
                 let rates = (rated(left, a), rated(right, b));
+                let first = |row: Option<&'a Row>| row.and_then(|row| row.sources().next());
+                let same_source = match (first(left), first(right)) {
+                    (Some(left), Some(right)) => left == right,
+                    (Some(source), None) => has_watched(b, source, same_clock),
+                    (None, Some(source)) => has_watched(a, source, same_clock),
+                    (None, None) => true,
+                };
                 let shift = left.zip(right).filter(|_| same_clock).and_then(|(left, right)| {
                     let (left, right) = (left.figures(), right.figures());
                     let more = dispersion(left.timeline(), &left.latency)
@@ -228,8 +240,9 @@ impl<'a> DigestComparison<'a> {
                     verdict: Change::Same,
                     not_judged: None,
                     least: LeastSeen::default(),
-                    rate_p: rates.0.p(rates.1),
+                    rate_p: if same_source { rates.0.p(rates.1) } else { 1.0 },
                     rates,
+                    same_source,
                     shift,
                     ratios: (ratio(left), ratio(right)),
                     ratio_p: examined(of(left).timeline())
@@ -255,6 +268,14 @@ impl<'a> DigestComparison<'a> {
     pub fn is_worse(&self) -> bool {
         self.pairs.iter().any(|pair| pair.verdict.is_worse())
     }
+}
+
+/// Whether `source` watched the operations of a digest, so that what it lacks was not there. `is_first`: the digest is of
+/// the same source as the other one, also where it holds no operation.
+fn has_watched(digest: &Digest, source: Source, is_first: bool) -> bool {
+    digest.total.observed_by(source).is_some()
+        || digest.observed_by(source).total_ns() > 0
+        || (is_first && digest.total.sources().next().is_none())
 }
 
 /// Judges all rows at once, so that the test corrects for their number.
@@ -283,7 +304,14 @@ fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
             (true, true, None) if by_rate && b / a >= MIN_FACTOR => Change::MoreCalls,
             (true, true, None) if by_rate && a / b >= MIN_FACTOR => Change::FewerCalls,
             (true, false, _) | (false, true, _) => {
-                pair.not_judged = Some(NotJudged::OnlyInOne);
+                pair.not_judged = Some(match pair.same_source {
+                    true => NotJudged::OnlyInOne,
+                    false => NotJudged::OtherSource,
+                });
+                Change::NotJudged
+            }
+            _ if !pair.same_source && pair.ratio_p.is_none() => {
+                pair.not_judged = Some(NotJudged::OtherSource);
                 Change::NotJudged
             }
             _ if same_clock && pair.shift.is_none() => {
@@ -296,7 +324,9 @@ fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
             }
             _ => Change::Same,
         };
-        pair.least.rate = least_more(pair.rates.0, pair.rates.1, alpha);
+        if pair.same_source {
+            pair.least.rate = least_more(pair.rates.0, pair.rates.1, alpha);
+        }
         if let (Some(left), Some(right), Some(_)) = (pair.a, pair.b, pair.shift) {
             let dispersion = pair.dispersion();
             let (left, right) = (&left.figures().latency, &right.figures().latency);
@@ -372,8 +402,14 @@ fn outcome(comparison: &DigestComparison<'_>) -> String {
     if in_one > 0 {
         reasons.push(format!("{in_one} in one side only and too rare to be new or gone"));
     }
+    let other = comparison.not_judged(NotJudged::OtherSource);
+    if other > 0 {
+        reasons.push(format!(
+            "{other} counted by different sources: a log or a profile need not hold what is faster than slowms"
+        ));
+    }
     if !reasons.is_empty() {
-        parts.push(format!("{} not judged ({})", few + unknown + in_one, reasons.join(", ")));
+        parts.push(format!("{} not judged ({})", few + unknown + in_one + other, reasons.join(", ")));
     }
     if comparison.not_compared > 0 {
         let rows = comparison.not_compared;
@@ -483,8 +519,9 @@ pub fn text(
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: impl Write) -> io::Result<()> {
-    let not_judged = [NotJudged::FewCalls, NotJudged::FewLatencies, NotJudged::OnlyInOne]
-        .map(|why| comparison.not_judged(why));
+    let reasons =
+        [NotJudged::FewCalls, NotJudged::FewLatencies, NotJudged::OnlyInOne, NotJudged::OtherSource];
+    let not_judged = reasons.map(|why| comparison.not_judged(why));
     let document = json!({
         "schema": SCHEMA,
         "kind": "comparison",
@@ -495,6 +532,7 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
         "not_judged": not_judged.iter().sum::<usize>(),
         "not_judged_few_latencies": not_judged[1],
         "not_judged_in_one": not_judged[2],
+        "not_judged_other_source": not_judged[3],
         "not_compared": comparison.not_compared,
         "by": comparison.by.name(),
         "latencies_compared": comparison.same_clock,

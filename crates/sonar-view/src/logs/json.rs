@@ -36,6 +36,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             kind: "digest".to_owned(),
             shape_rules: RULES_VERSION,
             about: Some(view.about()),
+            answer: view.answer(),
             source: view.source.name().to_owned(),
             by: digest.settings.by.name().to_owned(),
             sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),
@@ -90,6 +91,9 @@ pub(super) struct DigestDocument {
     pub shape_rules: u32,
     #[serde(default)]
     pub about: Option<About>,
+    /// What takes the time, in one sentence; null if no row took any.
+    #[serde(skip_deserializing)]
+    pub answer: Option<String>,
     pub source: String,
     pub by: String,
     /// What was read of each source, where there are several; `totals` and rows then have latencies of the first

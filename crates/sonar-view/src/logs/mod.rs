@@ -2,6 +2,7 @@
 //!
 //! A [`DigestView`] chooses and sorts the rows of a [`Digest`]; every share, mean and quantile comes from it.
 
+mod answer;
 mod asked;
 pub mod beyond;
 mod csv;
@@ -338,9 +339,22 @@ impl<'a> DigestView<'a> {
         reading.chain(coverage).map(|(name, _, count)| (name, count)).chain(sources).collect()
     }
 
-    /// Share of the time of all operations, 0 to 1.
+    /// Whether a row is in no total.
+    fn is_beside(&self, row: &Row) -> bool {
+        self.totals.leaves_out(row, self.digest.settings.by)
+    }
+
+    /// What takes the time, in one sentence; `None` if no row took any.
+    pub fn answer(&self) -> Option<String> {
+        answer::sentence(self)
+    }
+
+    /// Share of the time of all operations, 0 to 1; for a row that is in no total, of those of its source.
     pub fn share(&self, row: &Row) -> f64 {
-        let all = self.totals.figures.latency.sum_ns();
+        let all = match row.sources().next().and_then(|source| self.digest.total.observed_by(source)) {
+            Some(of) if self.is_beside(row) => of.figures.latency.sum_ns(),
+            _ => self.totals.figures.latency.sum_ns(),
+        };
         if all == 0 { 0.0 } else { row.figures().latency.sum_ns() as f64 / all as f64 }
     }
 }
@@ -411,6 +425,9 @@ fn identity(row: &Row) -> (String, String, String, u64) {
     (namespace, command, text, id)
 }
 
+/// What the application of a connection is called that was open before the capture.
+const JOINED_LATE: &str = "application unknown (connected before the capture)";
+
 /// Command, namespace and text of a row; empty where it has none.
 pub fn names(row: &Row, form: Form) -> (String, String, String) {
     match &row.subject {
@@ -426,6 +443,9 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
         }
         Subject::Namespace(database, collection) => {
             (String::new(), sonar_core::shape::namespace(database, collection), String::new())
+        }
+        Subject::App(app) if app.name.is_empty() && app.joined_late => {
+            (String::new(), String::new(), JOINED_LATE.to_owned())
         }
         Subject::App(app) => (String::new(), String::new(), app.label()),
         Subject::Plan(plan) if plan.is_empty() => (String::new(), String::new(), "(no plan)".to_owned()),

@@ -13,19 +13,25 @@ use crate::kit::{
 };
 use crate::queries::text as queries_text;
 
-/// Writes the report.
+/// Writes the report: the answer, what is wrong, the rows, and what was read.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+    if let Some(answer) = view.answer() {
+        writeln!(out, "{}", escape(&answer))?;
+    }
     for note in &view.notes {
         writeln!(out, "NOTE: {}", escape(note))?;
     }
-    sources(view, out)?;
     summary(view, out)?;
+    hints(view, out)?;
+    remarks(view, out)?;
+    rows(view, out)?;
     if let Some(line) = view.left_out().line(view.sample, HiddenContext::CommandLine) {
         writeln!(out, "{line}")?;
     }
+    sources(view, out)?;
     if let Some(reading) = view.reading {
         counted(&view.losses(), "all of it was read", reading.iter(), out)?;
     }
@@ -37,14 +43,14 @@ pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result
     if let Some(notices) = view.notices {
         events(notices, &view.zone, out)?;
     }
-    rows(view, out)?;
-    hints(view, out)?;
-    remarks(view, out)?;
     out.flush()
 }
 
 /// What was read of each source, and what was lost.
 fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
+    if !view.summaries.is_empty() {
+        writeln!(out)?;
+    }
     for summary in view.summaries {
         let Some(observed) = view.digest.total.observed_by(summary.source) else {
             writeln!(
@@ -80,10 +86,9 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     if view.summaries.len() > 1 {
         writeln!(
             out,
-            "Latencies and calls below are those of the {}, as far as it has the row; totals are the sums of the rows.",
+            "Latencies and calls above are those of the {}, as far as it has the row; totals are the sums of the rows.",
             view.source.name()
         )?;
-        writeln!(out)?;
     }
     Ok(())
 }
@@ -98,7 +103,7 @@ fn span(view: &DigestView<'_>, figures: &Figures) -> String {
 
 /// Indexes that may help, each with the shapes that would use it.
 fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
-    /// Shapes shown of each index; JSON has all.
+    /// Indexes shown, and shapes of each; JSON has all.
     const SHOWN: usize = 5;
     let all = super::hint::all(view);
     if all.is_empty() {
@@ -106,7 +111,7 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     }
     let known = if view.indexes.is_some() { "; none that exists serves" } else { "" };
     writeln!(out, "\nIndexes that may help (equality, sort, range{known}; check before building):")?;
-    for one in all {
+    for one in all.iter().take(SHOWN) {
         let head =
             format!("{} {}: {:.1} of the time", one.hint.namespace, one.hint.index, Percent(one.share));
         writeln!(out, "  {}", escape(&head))?;
@@ -132,6 +137,9 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "    … and {}", plural(one.rows.len() - SHOWN, "more shape"))?;
         }
     }
+    if all.len() > SHOWN {
+        writeln!(out, "  … and {} (--json has all)", plural(all.len() - SHOWN, "more index"))?;
+    }
     Ok(())
 }
 
@@ -143,11 +151,7 @@ fn remarks(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     if all.is_empty() {
         return Ok(());
     }
-    writeln!(
-        out,
-        "
-What else stands out:"
-    )?;
+    writeln!(out, "\nWhat else stands out:")?;
     for (row, remark) in all.iter().take(SHOWN) {
         let (command, namespace, text) = names(row, view.form);
         let what = remark.words(row);
@@ -234,6 +238,7 @@ fn waits(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// What was lost, each counter with its meaning, and the other counters in one line.
 fn counted(
     losses: &[(&'static str, u64)],
     none: &str,
@@ -243,8 +248,15 @@ fn counted(
     let lost: Vec<_> = losses.iter().map(|(name, count)| format!("{name} {count}")).collect();
     let lost = if lost.is_empty() { none.to_owned() } else { format!("NOT IN FULL: {}", lost.join(", ")) };
     writeln!(out, "\nCoverage: {lost}")?;
-    for (name, meaning, count) in all.filter(|(_, _, count)| *count > 0) {
-        writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
+    let is_loss = |name: &str| losses.iter().any(|(lost, _)| *lost == name);
+    let (lost, others): (Vec<_>, Vec<_>) =
+        all.filter(|(_, _, count)| *count > 0).partition(|(name, _, _)| is_loss(name));
+    for (name, meaning, _) in lost {
+        writeln!(out, "  {name}: {meaning}")?;
+    }
+    let others: Vec<_> = others.iter().map(|(name, _, count)| format!("{name} {count}")).collect();
+    if !others.is_empty() {
+        writeln!(out, "  {}", others.join("  "))?;
     }
     Ok(())
 }
@@ -256,7 +268,7 @@ fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()
     if notices.accepted + notices.ended > 0 {
         write!(out, "\nConnections: {} accepted, {} ended", notices.accepted, notices.ended)?;
         if let Some(open) = notices.most_open {
-            write!(out, ", {open} open at most ({})", zone.show(notices.most_open_at))?;
+            write!(out, ", max {open} open ({})", zone.show(notices.most_open_at))?;
         }
         writeln!(out)?;
         let mut clients: Vec<_> = notices.clients.iter().collect();

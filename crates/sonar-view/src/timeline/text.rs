@@ -125,8 +125,15 @@ fn labels(lanes: &[&LaneJson]) -> Vec<String> {
     let server = |lane: &LaneJson| lane.server.map_or_else(String::new, |port| format!("{port} "));
     let whole: Vec<String> = lanes.iter().map(|lane| format!("{}{}", server(lane), lane.title)).collect();
     let cut: Vec<String> = whole.iter().map(|text| fit(text, WIDTH)).collect();
-    let label = |(at, text): (usize, &String)| match cut.iter().filter(|one| **one == cut[at]).count() {
+    // A cut title also differs from a shorter one that is its beginning.
+    let beginning = |label: &str| label.trim_end_matches('…').trim_end().to_owned();
+    let label = |(at, text): (usize, &String)| match cut
+        .iter()
+        .filter(|one| beginning(one) == beginning(&cut[at]))
+        .count()
+    {
         0 | 1 => cut[at].clone(),
+        _ if cut[at] == *text => text.clone(),
         _ => fit(text, HEAD) + fit_end(text, WIDTH - HEAD).trim_start_matches('…'),
     };
     whole.iter().enumerate().map(label).collect()
@@ -151,7 +158,7 @@ mod tests {
             id: "x",
             title: title.to_owned(),
             unit: "percent",
-            server: None,
+            server: title.starts_with("documents").then_some(27_017),
             verdict: None,
             limit: None,
             values: Vec::new(),
@@ -161,13 +168,17 @@ mod tests {
             "time in which some threads waited for memory",
             "time in which some threads waited for a device",
             "all processors busy",
+            "documents examined",
+            "documents examined for each one returned",
         ]
         .map(lane);
         let labels = labels(&lanes.each_ref());
         let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
-        assert_eq!(distinct.len(), 4, "{labels:?}");
+        assert_eq!(distinct.len(), 6, "{labels:?}");
         assert!(labels.iter().all(|label| width(label) < TITLE), "{labels:?}");
         assert!(labels[1].starts_with("time in") && labels[1].ends_with("for memory"), "{labels:?}");
         assert_eq!(labels[3], "all processors busy");
+        assert_eq!(labels[4], "27017 documents examined");
+        assert!(labels[5].starts_with("27017 do…") && labels[5].ends_with("one returned"), "{labels:?}");
     }
 }

@@ -92,11 +92,7 @@ impl WhyReport {
         }
         table.spaced().write(out)?;
         let column = Nanos(self.activity.column_ns());
-        writeln!(
-            out,
-            "Over time: each column is {column}; the highest is {:.2} at a time.",
-            self.activity.most()
-        )
+        writeln!(out, "Over time: each column is {column}; the max is {:.2} at a time.", self.activity.most())
     }
 
     fn threads_text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {

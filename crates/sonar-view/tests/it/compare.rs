@@ -160,3 +160,41 @@ fn unchanged_rows_say_which_change_would_have_been_seen() {
     };
     assert!(least(30) >= least(3_000) && least(3_000) > 1.0);
 }
+
+/// A call a second of each shape for 200 seconds, as `source` saw them.
+fn seen_by(source: Source, shapes: std::ops::Range<u64>) -> Digest {
+    let app = app("api", "rust", "3");
+    let mut digest = Digest::default();
+    for (number, call) in shapes.flat_map(|number| (0..200).map(move |call| (number, call))) {
+        let shape = shape(number, "find", "shop.orders", "{}", "{}");
+        let op = Operation {
+            latency_ns: Some(1_000_000 * number),
+            ..operation(&shape, &app, Timestamp::from_unix(1_000 + call, 0))
+        };
+        digest.record(&Record::server(source, &op, &Execution::default()));
+    }
+    digest
+}
+
+#[test]
+fn what_another_source_need_not_hold_is_not_gone_or_new() {
+    let (wire, log) = (seen_by(Source::Wire, 1..4), seen_by(Source::Log, 3..4));
+    for (a, b) in [(&wire, &log), (&log, &wire)] {
+        let comparison = DigestComparison::new(a, b, false, [true; 2]);
+        let judged: Vec<_> = comparison.pairs.iter().map(|pair| (pair.verdict, pair.not_judged)).collect();
+        assert_eq!(judged, [(Change::NotJudged, Some(NotJudged::OtherSource)); 3]);
+        let side = |source| ComparedSide { name: "x".into(), host: None, source, zone: Zone::utc() };
+        let mut out = Vec::new();
+        let sides = [side(Source::Wire), side(Source::Log)];
+        sonar_view::compare::text(&comparison, &sides, None, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("0 changed; 0 unchanged; 3 not judged (3 counted by different sources: a log or")
+        );
+    }
+    // What the same source does not see any more is gone.
+    let later = seen_by(Source::Wire, 3..4);
+    let comparison = DigestComparison::new(&wire, &later, true, [true; 2]);
+    let gone = comparison.pairs.iter().filter(|pair| pair.verdict == Change::Gone).count();
+    assert_eq!(gone, 2);
+}

@@ -243,7 +243,7 @@ fn what_took_less_than_a_millisecond_is_said_so() {
 }
 
 #[test]
-fn what_could_not_be_parsed_stands_first() {
+fn what_could_not_be_parsed_stands_below_the_answer() {
     let digest = digest(&[(CITY, "COLLSCAN", 10)]);
     let reading = Reading { lines: 1_000, lines_empty: 100, lines_malformed: 90, ..Reading::default() };
     let mut out = Vec::new();
@@ -251,7 +251,10 @@ fn what_could_not_be_parsed_stands_first() {
     logs::text(&view, &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
-        text.starts_with("NOTE: 90 of 900 lines look like MongoDB's but could not be parsed (10.0%)"),
+        text.lines()
+            .nth(1)
+            .unwrap()
+            .starts_with("NOTE: 90 of 900 lines look like MongoDB's but could not be parsed (10.0%)"),
         "{text}"
     );
     let assumed = logs::assumed_weights(&Reading { entries_weighted: 3, ..Reading::default() }).unwrap();
@@ -273,4 +276,50 @@ fn no_line_is_wider_than_the_terminal() {
         let head = text.lines().find(|line| line.starts_with("calls")).unwrap();
         assert!(["time", "namespace", "shape"].iter().all(|name| head.contains(name)), "{width}: {head}");
     }
+}
+
+fn text_of(view: &DigestView<'_>) -> String {
+    let mut out = Vec::new();
+    logs::text(view, &mut Fitting::new(&mut out, None)).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_answer_stands_first_then_what_is_wrong_then_the_rows_then_what_was_read() {
+    let all = digest(&[
+        (CITY, "COLLSCAN", 60),
+        ("{filter: {age: ?number}}", "IXSCAN { age: 1 }", 30),
+        ("{filter: {_id: ?number}}", "IDHACK", 10),
+    ]);
+    let reading = Reading { lines: 30, lines_operation: 30, ..Reading::default() };
+    let text = text_of(&view(&all).with_reading(Some(&reading)));
+    assert!(
+        text.starts_with(
+            "The 2 largest of 3 shapes take 90.0% of the time of all operations (1.00s); the largest, 60.0%: \
+             find shop.people {filter: {city: ?string}}, by a collection scan; an index {city: 1} may help.\n"
+        ),
+        "{text}"
+    );
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text}"));
+    let order = ["30 operations in", "Indexes that may help", "\ncalls", "\nCoverage: "].map(at);
+    assert!(order.is_sorted(), "{order:?} {text}");
+    // The counters that are no losses take one line.
+    assert!(text.contains("\nCoverage: all of it was read\n  lines 30  lines_operation 30\n"), "{text}");
+    let one = text_of(&view(&digest(&[(CITY, "IXSCAN { city: 1 }", 60)])));
+    assert!(one.starts_with("One shape takes 100.0% of the time of all operations (600ms): find "), "{one}");
+}
+
+#[test]
+fn nothing_is_answered_where_nothing_took_time() {
+    assert!(text_of(&view(&digest(&[(CITY, "COLLSCAN", 0)]))).starts_with("10 operations in"));
+}
+
+#[test]
+fn of_many_indexes_the_first_are_shown_and_the_others_counted() {
+    let shapes: Vec<_> = (0..9).map(|field| format!("{{filter: {{field{field}: ?string}}}}")).collect();
+    let calls: Vec<_> = shapes.iter().map(|shape| (shape.as_str(), "COLLSCAN", 10)).collect();
+    let text = text_of(&view(&digest(&calls)));
+    assert_eq!(text.matches(": 11.1% of the time\n").count(), 5, "{text}");
+    assert!(text.contains("  … and 4 more indexes (--json has all)\n"), "{text}");
+    assert!(text.starts_with("The 5 largest of 9 shapes take 55.6% of the time"), "{text}");
 }

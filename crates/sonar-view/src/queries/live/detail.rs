@@ -301,7 +301,7 @@ fn sparklines<'a>(row: &ReportRow<'_>, history: &History, columns: usize, palett
                     palette.accent,
                 ),
                 Span::styled(format!(" {}", show(now)), palette.strong),
-                Span::styled(format!(", at most {}", show(most)), palette.dim),
+                Span::styled(format!(", max {}", show(most)), palette.dim),
             ])
         })
         .collect()
