@@ -1,6 +1,6 @@
 //! The answer of a report in one sentence: what takes the time, why, and what may help.
 
-use sonar_core::{GroupBy, Row};
+use sonar_core::{GroupBy, Row, Subject};
 
 use super::{DigestView, hint, main_plan, names};
 use crate::kit::{Grouped, Nanos, Percent, fit, plural};
@@ -55,11 +55,15 @@ fn what(view: &DigestView<'_>, row: &Row) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// What most of its operations did or waited for; `None` if nothing stands out.
+/// What most of its operations did or waited for; `None` if nothing stands out, or if the row is a plan.
 fn reason(row: &Row) -> Option<String> {
+    if matches!(row.subject, Subject::Plan(_)) {
+        return None;
+    }
     let (server, calls) = (row.server(), row.executed().map_or(0, |(_, figures)| figures.calls));
-    let is_most = |count: u64| count > 0 && count.saturating_mul(2) >= calls;
-    let scan = is_most(server.collection_scans) || main_plan(row) == "COLLSCAN";
+    let is_most = |count: u64| count > 0 && count.saturating_mul(2) > calls;
+    let is_only = server.plans.len() == 1 && main_plan(row) == "COLLSCAN";
+    let scan = is_most(server.collection_scans) || is_only;
     let doing = match (scan, is_most(server.memory_sorts)) {
         (true, true) => Some("by a collection scan and a sort in memory"),
         (true, false) => Some("by a collection scan"),

@@ -6,12 +6,11 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sonar_core::Sum;
 use sonar_core::figures::{Figures, ServerFigures};
 use sonar_core::notices::Start;
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Digest, Notices, Reading, Row, RowTotals, Source, Subject, Timestamp};
+use sonar_core::{Digest, Notices, Reading, Row, RowTotals, Source, Subject, Sum, Timestamp};
 
 use super::beyond::RowRemark;
 use super::hint::Suggestion;
@@ -36,7 +35,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             kind: "digest".to_owned(),
             shape_rules: RULES_VERSION,
             about: Some(view.about()),
-            answer: view.answer(),
+            answer: super::answer::sentence(view),
             source: view.source.name().to_owned(),
             by: digest.settings.by.name().to_owned(),
             sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),

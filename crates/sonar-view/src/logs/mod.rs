@@ -344,11 +344,6 @@ impl<'a> DigestView<'a> {
         self.totals.leaves_out(row, self.digest.settings.by)
     }
 
-    /// What takes the time, in one sentence; `None` if no row took any.
-    pub fn answer(&self) -> Option<String> {
-        answer::sentence(self)
-    }
-
     /// Share of the time of all operations, 0 to 1; for a row that is in no total, of those of its source.
     pub fn share(&self, row: &Row) -> f64 {
         let all = match row.sources().next().and_then(|source| self.digest.total.observed_by(source)) {

@@ -18,7 +18,7 @@ use crate::queries::text as queries_text;
 /// # Errors
 /// Those of `out`.
 pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
-    if let Some(answer) = view.answer() {
+    if let Some(answer) = super::answer::sentence(view) {
         writeln!(out, "{}", escape(&answer))?;
     }
     for note in &view.notes {
