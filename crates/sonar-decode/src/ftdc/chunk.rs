@@ -13,13 +13,43 @@ pub const MAX_UNPACKED: usize = 256 << 20;
 /// The most values that are decoded from a chunk at once. A value takes 8 bytes.
 pub const MAX_VALUES: usize = 1 << 24;
 /// Schemas that are kept to recognize them.
-pub(super) const MAX_RECENT: usize = 16;
+const MAX_RECENT: usize = 16;
 /// The most samples of a chunk. Servers write up to 300, unless they were told otherwise.
 const MAX_SAMPLES: usize = 1 << 14;
+
+/// How much memory chunks may take. One that needs more is refused as too large.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ChunkLimits {
+    /// The most bytes of a chunk, unpacked.
+    pub unpacked: usize,
+    /// The most values that are decoded at once. A value takes 8 bytes.
+    pub values: usize,
+    /// The most bytes of all schemas that are kept, the current one included.
+    pub schemas: usize,
+}
+
+impl ChunkLimits {
+    /// For a command that reads files and ends: whatever a server may have written.
+    pub const COMMAND: Self = Self { unpacked: MAX_UNPACKED, values: MAX_VALUES, schemas: 128 << 20 };
+
+    /// The most bytes that a [`SampleReader`](super::SampleReader) takes while it reads: the unpacked chunk, its values, the
+    /// schemas, and what recognizes the schema of the chunk, which may take twice its length while it grows. What the
+    /// layouts of the schemas take comes on top, at most 320 KiB each.
+    pub const fn bytes(&self) -> usize {
+        self.unpacked + self.values * size_of::<i64>() + self.schemas + 2 * self.schemas
+    }
+}
+
+impl Default for ChunkLimits {
+    fn default() -> Self {
+        Self::COMMAND
+    }
+}
 
 /// A chunk. It keeps its buffers, so read one after another with the same.
 #[derive(Debug)]
 pub struct MetricChunk {
+    limits: ChunkLimits,
     inflater: Decompress,
     unpacked: Vec<u8>,
     scan: ReferenceScan,
@@ -30,21 +60,6 @@ pub struct MetricChunk {
     /// Where the differences begin in `unpacked`.
     differences: usize,
     columns: MetricColumns,
-}
-
-impl Default for MetricChunk {
-    fn default() -> Self {
-        Self {
-            inflater: Decompress::new(true),
-            unpacked: Vec::new(),
-            scan: ReferenceScan::default(),
-            schema: Arc::default(),
-            recent: Vec::new(),
-            samples: 0,
-            differences: 0,
-            columns: MetricColumns::default(),
-        }
-    }
 }
 
 /// Values of the metrics that were asked for.
@@ -61,7 +76,52 @@ impl MetricColumns {
     }
 }
 
+impl Default for MetricChunk {
+    fn default() -> Self {
+        Self::new(ChunkLimits::default())
+    }
+}
+
 impl MetricChunk {
+    /// With these limits.
+    pub fn new(limits: ChunkLimits) -> Self {
+        Self {
+            limits,
+            inflater: Decompress::new(true),
+            unpacked: Vec::new(),
+            scan: ReferenceScan::default(),
+            schema: Arc::default(),
+            recent: Vec::new(),
+            samples: 0,
+            differences: 0,
+            columns: MetricColumns::default(),
+        }
+    }
+
+    /// Gives back the buffers. The schemas stay.
+    pub fn release(&mut self) {
+        (self.unpacked, self.columns) = (Vec::new(), MetricColumns::default());
+        let rule = self.scan.rule;
+        self.scan = ReferenceScan::default();
+        self.scan.rule = rule;
+        (self.samples, self.differences) = (0, 0);
+    }
+
+    /// Forgets all schemas; the next chunks bring theirs again.
+    pub fn forget_schemas(&mut self) {
+        (self.schema, self.recent) = (Arc::default(), Vec::new());
+    }
+
+    /// The bytes of the schemas that are kept.
+    pub fn schema_bytes(&self) -> usize {
+        self.recent.iter().map(|schema| schema.bytes()).sum()
+    }
+
+    /// Whether a schema is among those that are kept.
+    pub(super) fn keeps(&self, schema: &Arc<Schema>) -> bool {
+        self.recent.iter().any(|kept| Arc::ptr_eq(kept, schema))
+    }
+
     /// How the server that wrote the next chunks made integers of floating-point numbers.
     pub fn set_rule(&mut self, rule: NumberRule) {
         self.scan.rule = rule;
@@ -70,13 +130,13 @@ impl MetricChunk {
     /// Unpacks the data of a chunk and reads its first sample.
     ///
     /// # Errors
-    /// If it is damaged or too large. The chunk is empty then.
+    /// If it is damaged or passes the [limits](ChunkLimits). The chunk is empty then.
     pub fn read(&mut self, data: &[u8]) -> Result<(), ChunkError> {
         self.samples = 0;
         self.inflate(data)?;
         let length = self.unpacked.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
         let (reference, rest) = self.unpacked.split_at_checked(length).ok_or(ChunkError::Reference)?;
-        self.scan.read(reference)?;
+        self.scan.read(reference, self.limits.schemas)?;
         let (counts, _) = rest.split_first_chunk::<8>().ok_or(ChunkError::Differences)?;
         let [metrics, deltas] =
             [[counts[0], counts[1], counts[2], counts[3]], [counts[4], counts[5], counts[6], counts[7]]]
@@ -103,7 +163,7 @@ impl MetricChunk {
         self.unpacked.extend_from_slice(document);
         // Where a chunk has the counts of metrics and differences.
         self.unpacked.extend_from_slice(&[0; 8]);
-        self.scan.read(document)?;
+        self.scan.read(document, self.limits.schemas)?;
         self.differences = self.unpacked.len();
         self.find_schema()?;
         self.samples = 1;
@@ -118,12 +178,12 @@ impl MetricChunk {
         let known = self.recent.iter().position(|schema| schema.has(&self.scan.signature));
         self.schema = match known {
             Some(at) => self.recent.remove(at),
-            None => Arc::new(Schema::new(self.reference(), self.scan.signature.clone())?),
+            None => Arc::new(Schema::new(self.reference(), &self.scan, self.limits.schemas)?),
         };
-        if self.recent.len() == MAX_RECENT {
+        self.recent.push(self.schema.clone());
+        while self.recent.len() > MAX_RECENT || self.schema_bytes() > self.limits.schemas {
             self.recent.remove(0);
         }
-        self.recent.push(self.schema.clone());
         Ok(())
     }
 
@@ -145,14 +205,15 @@ impl MetricChunk {
     /// Decodes the metrics for which `wanted` is true, by their place in the schema. Metrics beyond its end are not.
     ///
     /// # Errors
-    /// If the differences are damaged, and if more than [`MAX_VALUES`] are wanted.
+    /// If the differences are damaged, and if more are wanted than the [limits](ChunkLimits::values) allow.
     pub fn columns(&mut self, wanted: &[bool]) -> Result<&MetricColumns, ChunkError> {
         let count = wanted.iter().filter(|wanted| **wanted).count();
-        if count.checked_mul(self.samples).is_none_or(|values| values > MAX_VALUES) {
+        if count.checked_mul(self.samples).is_none_or(|values| values > self.limits.values) {
             return Err(ChunkError::TooLarge);
         }
         self.columns.values.clear();
         self.columns.samples = self.samples;
+        self.columns.values.reserve_exact(count * self.samples);
         let Some(deltas) = self.samples.checked_sub(1) else { return Ok(&self.columns) };
         let mut numbers =
             DeltaReader { rest: self.unpacked.get(self.differences..).unwrap_or_default(), zeros: 0 };
@@ -173,7 +234,7 @@ impl MetricChunk {
     fn inflate(&mut self, data: &[u8]) -> Result<(), ChunkError> {
         let (length, data) = data.split_first_chunk::<4>().ok_or(ChunkError::Compression)?;
         let length = u32::from_le_bytes(*length) as usize;
-        if length > MAX_UNPACKED {
+        if length > self.limits.unpacked {
             return Err(ChunkError::TooLarge);
         }
         // zlib packs at most 1,032 to 1: a short chunk cannot make us reserve much.

@@ -6,7 +6,7 @@ pub enum ChunkError {
     /// zlib data or their checksum are wrong, or their length is not the one in front.
     #[error("compressed data are damaged")]
     Compression,
-    /// Unpacked, it would pass [`MAX_UNPACKED`](super::MAX_UNPACKED), or it has more samples or values than can be decoded.
+    /// Unpacked, it would pass the [limits](super::ChunkLimits), or it has more samples or values than may be decoded.
     #[error("too large")]
     TooLarge,
     /// The first sample is no BSON document.

@@ -7,7 +7,7 @@ use sonar_core::internals::{
     DiskSample, Member, Metric, MountSample, ServerBounds, ServerDescription, ServerSample,
 };
 
-use super::chunk::{MAX_RECENT, MetricChunk};
+use super::chunk::{ChunkLimits, MetricChunk};
 use super::description::{describe, number_rule};
 use super::error::ChunkError;
 use super::schema::{MetricKind, Schema};
@@ -89,6 +89,18 @@ impl SampleLayout {
         layout
     }
 
+    /// The bytes that it takes, names included.
+    fn bytes(&self) -> usize {
+        fn of<const N: usize>(items: &[LayoutItem<N>]) -> usize {
+            items
+                .iter()
+                .map(|item| size_of::<LayoutItem<N>>() + item.name.len() + 2 * size_of::<usize>())
+                .sum()
+        }
+        let metrics = self.metrics.len() * size_of::<(Metric, usize, MetricKind)>();
+        self.wanted.len() + metrics + of(&self.disks) + of(&self.mounts) + of(&self.members)
+    }
+
     /// Sets a sample to a row of the wanted columns.
     pub fn fill(&self, columns: &[&[i64]], row: usize, sample: &mut ServerSample) {
         let value = |column: usize| columns.get(column).and_then(|values| values.get(row)).copied();
@@ -166,6 +178,34 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
+    /// Refuses chunks that pass these limits.
+    pub fn new(limits: ChunkLimits) -> Self {
+        Self { chunk: MetricChunk::new(limits), ..Self::default() }
+    }
+
+    /// Gives back the buffers of the last chunk. What was learned of the schemas stays.
+    pub fn release(&mut self) {
+        self.chunk.release();
+        self.sample = ServerSample::default();
+    }
+
+    /// Forgets the schemas; the next chunks bring theirs again.
+    pub fn forget_schemas(&mut self) {
+        self.chunk.forget_schemas();
+        self.layouts.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn chunk_schema_bytes(&self) -> usize {
+        self.chunk.schema_bytes()
+    }
+
+    /// The bytes of the schemas that are kept, and of where their metrics stand.
+    pub fn schema_bytes(&self) -> usize {
+        let layouts: usize = self.layouts.iter().map(|(_, layout)| layout.bytes()).sum();
+        self.chunk.schema_bytes() + layouts
+    }
+
     /// Takes the metadata of the server that wrote the next chunks, and returns what they say.
     pub fn metadata(&mut self, metadata: &[u8]) -> ServerDescription {
         let server = describe(metadata);
@@ -228,10 +268,9 @@ impl SampleReader {
             Some(at) => self.layouts.remove(at).1,
             None => SampleLayout::new(schema),
         };
-        if self.layouts.len() == MAX_RECENT {
-            self.layouts.remove(0);
-        }
         self.layouts.push((schema.clone(), layout));
+        // A layout would keep a schema that the chunks have forgotten.
+        self.layouts.retain(|(kept, _)| Arc::ptr_eq(kept, schema) || self.chunk.keeps(kept));
         self.sample = ServerSample::default();
     }
 }

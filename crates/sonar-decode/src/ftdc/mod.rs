@@ -15,7 +15,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use chunk::{MAX_UNPACKED, MAX_VALUES, MetricChunk, MetricColumns};
+pub use chunk::{ChunkLimits, MAX_UNPACKED, MAX_VALUES, MetricChunk, MetricColumns};
 pub use description::{describe, number_rule};
 pub use documents::{DocumentContent, DocumentError, FtdcDocument, MAX_DOCUMENT, document_length, parse};
 pub use elements::{Element, Elements, NumberRule};

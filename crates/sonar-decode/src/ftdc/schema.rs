@@ -10,6 +10,8 @@ const MAX_DEPTH: usize = 32;
 pub const MAX_METRICS: usize = 1 << 18;
 /// The most bytes of all names of a sample.
 const MAX_NAMES: usize = 64 << 20;
+/// What a metric takes in a schema, without its name: with what the allocator needs for the name.
+const METRIC_BYTES: usize = size_of::<SchemaMetric>() + 16;
 
 /// What the integer of a metric stands for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -55,10 +57,13 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Reads the metrics of a reference document that [`ReferenceScan`] accepted with this signature.
-    pub(super) fn new(document: &[u8], signature: Vec<u8>) -> Result<Self, ChunkError> {
-        let mut schema = Self { metrics: Vec::new(), signature };
-        let mut names = PathWalk { path: String::new(), bytes: 0 };
+    /// Reads the metrics of a reference document that `scan` has accepted. Takes at most `limit` bytes.
+    pub(super) fn new(document: &[u8], scan: &ReferenceScan, limit: usize) -> Result<Self, ChunkError> {
+        let fixed = scan.signature.len() + scan.first.len() * METRIC_BYTES;
+        let limit = limit.checked_sub(fixed).ok_or(ChunkError::TooManyMetrics)?.min(MAX_NAMES);
+        let metrics = Vec::with_capacity(scan.first.len());
+        let mut schema = Self { metrics, signature: scan.signature.clone() };
+        let mut names = PathWalk { path: String::new(), bytes: 0, limit };
         schema.name(Elements::new(document), &mut names)?;
         Ok(schema)
     }
@@ -75,6 +80,12 @@ impl Schema {
         own.or_else(|| dated("start")).or_else(|| dated("localTime"))
     }
 
+    /// The bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let names: usize = self.metrics.iter().map(|metric| metric.path.len()).sum();
+        self.signature.len() + self.metrics.len() * METRIC_BYTES + names
+    }
+
     /// Whether a reference document of that signature has this schema.
     pub(super) fn has(&self, signature: &[u8]) -> bool {
         self.signature == signature
@@ -89,7 +100,7 @@ impl Schema {
             names.path.push_str(&String::from_utf8_lossy(element.key));
             for kind in kinds(element.kind) {
                 names.bytes += names.path.len();
-                if names.bytes > MAX_NAMES {
+                if names.bytes > names.limit {
                     return Err(ChunkError::TooManyMetrics);
                 }
                 self.metrics.push(SchemaMetric { path: names.path.clone(), kind: *kind });
@@ -106,6 +117,8 @@ struct PathWalk {
     path: String,
     /// Length of all paths so far.
     bytes: usize,
+    /// The most of it.
+    limit: usize,
 }
 
 /// Numbers and signature of a reference document.
@@ -117,13 +130,16 @@ pub(super) struct ReferenceScan {
     pub signature: Vec<u8>,
     /// How the server made integers of floating-point numbers.
     pub rule: NumberRule,
+    /// The most bytes of the signature.
+    limit: usize,
 }
 
 impl ReferenceScan {
-    /// Reads a whole document.
-    pub fn read(&mut self, document: &[u8]) -> Result<(), ChunkError> {
+    /// Reads a whole document. Its signature may have `limit` bytes.
+    pub fn read(&mut self, document: &[u8], limit: usize) -> Result<(), ChunkError> {
         self.first.clear();
         self.signature.clear();
+        self.limit = limit;
         self.elements(Elements::new(document), 0)
     }
 
@@ -132,6 +148,10 @@ impl ReferenceScan {
             let nested = matches!(element.kind, ElementKind::Document | ElementKind::Array);
             if !nested && kinds(element.kind).is_empty() {
                 continue;
+            }
+            // With the two bytes around the name, and the one that ends what is nested.
+            if self.signature.len() + element.key.len() + 3 > self.limit {
+                return Err(ChunkError::TooManyMetrics);
             }
             self.signature.push(element.kind.number());
             self.signature.extend_from_slice(element.key);

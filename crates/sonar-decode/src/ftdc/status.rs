@@ -2,6 +2,7 @@
 
 use sonar_core::internals::ServerSample;
 
+use super::chunk::ChunkLimits;
 use super::error::ChunkError;
 use super::layout::SampleLayout;
 use super::schema::{ReferenceScan, Schema};
@@ -23,11 +24,11 @@ impl StatusReader {
     /// It is no BSON, is nested too deeply, or has too many numbers.
     pub fn read(&mut self, document: &[u8]) -> Result<&ServerSample, ChunkError> {
         let Self { scan, layout, sample } = self;
-        scan.read(document)?;
+        scan.read(document, ChunkLimits::COMMAND.schemas)?;
         let (_, layout) = match layout.take().filter(|(schema, _)| schema.has(&scan.signature)) {
             Some(known) => layout.insert(known),
             None => {
-                let schema = Schema::new(document, scan.signature.clone())?;
+                let schema = Schema::new(document, scan, ChunkLimits::COMMAND.schemas)?;
                 let places = SampleLayout::new(&schema);
                 *sample = ServerSample::default();
                 layout.insert((schema, places))

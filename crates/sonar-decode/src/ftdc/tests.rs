@@ -220,6 +220,56 @@ fn documents_of_a_file() {
     assert_eq!(document_length(5u32.to_le_bytes()), Ok(Some(5)));
 }
 
+/// Each limit refuses what passes it, and nothing that just fits.
+#[test]
+fn a_reader_refuses_what_passes_its_limits() {
+    let reference = bson::doc! {"start": bson::DateTime::from_millis(1_000), "serverStatus": {"pid": 7_i64}};
+    let plan = Plan { reference, columns: vec![vec![1_000; 9], vec![0; 9]] };
+    let (data, unpacked) = (plan.data(), plan.unpacked().len());
+    let mut whole = SampleReader::default();
+    whole.read(&data, |_| ()).unwrap();
+    let schemas = whole.chunk_schema_bytes();
+    let exact = ChunkLimits { unpacked, values: 20, schemas };
+    let read = |limits| {
+        let (mut reader, mut samples) = (SampleReader::new(limits), 0);
+        reader.read(&data, |_| samples += 1).map(|()| samples)
+    };
+    assert_eq!(read(exact), Ok(10));
+    assert_eq!(read(ChunkLimits { unpacked: unpacked - 1, ..exact }), Err(ChunkError::TooLarge));
+    assert_eq!(read(ChunkLimits { values: 19, ..exact }), Err(ChunkError::TooLarge));
+    assert_eq!(read(ChunkLimits { schemas: schemas - 1, ..exact }), Err(ChunkError::TooManyMetrics));
+    assert_eq!(
+        read(ChunkLimits { schemas: 10, ..exact }),
+        Err(ChunkError::TooManyMetrics),
+        "a long signature"
+    );
+}
+
+/// However many schemas come, those that are kept stay below the limit, with where their metrics stand.
+#[test]
+fn schemas_that_are_kept_stay_below_the_limit() {
+    let of = |number: u32| {
+        let reference = bson::doc! {"start": bson::DateTime::from_millis(1), format!("other{number}"): 1};
+        Plan { reference, columns: vec![vec![]; 2] }.data()
+    };
+    let mut one = SampleReader::default();
+    one.read(&of(0), |_| ()).unwrap();
+    let limits = ChunkLimits { schemas: 3 * one.chunk_schema_bytes(), ..ChunkLimits::COMMAND };
+    let mut reader = SampleReader::new(limits);
+    for number in 0..9 {
+        reader.read(&of(number), |_| ()).unwrap();
+        assert!(reader.chunk_schema_bytes() <= limits.schemas);
+    }
+    assert_eq!(reader.schema_bytes(), 3 * one.schema_bytes());
+    reader.release();
+    assert_eq!(reader.schema_bytes(), 3 * one.schema_bytes(), "the schemas stay");
+    reader.forget_schemas();
+    assert_eq!(reader.schema_bytes(), 0);
+    let mut samples = 0;
+    reader.read(&of(3), |_| samples += 1).unwrap();
+    assert_eq!(samples, 1);
+}
+
 /// The samples of a chunk of this reference document and no more.
 fn samples(reference: bson::Document, metrics: usize) -> Vec<ServerSample> {
     let (mut reader, mut samples) = (SampleReader::default(), Vec::new());

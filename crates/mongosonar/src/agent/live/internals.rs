@@ -30,6 +30,9 @@ const STARTING_NS: u64 = 2_000_000_000;
 /// A server that wrote no sample for this long has stopped writing them.
 const SILENCE: Duration = Duration::from_secs(120);
 
+/// The most bytes that are kept of what was learned of the schemas of all servers. A large server has less than one MB.
+const SCHEMAS_BYTES: usize = 24 << 20;
+
 /// The samples of a server that are followed.
 struct SampleSource {
     server: FoundServer,
@@ -67,6 +70,7 @@ pub fn run(task: &FollowTask) {
             // Another process may write into the same folder.
             source.server.clone_from(server);
             source.poll(task, &mut windows);
+            forget_schemas(&mut sources);
         }
         let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
         task.board.lost(Collector::Internals, lost_before + lost);
@@ -89,6 +93,16 @@ pub fn run(task: &FollowTask) {
         }
     }
     windows.finish();
+}
+
+/// Keeps what was learned of schemas below the limit.
+fn forget_schemas(sources: &mut BTreeMap<u16, SampleSource>) {
+    let bytes: usize = sources.values().map(|source| source.follower.schema_bytes()).sum();
+    if bytes > SCHEMAS_BYTES
+        && let Some(largest) = sources.values_mut().max_by_key(|source| source.follower.schema_bytes())
+    {
+        largest.follower.forget_schemas();
+    }
 }
 
 fn folder(server: &FoundServer) -> String {

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use sonar_core::Timestamp;
 use sonar_core::internals::{ServerDescription, ServerSample};
 use sonar_decode::ftdc::{
-    ChunkError, DocumentContent, DocumentError, MAX_DOCUMENT, SampleReader, document_length, parse,
+    ChunkError, ChunkLimits, DocumentContent, DocumentError, SampleReader, document_length, parse,
 };
 
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
@@ -30,6 +30,13 @@ const MAX_SCANNED: usize = 100_000;
 /// Documents of files that are read by one call.
 const BUDGET: usize = 64;
 
+/// The longest document that a follower reads, in bytes. Servers pack their chunks into some hundred thousand, and begin
+/// another file at 10 MB.
+const MAX_DOCUMENT: usize = 8 << 20;
+/// What chunks may take while they are followed. Those of the largest servers of 8.0 have some 5 MB and 6,000 metrics, of
+/// which some hundred are read; the server's own reader refuses more than 10 MB.
+const LIMITS: ChunkLimits = ChunkLimits { unpacked: 24 << 20, values: 1 << 20, schemas: 8 << 20 };
+
 /// What a follower has counted.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowedSamples {
@@ -37,7 +44,7 @@ pub struct FollowedSamples {
     pub samples: u64,
     /// Samples that had been given out before.
     pub repeated: u64,
-    /// Chunks and documents that are damaged.
+    /// Chunks and documents that are damaged, or larger than any server writes them.
     pub damaged: u64,
 }
 
@@ -82,7 +89,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         Self {
             folder,
             after_ms: Some(after_ms),
-            reader: SampleReader::default(),
+            reader: SampleReader::new(LIMITS),
             repetitions: Repetitions::new(MAX_REMEMBERED),
             archive: None,
             interim: None,
@@ -106,7 +113,25 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     ///
     /// # Errors
     /// The folder or a file in it cannot be read. Samples may have been given out before; calling again goes on.
-    pub fn poll(&mut self, mut each: impl FnMut(&ServerSample)) -> io::Result<bool> {
+    pub fn poll(&mut self, each: impl FnMut(&ServerSample)) -> io::Result<bool> {
+        let polled = self.poll_files(each);
+        // There may be many servers, and samples come every ten seconds.
+        self.reader.release();
+        self.document = Vec::new();
+        polled
+    }
+
+    /// The bytes of what was learned of the schemas of chunks.
+    pub fn schema_bytes(&self) -> usize {
+        self.reader.schema_bytes()
+    }
+
+    /// Forgets the schemas, which are learned again from the next chunks.
+    pub fn forget_schemas(&mut self) {
+        self.reader.forget_schemas();
+    }
+
+    fn poll_files(&mut self, mut each: impl FnMut(&ServerSample)) -> io::Result<bool> {
         // The server empties the interim file only after it has appended the chunk. So a chunk that is older than the
         // interim samples is in a file when these have been read.
         let mut files = self.folder.list()?;
@@ -193,7 +218,10 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             let Some(archive) = &mut self.archive else { return Ok(false) };
             if archive.read_next(&mut self.document, &mut self.counts)? {
                 let document = std::mem::take(&mut self.document);
-                self.give_document(&document, each);
+                // It was counted if it is too long.
+                if !document.is_empty() {
+                    self.give_document(&document, each);
+                }
                 self.document = document;
             } else if !self.open_next(&archives)? {
                 return Ok(false);
@@ -301,7 +329,8 @@ fn name_of_time(time_ms: i64) -> String {
 }
 
 impl Archive {
-    /// Reads the next document; false if it has not been written yet, or cannot be read.
+    /// Reads the next document; false if it has not been written yet, or cannot be read. Of one that is too long, nothing
+    /// is in `document`.
     fn read_next(&mut self, document: &mut Vec<u8>, counts: &mut FollowedSamples) -> io::Result<bool> {
         document.clear();
         let mut first = [0; 4];
@@ -321,6 +350,11 @@ impl Archive {
         // The length is not believed before the bytes are there.
         if self.file.metadata()?.len() < self.offset.saturating_add(length as u64) {
             return Ok(false);
+        }
+        if length > MAX_DOCUMENT {
+            self.offset += length as u64;
+            counts.damaged += 1;
+            return Ok(true);
         }
         document.resize(length, 0);
         if !self.fill(document)? {

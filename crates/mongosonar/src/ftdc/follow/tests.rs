@@ -312,6 +312,66 @@ fn damage_costs_no_more_than_it_must() {
     assert_eq!(follower.counts().damaged, 4);
 }
 
+/// A chunk document with this data.
+fn chunk_document(unpacked: &[u8]) -> Vec<u8> {
+    let mut packed = ZlibEncoder::new((unpacked.len() as u32).to_le_bytes().to_vec(), Compression::fast());
+    packed.write_all(unpacked).unwrap();
+    let data = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: packed.finish().unwrap() };
+    bson::doc! {"_id": bson::DateTime::from_millis(1), "type": 1, "data": data}.to_vec().unwrap()
+}
+
+/// Somebody may write whatever is unpacked to hundreds of megabytes: it is refused and counted, and what follows is read.
+#[test]
+fn what_no_server_writes_is_refused_and_counted() {
+    let folder = TempFolder::new("hostile");
+    let recorded = day();
+    let bomb = chunk_document(&vec![0; LIMITS.unpacked + 1]);
+    assert!(bomb.len() < 200_000);
+    let mut long = vec![0; MAX_DOCUMENT + 1];
+    long[..4].copy_from_slice(&(MAX_DOCUMENT as u32 + 1).to_le_bytes());
+    folder.append(DAY, &[&recorded[0], &bomb, &long, &recorded[1]].map(Vec::as_slice).concat());
+    folder.replace_interim(&bomb);
+    let mut follower = follower(&folder, 0);
+    assert_eq!(poll(&mut follower), samples(&recorded[1]));
+    assert_eq!(follower.counts().damaged, 3);
+    folder.replace_interim(&long);
+    assert_eq!(poll(&mut follower), []);
+    assert_eq!(follower.counts().damaged, 4);
+}
+
+/// The agent polls one folder after the other. A chunk may come while the interim file is held.
+#[test]
+fn a_poll_takes_at_most_a_quarter_of_the_memory_of_the_service() {
+    let unit = include_str!("../../../../../packaging/mongosonar.service");
+    let high = unit.lines().find_map(|line| line.strip_prefix("MemoryHigh=")?.strip_suffix('M')).unwrap();
+    let high = high.parse::<usize>().unwrap() << 20;
+    let most = 2 * MAX_DOCUMENT + LIMITS.bytes();
+    assert!(most <= high / 4, "{most} bytes of {high}");
+}
+
+/// The recorded chunks are far below the limits, also in servers with ten times as many metrics.
+#[test]
+fn recorded_chunks_are_far_below_the_limits() {
+    let (mut unpacked, mut metrics) = (0, 0);
+    for name in [&*format!("day/{DAY}"), "killed/metrics.2026-11-21T21-33-14Z-00000"] {
+        for document in documents(&fixture(name)) {
+            let DocumentContent::Chunk(data) = parse(&document).unwrap().content else { continue };
+            let mut reader = SampleReader::new(LIMITS);
+            reader.read(data, |_| ()).unwrap();
+            assert!(reader.schema_bytes() < LIMITS.schemas / 10);
+            unpacked = unpacked.max(u32::from_le_bytes(*data.first_chunk().unwrap()));
+            let mut chunk = MetricChunk::default();
+            chunk.read(data).unwrap();
+            metrics = metrics.max(chunk.schema().metrics.len());
+            assert!(document.len() < MAX_DOCUMENT / 10);
+        }
+    }
+    assert!(metrics > 1_000, "{metrics}");
+    assert!((unpacked as usize) < LIMITS.unpacked / 10, "{unpacked}");
+    // All metrics of a chunk of 300 samples, not just those that are read.
+    assert!(metrics * 300 < LIMITS.values, "{metrics}");
+}
+
 #[test]
 fn a_folder_may_be_empty_and_must_be_there() {
     let folder = TempFolder::new("empty");
