@@ -321,7 +321,9 @@ def test_a_device_that_disappears_is_an_error_with_the_reason(losses, name):
     assert "device failed" in error, seen
     assert " rm /mnt/" in error, "the file's removal cannot be written"
     if name != "mapped":
-        assert re.search(r"(read|write|fdatasync) of 4096 bytes at offset \d+ failed: (Input/output|I/O) error", error), seen
+        assert re.search(
+            r"(read|write|fdatasync) of 4096 bytes at offset \d+ failed: (Input/output|I/O) error", error
+        ), seen
         # By then the kernel may have made the file system read-only.
         removal = re.findall("Input/output error|Read-only file system", error)
         assert len(removal) == 2, "one message for the request, one for the removal"

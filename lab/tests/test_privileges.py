@@ -126,7 +126,7 @@ def test_root_that_cannot_leave_its_user_is_confined_otherwise(tmp_path):
         assert {fields["Uid"].split()[0] for fields in tasks(running.child.pid).values()} == {"0"}
         running.stop()
     output = running.err.read_text()
-    assert output.count("privileges are dropped in part only: user id 0: Operation not permitted") == 1, output
+    assert output.count("privileges are dropped in part only: user id 0: CAP_SETUID is missing") == 1, output
 
 
 @pytest.mark.servers
