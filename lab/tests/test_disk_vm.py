@@ -325,7 +325,7 @@ def test_a_device_that_disappears_is_an_error_with_the_reason(losses, name):
             r"(read|write|fdatasync) of 4096 bytes at offset \d+ failed: (Input/output|I/O) error", error
         ), seen
         # By then the kernel may have made the file system read-only.
-        removal = re.findall("Input/output error|Read-only file system", error)
+        removal = re.findall("Input/output error|I/O error|Read-only file system", error)
         assert len(removal) == 2, "one message for the request, one for the removal"
     assert "panicked" not in error
     assert [left for left in seen.get("left", []) if left != "lost+found"] == [], seen
