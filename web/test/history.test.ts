@@ -203,10 +203,12 @@ describe("a timeline", () => {
   });
 
   it("says why a group has no chart", () => {
-    expect(withoutLanes([lane("queries", "calls", "per_second")])).toEqual([
+    const lanes = [lane("queries", "calls", "per_second")];
+    expect(withoutLanes({ lanes, internals_judged: 12 })).toEqual([
       "Internals of the server: no judged figure is over its limit.",
       "Machine: nothing observed.",
     ]);
+    expect(withoutLanes({ lanes, internals_judged: 0 })).toContain("Internals of the server: nothing observed.");
   });
 
   it("names the columns of figures as the text report does", () => {

@@ -44,12 +44,15 @@ export function charts(lanes: readonly Lane[]): [title: string, lanes: Lane[]][]
 }
 
 /** Why a group has no chart. */
-export const withoutLanes = (lanes: readonly Lane[]): string[] =>
+export const withoutLanes = ({
+  lanes,
+  internals_judged,
+}: Pick<TimelineReport, "lanes" | "internals_judged">): string[] =>
   Object.entries(GROUPS)
     .filter(([group]) => lanes.every((lane) => lane.group !== group))
     .map(
       ([group, title]) =>
-        `${title}: ${group === "internals" ? "no judged figure is over its limit" : "nothing observed"}.`,
+        `${title}: ${group === "internals" && internals_judged > 0 ? "no judged figure is over its limit" : "nothing observed"}.`,
     );
 
 export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {
@@ -88,7 +91,7 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           />
         ))}
       </div>
-      {withoutLanes(report.lanes).map((line) => (
+      {withoutLanes(report).map((line) => (
         <p key={line} class="dim">
           {line}
         </p>

@@ -75,6 +75,8 @@ export interface TimelineReport {
   /** Equal parts of the axis. */
   parts: number;
   lanes: Lane[];
+  /** Figures of the internals that have limits and were observed, over them or not. */
+  internals_judged: number;
   events: LaneEvent[];
   events_left_out: number;
   gaps: Gap[];

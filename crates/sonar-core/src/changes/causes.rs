@@ -286,7 +286,7 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         }
         (ChangeKind::Event(events), ChangeKind::Errors(errors)) => {
             let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
-            (!errors.has_ended && near.any(causes_errors)).then_some(1)
+            (!errors.has_ended && near.any(|event| causes_errors(event, errors.code))).then_some(1)
         }
         _ => None,
     }

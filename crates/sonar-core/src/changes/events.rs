@@ -78,18 +78,32 @@ pub(super) fn list_order(what: &ChangeKind) -> u8 {
     }
 }
 
-/// Whether operations fail because of it.
-pub(super) fn causes_errors(event: &Event) -> bool {
+/// Whether operations fail because of it, with this error of MongoDB's `error_codes.yml`.
+pub(super) fn causes_errors(event: &Event, code: i32) -> bool {
     use EventKind::{
         Election, OutOfMemory, ServerCrash, ServerStart, ServerStop, ServerUnreachable, ServerUpgrade,
         StateChange,
     };
     match event.kind {
-        OutOfMemory => event.server.port != 0,
-        Election | ServerCrash | ServerStart | ServerStop | ServerUnreachable | ServerUpgrade
-        | StateChange => true,
+        _ if depends_on_document(code) => false,
+        // It may have begun with other rights and other commands.
+        ServerStart | ServerUpgrade => true,
+        OutOfMemory => event.server.port != 0 && !depends_on_request(code),
+        Election | ServerCrash | ServerStop | ServerUnreachable | StateChange => !depends_on_request(code),
         _ => false,
     }
+}
+
+/// Whether a document is refused: it is too large, does not fit the rules of its collection, changes its `_id`, or has a
+/// key that another one has.
+const fn depends_on_document(code: i32) -> bool {
+    matches!(code, 66 | 121 | 10_334 | 11_000 | 11_001 | 12_582)
+}
+
+/// Whether a request is refused for what it asks, by every server with these settings: bad values, names and options, a
+/// lack of rights, an unknown command.
+const fn depends_on_request(code: i32) -> bool {
+    matches!(code, 2 | 9 | 13 | 14 | 16 | 20 | 22 | 28 | 40 | 48 | 52..=57 | 59 | 72 | 73)
 }
 
 /// Whether a change is about the machine rather than one of its servers; such changes are listed last.
@@ -180,4 +194,26 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Endpoint, Timestamp};
+
+    #[test]
+    fn an_event_causes_only_errors_that_it_can_cause() {
+        let causes = |kind, code| {
+            let (server, text) = (Endpoint::v4([127, 0, 0, 1], 27_017), Box::<str>::default());
+            let at = Timestamp::from_unix(1_795_219_200, 0);
+            causes_errors(&Event { at, kind, server, subject: text.clone(), text, count: 1 }, code)
+        };
+        // InterruptedAtShutdown, NotWritablePrimary, DuplicateKey, Unauthorized.
+        let codes = [11_600, 10_107, 11_000, 13];
+        let of = |kind| codes.map(|code| causes(kind, code));
+        assert_eq!(of(EventKind::ServerStop), [true, true, false, false]);
+        assert_eq!(of(EventKind::Election), [true, true, false, false]);
+        assert_eq!(of(EventKind::ServerStart), [true, true, false, true], "it may demand a login now");
+        assert_eq!(of(EventKind::IndexDrop), [false; 4]);
+    }
 }

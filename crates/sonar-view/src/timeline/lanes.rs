@@ -112,7 +112,8 @@ impl TimelineBuilder {
     ) -> TimelineReport {
         let ends = [self.span.from, self.span.to];
         let mut lanes = self.queries();
-        lanes.extend(self.internals());
+        let (internals, internals_judged) = self.internals();
+        lanes.extend(internals);
         lanes.extend(self.machine());
         let mut events = events.to_vec();
         events.extend(std::mem::take(&mut self.commands).finish(&events));
@@ -130,6 +131,7 @@ impl TimelineBuilder {
             zone: ZoneObject::new(zone, ends),
             parts: self.parts.len(),
             lanes,
+            internals_judged,
             events: shown.collect(),
             events_left_out: events.len().saturating_sub(MAX_EVENTS),
             gaps: gaps.iter().map(GapJson::from).collect(),
@@ -197,11 +199,13 @@ impl TimelineBuilder {
     }
 
     /// The judged figures that are over a limit somewhere in the span, the worst first.
-    fn internals(&self) -> Vec<LaneJson> {
+    fn internals(&self) -> (Vec<LaneJson>, usize) {
+        let mut judged = 0;
         let mut found: Vec<(FigureVerdict, usize, SeriesKey, &'static Figure)> = Vec::new();
         for key in self.keys(|key| key.subject == SeriesSubject::Server) {
             let Some(figure) = FIGURES.iter().find(|figure| *figure.id == *key.metric) else { continue };
             let Some(limits) = figure.limits else { continue };
+            judged += 1;
             let over = |limit| {
                 let values = self.parts.iter().filter_map(|part| part.series.get(key)?.mean());
                 values.filter(|value| limits.is_passed(limit, *value)).count()
@@ -227,7 +231,7 @@ impl TimelineBuilder {
             }),
             values: self.parts.iter().map(|part| part.series.get(&key)?.mean()).collect(),
         };
-        found.into_iter().map(lane).collect()
+        (found.into_iter().map(lane).collect(), judged)
     }
 
     fn machine(&self) -> Vec<LaneJson> {

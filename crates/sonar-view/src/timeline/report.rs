@@ -23,6 +23,8 @@ pub struct TimelineReport {
     pub parts: usize,
     /// The lanes, from top to bottom.
     pub lanes: Vec<LaneJson>,
+    /// The number of figures of the internals of servers that have limits and were observed, over them or not.
+    pub internals_judged: usize,
     /// The events, by time.
     pub events: Vec<EventJson>,
     /// Events beyond those.

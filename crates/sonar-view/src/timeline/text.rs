@@ -53,7 +53,7 @@ impl TimelineReport {
         let lanes: Vec<&LaneJson> = self.lanes.iter().filter(|lane| lane.group == group).collect();
         if lanes.is_empty() {
             let why = match group {
-                "internals" => "no judged figure is over its limit",
+                "internals" if self.internals_judged > 0 => "no judged figure is over its limit",
                 _ => "nothing observed",
             };
             return writeln!(out, "{}: {why}", group.to_uppercase());

@@ -10,7 +10,7 @@ use sonar_view::agent::AgentSummary;
 use sonar_view::changes::{ChangesReport, ComparedSpans};
 use sonar_view::compare::{ComparedSide, DigestComparison};
 use sonar_view::incident::{IncidentParts, IncidentReport};
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Fitting, Zone};
 use sonar_view::logs::Source;
 use sonar_view::queries::json::{self, ObjectKind};
 use sonar_view::queries::{Selection, WindowReport};
@@ -87,6 +87,10 @@ fn a_fast_server_that_starts_does_not_hide_the_p99_of_a_slow_one() {
     let fast = p99(27_118);
     assert_eq!(fast[..3], [None; 3]);
     assert!(fast[3..].iter().all(|value| is_near(value, 1.0)), "{fast:?}");
+    // Nobody asked for the internals, which is no praise.
+    let mut text = Vec::new();
+    report.text(&mut Fitting::new(&mut text, None), &Zone::utc()).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("\nINTERNALS: nothing observed\n"));
 }
 
 /// Calls divided by the seconds that were observed; `None` if nothing was.
