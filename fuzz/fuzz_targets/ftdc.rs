@@ -1,3 +1,4 @@
+//! The target `ftdc` for libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| sonar_fuzz::targets::ftdc::run(input));
