@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use sonar_core::history::SeriesKey;
+use sonar_core::history::{SeriesKey, metrics};
 use sonar_core::operation::Application;
 use sonar_core::{ShapeId, ShapeInfo};
 
@@ -20,7 +20,8 @@ const MAX_ORDERS: usize = 100_000;
 const MAX_APPLICATIONS: usize = 10_000;
 /// The maximum number of plans, hashes, wait classes and files of a day; further ones are counted with the others.
 const MAX_TEXTS: usize = 20_000;
-/// The maximum number of series of a day; further ones are counted as left out.
+/// The maximum number of series of a day; further ones are counted as left out, except those that say what was not
+/// observed.
 const MAX_SERIES: usize = 20_000;
 
 /// Numbers of one kind, from 1.
@@ -49,14 +50,23 @@ impl<K: Hash + Eq + Clone> Numbers<K> {
     where
         K: Borrow<Q>,
     {
-        if let Some(number) = self.known.get(key) {
-            return Some(*number);
+        match self.known.get(key) {
+            Some(number) => Some(*number),
+            None if self.known.len() >= self.most => None,
+            None => self.add(own()),
         }
-        if self.known.len() >= self.most {
-            return None;
+    }
+
+    /// The number of `key`, a new one also if there is no room.
+    fn number_always(&mut self, key: &K) -> Option<u32> {
+        match self.known.get(key) {
+            Some(number) => Some(*number),
+            None => self.add(key.clone()),
         }
+    }
+
+    fn add(&mut self, key: K) -> Option<u32> {
         self.last = self.last.checked_add(1)?;
-        let key = own();
         self.known.insert(key.clone(), self.last);
         self.added.push((self.last, key));
         Some(self.last)
@@ -139,10 +149,33 @@ impl Numbering for Dictionary {
     }
 
     fn series(&mut self, key: &SeriesKey) -> Option<u32> {
-        self.series.number(key, || key.clone())
+        match metrics::is_loss(key) {
+            true => self.series.number_always(key),
+            false => self.series.number(key, || key.clone()),
+        }
     }
 
     fn layout(&self) -> u32 {
         self.layout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::Endpoint;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_observed_has_a_number_where_no_other_series_has() {
+        let server = Endpoint::v4([0; 4], 27_017);
+        let mut day = Dictionary::default();
+        let numbered = (0..MAX_SERIES + 3)
+            .filter_map(|file| day.series(&metrics::FILE_READS.key(server, &file.to_string())));
+        assert_eq!(numbered.count(), MAX_SERIES);
+        let unread = day.series(&metrics::LOG_UNREAD.key(server, ""));
+        assert!(unread.is_some());
+        assert_eq!(day.series(&metrics::LOG_UNREAD.key(server, "")), unread);
+        assert_eq!(day.series(&metrics::FILE_READS.key(server, "another")), None);
     }
 }

@@ -38,6 +38,11 @@ pub fn all() -> impl Iterator<Item = SeriesMetric> {
     TABLE.iter().copied().chain(FIGURES.iter().map(SeriesMetric::of_figure))
 }
 
+/// Whether a series says what was not observed. No cap drops it: without it, a view would take silence for quiet.
+pub fn is_loss(key: &SeriesKey) -> bool {
+    *key.metric == *LOG_UNREAD.name
+}
+
 /// The metric with this name.
 pub fn find(name: &str) -> Option<SeriesMetric> {
     all().find(|metric| metric.name == name)

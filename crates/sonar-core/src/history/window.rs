@@ -17,12 +17,13 @@ pub struct HistoryWindow {
     pub reading: Reading,
     /// The series.
     pub series: BTreeMap<SeriesKey, SeriesValue>,
-    /// Series that were left out because there were more than [`HistoryWindow::MAX_SERIES`].
+    /// Series that were left out because there were more than [`HistoryWindow::MAX_SERIES`]; never those that say what was
+    /// not observed.
     pub series_left_out: u64,
 }
 
 impl HistoryWindow {
-    /// The maximum number of series in a window.
+    /// The maximum number of series in a window. Those that say what was not observed take the place of others.
     pub const MAX_SERIES: usize = 4_096;
 
     /// An empty window from `start`, which is rounded down, of this width.
@@ -94,13 +95,23 @@ impl HistoryWindow {
 
     fn series_mut(&mut self, key: &SeriesKey) -> Option<&mut SeriesValue> {
         if !self.series.contains_key(key) {
-            if self.series.len() >= Self::MAX_SERIES {
+            let is_full = self.series.len() >= Self::MAX_SERIES;
+            if is_full && !(metrics::is_loss(key) && self.leave_one_out()) {
                 self.series_left_out += 1;
                 return None;
             }
             self.series.insert(key.clone(), SeriesValue::default());
         }
         self.series.get_mut(key)
+    }
+
+    /// Makes room for a series that says what was not observed: the last one that does not is left out. Returns whether
+    /// there was one.
+    fn leave_one_out(&mut self) -> bool {
+        let last = self.series.keys().rev().find(|key| !metrics::is_loss(key)).cloned();
+        let is_left_out = last.is_some_and(|key| self.series.remove(&key).is_some());
+        self.series_left_out += u64::from(is_left_out);
+        is_left_out
     }
 
     /// Leaves only what is about the server at this port, and what is about no server.
@@ -111,10 +122,7 @@ impl HistoryWindow {
         }
         self.window.in_flight.retain(|one| one.server.port == port);
         // What was observed is from now on what was observed of this server.
-        let key = self
-            .series
-            .keys()
-            .find(|key| key.server.port == port && *key.metric == *metrics::LOG_UNREAD.name);
+        let key = self.series.keys().find(|key| key.server.port == port && metrics::is_loss(key));
         if let Some(key) = key.cloned() {
             self.observed_ns[Collector::Log as usize] = self.observed_of(Collector::Log, key.server);
             self.series.remove(&key);
@@ -161,8 +169,13 @@ impl HistoryWindow {
             }
         }
         let room = Self::MAX_SERIES.saturating_sub(self.series.len());
-        self.series_left_out += unknown.len().saturating_sub(room) as u64;
-        unknown.truncate(room);
+        if unknown.len() > room {
+            unknown.sort_by_key(|(key, _)| !metrics::is_loss(key));
+            let losses = unknown.iter().filter(|(key, _)| metrics::is_loss(key)).count();
+            let more = (room..losses).take_while(|_| self.leave_one_out()).count();
+            self.series_left_out += (unknown.len() - room - more) as u64;
+            unknown.truncate(room + more);
+        }
         if self.series.is_empty() {
             self.series = unknown.into_iter().collect();
         } else {
@@ -262,5 +275,38 @@ mod tests {
         let means: Vec<_> =
             all.series.iter().map(|(key, value)| (&*key.metric, value.mean().unwrap())).collect();
         assert_eq!(means, [("a", 7.0), ("b", 2.0), ("c", 5.0), ("d", 4.0), ("e", 9.0)]);
+    }
+
+    #[test]
+    fn what_was_not_observed_is_kept_in_a_full_window() {
+        const S: u64 = 1_000_000_000;
+        let server = Endpoint::v4([0; 4], 27_017);
+        let full = |names: std::ops::Range<usize>| {
+            let mut full = HistoryWindow::new(Timestamp::from_unix(1_000, 0), Resolution::TenSeconds);
+            full.observe(Collector::Log, 10 * S);
+            for number in names {
+                let key = metrics::FILE_READS.key(server, &format!("file {number}"));
+                full.sample(&key, full.window.start, (1.0, 10.0));
+            }
+            full
+        };
+        let most = HistoryWindow::MAX_SERIES;
+        let mut window = full(0..most + 5);
+        assert_eq!((window.series.len(), window.series_left_out), (most, 5));
+        window.miss_log(server, 4 * S);
+        window.miss_log(server, 2 * S);
+        assert_eq!(window.observed_of(Collector::Log, server), 4 * S);
+        assert_eq!((window.series.len(), window.series_left_out), (most, 6));
+        // Also where windows are joined or merged, whichever is full.
+        let mut other = full(0..0);
+        other.miss_log(server, 3 * S);
+        let (mut joined, mut merged) = (full(0..most), full(most..2 * most));
+        joined.join(&other);
+        merged.merge(&joined);
+        for (one, observed) in [(&joined, 7 * S), (&merged, 17 * S)] {
+            assert_eq!(one.observed_of(Collector::Log, server), observed);
+            assert_eq!(one.series.len(), most);
+        }
+        assert_eq!((joined.series_left_out, merged.series_left_out), (1, 1 + most as u64));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sonar_core::history::{Collector, HistoryWindow, SeriesSubject, metrics};
+use sonar_core::history::{Collector, HistoryWindow, metrics};
 use sonar_core::{Coverage, Source};
 
 use crate::kit::{Nanos, losses, plural};
@@ -29,12 +29,9 @@ impl SeenSpan {
         }
         self.coverage.add(&window.window.coverage);
         let observed = window.observed_ns(Collector::Log);
-        let is_unread = |metric: &str| metric == metrics::LOG_UNREAD.name;
-        for key in window.series.keys().filter(|key| key.subject == SeriesSubject::Server) {
-            if is_unread(&key.metric) {
-                let missed = observed - window.observed_of(Collector::Log, key.server);
-                *self.unread.entry(key.server.port).or_default() += missed;
-            }
+        for key in window.series.keys().filter(|key| metrics::is_loss(key)) {
+            let missed = observed - window.observed_of(Collector::Log, key.server);
+            *self.unread.entry(key.server.port).or_default() += missed;
         }
     }
 
@@ -48,8 +45,8 @@ impl SeenSpan {
         self.coverage.losses().map(|(name, _, count)| (name, count)).collect()
     }
 
-    /// What a reader must know before the changes.
-    pub(super) fn notes(&self) -> Vec<String> {
+    /// What a reader of changes or of a comparison must know first, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let observes =
             |source| Collector::of(source).is_some_and(|collector| self.observed_ns[collector as usize] > 0);
