@@ -12,6 +12,7 @@ use sonar_sys::process_end::{ProcessEnd, ProcessHandle};
 
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
+use super::watched::FoundUpgrade;
 use crate::agent::servers::local;
 use crate::servers;
 
@@ -21,6 +22,9 @@ const PATIENCE_NS: u64 = 12 * NS_PER_S;
 const SHUTDOWN_NS: u64 = 120 * NS_PER_S;
 /// How far the kernel's report of a kill and the end of a process may be apart, in nanoseconds.
 const KILL_NS: u64 = 15 * NS_PER_S;
+/// A process that was found only so long after its start was there all the time, in nanoseconds: a server that recovers
+/// listens late.
+const LATE_NS: u64 = 3_600 * NS_PER_S;
 /// The most kills that are remembered.
 const MAX_KILLS: usize = 256;
 
@@ -178,6 +182,18 @@ impl ServerLives {
         self.undecided.push(ended);
     }
 
+    /// A search at `now` found a process that was not there before: the events of its start, at the time at which it
+    /// started.
+    pub fn appeared(&mut self, server: &FoundServer, now: Timestamp) -> Vec<Event> {
+        self.found(server, servers::started_at(server.started, now).min(now), now)
+    }
+
+    /// The same of a process that started at `at`.
+    fn found(&mut self, server: &FoundServer, at: Timestamp, now: Timestamp) -> Vec<Event> {
+        let events = self.started(server, at);
+        if now.since(at) <= LATE_NS { events } else { Vec::new() }
+    }
+
     /// A process has started: that, and which of its settings are others than those of the process before it.
     pub fn started(&mut self, server: &FoundServer, at: Timestamp) -> Vec<Event> {
         let mut text = process(&server.name, server.pid);
@@ -192,10 +208,12 @@ impl ServerLives {
         std::iter::once(start).chain(settings).collect()
     }
 
-    /// A server of another version than before runs at a port.
-    pub fn upgraded(port: u16, [before, after]: &[String; 2], at: Timestamp) -> Event {
+    /// A process of another version than the one before it runs, as is known at `now`: that is so since it started.
+    pub fn upgraded(upgrade: &FoundUpgrade, now: Timestamp) -> Event {
+        let [before, after] = &upgrade.versions;
         let text = format!("version {after}, before {before}");
-        Event::new(at, EventKind::ServerUpgrade, local(port), ("", &text))
+        let at = servers::started_at(upgrade.started, now).min(now);
+        Event::new(at, EventKind::ServerUpgrade, local(upgrade.port), ("", &text))
     }
 
     /// A server logs that it begins to shut down.

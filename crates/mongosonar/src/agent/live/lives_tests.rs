@@ -321,3 +321,26 @@ fn a_restart_while_no_agent_ran_is_an_end_and_a_start() {
     let known = KnownServers { at: now.plus_ns(1), is_other_boot: false, servers: Vec::new() };
     assert_eq!(ServerLives::default().meanwhile(known, &[is], now.plus_ns(2)), []);
 }
+
+#[test]
+fn a_server_has_started_when_its_process_did_and_not_when_it_was_found() {
+    const AGO_S: u64 = 5;
+    let (before, now) = (sonar_sys::clock::since_boot(), crate::queries::live::now());
+    let ticks = before.saturating_sub(std::time::Duration::from_secs(AGO_S)).as_millis() as u64 / 10;
+    let found = FoundServer { started: ticks, ..server(7) };
+    let [start] = ServerLives::default().appeared(&found, now).try_into().unwrap();
+    let start: Event = start;
+    let passed = (sonar_sys::clock::since_boot() - before).as_nanos() as u64;
+    let ago = now.since(start.at);
+    assert_eq!(start.kind, EventKind::ServerStart);
+    // A clock tick is 10 ms.
+    let expected = AGO_S * NS_PER_S..=AGO_S * NS_PER_S + passed + 10_000_000;
+    assert!(expected.contains(&ago), "{ago} ns ago, {passed} ns of the test");
+}
+
+#[test]
+fn a_process_that_is_found_long_after_its_start_has_not_started_now() {
+    let found = |seconds| ServerLives::default().found(&server(7), at(0), at(seconds)).len();
+    // A server that recovers listens late.
+    assert_eq!((found(0), found(1_200), found(7_200)), (1, 1, 0));
+}

@@ -24,6 +24,13 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 const NO_KERNEL_LOG: &str = "the kernel's log (/dev/kmsg) cannot be read: the end of a process does not say whether the \
                              kernel killed it because memory had run out";
 
+/// When a process ended that a search at `now` missed: before another one started at its port, if that was after the search
+/// before. `starts` are those of the others.
+fn ended_at(starts: impl Iterator<Item = Timestamp>, now: Timestamp) -> Timestamp {
+    let since = u64::try_from(SEARCH_EVERY.as_nanos()).unwrap_or(u64::MAX);
+    servers::silent_before(now, starts.filter(|at| now.since(*at) <= since))
+}
+
 fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
     if servers::has_ended(host, server.pid, server.started) {
         return ProcessState::Ended;
@@ -113,7 +120,7 @@ impl LiveAgent<'_> {
         }
         events.extend(self.lives.decided(now()));
         let upgrades = self.watched.take_upgrades();
-        events.extend(upgrades.iter().map(|(port, versions)| ServerLives::upgraded(*port, versions, now())));
+        events.extend(upgrades.iter().map(|upgrade| ServerLives::upgraded(upgrade, now())));
         events.into_iter().for_each(|event| self.event(event));
         if self.kept.is_none_or(|kept| kept.elapsed() >= KEEP_EVERY) {
             self.keep_servers();
@@ -164,14 +171,30 @@ impl LiveAgent<'_> {
         let time = now();
         for server in ended {
             let is_logged = self.plan.settings.collectors.log && server.log.is_some();
-            self.lives.ended(server, is_logged, time);
+            let others = started.iter().filter(|other| other.port == server.port);
+            let starts = others.map(|other| servers::started_at(other.started, time));
+            self.lives.ended(server, is_logged, ended_at(starts, time));
             self.last_end = Some(Instant::now());
         }
         // Before the first status the agent itself starts.
         if self.stated.is_some() {
             let starts: Vec<Event> =
-                started.iter().flat_map(|server| self.lives.started(server, time)).collect();
+                started.iter().flat_map(|server| self.lives.appeared(server, time)).collect();
             starts.into_iter().for_each(|event| self.event(event));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_before_the_next_one_at_its_port_starts() {
+        let at = |second| Timestamp::from_unix(second, 0);
+        let ended = |starts: &[u64]| ended_at(starts.iter().map(|start| at(*start)), at(1_000));
+        assert_eq!(ended(&[]), at(1_000));
+        assert_eq!(ended(&[998]), at(998));
+        assert_eq!(ended(&[500]), at(1_000), "that one ran beside it");
     }
 }

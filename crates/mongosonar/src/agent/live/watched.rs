@@ -22,6 +22,17 @@ struct KnownVersion {
     version: String,
 }
 
+/// A process of another version than the one before it at its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundUpgrade {
+    /// The port.
+    pub port: u16,
+    /// When the process started, in clock ticks since boot.
+    pub started: u64,
+    /// The versions before and after.
+    pub versions: [String; 2],
+}
+
 /// What a log says of the end of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LoggedEnd {
@@ -37,8 +48,8 @@ pub struct WatchedServers {
     found: Mutex<Arc<Vec<FoundServer>>>,
     /// Their versions by port, where they are known.
     versions: Mutex<BTreeMap<u16, KnownVersion>>,
-    /// Ports whose server has another version than before, with both.
-    upgrades: Mutex<Vec<(u16, [String; 2])>>,
+    /// Processes of another version than those before them.
+    upgrades: Mutex<Vec<FoundUpgrade>>,
     /// The time of the last sample of `diagnostic.data` by port.
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
     /// The addresses of this host, besides loopback.
@@ -131,12 +142,13 @@ impl WatchedServers {
             && before.version != version
         {
             let mut upgrades = self.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
-            upgrades.push((server.port, [before.version, version.to_owned()]));
+            let versions = [before.version, version.to_owned()];
+            upgrades.push(FoundUpgrade { port: server.port, started: server.started, versions });
         }
     }
 
-    /// Ports whose server has had another version since the last call, with the versions before and after.
-    pub fn take_upgrades(&self) -> Vec<(u16, [String; 2])> {
+    /// Processes of another version than those before them, found since the last call.
+    pub fn take_upgrades(&self) -> Vec<FoundUpgrade> {
         std::mem::take(&mut self.upgrades.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -279,7 +291,8 @@ mod tests {
             watched.set_version(process, version);
         }
         assert_eq!(watched.version(5).as_deref(), Some("8.0.1"));
-        assert_eq!(watched.take_upgrades(), [(5, ["7.0.5".to_owned(), "8.0.1".to_owned()])]);
+        let versions = ["7.0.5", "8.0.1"].map(str::to_owned);
+        assert_eq!(watched.take_upgrades(), [FoundUpgrade { port: 5, started: 3, versions }]);
         assert_eq!(watched.take_upgrades(), []);
     }
 }
