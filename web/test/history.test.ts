@@ -37,6 +37,7 @@ const change = (kind: string, sentence: string, found: Partial<Change> = {}): Ch
   kind,
   server: "27017",
   since_ns: BEGIN + 2 * SECOND,
+  until_ns: BEGIN + 20 * SECOND,
   cost_ns: 0,
   sentence,
   evidence: [],
@@ -59,6 +60,7 @@ const report = (found: Partial<Changes>, seconds = 600): Changes => ({
   about: about(seconds),
   zone: { name: "UTC", utc_offsets_s: [0, 0] },
   compared_with: null,
+  usual: null,
   summary: "2 changes; the largest: index user_1 was dropped on shop.carts (1.63s more waiting)",
   moments: [],
   gaps: [],
@@ -86,6 +88,10 @@ describe("what changed", () => {
       "Each moment is compared with the time before it.",
     ]);
     expect(said({ compared_with: before })[1]).toBe("Compared with 2026-11-20 21:24:00 to 2026-11-20 21:25:00.");
+    const usual = { start_ns: BEGIN - 87_000e9, end_ns: before.end_ns };
+    expect(said({ compared_with: before, usual })[1]).toBe(
+      "Compared with 2026-11-20 21:24:00 to 2026-11-20 21:25:00; the time from 2026-11-20 21:14:00 on shows what is usual.",
+    );
     // Nothing else says it a second time.
     const nothing = said({ summary: "Nothing changed beyond chance." });
     expect(nothing.filter((line) => line.startsWith("Nothing"))).toEqual(["Nothing changed beyond chance."]);
@@ -101,7 +107,7 @@ describe("what changed", () => {
       },
     );
     const ended = change("application", "the application etl has ended", {
-      evidence: ["165 operations in 590ms before; none after"],
+      evidence: ["165 operations before, which took 590ms; none after"],
       cost_ns: -590e6,
       effects: [change("series", "processors busy fell from 60 % to 5 %"), change("series", "load fell from 5 to 0.1")],
     });
@@ -120,7 +126,7 @@ describe("what changed", () => {
       "by shop-api",
       "More: mongosonar queries --from 2026-11-21T21:24:02Z --to 2026-11-21T21:24:20Z",
       "21:24:02 the application etl has ended (590ms less waiting)",
-      "165 operations in 590ms before; none after",
+      "165 operations before, which took 590ms; none after",
       "→ with it: processors busy fell from 60 % to 5 %; load fell from 5 to 0.1",
       "21:24:02 find shop.carts {user: ?string} is new again: it had not run for 2d04h",
       "21:24:02 find shop.carts {user: ?string} became 118 times slower (4h04m more waiting, by about 732 operations at a time)",
@@ -141,12 +147,10 @@ describe("what changed", () => {
     expect(said({ moments: [moment([one!], [one!])] }).at(-1)).toBe("cache used rose");
   });
 
-  it("says the day of times in a span of several days, and covers what began before its moment", () => {
-    const early = change("event", "the log was rotated", { since_ns: BEGIN - SECOND });
-    expect(said({ moments: [moment([early])] })).toContain("Between 21:23:59 and 21:24:20");
-    expect(said({ moments: [moment([early])] }, 86_400)).toContain(
-      "Between 2026-11-21 21:23:59 and 2026-11-21 21:24:20",
-    );
+  it("says the day of times in a span of several days", () => {
+    const one = change("event", "the log was rotated");
+    expect(said({ moments: [moment([one])] })).toContain("Between 21:24:00 and 21:24:20");
+    expect(said({ moments: [moment([one])] }, 86_400)).toContain("Between 2026-11-21 21:24:00 and 2026-11-21 21:24:20");
   });
 
   it("has command lines that a shell reads as they are meant", () => {
@@ -157,15 +161,20 @@ describe("what changed", () => {
     expect(more(change("event", ""), about(1))).toBe("");
   });
 
-  it("says who did not observe", () => {
+  it("says what was observed, and of what", () => {
     const span = { start_ns: 1_700_000_000e9, end_ns: 1_700_000_060e9 };
     const gaps = [
       { what: "agent", ...span, observed: 0 },
+      { what: "agent", ...span, observed: 0.13 },
+      { what: "log", ...span, observed: 0 },
       { what: "queries", ...span, observed: 0.81 },
     ];
+    const when = "2023-11-14 22:13:20 to 2023-11-14 22:14:20";
     expect(gapWords(gaps, utc())).toEqual([
-      "Not observed (agent): 2023-11-14 22:13:20 to 2023-11-14 22:14:20",
-      "2023-11-14 22:13:20 to 2023-11-14 22:14:20: only 81% of this time was observed (queries)",
+      `${when}: nothing was observed.`,
+      `${when}: only 7.80s of these 1m00s were observed.`,
+      `${when}: logs were not observed.`,
+      `${when}: queries were observed for only 48.6s of these 1m00s.`,
     ]);
   });
 });

@@ -1,6 +1,6 @@
 // What changed: each change as a sentence with its evidence and its effects.
 
-import type { About, Change, Changes, Moment, Span } from "../report";
+import type { About, Change, Changes, Moment } from "../report";
 import { duration, plural, visible } from "./format";
 import { Words } from "./shell";
 import { type Clock, seconds } from "./time";
@@ -26,12 +26,6 @@ export function clockIn(clock: Clock, whole: Pick<About, "start_ns" | "end_ns">)
   };
 }
 
-/** When what changed at a moment began: a little before the moment, too, or known to the second only. */
-export function extentOf({ start_ns, end_ns, changes }: Moment): Span {
-  const began = changes.map(({ since_ns }) => since_ns);
-  return { start_ns: Math.min(start_ns, ...began), end_ns: Math.max(end_ns, ...began) };
-}
-
 /** What stands before the sentence of a change: its server, if there are several. */
 export function serverOf({ moments }: Pick<Changes, "moments">): (change: Change) => string {
   const all = moments.flatMap(({ changes, context }) => [...changes, ...context]);
@@ -51,10 +45,12 @@ export function more({ command }: Change, { sources }: About): string {
 }
 
 /** What each moment was compared with, in words. */
-export const against = ({ compared_with }: Changes, clock: Clock): string =>
-  compared_with
-    ? `Compared with ${clock.full(seconds(compared_with.start_ns))} to ${clock.full(seconds(compared_with.end_ns))}.`
-    : "Each moment is compared with the time before it.";
+export function against({ compared_with, usual }: Pick<Changes, "compared_with" | "usual">, clock: Clock): string {
+  if (!compared_with) return "Each moment is compared with the time before it.";
+  const [from, to] = [compared_with.start_ns, compared_with.end_ns].map((ns) => clock.full(seconds(ns)));
+  const since = usual ? `; the time from ${clock.full(seconds(usual.start_ns))} on shows what is usual` : "";
+  return `Compared with ${from} to ${to}${since}.`;
+}
 
 /** How all statements of a report are written. */
 interface Style {
@@ -102,13 +98,29 @@ function Statement({ change, style, effect }: { change: Change; style: Style; ef
   );
 }
 
-/** Times that were not observed, in words. */
+/** What a collector observes, with its verb. */
+const OBSERVED: Record<string, string> = {
+  queries: "queries were",
+  log: "logs were",
+  internals: "the internals of servers were",
+  status: "the status of servers was",
+  machine: "the machine was",
+  files: "accesses to files were",
+  split: "threads of servers were",
+};
+
+/** Times that were not observed, in words: what was observed, and of what. */
 export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
   gaps.map(({ what, start_ns, end_ns, observed }) => {
     const when = `${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`;
-    return observed > 0
-      ? `${when}: only ${Math.round(100 * observed)}% of this time was observed (${what})`
-      : `Not observed (${what}): ${when}`;
+    const [part, whole] = [duration((end_ns - start_ns) * observed), duration(end_ns - start_ns)];
+    const subject = OBSERVED[what];
+    if (observed > 0) {
+      return subject
+        ? `${when}: ${subject} observed for only ${part} of these ${whole}.`
+        : `${when}: only ${part} of these ${whole} were observed.`;
+    }
+    return `${when}: ${subject ? `${subject} not` : "nothing was"} observed.`;
   });
 
 /** All moments of change. */
@@ -123,13 +135,12 @@ export function ChangesView({ report, clock }: { report: Changes; clock: Clock }
       <p class="dim">{against(report, clock)}</p>
       <Words tone="bad" lines={[...gapWords(report.gaps, clock), ...report.notes]} />
       {report.moments.map((moment, number) => {
-        const extent = extentOf(moment);
         const style = { about: report.about, at, server, measuredNs: moment.measured_ns };
         return (
           <section key={number} class="moment">
             {!isWhole(moment) && (
               <h3>
-                Between {at(extent.start_ns)} and {at(extent.end_ns)}
+                Between {at(moment.start_ns)} and {at(moment.end_ns)}
               </h3>
             )}
             {moment.changes.map((change, at) => (

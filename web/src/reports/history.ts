@@ -8,7 +8,10 @@ export interface Change {
   /** `event`, `application`, `shape`, `errors`, `growth`, `server`, `machine` or `series`. */
   kind: string;
   server: string | null;
+  /** When what the sentence says happened or began. */
   since_ns: number;
+  /** The end of the time that its figures are of. */
+  until_ns: number;
   /** Time that operations took beyond what they took before. */
   cost_ns: number;
   sentence: string;
@@ -40,6 +43,8 @@ export interface Changes {
   zone: Zone;
   /** Null if each moment was compared with the time before it. */
   compared_with: Span | null;
+  /** The time before that shows what is usual; null unless a moment was asked for. */
+  usual: Span | null;
   /** The answer in one sentence. */
   summary: string;
   moments: Moment[];

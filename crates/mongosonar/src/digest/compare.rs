@@ -147,7 +147,10 @@ fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)
     for note in history::gap_notes(&history.gaps(span)?, &zone, span) {
         eprintln!("mongosonar: {text}: {note}");
     }
-    let HistoryDigest { digest, source, is_whole, windows } = history.digest(span, by, classes)?;
+    let HistoryDigest { digest, source, is_whole, windows, seen } = history.digest(span, by, classes)?;
+    for note in seen.notes() {
+        eprintln!("mongosonar: {text}: {note}");
+    }
     if windows != span {
         let (from, to) = (zone.show_seconds(windows.from), zone.show_seconds(windows.to));
         eprintln!("mongosonar: {text}: compared are the windows of the history from {from} to {to}");

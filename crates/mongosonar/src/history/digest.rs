@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use sonar_core::history::Span;
 use sonar_core::{Digest, DigestSettings, GroupBy, HistoryDigester, Source};
+use sonar_view::changes::SeenSpan;
 use sonar_view::kit::Zone;
 use sonar_view::queries::ClassSet;
 
@@ -19,6 +20,8 @@ pub struct HistoryDigest {
     pub is_whole: bool,
     /// From the start of the first window to the end of the last one: the history has nothing finer.
     pub windows: Span,
+    /// What was seen of it.
+    pub seen: SeenSpan,
 }
 
 impl StoredHistory {
@@ -35,12 +38,13 @@ impl StoredHistory {
         }
         let resolution = resolution(span);
         let mut digester = HistoryDigester::new(DigestSettings { by, points: false }, resolution.width_ns());
-        let (mut folded, mut windows) = (0, None::<Span>);
-        self.operations(span, resolution, &mut |window| {
+        let (mut folded, mut windows, mut seen) = (0, None::<Span>, SeenSpan::default());
+        self.visit(span, resolution, &mut |window| {
             let Span { from, to } = Span { from: window.window.start, to: window.window.end };
             let all = windows.get_or_insert(Span { from, to });
             *all = Span { from: all.from.min(from), to: all.to.max(to) };
             folded += window.window.coverage.shapes_folded;
+            seen.add(&window);
             digester.add(&window, |class| classes.contains(class));
         })?;
         let Some(windows) = windows else {
@@ -56,6 +60,6 @@ impl StoredHistory {
             );
         };
         let (digest, source) = digester.finish();
-        Ok(HistoryDigest { digest, source, is_whole: folded == 0, windows })
+        Ok(HistoryDigest { digest, source, is_whole: folded == 0, windows, seen })
     }
 }

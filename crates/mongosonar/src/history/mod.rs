@@ -100,7 +100,21 @@ impl StoredHistory {
     /// # Errors
     /// It ends before it begins.
     pub fn between(&self, ends: (Option<When>, Option<When>), zone: &Zone) -> Result<Span> {
-        when::between(ends, zone, self.extent)
+        let span = self.until_now(when::between(ends, zone, self.extent)?);
+        if span.to <= span.from {
+            let (from, covers) = (zone.show_seconds(span.from), self.extent);
+            return Err(usage!(
+                "nothing is stored after {from} yet; the history covers {} to {}",
+                zone.show_seconds(covers.from),
+                zone.show_seconds(covers.to)
+            ));
+        }
+        Ok(span)
+    }
+
+    /// A span without what is still to come.
+    pub fn until_now(&self, span: Span) -> Span {
+        without_future(span, self.extent, when::now())
     }
 
     /// The span that `--from` and `--to` ask for; the last hour without them.
@@ -141,19 +155,6 @@ impl StoredHistory {
             visit(window);
         };
         self.store.windows(span, resolution, &mut observed(&mut visit)).with_context(|| self.cannot_read())
-    }
-
-    /// Hands out the same windows without their series.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn operations(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<()> {
-        self.store.operations(span, resolution, &mut observed(visit)).with_context(|| self.cannot_read())
     }
 
     /// Everything within a span; `None` if nothing is stored there.
@@ -226,6 +227,11 @@ pub fn whole_windows(span: Span, resolution: Resolution) -> Span {
     Span { from: span.from.floor_to(width), to: if to < span.to { to.plus_ns(width) } else { to } }
 }
 
+/// A span that ends `now` at the latest, or with what is stored where that is later because the clock was set back.
+fn without_future(span: Span, stored: Span, now: Timestamp) -> Span {
+    Span { from: span.from, to: span.to.min(now.max(stored.to)) }
+}
+
 /// What was not observed within `span`, in words.
 pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone, span: Span) -> Vec<String> {
     let note = |gap: &HistoryGap| format!("GAP: {}", GapJson::from(gap).words(zone, span));
@@ -234,4 +240,21 @@ pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone, span: Span) -> Vec<String> {
         notes.push(format!("GAP: and {} more.", gaps.len() - MAX_GAPS));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_nothing_that_is_still_to_come() {
+        let span = |from, to| Span { from: Timestamp::from_unix(from, 0), to: Timestamp::from_unix(to, 0) };
+        let now = Timestamp::from_unix(1_000, 0);
+        let cut = |to, stored| without_future(span(500, to), span(100, stored), now);
+        assert_eq!(cut(900, 990), span(500, 900));
+        // The rest of a window, or an end that somebody wrote.
+        assert_eq!(cut(1_040, 990), span(500, 1_000));
+        // Its clock was ahead.
+        assert_eq!(cut(2_000, 1_500), span(500, 1_500));
+    }
 }

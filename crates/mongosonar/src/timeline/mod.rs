@@ -44,7 +44,7 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
 /// The history cannot be read.
 pub fn report(history: &StoredHistory, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
     let resolution = history::resolution(span);
-    let span = whole_windows(span, resolution);
+    let span = history.until_now(whole_windows(span, resolution));
     let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());
     history.visit(span, resolution, &mut |window| builder.add(&window))?;
     let (events, gaps) = (history.events(span)?, history.gaps(span)?);

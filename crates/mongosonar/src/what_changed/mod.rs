@@ -8,8 +8,8 @@ use std::io::{self, BufWriter, Write};
 use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, HistoryChange, MIN_WINDOWS, RECENT_WINDOWS, Scan,
-    ScanMoment, apart, find, with_all_events, without_repetitions,
+    ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, ComparisonKind, HistoryChange, MIN_WINDOWS,
+    RECENT_WINDOWS, Scan, ScanMoment, apart, each_once, find, with_all_events, without_repetitions,
 };
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
@@ -77,14 +77,15 @@ pub fn report(
         (Asked::Moment(at), against) => moment(history, *at, against, zone)?,
         (Asked::Span(span), Some(against)) => {
             let against = against.of(*span, zone)?;
-            let (moment, seen) = compare(history, *span, against, None)?;
-            Explained { span: *span, against: Some(against), moments: vec![moment], seen, doubt: None }
+            let compared = compare(history, *span, against, None)?;
+            let width = history::resolution(*span).width_ns();
+            Explained { span: *span, against: Some(against), ..compared.explained(history, width)? }
         }
         (Asked::Span(span), None) => scan(history, *span, zone)?,
     };
-    let Explained { span, against, moments, seen, doubt } = explained;
+    let Explained { span, against, usual, moments, seen, doubt } = explained;
     let gaps = history.gaps(span)?.iter().map(Into::into).collect();
-    let spans = ComparedSpans { span, against, source: history.name.clone(), zone: zone.clone() };
+    let spans = ComparedSpans { span, against, usual, source: history.name.clone(), zone: zone.clone() };
     Ok(ChangesReport::new(&spans, &moments, gaps).with_seen(&seen, doubt))
 }
 
@@ -92,6 +93,8 @@ pub fn report(
 struct Explained {
     span: Span,
     against: Option<Span>,
+    /// The time that shows what is usual, if it is longer than that.
+    usual: Option<Span>,
     moments: Vec<ScanMoment>,
     seen: SeenSpan,
     /// Why nothing can be said about the span.
@@ -115,8 +118,13 @@ fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zo
             Some(against) => against.of(span, zone)?,
             None => baseline(history, span.from, width),
         };
-        let (moment, seen) = compare(history, span, before, Some((focus, resolution)))?;
-        return Ok(Explained { span, against: Some(before), moments: vec![moment], seen, doubt: None });
+        let compared = compare(history, span, before, Some(resolution))?;
+        let recent = compared.recent.filter(|_| against.is_none());
+        return Ok(Explained {
+            against: recent.or(Some(before)),
+            usual: recent.map(|_| before),
+            ..compared.explained(history, width)?
+        });
     }
     bail!("nothing is stored of {}", zone.show_seconds(focus.from))
 }
@@ -128,14 +136,32 @@ fn baseline(history: &StoredHistory, to: Timestamp, width_ns: u64) -> Span {
     Span { from: from.max(history.extent.from).min(to), to }
 }
 
-/// Compares a span with another one.
+/// A span that was compared with another one.
+struct ComparedMoment {
+    moment: ScanMoment,
+    seen: SeenSpan,
+    /// What its figures were compared with.
+    recent: Option<Span>,
+}
+
+impl ComparedMoment {
+    /// With all events of the span, as every view shows them.
+    fn explained(self, history: &StoredHistory, width_ns: u64) -> Result<Explained> {
+        let span = self.moment.span;
+        let moments = with_all_events(vec![self.moment], &history.events(span)?, width_ns);
+        let moments = each_once(moments, width_ns);
+        Ok(Explained { span, against: None, usual: None, moments, seen: self.seen, doubt: None })
+    }
+}
+
+/// Compares a span with another one; a moment in windows of this resolution.
 fn compare(
     history: &StoredHistory,
     span: Span,
     against: Span,
-    moment: Option<(Span, Resolution)>,
-) -> Result<(ScanMoment, SeenSpan)> {
-    let resolution = moment.map_or_else(|| history::resolution(span), |(_, resolution)| resolution);
+    moment: Option<Resolution>,
+) -> Result<ComparedMoment> {
+    let resolution = moment.unwrap_or_else(|| history::resolution(span));
     let (before, after) = (history.windows(against, resolution)?, history.windows(span, resolution)?);
     let utc = Zone::utc();
     let covers = || {
@@ -161,17 +187,19 @@ fn compare(
         None => Vec::new(),
     };
     let input = ChangeInput { before: &before, after: &after, later: &later, events: &events, alpha: ALPHA };
-    let changes = find(&input, moment.map(|(focus, _)| focus));
+    let kind = if moment.is_some() { ComparisonKind::Moment } else { ComparisonKind::Spans };
+    let changes = find(&input, kind);
     let mut seen = SeenSpan::default();
     after.iter().for_each(|window| seen.add(window));
-    Ok((ScanMoment { span, measured_ns: span.length_ns(), changes }, seen))
+    let moment = ScanMoment { span, measured_ns: span.length_ns(), changes };
+    Ok(ComparedMoment { moment, seen, recent: input.recent() })
 }
 
 /// The moments of change within a span.
 fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_SCANNED;
     let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour);
-    let span = whole_windows(span, resolution);
+    let span = history.until_now(whole_windows(span, resolution));
     let before = baseline(history, span.from, resolution.width_ns());
     let events = history.events(Span { from: before.from, to: span.to })?;
     let windows = span.length_ns() / resolution.width_ns();
@@ -210,7 +238,7 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     let width = resolution.width_ns();
     if moments.len() > MAX_REFINED {
         let moments = apart(with_all_events(moments, &listed, width), width);
-        return Ok(Explained { span, against: None, moments, seen, doubt });
+        return Ok(Explained { span, against: None, usual: None, moments, seen, doubt });
     }
     let mut refined = Vec::new();
     for moment in moments {
@@ -218,7 +246,7 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     }
     refined.sort_by_key(|moment| moment.span.from);
     let moments = apart(with_all_events(without_repetitions(refined), &listed, width), width);
-    Ok(Explained { span, against: None, moments, seen, doubt })
+    Ok(Explained { span, against: None, usual: None, moments, seen, doubt })
 }
 
 /// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those
@@ -231,8 +259,7 @@ fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -
     for from in starts.into_iter().filter(|from| *from > moment.span.from) {
         let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
         let window = Span { from, to: from.plus_ns(width) };
-        let (mut again, _) =
-            compare(history, span, baseline(history, from, width), Some((window, resolution)))?;
+        let mut again = compare(history, span, baseline(history, from, width), Some(resolution))?.moment;
         again.changes.changes.retain(|change| window.contains(change.since));
         refined.push(again);
     }

@@ -6,6 +6,9 @@ use std::process::Output;
 
 use crate::support::*;
 use serde_json::Value;
+use sonar_core::history::{Collector, HistoryWindow, Resolution};
+use sonar_core::{Endpoint, HistoryStore, Timestamp};
+use sonar_store::{SqliteHistory, StoreSettings};
 
 fn run(words: &[&str]) -> Output {
     let store = fixture("history");
@@ -19,17 +22,21 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words:?}: {output:?}"))
 }
 
-/// What comes first at a time: its kind, its sentence, and everything that it has below it.
-fn first_at(time: &str) -> (String, String) {
+/// The changes of a time: each with its sentence, what it cost, and everything that it has below it.
+fn changes_at(time: &str) -> Vec<(String, u64, String)> {
     let report = json(&["what-changed", "--at", &format!("2026-11-21T{time}")]);
-    let first = &report["moments"][0]["changes"][0];
-    let effects = first["effects"].as_array().unwrap().iter();
-    let effects: Vec<_> = effects.map(|effect| effect["sentence"].as_str().unwrap()).collect();
-    (first["sentence"].as_str().unwrap_or_default().to_owned(), effects.join("\n"))
+    let of = |change: &Value| {
+        let effects = change["effects"].as_array().unwrap().iter();
+        let effects: Vec<_> = effects.map(|effect| effect["sentence"].as_str().unwrap()).collect();
+        let cost = change["cost_ns"].as_i64().unwrap().unsigned_abs();
+        (change["sentence"].as_str().unwrap().to_owned(), cost, effects.join("\n"))
+    };
+    let [moment] = report["moments"].as_array().unwrap().as_slice() else { panic!("{time}: {report}") };
+    moment["changes"].as_array().unwrap().iter().map(of).collect()
 }
 
 #[test]
-fn what_was_done_is_named_first() {
+fn what_was_done_is_named_and_what_cost_most_comes_first() {
     for (time, named, effect) in [
         ("21:24:02", "index user_1 was dropped on shop.carts", "find shop.carts"),
         ("21:24:22", "build of index user_1 began on shop.carts", ""),
@@ -50,10 +57,76 @@ fn what_was_done_is_named_first() {
         ("21:26:54", "the profiler was set", ""),
         ("21:27:04", "the profiler was set", ""),
     ] {
-        let (sentence, effects) = first_at(time);
-        assert!(sentence.starts_with(named), "{time}: {sentence}");
+        let changes = changes_at(time);
+        let found = changes.iter().find(|(sentence, ..)| sentence.starts_with(named));
+        let Some((.., effects)) = found else { panic!("{time}: {named} in {changes:#?}") };
         assert!(effects.contains(effect), "{time}: {effect:?} in {effects}");
+        let costs: Vec<u64> = changes.iter().map(|(_, cost, _)| *cost).collect();
+        assert!(costs.is_sorted_by(|one, next| one >= next), "{time}: {changes:#?}");
     }
+}
+
+#[test]
+fn a_moment_is_compared_with_as_many_windows_before_it() {
+    let second = |time: &str| 1_795_296_000 + time.parse::<u64>().unwrap();
+    for (at, before, from, to) in [("21:25:02", "270", "300", "330"), ("21:25", "220", "300", "380")] {
+        let report = json(&["what-changed", "--at", &format!("2026-11-21T{at}")]);
+        let [compared, usual, about] =
+            [&report["compared_with"], &report["usual"], &report["about"]].map(|span| {
+                [&span["start_ns"], &span["end_ns"]].map(|end| end.as_u64().unwrap() / 1_000_000_000)
+            });
+        assert_eq!(about, [second(from), second(to)], "{at}");
+        assert_eq!(compared, [second(before), second(from)], "{at}");
+        assert_eq!(usual, [second("160"), second(from)], "{at}: since the beginning of the history");
+    }
+    let output = run(&["what-changed", "--at", "2026-11-21T21:25:02"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = "compared with 2026-11-21T21:24:30Z to 2026-11-21T21:25:00Z; the time from 2026-11-21T21:22:40Z on shows";
+    assert!(text.lines().nth(1).unwrap().contains(line), "{text}");
+    // Two spans that were asked for are what they are.
+    let words = ["--from", "2026-11-21T21:24:00", "--to", "21:25:00", "--against", "2026-11-21T21:23:00+1m"];
+    let report = json(&[&["what-changed"][..], &words].concat());
+    assert!(report["usual"].is_null() && report["compared_with"].is_object());
+}
+
+#[test]
+fn every_view_of_a_moment_has_the_same_events_and_tells_the_new_application() {
+    // Its connections are a storm; it ran nothing.
+    const AGAINST: &str = "2026-11-21T21:23:10+30s";
+    let span = ["--from", "2026-11-21T21:26:30", "--to", "21:27:00"];
+    let events = |words: &[&str]| -> std::collections::BTreeSet<String> {
+        let report = json(&[&["what-changed"][..], words].concat());
+        let changes = report["moments"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|moment| moment["changes"].as_array().unwrap());
+        let events = changes.filter(|change| change["kind"] == "event");
+        events.map(|change| change["sentence"].as_str().unwrap().to_owned()).collect()
+    };
+    let scan = events(&span);
+    assert!(scan.iter().any(|sentence| sentence.ends_with("; the application storm is new")), "{scan:?}");
+    assert_eq!(events(&["--at", "2026-11-21T21:26:37"]), scan);
+    // Compared with that time, another application is new, too, and has the connections.
+    let spans = events(&[&span[..], &["--against", AGAINST]].concat());
+    assert!(spans.iter().any(|sentence| sentence.contains("storm: first connection")), "{spans:?}");
+}
+
+#[test]
+fn no_view_reaches_beyond_now_or_what_is_stored() {
+    let ends = ["--from", "2026-11-21T21:23:40", "--to", "2099-01-01"];
+    for command in ["timeline", "what-changed"] {
+        let report = json(&[&[command][..], &ends].concat());
+        let gaps = report["gaps"].as_array().unwrap().iter().map(|gap| &gap["end_ns"]);
+        for end in gaps.chain([&report["about"]["end_ns"]]) {
+            // 2099 begins 4,070,908,800 s after 1970.
+            assert!(end.as_u64().unwrap() < 4_070_908_800_000_000_000, "{command} {end}");
+        }
+    }
+    let output = run(&["timeline", "--from", "2099-01-01", "--to", "2099-01-02"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("nothing is stored after 2099-01-01T00:00:00Z yet"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
@@ -232,4 +305,44 @@ fn a_comparison_says_which_windows_it_compares() {
     let windows = "compared are the windows of the history from 2026-11-21T21:24:30Z to 2026-11-21T21:25:00Z";
     assert!(said.contains(windows), "{said}");
     assert_eq!(said.matches("compared are the windows").count(), 1, "{said}");
+}
+
+#[test]
+fn a_comparison_begins_with_its_answer() {
+    let output = run(&["compare", "2026-11-21T21:23:40Z+20s", "2026-11-21T21:24:00Z+20s"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains(" changed; ") && lines[0].contains(" unchanged; "), "{text}");
+    assert!(lines[1].starts_with("A: ") && lines[2].starts_with("B: "), "{text}");
+    assert!(lines[3].starts_with("slower "), "{text}");
+    assert_eq!(text.matches(" unchanged; ").count(), 1, "{text}");
+}
+
+#[test]
+fn a_comparison_says_that_a_log_could_not_be_read() {
+    const S: u64 = 1_000_000_000;
+    let folder = Folder::new("unread");
+    let store = folder.path("history");
+    let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
+    for number in 0..12_u64 {
+        let start = Timestamp::from_unix(1_795_296_000 + 10 * number, 0);
+        let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+        window.observe(Collector::Log, 10 * S);
+        if number == 7 {
+            window.miss_log(Endpoint::v4([0; 4], 27_017), 4 * S);
+        }
+        history.append(&window, &[]).unwrap();
+    }
+    drop(history);
+    let spans = ["2026-11-21T21:20:00Z+1m", "2026-11-21T21:21:00Z+1m"];
+    let output =
+        program(["compare", spans[0], spans[1], "--store", store.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let unread = format!(
+        "{}: The log of the server on port 27017 could not be read for 4.00s of this time: nothing is known of its \
+         queries then.",
+        spans[1]
+    );
+    assert!(said.contains(&unread), "{said}");
+    assert_eq!(said.matches("could not be read").count(), 1, "{said}");
 }

@@ -6,10 +6,10 @@ use super::change::{ApplicationChange, ChangeKind, HistoryChange};
 use super::shapes::{LONG_NS, MIN_EXPECTED};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
 use crate::history::{EventKind, HistoryWindow};
-use crate::{Class, Endpoint, Role, Timestamp};
+use crate::{Class, Endpoint, Role, Row, ShapeId, Timestamp};
 
-/// By how many operations of unknown applications must have become fewer, for each of an application now, for it to have been
-/// one of them.
+/// An application was one of those that are unknown if they run fewer operations of its shapes than before, by this many for
+/// each one of its own.
 const MIN_UNKNOWN: f64 = 0.5;
 
 /// The fewest windows, besides the first, in which an application must have run to have ended.
@@ -28,6 +28,8 @@ struct SeenApplication {
     /// When an operation of a row that it shares last ended.
     last_seen: Timestamp,
     calls: u64,
+    /// Its operations after, by shape.
+    shapes: BTreeMap<ShapeId, u64>,
     time_ns: f64,
     since: Option<Timestamp>,
 }
@@ -66,7 +68,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
         return Vec::new();
     };
     let all = gather(sides);
-    let unknown = unknown(sides);
+    let unknown = UnknownCalls::gather(sides);
     let announced = |name: &str| {
         let mut events = sides.events().iter().filter(|event| event.kind == EventKind::NewApplication);
         events.any(|event| *event.subject == *name && sides.span().contains(event.at))
@@ -85,20 +87,15 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             has_ended: false,
         };
         let mut add = |what: ApplicationChange, since| {
-            let what = ChangeKind::Application(what);
-            changes.push(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() });
+            changes.push(HistoryChange::new(server, since, ChangeKind::Application(what)));
         };
         if !was_there {
             // Of a server that nobody observed before, everything is new.
             if !sides.knows_server_before(observed) && !announced(&name) {
                 continue;
             }
-            // It may have run on connections that were there before the capture, whose application is not known. Then
-            // fewer operations are of those now.
-            let rate = |count: u64, side| count as f64 / sides.windows(side).len().max(1) as f64;
-            let [before, after] = unknown.get(&server).copied().unwrap_or_default();
-            let fewer = rate(before, ComparedSpan::Before) - rate(after, ComparedSpan::After);
-            if fewer >= MIN_UNKNOWN * rate(seen.calls, ComparedSpan::After) {
+            // The log says when it first connected.
+            if !announced(&name) && unknown.may_be(&seen, server, sides) {
                 continue;
             }
             let is_beyond_chance = sides.all_after(observed, seen.calls) <= sides.alpha();
@@ -128,30 +125,52 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
 }
 
 /// Operations before and after on connections that were there before the capture, so that their application is not known,
-/// by server.
-fn unknown(sides: &Sides<'_>) -> BTreeMap<Endpoint, [u64; 2]> {
-    let mut unknown: BTreeMap<Endpoint, [u64; 2]> = BTreeMap::new();
-    for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
-        for window in sides.windows(side) {
-            let rows = window.window.shapes.iter();
-            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+/// by server and shape.
+struct UnknownCalls(BTreeMap<(Endpoint, ShapeId), [u64; 2]>);
+
+impl UnknownCalls {
+    fn gather(sides: &Sides<'_>) -> Self {
+        let mut unknown: BTreeMap<(Endpoint, ShapeId), [u64; 2]> = BTreeMap::new();
+        for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
+            for row in sides.windows(side).iter().flat_map(rows) {
                 let apps = row.observed().apps.iter();
                 let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
-                unknown.entry(row.server).or_default()[place] +=
-                    shares.map(|(_, share)| share.calls).sum::<u64>();
+                let calls: u64 = shares.map(|(_, share)| share.calls).sum();
+                if calls > 0 {
+                    unknown.entry((row.server, row.shape().id)).or_default()[place] += calls;
+                }
             }
         }
+        Self(unknown)
     }
-    unknown
+
+    /// Whether an application may have run its operations on such connections before. Then fewer operations of the same
+    /// shapes are of those now; what it alone runs is new.
+    fn may_be(&self, seen: &SeenApplication, server: Endpoint, sides: &Sides<'_>) -> bool {
+        let rate = |count: u64, side| count as f64 / sides.windows(side).len().max(1) as f64;
+        let fewer = |(shape, calls): (&ShapeId, &u64)| {
+            let [before, after] = self.0.get(&(server, *shape)).copied().unwrap_or_default();
+            let fewer = rate(before, ComparedSpan::Before) - rate(after, ComparedSpan::After);
+            fewer.clamp(0.0, rate(*calls, ComparedSpan::After))
+        };
+        let fewer: f64 = seen.shapes.iter().map(fewer).sum();
+        fewer >= MIN_UNKNOWN * rate(seen.calls, ComparedSpan::After)
+    }
+}
+
+/// The operations of users that servers served in a window.
+fn rows(window: &HistoryWindow) -> impl Iterator<Item = &Row> {
+    window.window.shapes.iter().filter(|row| row.class == Class::User && row.role == Role::Served)
 }
 
 fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {
     let mut all: BTreeMap<(Endpoint, Box<str>), SeenApplication> = BTreeMap::new();
     for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
-            let rows = window.window.shapes.iter();
-            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
-                for (app, share) in row.observed().apps.iter().filter(|(app, _)| !app.name.is_empty()) {
+            for row in rows(window) {
+                let apps = &row.observed().apps;
+                let is_alone = apps.len() == 1 && apps.other.calls == 0;
+                for (app, share) in apps.iter().filter(|(app, _)| !app.name.is_empty()) {
                     let seen = all.entry((row.server, app.name.clone())).or_default();
                     let driver = (app.driver.clone(), app.driver_version.clone());
                     seen.last_seen = seen.last_seen.max(row.figures().last_seen.min(window.window.end));
@@ -164,7 +183,11 @@ fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> 
                     seen.calls += share.calls;
                     seen.time_ns += share.latency_ns as f64;
                     seen.last_after = seen.last_after.max(Some(index));
-                    let first = first_began(row.figures()).max(window.window.start);
+                    *seen.shapes.entry(row.shape().id).or_default() += share.calls;
+                    let began = first_began(row.figures());
+                    // Of what began before the window, it may not be known whose it was.
+                    let is_its = is_alone && row.figures().first_seen.is_known();
+                    let first = if is_its { began } else { began.max(window.window.start) };
                     seen.since = Some(seen.since.map_or(first, |since| since.min(first)));
                     *seen.after.entry(driver).or_default() += share.calls;
                 }

@@ -6,12 +6,11 @@ use super::change::{
     ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay,
 };
 use super::commands::PROFILER_OFF;
-use super::events::{
-    self, EventScope, REACH_WINDOWS, causes_errors, is_of_machine, list_order, namespace, scope,
-};
+use super::events::{self, EventScope, REACH_WINDOWS, causes_errors, namespace, scope};
 use super::machine;
 use super::shapes::LONG_NS;
-use super::sides::Sides;
+use super::sides::{ComparisonKind, Sides};
+use super::stages::in_stages;
 use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, ShapeId, Timestamp};
@@ -56,6 +55,8 @@ pub(super) fn explain(
             None => rest.push(change),
         }
     }
+    let mut causes: Vec<HistoryChange> =
+        causes.into_iter().flat_map(|cause| apart_in_time(cause, sides)).collect();
     for cause in &mut causes {
         cause.effects.sort_by(|a, b| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()));
         let of_effects = cause.effects.iter().map(|effect| effect.cost_ns).sum();
@@ -74,6 +75,27 @@ pub(super) fn explain(
     });
     causes.extend(beside_new_shapes(rest, sides));
     causes
+}
+
+/// Events that are too far apart for one change as changes of their own, each with what it explains.
+fn apart_in_time(cause: HistoryChange, sides: &Sides<'_>) -> Vec<HistoryChange> {
+    let ChangeKind::Event(events) = &cause.what else { return vec![cause] };
+    let stages = in_stages(events, sides.width_ns);
+    if stages.len() < 2 {
+        return vec![cause];
+    }
+    let change = |events: Vec<Event>| {
+        let since = events.first().map_or(cause.since, |event| event.at);
+        HistoryChange::new(cause.server, since, ChangeKind::Event(events))
+    };
+    let mut changes: Vec<HistoryChange> = stages.into_iter().map(change).collect();
+    for effect in cause.effects {
+        let fits = |one: &HistoryChange| (strength(one, &effect, sides), ends(one, &effect, sides));
+        // Of those that explain it as well the first one: the end of a thing explains less than its beginning.
+        let best = changes.iter_mut().rev().max_by_key(|one| fits(one));
+        best.into_iter().for_each(|one| one.effects.push(effect.clone()));
+    }
+    changes
 }
 
 /// A storm of connections that came with a new application is that application's.
@@ -327,7 +349,12 @@ fn explains(event: &Event, shape: &ShapeChange) -> Option<u64> {
         };
     }
     match scope(event.kind)? {
-        EventScope::Namespace => (shape.shape.namespace() == namespace(event)).then_some(3),
+        EventScope::Namespace => {
+            // A database that was dropped had all of its collections.
+            let is_its =
+                namespace(event) == shape.shape.namespace() || *namespace(event) == *shape.shape.database;
+            is_its.then_some(3)
+        }
         EventScope::Writes => is_write(&shape.shape.command).then_some(2),
         EventScope::Server | EventScope::Load => Some(1),
         EventScope::Nothing => None,
@@ -411,9 +438,14 @@ fn is_write(command: &str) -> bool {
 
 /// Whether a change may have begun in the span, as exactly as its time is known, or explains something that did. Events
 /// that happened earlier and explain nothing are left out.
-pub(super) fn began_within(change: &mut HistoryChange, sides: &Sides<'_>) -> bool {
+pub(super) fn began_within(change: &mut HistoryChange, kind: ComparisonKind, sides: &Sides<'_>) -> bool {
     let from = sides.span().from;
-    if !change.effects.is_empty() {
+    let is_judged = match kind {
+        ComparisonKind::Moment => true,
+        ComparisonKind::Block => false,
+        ComparisonKind::Spans => matches!(change.what, ChangeKind::Event(_)),
+    };
+    if !is_judged || !change.effects.is_empty() {
         return true;
     }
     let slack = match &mut change.what {
@@ -428,6 +460,11 @@ pub(super) fn began_within(change: &mut HistoryChange, sides: &Sides<'_>) -> boo
             let rate = shape.before.rate();
             if rate > 0.0 { (3.0 * NS_PER_S as f64 / rate) as u64 } else { 0 }
         }
+        // Operations count when they end: the first one may have begun long before.
+        ChangeKind::Shape(shape) if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::Again)) => {
+            return true;
+        }
+        ChangeKind::Application(app) if !app.has_ended => return true,
         _ => SLACK_NS,
     };
     change.since.plus_ns(slack) >= from
@@ -448,25 +485,4 @@ fn extent(change: &HistoryChange, sides: &Sides<'_>) -> Span {
         _ => return Span { from, to: from.plus_ns(sides.width_ns) },
     };
     Span { from: Timestamp::from_unix_ns(from.unix_ns().saturating_sub(SLACK_NS)), to: to.plus_ns(SLACK_NS) }
-}
-
-/// Sorts changes: those that began within `focus` first, then by cost, then those that are nearest, then events before
-/// other changes.
-pub(super) fn rank(changes: &mut [HistoryChange], focus: Option<Span>, sides: &Sides<'_>) {
-    let distance = |change: &HistoryChange| {
-        let extent = extent(change, sides);
-        focus.map_or(0, |focus| extent.from.since(focus.to).max(focus.from.since(extent.to)))
-    };
-    let offset = |change: &HistoryChange| {
-        let at = change.since;
-        focus.map_or(0, |focus| at.since(focus.to).max(focus.from.since(at)))
-    };
-    changes.sort_by(|a, b| {
-        (distance(a) > 0)
-            .cmp(&(distance(b) > 0))
-            .then_with(|| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
-            .then_with(|| offset(a).cmp(&offset(b)))
-            .then_with(|| is_of_machine(a).cmp(&is_of_machine(b)))
-            .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
-    });
 }

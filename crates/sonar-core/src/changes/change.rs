@@ -20,14 +20,30 @@ pub(super) const MIN_LOAD: f64 = 500_000.0;
 pub struct HistoryChange {
     /// The server; port 0 if it is not about one.
     pub server: Endpoint,
-    /// When it began: exact for events and for shapes that are new or gone, else the start of a window.
+    /// When it began: exact for events and for shapes that are gone; of new shapes the start of their first operation, as
+    /// exactly as figures tell; else the start of a window.
     pub since: Timestamp,
+    /// The end of the time that its figures are of.
+    pub until: Timestamp,
     /// Time in nanoseconds that operations took beyond what they took before, effects included. Below 0: less time.
     pub cost_ns: f64,
     /// What changed.
     pub what: ChangeKind,
     /// What it caused, or what began with it, by cost.
     pub effects: Vec<HistoryChange>,
+}
+
+impl HistoryChange {
+    /// A change without a cost and without effects. Until when its figures are of, [`find`](super::find()) states.
+    pub const fn new(server: Endpoint, since: Timestamp, what: ChangeKind) -> Self {
+        Self { server, since, until: since, cost_ns: 0.0, what, effects: Vec::new() }
+    }
+
+    /// States until when its figures, and those of its effects, are of.
+    pub(super) fn measured_until(&mut self, until: Timestamp) {
+        self.until = until;
+        self.effects.iter_mut().for_each(|effect| effect.measured_until(until));
+    }
 }
 
 /// What changed, with its evidence.
@@ -398,8 +414,7 @@ pub struct SeriesChange {
 /// Everything that changed.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryChanges {
-    /// What changed, in the order in which to read it: what happened at the moment asked for, by cost; then the rest,
-    /// by cost.
+    /// What changed, by cost.
     pub changes: Vec<HistoryChange>,
     /// What the machine and the internals of the server did at the same time, the largest movement first.
     pub context: Vec<HistoryChange>,

@@ -69,8 +69,8 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
                 ],
                 has_ended,
             };
-            let (cost_ns, what) = (errors.time_ns, ChangeKind::Errors(what));
-            Some(HistoryChange { server, since, cost_ns, what, effects: Vec::new() })
+            let change = HistoryChange::new(server, since, ChangeKind::Errors(what));
+            Some(HistoryChange { cost_ns: errors.time_ns, ..change })
         })
         .collect()
 }

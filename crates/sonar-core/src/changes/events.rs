@@ -68,7 +68,7 @@ pub(super) const fn is_always_listed(kind: EventKind) -> bool {
 
 /// Where a change stands among others of the same cost: events that can explain something first, then other changes, then
 /// events that are only worth knowing.
-pub(super) fn list_order(what: &ChangeKind) -> u8 {
+fn list_order(what: &ChangeKind) -> u8 {
     match what {
         ChangeKind::Event(events) => match events.iter().find_map(|event| scope(event.kind)) {
             Some(EventScope::Nothing) | None => 2,
@@ -76,6 +76,16 @@ pub(super) fn list_order(what: &ChangeKind) -> u8 {
         },
         _ => 1,
     }
+}
+
+/// Sorts changes as they are read: by cost; those of the same cost with what can explain something first, and then by time.
+pub(super) fn sort(changes: &mut [HistoryChange]) {
+    changes.sort_by(|a, b| {
+        (b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
+            .then_with(|| is_of_machine(a).cmp(&is_of_machine(b)))
+            .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
+            .then_with(|| a.since.cmp(&b.since))
+    });
 }
 
 /// Whether operations fail because of it, with this error of MongoDB's `error_codes.yml`.
@@ -107,7 +117,7 @@ const fn depends_on_request(code: i32) -> bool {
 }
 
 /// Whether a change is about the machine rather than one of its servers; such changes are listed last.
-pub(super) fn is_of_machine(change: &HistoryChange) -> bool {
+fn is_of_machine(change: &HistoryChange) -> bool {
     change.server.port == 0
 }
 
@@ -185,13 +195,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
         .filter_map(|((_, _, server, _), mut events)| {
             events.sort_by_key(|event| event.at);
             let since = events.first()?.at;
-            Some(HistoryChange {
-                server,
-                since,
-                cost_ns: 0.0,
-                what: ChangeKind::Event(events),
-                effects: Vec::new(),
-            })
+            Some(HistoryChange::new(server, since, ChangeKind::Event(events)))
         })
         .collect()
 }

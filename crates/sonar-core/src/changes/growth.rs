@@ -31,10 +31,8 @@ pub(super) fn changes(sides: &Sides<'_>, is_moment: bool) -> Vec<HistoryChange> 
         }
     }
     let since = sides.span().from;
-    let change = |((server, _), parts)| {
-        let what = ChangeKind::Growth(joined(parts)?);
-        Some(HistoryChange { server, since, cost_ns: 0.0, what, effects: Vec::new() })
-    };
+    let change =
+        |((server, _), parts)| Some(HistoryChange::new(server, since, ChangeKind::Growth(joined(parts)?)));
     grown.into_iter().filter_map(change).collect()
 }
 

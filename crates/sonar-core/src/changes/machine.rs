@@ -91,13 +91,7 @@ const MACHINE: Endpoint = Endpoint::v6([0; 16], 0);
 pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let mut found = Vec::new();
     let mut add = |server, what: Option<(Timestamp, MachineChange)>| {
-        found.extend(what.map(|(since, what)| HistoryChange {
-            server,
-            since,
-            cost_ns: 0.0,
-            what: ChangeKind::Machine(what),
-            effects: Vec::new(),
-        }));
+        found.extend(what.map(|(since, what)| HistoryChange::new(server, since, ChangeKind::Machine(what))));
     };
     add(MACHINE, page_cache(sides));
     add(MACHINE, swapping(sides));

@@ -23,6 +23,7 @@ mod servers;
 mod shapes;
 mod sides;
 mod splits;
+mod stages;
 
 pub use change::{
     ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
@@ -32,6 +33,6 @@ pub use change::{
 pub use commands::CommandEvents;
 pub use find::find;
 pub use listed::with_all_events;
-pub use moments::apart;
+pub use moments::{apart, each_once};
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};
-pub use sides::{ChangeInput, MIN_WINDOWS, RECENT_WINDOWS};
+pub use sides::{ChangeInput, ComparisonKind, MIN_WINDOWS, RECENT_WINDOWS};

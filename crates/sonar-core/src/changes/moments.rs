@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
-use super::events::{family, is_of_machine, list_order, namespace};
+use super::events::sort;
 use super::scan::{ChangeId, ScanMoment, ids};
+use super::stages::are_stages;
 use crate::history::{EventKind, Span};
 use crate::{Endpoint, ShapeId, Timestamp};
 
@@ -127,6 +128,14 @@ pub fn apart(moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     joined.into_iter().filter_map(|group| moment(group, width_ns)).collect()
 }
 
+/// The same moments, in which each thing is one change, as in those of [`apart`].
+pub fn each_once(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
+    for moment in &mut moments {
+        moment.changes.changes = told_once(std::mem::take(&mut moment.changes.changes), width_ns);
+    }
+    moments
+}
+
 fn moment(group: MomentParts, width_ns: u64) -> Option<ScanMoment> {
     let MomentParts { windows, measured_ns, mut changes, .. } = group;
     changes.changes = told_once(changes.changes, width_ns);
@@ -161,7 +170,7 @@ fn add_context(context: &mut Vec<HistoryChange>, more: Vec<HistoryChange>) {
 fn told_once(changes: Vec<HistoryChange>, width_ns: u64) -> Vec<HistoryChange> {
     let mut all: Vec<HistoryChange> = Vec::new();
     for change in changes {
-        match all.iter_mut().find(|known| is_same_thing(known, &change)) {
+        match all.iter_mut().find(|known| is_same_thing(known, &change, width_ns)) {
             Some(known) => join(known, change),
             None => all.push(change),
         }
@@ -174,21 +183,17 @@ fn told_once(changes: Vec<HistoryChange>, width_ns: u64) -> Vec<HistoryChange> {
     let all = each_shape_once(all);
     let all = with_their_shapes(all);
     let mut all = with_their_applications(all, width_ns);
-    all.sort_by(|a, b| {
-        (b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
-            .then_with(|| is_of_machine(a).cmp(&is_of_machine(b)))
-            .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
-            .then_with(|| a.since.cmp(&b.since))
-    });
+    sort(&mut all);
     all
 }
 
 /// Whether both are stages of one thing.
-fn is_same_thing(one: &HistoryChange, other: &HistoryChange) -> bool {
-    let (ChangeKind::Event(one), ChangeKind::Event(other)) = (&one.what, &other.what) else { return false };
-    let (Some(one), Some(other)) = (one.first(), other.first()) else { return false };
-    let thing = |event| (family(event), namespace(event));
-    one.server == other.server && thing(one) == thing(other)
+fn is_same_thing(one: &HistoryChange, other: &HistoryChange, width_ns: u64) -> bool {
+    let (ChangeKind::Event(events), ChangeKind::Event(others)) = (&one.what, &other.what) else {
+        return false;
+    };
+    one.server == other.server
+        && events.iter().any(|one| others.iter().any(|other| are_stages(one, other, width_ns)))
 }
 
 fn join(known: &mut HistoryChange, other: HistoryChange) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
 use super::find::find;
-use super::sides::{ChangeInput, MIN_WINDOWS, RECENT_WINDOWS};
+use super::sides::{ChangeInput, ComparisonKind, MIN_WINDOWS, RECENT_WINDOWS};
 use crate::history::{Event, HistoryWindow, Span, namespace_of};
 use crate::internals::FigureVerdict;
 use crate::{Endpoint, Timestamp};
@@ -107,7 +107,7 @@ impl<'a> Scan<'a> {
         if before.len() >= MIN_WINDOWS {
             self.has_compared = true;
             let input = ChangeInput { before, after, later: &[], events: self.events, alpha: self.alpha };
-            let mut changes = find(&input, None);
+            let mut changes = find(&input, ComparisonKind::Block);
             let found: HashSet<_> = changes.changes.iter().flat_map(ids).collect();
             changes.changes.retain(|one| !ids(one).iter().all(|id| self.known.contains(id)));
             let is_bad = has_problem(&changes);

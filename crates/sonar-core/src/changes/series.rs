@@ -29,13 +29,8 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let is_bad = |one: &SeriesChange| one.judged.is_some_and(|(_, [before, after])| after > before);
     levels.sort_by(|a, b| is_bad(b).cmp(&is_bad(a)).then(b.score.total_cmp(&a.score)));
     levels.truncate(MAX_CHANGES);
-    let change = |one: SeriesChange| HistoryChange {
-        server: one.key.server,
-        since: sides.span().from,
-        cost_ns: 0.0,
-        what: ChangeKind::Series(one),
-        effects: Vec::new(),
-    };
+    let since = sides.span().from;
+    let change = |one: SeriesChange| HistoryChange::new(one.key.server, since, ChangeKind::Series(one));
     levels.into_iter().map(change).collect()
 }
 

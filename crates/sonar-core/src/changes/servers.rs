@@ -112,8 +112,8 @@ pub(super) fn changes(sides: &Sides<'_>, known: &[HistoryChange]) -> Vec<History
         let cost_ns = load.map_or(0.0, |level| (level.after - level.before) * seconds * 1e9);
         let since = of.since(levels.first(), sides);
         if let Some(what) = of.change(levels, has_new) {
-            let what = ChangeKind::Server(what);
-            changes.push(HistoryChange { server, since, cost_ns, what, effects: Vec::new() });
+            let change = HistoryChange::new(server, since, ChangeKind::Server(what));
+            changes.push(HistoryChange { cost_ns, ..change });
         }
     }
     changes

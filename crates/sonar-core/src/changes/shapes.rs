@@ -243,12 +243,12 @@ impl<'a> Judgement<'a> {
             let is_long = self.after.figures.latency.max_ns() >= Some(LONG_NS);
             if is_long || self.after.load() >= least {
                 let p = if is_long { 0.0 } else { sides.all_after(self.seen(), calls) };
-                add(ShapeWay::New, p, first_began(&self.after.figures));
+                add(ShapeWay::New, p, self.began().unwrap_or(first));
             }
             return;
         }
         if let Some(p) = self.again(sides, least) {
-            add(ShapeWay::Again, p, first_began(&self.after.figures));
+            add(ShapeWay::Again, p, self.began().unwrap_or(first));
             return;
         }
         if let Some((p, since)) = self.stopped(sides) {
@@ -274,6 +274,12 @@ impl<'a> Judgement<'a> {
         if let Some(p) = self.plan() {
             add(ShapeWay::Plan, p, first);
         }
+    }
+
+    /// When its first operation after began. One that ended later may have begun earlier.
+    fn began(&self) -> Option<Timestamp> {
+        let known = self.known().after.iter().filter(|(_, figures)| figures.first_seen.is_known());
+        known.map(|(_, figures)| first_began(figures)).min()
     }
 
     /// Whether it had not occurred for a long time, with the probability that it occurs now by chance.
@@ -540,8 +546,8 @@ impl<'a> Judgement<'a> {
             true => (self.after.mean_ns() - self.recent.mean_ns()) * self.after.figures.calls as f64,
             false => self.cost_ns(),
         };
-        let what = ChangeKind::Shape(Box::new(what));
-        HistoryChange { server: self.track.server, since, cost_ns, what, effects: Vec::new() }
+        let change = HistoryChange::new(self.track.server, since, ChangeKind::Shape(Box::new(what)));
+        HistoryChange { cost_ns, ..change }
     }
 
     fn figures(&self, merged: &Merged, log: &Merged) -> ShapeFigures {

@@ -9,6 +9,18 @@ pub const RECENT_WINDOWS: usize = 3;
 /// The fewest earlier windows that tell what is usual.
 pub const MIN_WINDOWS: usize = 3;
 
+/// What the two sides of a comparison are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ComparisonKind {
+    /// A moment and the time before it: only what began in the moment counts.
+    Moment,
+    /// One of the blocks of a scan, and the time before it. What happened right before the block counts too: its
+    /// neighbours may show too little of it.
+    Block,
+    /// Any two spans.
+    Spans,
+}
+
 /// What is compared: windows by time, without those that nobody observed.
 #[derive(Copy, Clone, Debug)]
 pub struct ChangeInput<'a> {
@@ -25,11 +37,19 @@ pub struct ChangeInput<'a> {
     pub alpha: f64,
 }
 
-/// When the first operation began, as far as that is known: exact if there is only one.
+impl ChangeInput<'_> {
+    /// What the figures after are compared with: the windows right before them, as many as they are, or all of the time
+    /// before where that does not end there. The rest of it shows what is usual. `None` without any window before.
+    pub fn recent(&self) -> Option<Span> {
+        Sides::new(self).recent()
+    }
+}
+
+/// When the first operation had begun at the latest: the first one that ended took at least as long as the shortest one.
+/// Exact if there is only one, or if all took as long.
 pub(super) fn first_began(figures: &Figures) -> Timestamp {
-    let longest = figures.latency.max_ns().unwrap_or(0);
-    let ns = if figures.calls == 1 { longest } else { 0 };
-    Timestamp::from_unix_ns(figures.first_seen.unix_ns().saturating_sub(ns))
+    let shortest = figures.latency.min_ns().unwrap_or(0);
+    Timestamp::from_unix_ns(figures.first_seen.unix_ns().saturating_sub(shortest))
 }
 
 /// A side of a comparison.
@@ -110,6 +130,14 @@ impl<'a> Sides<'a> {
     /// The windows in which only the sizes of collections count.
     pub fn later(&self) -> &'a [HistoryWindow] {
         self.input.later
+    }
+
+    /// The windows right before the span with which it is compared; all of the time before if it does not follow the span
+    /// directly. `None` if there are none.
+    pub fn recent(&self) -> Option<Span> {
+        let recent = self.windows(ComparedSpan::Recent);
+        let (first, last) = (recent.first()?, recent.last()?);
+        Some(Span { from: first.window.start, to: last.window.end })
     }
 
     pub fn events(&self) -> &'a [Event] {

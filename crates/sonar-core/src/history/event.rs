@@ -1,5 +1,7 @@
 //! Things that happen at one moment.
 
+use std::borrow::Cow;
+
 use crate::figures::cut;
 use crate::{Endpoint, Timestamp};
 
@@ -112,6 +114,18 @@ pub struct Event {
     pub count: u64,
 }
 
+/// A text of at most [`Event::MAX_TEXT`] bytes; what is longer ends with `…` behind a whole word, if it has any.
+fn cut_between_words(text: &str) -> Cow<'_, str> {
+    const MARK: &str = " …";
+    if text.len() <= Event::MAX_TEXT {
+        return Cow::Borrowed(text);
+    }
+    let short = cut(text, Event::MAX_TEXT - MARK.len());
+    let is_whole = text[short.len()..].starts_with(' ');
+    let end = if is_whole { short.len() } else { short.rfind(' ').unwrap_or(short.len()) };
+    Cow::Owned(format!("{}{MARK}", &short[..end]))
+}
+
 /// How the text of a setting begins that is different since a server started.
 const SINCE_START: &str = "since this start ";
 
@@ -121,8 +135,8 @@ impl Event {
 
     /// One event; longer texts are cut.
     pub fn new(at: Timestamp, kind: EventKind, server: Endpoint, (subject, text): (&str, &str)) -> Self {
-        let cut = |text| cut(text, Self::MAX_TEXT).into();
-        Self { at, kind, server, subject: cut(subject), text: cut(text), count: 1 }
+        let (subject, text) = (cut(subject, Self::MAX_TEXT).into(), cut_between_words(text).into());
+        Self { at, kind, server, subject, text, count: 1 }
     }
 
     /// Settings of a server that are others since it started at `at`; `changed` names them.
@@ -138,5 +152,25 @@ impl Event {
     /// Whether it names settings that are others since a start.
     pub fn is_setting_of_start(&self) -> bool {
         self.changed_since_start().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_words() {
+        let text = |text: &str| {
+            let event =
+                Event::new(Timestamp::default(), EventKind::LogError, Endpoint::default(), ("", text));
+            assert!(event.text.len() <= Event::MAX_TEXT, "{}", event.text);
+            event.text.into_string()
+        };
+        let words = |count| vec!["nineteen-characters"; count].join(" ");
+        assert_eq!(text(&words(10)), words(10), "199 bytes");
+        assert_eq!(text(&words(11)), format!("{} …", words(9)));
+        let word = "ü".repeat(150);
+        assert_eq!(text(&word), format!("{} …", "ü".repeat(98)), "one word is cut at a character");
     }
 }

@@ -3,6 +3,7 @@
 mod listed;
 mod machine;
 mod moments;
+mod new;
 mod partly;
 mod servers;
 
@@ -10,12 +11,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sonar_core::changes::{
-    ALPHA, ChangeInput, ChangeKind, GrownTime, HistoryChange, HistoryChanges, Scan, ShapeWay, SplitChange,
-    find,
+    ALPHA, ChangeInput, ChangeKind, ComparisonKind, GrownTime, HistoryChange, HistoryChanges, Scan, ShapeWay,
+    SplitChange, find,
 };
-use sonar_core::history::{
-    Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject, Span,
-};
+use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject};
 use sonar_core::operation::{ErrorCodes, Opcode};
 use sonar_core::time_split::{FileTotal, TimePart, WaitTotal};
 use sonar_core::{
@@ -68,6 +67,38 @@ impl Noise {
     }
 }
 
+/// An operation that has no time yet.
+fn operation<'a>(shape: &'a Arc<ShapeInfo>, app: &'a Arc<Application>) -> Operation<'a> {
+    Operation {
+        start: Timestamp::default(),
+        end: Timestamp::default(),
+        latency_ns: None,
+        transfer_ns: None,
+        client: Endpoint::v4([10, 0, 0, 1], 40_000),
+        server: SERVER,
+        role: Role::Served,
+        class: Class::User,
+        command: "find",
+        shape,
+        ordered_id: shape.id,
+        statements: &[],
+        statement_count: 1,
+        app,
+        opcode: Opcode::Msg,
+        compressor: None,
+        tls: None,
+        request_id: 1,
+        cursor_id: None,
+        request_bytes: 100,
+        response_bytes: 100,
+        docs_returned: Some(1),
+        docs_matched: None,
+        docs_affected: None,
+        outcome: Outcome::Ok,
+        values: None,
+    }
+}
+
 /// The window number `at`, with these loads; latencies vary around the given one.
 fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
     let start = Timestamp::from_unix(1_700_000_000 + at * WIDTH_S, 0);
@@ -103,32 +134,13 @@ fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
                 start: end,
                 end,
                 latency_ns: Some(latency as u64),
-                transfer_ns: None,
-                client: Endpoint::v4([10, 0, 0, 1], 40_000),
-                server: SERVER,
-                role: Role::Served,
-                class: Class::User,
                 command: load.command,
-                shape: &shape,
                 ordered_id: ShapeId(load.shape),
-                statements: &[],
-                statement_count: 1,
-                app: &app,
-                opcode: Opcode::Msg,
-                compressor: None,
-                tls: None,
-                request_id: 1,
-                cursor_id: None,
-                request_bytes: 100,
-                response_bytes: 100,
-                docs_returned: Some(1),
-                docs_matched: None,
-                docs_affected: None,
                 outcome: match load.error {
                     Some(_) => Outcome::Failed(ErrorCodes { codes: &codes }),
                     None => Outcome::Ok,
                 },
-                values: None,
+                ..operation(&shape, &app)
             };
             let end = window.window.end;
             window.window.record(&operation);
@@ -143,16 +155,12 @@ fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
     window
 }
 
-fn span(windows: &[HistoryWindow]) -> Span {
-    Span { from: windows[0].window.start, to: windows[windows.len() - 1].window.end }
-}
-
 /// Thirty windows of one load, then three of another.
 fn compare(before: &[Load], after: &[Load], events: &[Event]) -> HistoryChanges {
     let mut noise = Noise(42);
     let old: Vec<_> = (0..30).map(|at| window(at, before, &mut noise)).collect();
     let new: Vec<_> = (30..33).map(|at| window(at, after, &mut noise)).collect();
-    find(&ChangeInput { before: &old, after: &new, later: &[], events, alpha: ALPHA }, Some(span(&new)))
+    find(&ChangeInput { before: &old, after: &new, later: &[], events, alpha: ALPHA }, ComparisonKind::Moment)
 }
 
 fn event(second: u64, kind: EventKind, subject: &str) -> Event {
@@ -174,7 +182,7 @@ fn a_steady_load_has_no_changes() {
         for cut in [5, 12, 30] {
             let (before, after) = all.split_at(cut);
             let input = ChangeInput { before, after: &after[..3], later: &[], events: &[], alpha: ALPHA };
-            let changes = find(&input, None);
+            let changes = find(&input, ComparisonKind::Block);
             assert!(changes.is_empty(), "seed {seed}, cut {cut}: {changes:#?}");
         }
     }
@@ -241,7 +249,10 @@ fn errors_that_begin_and_end_are_found() {
     let old: Vec<_> =
         (0..30).map(|at| window(at, &loads[..if at < 27 { 2 } else { 3 }], &mut noise)).collect();
     let new: Vec<_> = (30..33).map(|at| window(at, &[FIND, UPDATE], &mut noise)).collect();
-    let found = find(&ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA }, None);
+    let found = find(
+        &ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA },
+        ComparisonKind::Block,
+    );
     let is_end = |change: &HistoryChange| matches!(&change.what, ChangeKind::Errors(errors) if errors.counts[1].0 == 0);
     assert!(found.changes.iter().any(is_end), "{found:#?}");
 }
@@ -381,7 +392,8 @@ fn what_happened_more_than_an_hour_before_is_no_cause() {
         [Event::new(at, EventKind::ServerStop, SERVER, ("", ""))]
     };
     let effects = |events: &[Event]| {
-        let found = find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, None);
+        let found =
+            find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, ComparisonKind::Block);
         let shapes: usize = found.changes.iter().map(|change| change.effects.len()).sum();
         assert!(found.changes.len() + shapes >= 1, "{found:#?}");
         shapes
@@ -429,7 +441,8 @@ fn compare_splits((before, after): (&Spent, &Spent), divided: u64, seed: u64) ->
         })
         .collect();
     let (before, after) = windows.split_at(30);
-    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let found =
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
     let [change] = found.changes.as_slice() else { panic!("{found:#?}") };
     assert_eq!(ways(change), [ShapeWay::Slower]);
     let ChangeKind::Shape(shape) = &change.what else { unreachable!() };
@@ -496,7 +509,7 @@ fn a_level_that_leaves_its_range_is_context_and_judged() {
     };
     let found = |windows: &[HistoryWindow]| {
         let (before, after) = windows.split_at(30);
-        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None)
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block)
     };
     // Dirty cache: amber from 5.5 %, red from 20 %.
     let high = with_series(&key("cache.dirty"), |at| if at < 30 { 3.0 + (at % 3) as f64 } else { 30.0 });
@@ -530,7 +543,8 @@ fn measured(windows: &mut [HistoryWindow], key: &SeriesKey, sizes: &[(usize, f64
 fn a_collection_that_grew_is_a_change() {
     let windows = with_series(&size_of_carts(), |at| if at < 16 { 100e6 } else { 150e6 });
     let (before, after) = (&windows[..10], &windows[20..]);
-    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let found =
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
     let [grown] = found.changes.as_slice() else { panic!("{found:#?}") };
     let ChangeKind::Growth(growth) = &grown.what else { panic!() };
     assert_eq!((growth.grown.before, growth.grown.after), (100e6, 150e6));
@@ -538,7 +552,13 @@ fn a_collection_that_grew_is_a_change() {
     for sizes in [(100e6, 105e6), (150e6, 100e6), (1e6, 9e6)] {
         let windows = with_series(&size_of_carts(), |at| if at < 16 { sizes.0 } else { sizes.1 });
         let (before, after) = (&windows[..10], &windows[20..]);
-        assert!(find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None).is_empty());
+        assert!(
+            find(
+                &ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA },
+                ComparisonKind::Block
+            )
+            .is_empty()
+        );
     }
 }
 
@@ -560,7 +580,7 @@ fn a_collection_and_its_indexes_grow_together() {
     let (after, later) = rest.split_at(3);
     // It is measured again only after the span.
     let input = ChangeInput { before, after, later, events: &[], alpha: ALPHA };
-    let found = find(&input, Some(span(after)));
+    let found = find(&input, ComparisonKind::Moment);
     let names: Vec<_> = found
         .changes
         .iter()
@@ -579,7 +599,10 @@ fn a_collection_and_its_indexes_grow_together() {
             ("shop.orders at_1", vec![]),
         ]
     );
-    assert!(find(&ChangeInput { later: &[], ..input }, Some(span(after))).is_empty(), "nothing was measured");
+    assert!(
+        find(&ChangeInput { later: &[], ..input }, ComparisonKind::Moment).is_empty(),
+        "nothing was measured"
+    );
 }
 
 #[test]
@@ -592,7 +615,7 @@ fn a_collection_that_grew_explains_its_slower_queries() {
     measured(&mut windows, &size_of_carts(), &[(3, 100e6), (21, 900e6)]);
     let (before, after) = windows.split_at(20);
     let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
-    let found = find(&input, Some(span(after)));
+    let found = find(&input, ComparisonKind::Moment);
     let [grown] = found.changes.as_slice() else { panic!("{found:#?}") };
     assert!(matches!(&grown.what, ChangeKind::Growth(_)), "{grown:#?}");
     assert_eq!(grown.effects.len(), 1);
@@ -645,7 +668,7 @@ proptest! {
         let mut noise = Noise(seed);
         let old: Vec<_> = (0..12).map(|at| window(at, &loads(&|_| 1), &mut noise)).collect();
         let new: Vec<_> = (12..15).map(|at| window(at, &loads(&|at| factors[at]), &mut noise)).collect();
-        let found = find(&ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA }, None);
+        let found = find(&ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
         prop_assert_eq!(found.changes.len(), factors.len());
         let costs: Vec<f64> = found.changes.iter().map(|change| change.cost_ns).collect();
         prop_assert!(costs.windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", costs);

@@ -1,41 +1,61 @@
 //! Events in words.
 
+use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
 
 use crate::kit::{Grouped, Zone};
 
-/// What happened, of events that are stages of one thing: the one that says most of it.
-pub(super) fn sentence(events: &[Event]) -> String {
+/// A sentence, and the time at which that happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Headline {
+    pub at: Timestamp,
+    pub text: String,
+}
+
+/// What happened, of events that are stages of one thing: the one that says most of it, with its time.
+pub(super) fn headline(events: &[Event]) -> Headline {
     use EventKind as Kind;
     let of = |kind: EventKind| events.iter().find(|event| event.kind == kind);
-    let settings = events.iter().find_map(Event::changed_since_start);
+    let told = |one: &Event, text: String| Headline { at: one.at, text };
     let other_settings = |settings: &str| format!("other settings: {settings}");
+    let settings = events.iter().find_map(|one| Some((one, one.changed_since_start()?)));
     if let Some(upgrade) = of(Kind::ServerUpgrade) {
-        let more = settings.map_or_else(String::new, |settings| format!("; {}", other_settings(settings)));
-        return format!("{}{more}", event(upgrade));
+        let more =
+            settings.map_or_else(String::new, |(_, settings)| format!("; {}", other_settings(settings)));
+        return told(upgrade, format!("{}{more}", event(upgrade)));
     }
-    if let Some(settings) = settings {
-        return format!("the server was restarted with {}", other_settings(settings));
+    if let Some((one, settings)) = settings {
+        return told(one, format!("the server was restarted with {}", other_settings(settings)));
     }
     if let (Some(crash), Some(memory)) = (of(Kind::ServerCrash), of(Kind::OutOfMemory)) {
         let why = with("the server ran out of memory, and the kernel killed it", &memory.text);
-        return with(&why, &crash.text);
+        return told(memory, with(&why, &crash.text));
     }
     if let (Some(storm), Some(app)) = (of(Kind::ConnectionStorm), of(Kind::NewApplication)) {
-        return format!("{}; the application {} is new", event(storm), app.subject);
+        return told(storm, format!("{}; the application {} is new", event(storm), app.subject));
     }
-    if let Some(told) = [Kind::ServerCrash, Kind::CpuThrottled].into_iter().find_map(of) {
-        return event(told);
+    if let Some(one) = [Kind::ServerCrash, Kind::CpuThrottled].into_iter().find_map(of) {
+        return told(one, event(one));
     }
     match (of(Kind::ServerStop), of(Kind::ServerStart)) {
-        (Some(stop), Some(start)) if stop.at <= start.at => with("the server was restarted", &start.text),
-        _ => events.first().map_or_else(String::new, event),
+        (Some(stop), Some(start)) if stop.at <= start.at => {
+            told(start, with("the server was restarted", start_text(start)))
+        }
+        _ => match events.first() {
+            Some(first) => told(first, event(first)),
+            None => Headline { at: Timestamp::default(), text: String::new() },
+        },
     }
+}
+
+/// What is known of a start. A log says that the server started, which the sentence says too.
+fn start_text(start: &Event) -> &str {
+    start.text.strip_prefix("started").map_or(&*start.text, |rest| rest.trim_start_matches(", "))
 }
 
 /// All events that the sentence does not tell in full, a line each.
 pub(super) fn evidence(events: &[Event], zone: &Zone) -> Vec<String> {
-    let told = sentence(events);
+    let told = headline(events).text;
     let first = events.iter().position(|one| told.contains(&event(one)));
     let others = events.iter().enumerate().filter(|(at, _)| Some(*at) != first).map(|(_, one)| one);
     others.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
@@ -57,7 +77,7 @@ pub(crate) fn event(event: &Event) -> String {
         subject => with(&format!("{what}: {subject}"), text),
     };
     let what = match event.kind {
-        EventKind::ServerStart => with("the server started", text),
+        EventKind::ServerStart => with("the server started", start_text(event)),
         EventKind::ServerStop => with("the server stopped", text),
         EventKind::ServerCrash => with("the server ended without shutting down", text),
         EventKind::ServerUnreachable => with("the server cannot be reached", text),
@@ -72,7 +92,11 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::IndexBuildBegin => of_log("the build of an index began"),
         EventKind::IndexBuildEnd => of_log("an index was built"),
         EventKind::IndexDrop => of_log("an index was dropped"),
-        EventKind::CollectionDrop => of_log("a collection was dropped"),
+        EventKind::CollectionDrop if subject.is_empty() => of_log("a collection was dropped"),
+        EventKind::CollectionDrop => {
+            let what = if is_of_database(event) { "database" } else { "collection" };
+            format!("{what} {subject} was dropped")
+        }
         EventKind::WritesLock => of_log("writes were locked or unlocked"),
         EventKind::LogRotation => of_log("the log was rotated"),
         EventKind::SettingChange => about("a setting was changed"),
@@ -95,6 +119,11 @@ pub(crate) fn event(event: &Event) -> String {
     }
 }
 
+/// Whether a database was dropped: the name of one has no dot, and that of a collection has one.
+fn is_of_database(drop: &Event) -> bool {
+    !drop.subject.contains('.')
+}
+
 fn with(what: &str, text: &str) -> String {
     if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") }
 }
@@ -102,7 +131,11 @@ fn with(what: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sonar_core::{Endpoint, Timestamp};
+    use sonar_core::Endpoint;
+
+    fn sentence(events: &[Event]) -> String {
+        headline(events).text
+    }
 
     fn at(second: u64, kind: EventKind, subject: &str, text: &str) -> Event {
         Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), (subject, text))
@@ -159,5 +192,49 @@ mod tests {
         let text = sentence(&[storm, app]);
         assert!(text.starts_with("many connections were opened: 225"), "{text}");
         assert!(text.ends_with("; the application storm is new"), "{text}");
+    }
+
+    #[test]
+    fn a_sentence_has_the_time_of_the_event_that_it_tells() {
+        let second = |events: &[Event]| headline(events).at.unix_ns() / 1_000_000_000;
+        let stop = at(1, EventKind::ServerStop, "", "process 5 (mongod), exit code 0");
+        let start = at(4, EventKind::ServerStart, "", "process 7 (mongod)");
+        assert_eq!(second(std::slice::from_ref(&stop)), 1);
+        assert_eq!(second(&[stop.clone(), start.clone()]), 4);
+        let settings =
+            Event::settings_of_start(Timestamp::from_unix(5, 0), Endpoint::default(), "cacheSizeGB 1, was 2");
+        assert_eq!(second(&[stop.clone(), start.clone(), settings]), 5);
+        let limit =
+            at(1, EventKind::SettingChange, "limit of processor time", "0.01 processors, was unlimited");
+        let throttled = at(3, EventKind::CpuThrottled, "", "its threads were stopped in 90 % of the periods");
+        assert_eq!(second(&[limit, throttled]), 3);
+        let memory = at(1, EventKind::OutOfMemory, "", "its control group had reached its limit of memory");
+        let crash = at(2, EventKind::ServerCrash, "", "process 5 (mongod), killed by signal 9 (SIGKILL)");
+        assert_eq!(second(&[memory, crash]), 1);
+        assert_eq!(headline(&[]).text, "");
+    }
+
+    #[test]
+    fn what_was_dropped_is_named() {
+        for (subject, text, expected) in [
+            ("shop", "command dropDatabase", "database shop was dropped"),
+            ("shop", "the database was dropped", "database shop was dropped"),
+            ("shop.carts", "the collection was dropped", "collection shop.carts was dropped"),
+            ("shop.carts", "command drop", "collection shop.carts was dropped"),
+            ("", "command drop", "a collection was dropped: command drop"),
+        ] {
+            assert_eq!(event(&at(1, EventKind::CollectionDrop, subject, text)), expected);
+        }
+    }
+
+    #[test]
+    fn a_start_that_a_log_tells_is_told_once() {
+        for (text, expected) in [
+            ("started", "the server started"),
+            ("started, process 7", "the server started: process 7"),
+            ("process 7 (mongod)", "the server started: process 7 (mongod)"),
+        ] {
+            assert_eq!(event(&at(1, EventKind::ServerStart, "", text)), expected);
+        }
     }
 }

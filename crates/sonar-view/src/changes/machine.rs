@@ -6,24 +6,23 @@ use sonar_core::changes::{MachineCause, MachineChange, MachineFigure};
 use crate::ftdc::units;
 use crate::kit::{Count, Nanos, Percent};
 
-/// `other processes took the processors: they use 1.92 of 2, before 0.31`.
+/// `other processes took the processors: they use 1.92 of 2 processors, up from 0.31`.
 pub(super) fn sentence(change: &MachineChange) -> String {
     let of = |what: &str| change.figures.iter().find(|figure| figure.what == what);
-    let both = |figure: &MachineFigure| {
-        let show = |value| units::show(value, figure.unit.name());
-        format!("from {} to {}", show(figure.before), show(figure.after))
+    let show = |figure: &MachineFigure| {
+        [figure.before, figure.after].map(|value| units::show(value, figure.unit.name()))
     };
-    let moved = |what: &str| of(what).map_or_else(String::new, both);
+    let both = |what: &str| of(what).map(show).unwrap_or_default();
     match change.cause {
         MachineCause::Processors => {
             let count = of("processors").map_or(0.0, |figure| figure.after);
             let used = of("processors_of_others").map(|figure| {
                 let (before, after) = (Count(figure.before), Count(figure.after));
-                format!("they use {after} of {}, before {before}", Count(count))
+                format!("they use {after} of {} processors, up from {before}", Count(count))
             });
             let waiting = of("threads_of_others").map(|figure| {
                 let (before, after) = (Count(figure.before), Count(figure.after));
-                format!("{after} of their threads run or wait to run, before {before}")
+                format!("{after} of their threads run or wait to run, up from {before}")
             });
             let figures: Vec<String> = used.into_iter().chain(waiting).collect();
             format!("other processes took the processors: {}", figures.join("; "))
@@ -31,26 +30,30 @@ pub(super) fn sentence(change: &MachineChange) -> String {
         MachineCause::PageCache => {
             let lost =
                 of("page_cache_bytes").map_or(0.0, |figure| 1.0 - figure.after / figure.before.max(1.0));
+            let [before, after] = both("page_cache_bytes");
             format!(
-                "the page cache lost {}, so that files are read from the disk again: it fell {}",
-                Percent(lost),
-                moved("page_cache_bytes")
+                "the page cache shrank by {}, from {before} to {after}, so that files are read from the disk again",
+                Percent(lost)
             )
         }
         MachineCause::Swap => {
+            let [before, after] = both("swap_in_per_second");
+            format!("the machine reads memory back from swap: pages come in at {after}, up from {before}")
+        }
+        MachineCause::Throttled => {
+            let [before, after] = both("throttled_periods_percent");
             format!(
-                "the machine reads memory back from swap: pages swapped in rose {}",
-                moved("swap_in_per_second")
+                "the control group of the server throttled it: it stopped threads in {after} of its periods, up from \
+                 {before}"
             )
         }
-        MachineCause::Throttled => format!(
-            "the control group of the server throttled it: periods in which it stopped threads rose {}",
-            moved("throttled_periods_percent")
-        ),
         MachineCause::Lag => {
-            let ms = |value: f64| Nanos((value.max(0.0) * 1e6) as u64);
+            let ms = |value: f64| match (value * 1e6) as u64 {
+                0 => "0s".to_owned(),
+                ns => Nanos(ns).to_string(),
+            };
             let lag = of("lag_ms").map_or_else(String::new, |figure| {
-                format!(": it is {} behind the primary, before {}", ms(figure.after), ms(figure.before))
+                format!(": it is {} behind the primary, up from {}", ms(figure.after), ms(figure.before))
             });
             format!("the member {} stands still{lag}", change.name)
         }
@@ -84,18 +87,29 @@ mod tests {
                     figure("threads_of_others", ratio, 0.5, 8.5),
                     figure("processors", FigureUnit::Count, 2.0, 2.0),
                 ],
-                "other processes took the processors: they use 1.75 of 2, before 0.25; 8.50 of their threads run or \
-                 wait to run, before 0.50",
+                "other processes took the processors: they use 1.75 of 2 processors, up from 0.25; 8.50 of their \
+                 threads run or wait to run, up from 0.50",
             ),
             (
                 MachineCause::PageCache,
                 vec![figure("page_cache_bytes", FigureUnit::Bytes, 4e9, 1e9)],
-                "the page cache lost 75%, so that files are read from the disk again: it fell from 4.00GB to 1.00GB",
+                "the page cache shrank by 75%, from 4.00GB to 1.00GB, so that files are read from the disk again",
+            ),
+            (
+                MachineCause::Swap,
+                vec![figure("swap_in_per_second", FigureUnit::PerSecond, 0.0, 500.0)],
+                "the machine reads memory back from swap: pages come in at 500/s, up from 0/s",
+            ),
+            (
+                MachineCause::Throttled,
+                vec![figure("throttled_periods_percent", FigureUnit::Percent, 0.0, 90.0)],
+                "the control group of the server throttled it: it stopped threads in 90.0 % of its periods, up from \
+                 0.0 %",
             ),
             (
                 MachineCause::Lag,
                 vec![figure("lag_ms", FigureUnit::Milliseconds, 0.0, 35e3)],
-                "the member db2:27017 stands still: it is 35.0s behind the primary, before 0ns",
+                "the member db2:27017 stands still: it is 35.0s behind the primary, up from 0s",
             ),
         ] {
             let name = if cause == MachineCause::Lag { "db2:27017" } else { "" };

@@ -3,6 +3,7 @@
 //! A [`ChangesReport`] is the JSON document in memory; text and the web page are made from it.
 
 mod events;
+mod level;
 mod machine;
 mod report;
 mod seen;
@@ -14,7 +15,8 @@ mod text;
 /// Words and times that other views share.
 pub(crate) mod words {
     pub(crate) use super::events::event;
-    pub(crate) use super::sentence::{clock, metric};
+    pub(crate) use super::level::metric;
+    pub(crate) use super::sentence::clock;
 }
 
 pub use report::{ChangesReport, ComparedSpans, GapJson};

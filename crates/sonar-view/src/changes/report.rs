@@ -10,9 +10,9 @@ use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, S
 use sonar_core::history::{Collector, HistoryGap, Span};
 
 use super::seen::SeenSpan;
-use super::{machine, sentence, servers, split};
+use super::{level, machine, sentence, servers, split};
 use crate::kit::json::{line, name};
-use crate::kit::{About, Nanos, Percent, Zone, ZoneObject, plural};
+use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -30,6 +30,8 @@ pub struct ChangesReport {
     pub zone: ZoneObject,
     /// What the span was compared with; null if each moment was compared with the time before it.
     pub compared_with: Option<SpanJson>,
+    /// The time before that shows what is usual; null unless a moment was asked for.
+    pub usual: Option<SpanJson>,
     /// The answer in one sentence.
     pub summary: String,
     /// The moments at which something changed, by time.
@@ -80,16 +82,26 @@ impl GapJson {
         let clock = |at| sentence::clock(zone, at, whole);
         let when = format!("{} to {}", clock(from), clock(to));
         let length = Nanos(to.since(from));
-        match self.observed {
-            0.0 => format!("Not observed ({}): {when} ({length})", self.what),
-            share => {
-                format!(
-                    "{when} ({length}): only {} of this time was observed ({})",
-                    Percent(share),
-                    self.what
-                )
-            }
+        let observed = Nanos((to.since(from) as f64 * self.observed) as u64);
+        match (self.subject(), self.observed > 0.0) {
+            (None, false) => format!("{when}: nothing was observed."),
+            (None, true) => format!("{when}: only {observed} of these {length} were observed."),
+            (Some(what), false) => format!("{when}: {what} not observed."),
+            (Some(what), true) => format!("{when}: {what} observed for only {observed} of these {length}."),
         }
+    }
+
+    /// What was not observed, with its verb; `None` for everything.
+    fn subject(&self) -> Option<&'static str> {
+        Some(match Collector::from_name(self.what)? {
+            Collector::Queries => "queries were",
+            Collector::Log => "logs were",
+            Collector::Internals => "the internals of servers were",
+            Collector::Status => "the status of servers was",
+            Collector::Machine => "the machine was",
+            Collector::Files => "accesses to files were",
+            Collector::Split => "threads of servers were",
+        })
     }
 }
 
@@ -126,8 +138,10 @@ pub struct ChangeJson {
     pub kind: &'static str,
     /// The server; null if it is not about one.
     pub server: Option<String>,
-    /// When it began.
+    /// When what the sentence says happened or began.
     pub since_ns: u64,
+    /// The end of the time that its figures are of.
+    pub until_ns: u64,
     /// Time that operations took beyond what they took before; below 0: less.
     pub cost_ns: i64,
     /// In words.
@@ -149,6 +163,8 @@ pub struct ComparedSpans {
     pub span: Span,
     /// What it was compared with, if with one span.
     pub against: Option<Span>,
+    /// The time before that shows what is usual, if that is longer.
+    pub usual: Option<Span>,
     /// Where the history comes from.
     pub source: String,
     /// The zone of times.
@@ -190,6 +206,7 @@ impl ChangesReport {
             about: About::new(None, vec![spans.source.clone()], span_ns),
             zone: ZoneObject::new(&spans.zone, ends),
             compared_with: spans.against.map(SpanJson::from),
+            usual: spans.usual.map(SpanJson::from),
             moments,
             gaps,
             lost: BTreeMap::new(),
@@ -262,7 +279,8 @@ fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
     ChangeJson {
         kind: change.what.name(),
         server,
-        since_ns: change.since.unix_ns(),
+        since_ns: sentence::since(change).unix_ns(),
+        until_ns: change.until.unix_ns(),
         cost_ns: change.cost_ns as i64,
         sentence: sentence::sentence(change),
         evidence: sentence::evidence(change, zone),
@@ -314,7 +332,7 @@ fn figures(what: &ChangeKind) -> Value {
 
 fn series_figures(series: &SeriesChange) -> Value {
     let verdicts = series.judged.map(|(_, [before, after])| [before.name(), after.name()]);
-    let (title, unit) = sentence::metric(&series.key);
+    let (title, unit) = level::metric(&series.key);
     json!({ "subject": series.key.subject.name(), "name": name(&series.key.name), "metric": series.key.metric,
         "title": title, "unit": unit, "before": series.before, "lowest_before": series.range.0,
         "highest_before": series.range.1, "after": series.after, "verdicts": verdicts })
@@ -334,4 +352,29 @@ fn shape_figures(change: &ShapeChange) -> Value {
         "ways": change.ways.iter().map(|way| way.name()).collect::<Vec<_>>(),
         "applications": change.applications, "before": side(&change.before), "after": side(&change.after),
         "pause_ns": change.pause_ns, "split": change.split.as_deref().map(split::json) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_says_what_was_observed_and_of_what() {
+        const S: u64 = 1_000_000_000;
+        let words = |what, observed| {
+            let span = SpanJson { start_ns: 60 * S, end_ns: 70 * S };
+            let whole = Span { from: Timestamp::default(), to: Timestamp::from_unix(90, 0) };
+            GapJson { span, what, observed }.words(&Zone::utc(), whole)
+        };
+        assert_eq!(words("agent", 0.0), "00:01:00 to 00:01:10: nothing was observed.");
+        assert_eq!(words("agent", 0.13), "00:01:00 to 00:01:10: only 1.30s of these 10.0s were observed.");
+        assert_eq!(words("log", 0.0), "00:01:00 to 00:01:10: logs were not observed.");
+        assert_eq!(
+            words("queries", 0.81),
+            "00:01:00 to 00:01:10: queries were observed for only 8.10s of these 10.0s."
+        );
+        for collector in Collector::ALL {
+            assert!(words(collector.name(), 0.5).contains("for only 5.00s of these"), "{collector:?}");
+        }
+    }
 }

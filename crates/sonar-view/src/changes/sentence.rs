@@ -5,9 +5,10 @@ use sonar_core::changes::{
     ApplicationChange, ChangeKind, ErrorChange, HistoryChange, SeriesChange, ShapeChange, ShapeFigures,
     ShapeWay,
 };
-use sonar_core::history::{EventKind, SeriesKey, SeriesSubject, Span, metrics};
+use sonar_core::history::{EventKind, SeriesSubject, Span, metrics};
 use sonar_core::internals::{FigureUnit, FigureVerdict};
 
+use super::level::{self, metric};
 use super::{events, machine, servers, split};
 use crate::ftdc::units;
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, Zone, plural};
@@ -18,14 +19,22 @@ const MAX_NAMES: usize = 4;
 /// What changed, in a sentence without its full stop.
 pub(super) fn sentence(change: &HistoryChange) -> String {
     match &change.what {
-        ChangeKind::Event(events) => events::sentence(events),
+        ChangeKind::Event(events) => events::headline(events).text,
         ChangeKind::Application(app) => application(app, &change.effects),
         ChangeKind::Shape(shape) => shape_sentence(shape),
         ChangeKind::Errors(errors) => errors_sentence(errors),
         ChangeKind::Growth(change) => growth(&change.grown),
         ChangeKind::Server(change) => servers::sentence(change),
         ChangeKind::Machine(change) => machine::sentence(change),
-        ChangeKind::Series(series) => level(series),
+        ChangeKind::Series(series) => level::sentence(series),
+    }
+}
+
+/// When what the sentence says happened or began.
+pub(super) fn since(change: &HistoryChange) -> Timestamp {
+    match &change.what {
+        ChangeKind::Event(events) => events::headline(events).at,
+        _ => change.since,
     }
 }
 
@@ -58,11 +67,18 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
             let calls = plural(Grouped(app.calls), "operation");
             let time = Nanos(app.time_ns as u64);
             vec![match app.has_ended {
-                true => format!("{calls} in {time} before{driver}; none after"),
-                false => format!("{calls} in {time}{driver}; none before"),
+                true => format!("{calls} before, which took {time}{driver}; none after"),
+                false => format!("{calls} {}, which took {time}{driver}; none before", until(change, zone)),
             }]
         }
-        ChangeKind::Shape(shape) => shape_evidence(shape),
+        ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::New) => {
+            let first = format!("{}; not once before", new_side(change, &shape.after, zone));
+            std::iter::once(first).chain(shape_details(shape)).collect()
+        }
+        ChangeKind::Shape(shape) => {
+            let first = format!("before {}; after {}", side(&shape.before), side(&shape.after));
+            std::iter::once(first).chain(shape_details(shape)).collect()
+        }
         ChangeKind::Errors(errors) => errors_evidence(errors),
         ChangeKind::Growth(change) => change.parts.iter().map(grown_part).collect(),
         ChangeKind::Server(change) => servers::evidence(change),
@@ -72,11 +88,18 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
     }
 }
 
-/// The command that shows more of it, without the store.
+/// Up to when the figures of something new are counted: its moment may end earlier.
+fn until(change: &HistoryChange, zone: &Zone) -> String {
+    format!("until {}", clock(zone, change.until, Span { from: change.since, to: change.until }))
+}
+
+/// The command that shows more of it, for the time that its figures are of; without the store. `span` is that of its
+/// moment.
 pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
     let from = change.since.max(span.from).floor_to(1_000_000_000);
     let utc = Zone::utc();
-    let (from, to) = (utc.show_seconds(from).to_string(), utc.show_seconds(span.to).to_string());
+    let to = if change.until > from { change.until } else { span.to };
+    let (from, to) = (utc.show_seconds(from).to_string(), utc.show_seconds(to).to_string());
     let queries = |more: &[&str]| {
         let fixed = ["queries", "--from", &from, "--to", &to];
         fixed.iter().chain(more).map(|&word| word.to_owned()).collect()
@@ -169,15 +192,10 @@ fn often(few: &ShapeFigures, many: &ShapeFigures, word: &str) -> String {
     }
 }
 
-fn shape_evidence(shape: &ShapeChange) -> Vec<String> {
+/// What else is known of both sides.
+fn shape_details(shape: &ShapeChange) -> Vec<String> {
     let (before, after) = (&shape.before, &shape.after);
-    let is_new = shape.ways.first() == Some(&ShapeWay::New);
     let mut lines = Vec::new();
-    if is_new {
-        lines.push(format!("{}; not once before", side(after)));
-    } else {
-        lines.push(format!("before {}; after {}", side(before), side(after)));
-    }
     if shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Faster)) {
         let mean = |figures: &ShapeFigures| Nanos(figures.mean_ns() as u64);
         lines.push(format!("mean latency {} before, {} after", mean(before), mean(after)));
@@ -215,18 +233,26 @@ fn examined(before: &ShapeFigures, after: &ShapeFigures) -> Option<String> {
 }
 
 fn side(figures: &ShapeFigures) -> String {
-    let calls = plural(Grouped(figures.calls), "operation");
+    let length = Nanos((figures.seconds * 1e9) as u64);
+    counted(figures, &format!("in {length}"), figures.rate())
+}
+
+/// What is new, from its beginning on.
+fn new_side(change: &HistoryChange, figures: &ShapeFigures, zone: &Zone) -> String {
+    // A part of that time may not have been observed.
+    let seconds = figures.seconds.min(change.until.since(change.since) as f64 / 1e9);
+    let rate = if seconds > 0.0 { figures.calls as f64 / seconds } else { figures.rate() };
+    counted(figures, &until(change, zone), rate)
+}
+
+/// Operations of a time, with how many there were in a second.
+fn counted(figures: &ShapeFigures, time: &str, rate: f64) -> String {
+    let calls = format!("{} {time}", plural(Grouped(figures.calls), "operation"));
     let Some([p50, p99, max]) = figures.latency.filter(|_| figures.calls > 0) else { return calls };
     if figures.calls < 10 {
         return format!("{calls}, max {}", Nanos(max));
     }
-    format!(
-        "{calls} ({}/s), p50 {}, p99 {}, max {}",
-        Count(figures.rate()),
-        Nanos(p50),
-        Nanos(p99),
-        Nanos(max)
-    )
+    format!("{calls} ({}/s), p50 {}, p99 {}, max {}", Count(rate), Nanos(p50), Nanos(p99), Nanos(max))
 }
 
 /// What the log says about plans, if it says something about the change.
@@ -328,21 +354,6 @@ fn size(series: &SeriesChange, value: f64) -> String {
     }
 }
 
-/// Name and unit of the metric of a series.
-pub(crate) fn metric(series: &SeriesKey) -> (String, &'static str) {
-    let found = metrics::find(&series.metric);
-    let title = found.map_or(&*series.metric, |metric| metric.meaning);
-    let of = if series.name.is_empty() { String::new() } else { format!("{}: ", series.name) };
-    (format!("{of}{title}"), found.map_or("count", |metric| metric.unit.name()))
-}
-
-fn level(series: &SeriesChange) -> String {
-    let (title, unit) = metric(&series.key);
-    let word = if series.after > series.before { "rose" } else { "fell" };
-    let show = |value| units::show(value, unit);
-    format!("{title} {word} from {} to {}", show(series.before), show(series.after))
-}
-
 fn series_evidence(series: &SeriesChange) -> Vec<String> {
     let (_, unit) = metric(&series.key);
     let show = |value| units::show(value, unit);
@@ -417,18 +428,43 @@ mod tests {
             pause_ns: None,
             split: None,
         };
-        let change = HistoryChange {
-            server: Endpoint::default(),
-            since: Timestamp::default(),
-            cost_ns: 1.0,
-            what: ChangeKind::Shape(Box::new(shape)),
-            effects: Vec::new(),
-        };
+        let what = ChangeKind::Shape(Box::new(shape));
+        let change = HistoryChange::new(Endpoint::default(), Timestamp::default(), what);
         assert!(sentence(&change).contains("118 times slower"));
         let lines = evidence(&change, &Zone::utc());
         assert!(lines.contains(&"mean latency 1.00ms before, 118ms after".to_owned()), "{lines:?}");
         let by = lines.last().unwrap();
         assert_eq!(by, "by an unknown application (connected before the capture), shop");
         assert!(lacks_cause(&change));
+    }
+
+    #[test]
+    fn what_is_new_is_counted_until_a_time_that_is_named_and_shown_by_the_command() {
+        let after = ShapeFigures {
+            calls: 44,
+            seconds: 30.0,
+            latency: Some([56_000_000, 110_000_000, 110_000_000]),
+            ..Default::default()
+        };
+        let shape = ShapeChange {
+            shape: ShapeInfo::other().into(),
+            source: Source::Wire,
+            ways: vec![ShapeWay::New],
+            before: ShapeFigures::default(),
+            after,
+            applications: Vec::new(),
+            pause_ns: None,
+            split: None,
+        };
+        let at = |second: u64| Timestamp::from_unix(1_795_296_000 + second, 0);
+        let change = HistoryChange::new(Endpoint::default(), at(38), ChangeKind::Shape(Box::new(shape)));
+        // The moment ends after its windows; the figures are of more of them.
+        let change = HistoryChange { until: at(60), ..change };
+        assert_eq!(
+            evidence(&change, &Zone::utc())[0],
+            "44 operations until 21:21:00 (2/s), p50 56.0ms, p99 110ms, max 110ms; not once before"
+        );
+        let words = command(&change, Span { from: at(20), to: at(40) });
+        assert_eq!(words[..5], ["queries", "--from", "2026-11-21T21:20:38Z", "--to", "2026-11-21T21:21:00Z"]);
     }
 }

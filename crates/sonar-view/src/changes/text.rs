@@ -34,7 +34,10 @@ impl ChangesReport {
             None => "each moment compared with the time before it".to_owned(),
             Some(against) => {
                 let against = span(against);
-                format!("compared with {} to {}", shown(against.from), shown(against.to))
+                let usual = self.usual.map_or_else(String::new, |usual| {
+                    format!("; the time from {} on shows what is usual", shown(span(&usual).from))
+                });
+                format!("compared with {} to {}{usual}", shown(against.from), shown(against.to))
             }
         };
         writeln!(out, "{}", escape(&self.summary))?;
@@ -86,10 +89,7 @@ impl MomentsText<'_> {
     fn moment<W: Write>(&self, moment: &MomentJson, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(out)?;
         if span(&moment.span) != self.whole {
-            // A change may have begun a little before its moment, or be known to the second only.
-            let began = moment.changes.iter().map(|change| Timestamp::from_unix_ns(change.since_ns));
-            let from = began.clone().fold(span(&moment.span).from, Timestamp::min);
-            let to = began.fold(span(&moment.span).to, Timestamp::max);
+            let Span { from, to } = span(&moment.span);
             let (from, to) = (clock(self.zone, from, self.whole), clock(self.zone, to, self.whole));
             writeln!(out, "Between {from} and {to}:")?;
         }

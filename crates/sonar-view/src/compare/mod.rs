@@ -443,7 +443,7 @@ fn sensitivity(comparison: &DigestComparison<'_>) -> Option<String> {
     })
 }
 
-/// Writes it as text within `width` columns: what changed, and how many did not.
+/// Writes it as text within `width` columns: how many rows changed and how many did not, then both sides, then what changed.
 ///
 /// # Errors
 /// Those of `out`.
@@ -454,6 +454,7 @@ pub fn text(
     out: impl Write,
 ) -> io::Result<()> {
     let mut out = Fitting::new(out, width);
+    writeln!(out, "{}", outcome(comparison))?;
     for head in heads(comparison, sides) {
         writeln!(out, "{}", escape(&head))?;
     }
@@ -509,7 +510,6 @@ pub fn text(
             )?;
         }
     }
-    writeln!(out, "{}", outcome(comparison))?;
     sensitivity(comparison).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()
 }

@@ -8,7 +8,7 @@ use sonar_core::history::Span;
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::words::clock;
 use crate::ftdc::units;
-use crate::kit::{Fitting, Nanos, Zone, escape, fit, fit_end, plural, push_padded, sparkline};
+use crate::kit::{Fitting, Nanos, Zone, escape, plural, push_padded, sparkline, width};
 
 /// Columns of the titles and of the figures beside the charts.
 const TITLE: usize = 26;
@@ -65,9 +65,10 @@ impl TimelineReport {
         head.push(' ');
         push_padded(&mut head, "max", FIGURE, true);
         writeln!(out, "{head}")?;
-        for (lane, label) in lanes.iter().zip(labels(&lanes)) {
+        for lane in &lanes {
+            let mut label = label(lane).into_iter();
             let mut line = String::new();
-            push_padded(&mut line, &label, TITLE, false);
+            push_padded(&mut line, &label.next().unwrap_or_default(), TITLE, false);
             line.push_str(&chart(&lane.values));
             let known = || lane.values.iter().copied().flatten();
             for value in [known().reduce(f64::min), known().reduce(f64::max)] {
@@ -79,6 +80,7 @@ impl TimelineReport {
                 line.push_str(&format!(" {verdict} from {}", units::show(limit, lane.unit)));
             }
             writeln!(out, "{line}")?;
+            label.try_for_each(|rest| writeln!(out, "{rest}"))?;
         }
         Ok(())
     }
@@ -116,27 +118,24 @@ impl TimelineReport {
     }
 }
 
-/// What stands before the charts of lanes. Titles that have the same beginning are cut in their middle, so that they
-/// differ.
-fn labels(lanes: &[&LaneJson]) -> Vec<String> {
+/// What stands before the chart of a lane, in lines that are broken between words. The chart is beside the first one.
+fn label(lane: &LaneJson) -> Vec<String> {
     const WIDTH: usize = TITLE - 1;
-    /// How much of the beginning stays then.
-    const HEAD: usize = 9;
-    let server = |lane: &LaneJson| lane.server.map_or_else(String::new, |port| format!("{port} "));
-    let whole: Vec<String> = lanes.iter().map(|lane| format!("{}{}", server(lane), lane.title)).collect();
-    let cut: Vec<String> = whole.iter().map(|text| fit(text, WIDTH)).collect();
-    // A cut title also differs from a shorter one that is its beginning.
-    let beginning = |label: &str| label.trim_end_matches('…').trim_end().to_owned();
-    let label = |(at, text): (usize, &String)| match cut
-        .iter()
-        .filter(|one| beginning(one) == beginning(&cut[at]))
-        .count()
-    {
-        0 | 1 => cut[at].clone(),
-        _ if cut[at] == *text => text.clone(),
-        _ => fit(text, HEAD) + fit_end(text, WIDTH - HEAD).trim_start_matches('…'),
-    };
-    whole.iter().enumerate().map(label).collect()
+    const INDENT: &str = "  ";
+    let server = lane.server.map_or_else(String::new, |port| format!("{port} "));
+    let whole = escape(&format!("{server}{}", lane.title)).into_owned();
+    let mut lines: Vec<String> = Vec::new();
+    for word in whole.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("{INDENT}{word}")),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// A bar for each value, and a dot where there is none.
@@ -149,36 +148,29 @@ fn chart(values: &[Option<f64>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::width;
 
     #[test]
-    fn labels_differ_where_titles_do() {
-        let lane = |title: &str| LaneJson {
-            group: "machine",
-            id: "x",
-            title: title.to_owned(),
-            unit: "percent",
-            server: title.starts_with("documents").then_some(27_017),
-            verdict: None,
-            limit: None,
-            values: Vec::new(),
+    fn labels_are_broken_between_words_and_say_all_of_a_title() {
+        let of = |server, title: &str| {
+            label(&LaneJson {
+                group: "machine",
+                id: "x",
+                title: title.to_owned(),
+                unit: "percent",
+                server,
+                verdict: None,
+                limit: None,
+                values: Vec::new(),
+            })
         };
-        let lanes = [
-            "time in which some threads waited for a processor",
-            "time in which some threads waited for memory",
-            "time in which some threads waited for a device",
-            "all processors busy",
-            "documents examined",
-            "documents examined for each one returned",
-        ]
-        .map(lane);
-        let labels = labels(&lanes.each_ref());
-        let distinct: std::collections::BTreeSet<_> = labels.iter().collect();
-        assert_eq!(distinct.len(), 6, "{labels:?}");
-        assert!(labels.iter().all(|label| width(label) < TITLE), "{labels:?}");
-        assert!(labels[1].starts_with("time in") && labels[1].ends_with("for memory"), "{labels:?}");
-        assert_eq!(labels[3], "all processors busy");
-        assert_eq!(labels[4], "27017 documents examined");
-        assert!(labels[5].starts_with("27017 do…") && labels[5].ends_with("one returned"), "{labels:?}");
+        assert_eq!(of(None, "all processors busy"), ["all processors busy"]);
+        assert_eq!(
+            of(Some(27_017), "documents examined for each one returned"),
+            ["27017 documents examined", "  for each one returned"]
+        );
+        let long = "time in which some threads waited for a processor, and for memory";
+        let lines = of(None, long);
+        assert!(lines.iter().all(|line| width(line) < TITLE), "{lines:?}");
+        assert_eq!(lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" "), long);
     }
 }

@@ -3,7 +3,7 @@
 use crate::synthetic::{app, operation, shape};
 use proptest::prelude::*;
 use serde_json::Value;
-use sonar_core::changes::{ChangeInput, ChangeKind, ServerMeasure, find};
+use sonar_core::changes::{ChangeInput, ChangeKind, ComparisonKind, ServerMeasure, find};
 use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
 use sonar_core::{DigestSettings, Endpoint, HistoryDigester, Operation, Timestamp};
 use sonar_view::agent::AgentSummary;
@@ -184,7 +184,7 @@ proptest! {
         let Some(expected) = expected(&all) else { return Ok(()) };
         let start = |number: u64| Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
         let span = Span { from: start(all[0].0), to: start(all.last().unwrap().0 + 1) };
-        let spans = ComparedSpans { span, against: None, source: "history".to_owned(), zone: Zone::utc() };
+        let spans = ComparedSpans { span, against: None, usual: None, source: "history".to_owned(), zone: Zone::utc() };
         let builder = TimelineBuilder::new(span, 10, WIDTH_S * 1_000_000_000);
         let selection = Selection::default();
         let parts = IncidentParts {
@@ -232,7 +232,7 @@ proptest! {
         let after: Vec<_> = after.into_iter().map(|(at, one)| (later + at, more(one))).collect();
         let last: Vec<_> = after.iter().map(|(at, one)| window(*at, *one)).collect();
         let input = ChangeInput { before: &first, after: &last, later: &[], events: &[], alpha: 1.0 };
-        for change in find(&input, None).changes {
+        for change in find(&input, ComparisonKind::Block).changes {
             let ChangeKind::Server(server) = &change.what else { continue };
             for level in server.levels.iter().filter(|level| level.measure == ServerMeasure::Queries) {
                 let expected = expected(&after).unwrap();
@@ -249,7 +249,7 @@ proptest! {
         let (before_windows, after_windows) = (&first, &last);
         let input =
             ChangeInput { before: before_windows, after: after_windows, later: &[], events: &[], alpha: 1.0 };
-        for change in find(&input, None).changes {
+        for change in find(&input, ComparisonKind::Block).changes {
             let ChangeKind::Shape(shape) = &change.what else { continue };
             for (figures, all) in [(&shape.before, &before), (&shape.after, &after)] {
                 if let Some(expected) = expected(all) {

@@ -52,7 +52,7 @@ fn compare_with(
         })
         .collect();
     let (before, after) = windows.split_at(30);
-    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, None)
+    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, ComparisonKind::Block)
 }
 
 /// The causes that are named, with how many changes each explains.
@@ -188,7 +188,8 @@ fn figures_that_fall_with_an_application_are_its_effects() {
         })
         .collect();
     let (before, after) = windows.split_at(30);
-    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let found =
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
     let [ended] = found.changes.as_slice() else { panic!("{found:#?}") };
     assert!(matches!(&ended.what, ChangeKind::Application(app) if app.has_ended), "{ended:#?}");
     let series = |changes: &[HistoryChange]| -> Vec<String> {

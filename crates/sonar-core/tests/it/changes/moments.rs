@@ -1,6 +1,7 @@
 //! Which moments changes belong to.
 
 use sonar_core::changes::{ApplicationChange, ScanMoment, ShapeChange, ShapeFigures, apart};
+use sonar_core::history::Span;
 
 use super::*;
 
@@ -11,13 +12,7 @@ fn at(second: u64) -> Timestamp {
 }
 
 fn change(second: u64, cost_ms: f64, what: ChangeKind) -> HistoryChange {
-    HistoryChange {
-        server: SERVER,
-        since: at(second),
-        cost_ns: cost_ms * MS as f64,
-        what,
-        effects: Vec::new(),
-    }
+    HistoryChange { cost_ns: cost_ms * MS as f64, ..HistoryChange::new(SERVER, at(second), what) }
 }
 
 fn of_event(second: u64, kind: EventKind) -> HistoryChange {

@@ -24,7 +24,10 @@ fn changed(after: [(u64, u64); 3]) -> (ShapeWay, u64) {
         .collect();
     let new: Vec<_> =
         (30..33).zip(after).map(|(at, (calls, seconds))| partly(at, calls, seconds, &mut noise)).collect();
-    let found = find(&ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA }, None);
+    let found = find(
+        &ChangeInput { before: &old, after: &new, later: &[], events: &[], alpha: ALPHA },
+        ComparisonKind::Block,
+    );
     let [change] = found.changes.as_slice() else { panic!("{found:#?}") };
     let [way] = ways(change) else { panic!("{change:#?}") };
     (*way, change.since.since(new[0].window.start) / (1_000 * MS))
@@ -70,7 +73,8 @@ fn what_a_log_has_that_could_not_be_read_before_is_not_new() {
             }
         }
         let (before, after) = all.split_at(30);
-        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None).changes
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block)
+            .changes
     };
     assert!(!changes(0).is_empty(), "all of it was read before");
     let found = changes(WIDTH_S);

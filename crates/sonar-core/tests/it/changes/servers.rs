@@ -51,7 +51,8 @@ fn a_storm_of_connections_is_named() {
         windows.push(window);
     }
     let (before, after) = windows.split_at(30);
-    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let found =
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
     let change = of_server(&found.changes).unwrap_or_else(|| panic!("{found:#?}"));
     assert_eq!(measures(change), [ServerMeasure::Connections]);
     assert!((change.levels[0].after - 312.0).abs() < 1.0);
@@ -145,7 +146,9 @@ fn what_ran_for_a_moment_only_has_not_stopped() {
             })
             .collect();
         let (before, after) = windows.split_at(30);
-        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None).changes.len()
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block)
+            .changes
+            .len()
     };
     assert_eq!(found(29..30, &mut noise), 0);
     assert_eq!(found(20..30, &mut noise), 1, "this one has");
@@ -164,7 +167,8 @@ fn a_window_that_was_hardly_observed_is_no_silence() {
         all.push(last);
     }
     let (before, after) = all.split_at(30);
-    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let found =
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
     let is_end = |change: &HistoryChange| match &change.what {
         ChangeKind::Application(app) => app.has_ended,
         ChangeKind::Shape(shape) => shape.ways.contains(&ShapeWay::Stopped),
@@ -197,7 +201,8 @@ fn a_change_of_rate_begins_in_the_window_in_which_it_is_seen() {
         .map(|at| window(at, &[Load { calls: if at < 31 { 60 } else { 2 }, ..FIND }, UPDATE], &mut noise))
         .collect();
     let (before, after) = windows.split_at(30);
-    let found = find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None);
+    let found =
+        find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block);
     let [less] = found.changes.as_slice() else { panic!("{found:#?}") };
     assert_eq!((ways(less), less.since), (&[ShapeWay::LessOften][..], windows[31].window.start));
 }
@@ -214,7 +219,7 @@ fn with_report(report: Load, waited: Option<Load>) -> HistoryChanges {
         })
         .collect();
     let (before, after) = windows.split_at(30);
-    find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, None)
+    find(&ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA }, ComparisonKind::Block)
 }
 
 #[test]
