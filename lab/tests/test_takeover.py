@@ -206,7 +206,7 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         config = f'[collectors]\nsplit = true\n[[server]]\nport = {PORT}\nuri = "{uri}"\n'
         (tmp_path / "agent").mkdir()
         with agent(tmp_path / "agent", config) as running:
-            threads = "capture tls log internals machine files split status servers starter stop".split()
+            threads = "capture tls log internals machine files split status servers starter stop watch".split()
             helpers = ["logs", "rings", "tls", "stacks", "files", "functions", "folders", "paths"]
             wanted = settled(running.child.pid, threads, [f"sonar-{name}" for name in helpers])
             add(running.child.pid, "agent", wanted)

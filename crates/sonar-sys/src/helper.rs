@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -24,6 +25,14 @@ use crate::sys_process;
 pub struct Helper {
     child: Pid,
     socket: Option<UnixStream>,
+}
+
+/// The numbers of all helpers of this process.
+static STARTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// The numbers of the helper processes that were started and not dropped. They may have ended by themselves.
+pub fn started() -> Vec<u32> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// How long the helper may take to end.
@@ -59,7 +68,9 @@ impl Helper {
             Some(child) => {
                 ours.set_read_timeout(Some(PATIENCE))?;
                 ours.set_write_timeout(Some(PATIENCE))?;
-                Ok(Self { child, socket: Some(ours) })
+                let helper = Self { child, socket: Some(ours) };
+                STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(helper.id());
+                Ok(helper)
             }
             None => {
                 drop(ours);
@@ -159,6 +170,8 @@ pub fn receive_file(socket: &UnixStream) -> io::Result<Option<File>> {
 
 impl Drop for Helper {
     fn drop(&mut self) {
+        let own = self.id();
+        STARTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| *one != own);
         if let Some(socket) = self.socket.take() {
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }

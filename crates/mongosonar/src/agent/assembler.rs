@@ -104,13 +104,22 @@ impl<S: HistoryStore> Assembler<S> {
     /// # Errors
     /// One cannot be stored and is lost. Those after it are still open.
     pub fn complete(&mut self, until: Timestamp) -> Result<(), S::Error> {
-        while let Some(oldest) = self.open.first_entry()
-            && oldest.key().plus_ns(WIDTH_NS) <= until
-        {
-            let part = oldest.remove();
-            self.append(part)?;
-        }
+        while self.complete_next(until)? {}
         Ok(())
+    }
+
+    /// Stores the first window that has ended by `until`; whether there was one.
+    ///
+    /// # Errors
+    /// It cannot be stored and is lost.
+    pub fn complete_next(&mut self, until: Timestamp) -> Result<bool, S::Error> {
+        match self.open.first_entry() {
+            Some(oldest) if oldest.key().plus_ns(WIDTH_NS) <= until => {
+                let part = oldest.remove();
+                self.append(part).map(|()| true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Stores the windows that begin well after `now`, in order, because the clock was set back.

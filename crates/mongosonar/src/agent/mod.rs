@@ -20,8 +20,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
-use sonar_view::agent::AgentSummary;
+use sonar_view::agent::{AgentStatus, AgentSummary};
 use sonar_view::kit::{Nanos, Zone};
 
 pub use self::args::{AgentArgs, EXAMPLES};
@@ -29,6 +30,10 @@ use self::live::LivePlan;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
 use crate::exit::{self, OK};
+use crate::queries::live::now;
+
+/// A status that is older than this is that of an agent that stands still, in nanoseconds.
+const SILENT_NS: u64 = 30 * NS_PER_S;
 
 /// Runs the command; returns the exit code. `config` is the configuration file that was named.
 pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
@@ -84,6 +89,9 @@ fn status(folder: &Path, json: bool) -> Result<u8> {
             folder.display()
         );
     };
+    if let Some(text) = silence(&status, now()) {
+        eprintln!("mongosonar: {text}");
+    }
     let mut out = io::stdout().lock();
     if json {
         status.json(&mut out)?
@@ -94,6 +102,18 @@ fn status(folder: &Path, json: bool) -> Result<u8> {
     Ok(OK)
 }
 
+/// That a running agent does not write its status any more, if that is so: it does it every two seconds.
+fn silence(status: &AgentStatus, now: Timestamp) -> Option<String> {
+    let old_ns = now.since(Timestamp::from_unix_ns(status.written_ns));
+    (old_ns >= SILENT_NS).then(|| {
+        format!(
+            "the agent (process {}) last wrote its status {} ago: it was stopped, or waits for a file system",
+            status.pid,
+            Nanos(old_ns / NS_PER_S * NS_PER_S)
+        )
+    })
+}
+
 fn show(summary: &AgentSummary, json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
     if json {
@@ -102,4 +122,19 @@ fn show(summary: &AgentSummary, json: bool) -> Result<()> {
         summary.text(&mut out)?
     };
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_status_is_named_as_such() {
+        let written = Timestamp::from_unix(1_000, 0);
+        let status = AgentStatus { pid: 7, written_ns: written.unix_ns(), ..AgentStatus::default() };
+        assert_eq!(silence(&status, written.plus_ns(5 * NS_PER_S)), None);
+        let text = silence(&status, written.plus_ns(90 * NS_PER_S)).unwrap();
+        assert!(text.starts_with("the agent (process 7) last wrote its status 1m30s ago: "), "{text}");
+        assert_eq!(silence(&status, Timestamp::from_unix(1, 0)), None, "the clock was set back");
+    }
 }

@@ -6,16 +6,17 @@
 //! what was not read before is taken from the copy, if that is beside the file. What a server writes between the copy and
 //! the truncation is lost with the rotation itself.
 
+mod file;
 #[cfg(test)]
 pub mod path;
 mod place;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
+pub use self::file::{FileThread, FollowedFile};
 pub use self::place::{FileIdentity, FollowedPlace, newest_copies};
 
 /// Bytes read at once.
@@ -140,7 +141,7 @@ enum SkipReason {
 
 #[derive(Debug)]
 struct OpenedFile {
-    file: File,
+    file: FollowedFile,
     identity: FileIdentity,
     /// Bytes read.
     position: u64,
@@ -150,7 +151,7 @@ struct OpenedFile {
 
 impl OpenedFile {
     /// From the beginning.
-    fn new(file: File) -> io::Result<Self> {
+    fn new(file: FollowedFile) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
         Ok(Self { file, identity, position: 0, mark: Vec::new() })
@@ -215,7 +216,7 @@ impl<P: FollowedPlace> FileFollower<P> {
     ///
     /// # Errors
     /// `file` cannot be read.
-    pub fn new(place: P, file: Option<File>, start: FollowStart) -> io::Result<Self> {
+    pub fn new(place: P, file: Option<FollowedFile>, start: FollowStart) -> io::Result<Self> {
         let mut follower = Self {
             place,
             start: Some(start),
@@ -299,9 +300,21 @@ impl<P: FollowedPlace> FileFollower<P> {
             self.note_missing(sink);
             return Ok(false);
         }
-        let file = OpenedFile::new(self.place.open()?)?;
+        let file = self.open()?;
         self.begin(file)?;
         Ok(true)
+    }
+
+    /// Opens the file at its place.
+    fn open(&mut self) -> io::Result<OpenedFile> {
+        OpenedFile::new(FollowedFile::new(self.place.open()?, self.place.thread()))
+    }
+
+    /// Opens what may be older versions of it.
+    fn copies(&mut self) -> impl Iterator<Item = OpenedFile> + use<P> {
+        let thread = self.place.thread();
+        let opened = move |copy| OpenedFile::new(FollowedFile::new(copy, thread.clone())).ok();
+        self.place.copies().into_iter().filter_map(opened)
     }
 
     fn begin(&mut self, mut file: OpenedFile) -> io::Result<()> {
@@ -329,8 +342,8 @@ impl<P: FollowedPlace> FileFollower<P> {
     /// The file of a position under another name, or the copy of it that was made before it was truncated, at that
     /// position.
     fn old_file(&mut self, at: &FollowPosition) -> Option<OpenedFile> {
-        let copies = self.place.copies().into_iter().filter_map(|copy| OpenedFile::new(copy).ok());
-        let mut found: Vec<OpenedFile> = copies
+        let mut found: Vec<OpenedFile> = self
+            .copies()
             .filter_map(|mut copy| copy.resume(at).is_ok_and(|is_same| is_same).then_some(copy))
             .collect();
         // Without any bytes before the position all files are the same.
@@ -364,11 +377,11 @@ impl<P: FollowedPlace> FileFollower<P> {
 
     /// The present file was truncated: goes on with the rest of its copy, if there is one, and then at its beginning.
     fn restart(&mut self, sink: &mut impl LineSink) -> io::Result<()> {
+        let copies = self.copies();
         let Some(current) = &self.current else { return Ok(()) };
         let is_copy = |copy: &OpenedFile| {
             copy.identity != current.identity && copy.read(&mut Vec::new()).is_ok_and(|read| read.is_some())
         };
-        let copies = self.place.copies().into_iter().filter_map(|copy| OpenedFile::new(copy).ok());
         let copy = copies
             .map(|copy| OpenedFile { position: current.position, mark: current.mark.clone(), ..copy })
             .find(is_copy);
@@ -401,7 +414,7 @@ impl<P: FollowedPlace> FileFollower<P> {
         if self.current.as_ref().is_some_and(|current| current.identity == identity) {
             return Ok(false);
         }
-        let next = OpenedFile::new(self.place.open()?)?;
+        let next = self.open()?;
         // As long as nothing is written to the new file, the server may still write to the old one.
         if next.size()? == 0 || self.current.as_ref().is_some_and(|current| current.identity == next.identity)
         {

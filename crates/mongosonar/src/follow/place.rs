@@ -5,7 +5,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
+
+use super::file::FileThread;
 
 /// The most files beside a followed one that are looked at.
 const MAX_COPIES: usize = 4;
@@ -35,6 +38,11 @@ pub trait FollowedPlace {
 
     /// Opens files that may be older versions of the one that is there, the newest first. At most a few.
     fn copies(&mut self) -> Vec<File>;
+
+    /// The thread that reads these files; `None` if whoever follows them may wait for their file system.
+    fn thread(&self) -> Option<Arc<FileThread>> {
+        None
+    }
 }
 
 /// Of the files of a folder, with the times of their last change, those whose names begin with `name`, the newest first.

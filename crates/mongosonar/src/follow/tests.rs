@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -366,7 +366,7 @@ fn a_file_that_was_opened_before_is_read_without_its_place() {
     let folder = TempFolder::new("forbidden");
     append(&folder.log(), "one\n");
     let file = File::open(folder.log()).unwrap();
-    let mut follower = FileFollower::new(Forbidden, Some(file), FollowStart::Beginning).unwrap();
+    let mut follower = FileFollower::new(Forbidden, Some(file.into()), FollowStart::Beginning).unwrap();
     for line in ["one", "two"] {
         let mut taken = Taken::default();
         assert_eq!(follower.poll(&mut taken).unwrap_err().kind(), io::ErrorKind::PermissionDenied);

@@ -82,6 +82,16 @@ impl Lookup {
         Ok(Self { logs, named, server: None, confined: !args.keep_privileges })
     }
 
+    /// Whether the thread drops its privileges first.
+    pub fn confined(self, confined: bool) -> Self {
+        Self { confined, ..self }
+    }
+
+    /// Adds the files that hold the log of the server on this port, the oldest first.
+    pub fn add_log(&mut self, port: u16, files: Vec<File>) {
+        self.logs.push((Some(port), files));
+    }
+
     /// Asks this server too.
     pub fn with_server(self, server: Option<Target>) -> Self {
         Self { server, ..self }

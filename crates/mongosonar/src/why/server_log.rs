@@ -100,7 +100,7 @@ impl TracedLog {
     /// Follows a log from its end on.
     fn new(path: PathBuf, file: File, process: Option<u32>) -> io::Result<Self> {
         let identity = identity_of(&file)?;
-        let follower = FileFollower::new(LogPlace(identity), Some(file), FollowStart::End)?;
+        let follower = FileFollower::new(LogPlace(identity), Some(file.into()), FollowStart::End)?;
         let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         let reader = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
         Ok(Self { path, process, identity, follower, reader, has_failed: false })

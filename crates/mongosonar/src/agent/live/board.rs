@@ -75,6 +75,8 @@ pub enum SourcePart {
     Interface(String),
     /// What it asks the server with this name, which may be on another host.
     Host(String),
+    /// The helper process with this name.
+    Helper(String),
 }
 
 /// A collector, or a part of it.
@@ -108,6 +110,11 @@ impl SourceId {
         Self { collector, part: SourcePart::Host(host.to_owned()) }
     }
 
+    /// A helper process that does a part of the work.
+    pub fn of_helper(collector: Collector, name: &str) -> Self {
+        Self { collector, part: SourcePart::Helper(name.to_owned()) }
+    }
+
     /// What the log of the agent calls it.
     fn name(&self) -> String {
         match &self.part {
@@ -124,7 +131,7 @@ impl SourceId {
             _ => Endpoint::default(),
         };
         let text = match &self.part {
-            SourcePart::Host(name) => format!("{name}: {text}"),
+            SourcePart::Host(_) | SourcePart::Helper(_) => format!("{}: {text}", name_of(&self.part)),
             _ => text.to_owned(),
         };
         Event::new(at, kind, server, (self.collector.name(), &text))
@@ -137,6 +144,7 @@ fn name_of(part: &SourcePart) -> String {
         SourcePart::Server(port) => format!("port {port}"),
         SourcePart::Interface(name) => format!("interface {name}"),
         SourcePart::Host(name) => name.clone(),
+        SourcePart::Helper(name) => format!("helper process {name}"),
     }
 }
 
@@ -259,7 +267,8 @@ impl CollectorBoard {
     pub fn waits(&self, collector: Collector, why: &str) {
         let entry = &mut self.entries()[collector as usize];
         entry.working.clear();
-        entry.failing.clear();
+        // Helper processes are those of all servers.
+        entry.failing.retain(|part, _| matches!(part, SourcePart::Helper(_)));
         entry.idle = Some(why.to_owned());
         entry.update(None);
     }

@@ -3,7 +3,7 @@
 //! user of the server may not read (`server_files`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,50 +13,23 @@ use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::process::Process;
-use sonar_sys::host::regular;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
 
-use super::helper_channel::{HelperChannel, answer, answer_files, lock};
-use super::server_files::{InspectableLog, InspectableSamples, LogLocation, ServerProcess, beside_log};
-use super::{helper_channel, options};
+pub use super::described_server::FoundServer;
+use super::described_server::{KnownServer, describe};
+use super::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use super::server_files::{InspectableLog, InspectableSamples, ServerProcess};
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::follow::{FileIdentity, FollowedPlace};
+use crate::follow::{FileIdentity, FileThread, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::privileges::{self, HelperTask};
-use crate::server_configuration::ServerConfiguration;
 use crate::servers;
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
 /// The most files of a folder that are listed: a server keeps some twenty.
 const MAX_FILES: usize = 1_000;
-/// The folder that a mongod writes its samples into.
-const DIAGNOSTIC: &str = "diagnostic.data";
-
-/// A server of this host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FoundServer {
-    /// The port that it listens on.
-    pub port: u16,
-    /// Its process.
-    pub pid: u32,
-    /// When that started, in clock ticks since boot: distinguishes it from a later process of its number.
-    pub started: u64,
-    /// Its program: `mongod` or `mongos`.
-    pub name: String,
-    /// Its log; `None` if it writes none into a file, or nothing says which.
-    pub log: Option<PathBuf>,
-    /// The folder of its data, as it names it itself; `None` on a mongos, or if nothing says which.
-    pub dbpath: Option<PathBuf>,
-    /// The folder of its samples.
-    pub diagnostic: Option<PathBuf>,
-    /// It runs, but has closed its port.
-    pub is_closed: bool,
-    /// Its settings, of its command line and its configuration, without secrets; empty if they are not known.
-    pub options: BTreeMap<String, String>,
-}
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,14 +85,6 @@ struct ConfigurationUse {
 /// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
 type ListedFile = (String, u64, u64, u64, i64);
 
-/// A server with the files that may be opened for it.
-#[derive(Clone)]
-struct KnownServer {
-    found: FoundServer,
-    log: Option<InspectableLog>,
-    samples: Option<InspectableSamples>,
-}
-
 /// Whether a process listens.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum ServerPort {
@@ -142,6 +107,14 @@ impl ServerPort {
     }
 }
 
+/// What is looked at of a server. A file system that does not answer holds up only this.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum InspectedPart {
+    /// Its log, and what the search wants to know: its configuration, and whether its output is a file.
+    Log,
+    Samples,
+}
+
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 pub struct Inspection {
     host: Host,
@@ -151,9 +124,17 @@ pub struct Inspection {
     /// What was read when the configuration file was last read again, with its number.
     next: Option<(u64, Vec<ServerTable>)>,
     known: Vec<KnownServer>,
+    /// Look at files, by the process whose these are.
+    threads: BTreeMap<(u32, InspectedPart), FileThread>,
 }
 
 impl Inspection {
+    /// With these servers in the configuration file that was named.
+    fn new(config: Option<PathBuf>, configured: Vec<ServerTable>) -> Self {
+        let (next, known, threads) = (None, Vec::new(), BTreeMap::new());
+        Self { host: Host::live(), config, configured, next, known, threads }
+    }
+
     /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
     /// says of itself does not count.
     fn servers(&mut self, configuration: ConfigurationUse) -> Vec<FoundServer> {
@@ -166,7 +147,7 @@ impl Inspection {
                 break;
             }
             match ServerPort::of(process.pid, &listeners) {
-                ServerPort::Open(port) => known.push(self.server(process, port)),
+                ServerPort::Open(port) => known.push(self.describe(process, port)),
                 ServerPort::Closed => {
                     known.extend(self.known(&process).map(|one| KnownServer {
                         found: FoundServer { is_closed: true, ..one.found },
@@ -181,6 +162,7 @@ impl Inspection {
         let open: BTreeSet<u16> = known.iter().filter(is_open).map(|one| one.found.port).collect();
         known.retain(|one| !one.found.is_closed || !open.contains(&one.found.port));
         known.sort_by(|a, b| a.found.cmp(&b.found));
+        self.threads.retain(|(pid, _), _| known.iter().any(|one| one.found.pid == *pid));
         self.known = known;
         self.found()
     }
@@ -197,72 +179,33 @@ impl Inspection {
         self.known.iter().find(is_it).cloned()
     }
 
-    fn server(&self, process: Process, port: u16) -> KnownServer {
-        let configured = self.configured.iter().find(|table| table.port.0 == port);
+    /// A server with its files. If a file system does not answer, they are those that were known before.
+    fn describe(&mut self, process: Process, port: u16) -> KnownServer {
+        let configured = self.configured.iter().find(|table| table.port.0 == port).cloned();
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
-        let server = ServerProcess { process, started };
-        let process = &server.process;
-        let root = process.folder().join("root");
-        let working = fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-        // As the process sees it: a container has a root folder of its own.
-        let inside = |path: &Path| match path.strip_prefix(&root) {
-            Ok(rest) => Path::new("/").join(rest),
-            Err(_) => working.join(path),
-        };
-        let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
-        let option = |names: &[&str]| process.option(names).map(PathBuf::from);
-        let file = option(&["--config", "-f"]);
-        let text = file.as_ref().map(|path| server.configuration(&inside(path)));
-        // Without the file that its command line names they are not known.
-        let knows_options = text.as_ref().is_none_or(Option::is_some);
-        let configuration = ServerConfiguration::parse(&text.flatten().unwrap_or_default());
-        let open = process.open_files();
-        let named_log = option(&["--logpath"]).or_else(|| configuration.log().map(PathBuf::from));
-        let place = match (configured.and_then(|table| table.log.clone()), &named_log) {
-            (Some(path), _) => LogLocation::Configured(path),
-            (None, Some(path)) => LogLocation::Named(inside(path)),
-            // Without a log path a server may write to standard output, which may be a file.
-            (None, None) => LogLocation::Output,
-        };
-        let output = process.folder().join("fd/1");
-        let log_path = match &place {
-            LogLocation::Configured(path) => Some(path.clone()),
-            LogLocation::Named(path) => Some(outside(path)),
-            LogLocation::Output => regular::open(&output).is_ok().then_some(output),
-        };
-        // A mongod always has this file open.
-        let of_open_file = || {
-            let is_it = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "WiredTiger.wt");
-            Some(open.iter().map(|(_, path)| path).find(is_it)?.parent()?.to_path_buf())
-        };
-        let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(|| {
-            let of_text = || configuration.data_folder().map(PathBuf::from);
-            option(&["--dbpath"]).or_else(of_text).or_else(of_open_file).map(|path| working.join(path))
-        });
-        let is_mongod = process.name == servers::MONGOD;
-        let folder = match (is_mongod, &dbpath, &named_log) {
-            (true, Some(dbpath), _) => Some(inside(&dbpath.join(DIAGNOSTIC))),
-            // mongos: the name of its log up to the first dot.
-            (false, _, Some(log)) => beside_log(&inside(log), DIAGNOSTIC),
-            _ => None,
-        };
-        let options = match knows_options {
-            true => options::of(&process.arguments, &configuration),
-            false => BTreeMap::new(),
-        };
-        let found = FoundServer {
-            port,
-            pid: process.pid,
-            started,
-            name: process.name.clone(),
-            log: log_path.clone(),
-            dbpath: dbpath.filter(|_| is_mongod),
-            diagnostic: folder.as_deref().map(outside),
-            is_closed: false,
-            options,
-        };
-        let log = log_path.map(|_| InspectableLog { server: server.clone(), place });
-        KnownServer { found, log, samples: folder.map(|folder| InspectableSamples { server, folder }) }
+        let server = ServerProcess { process: process.clone(), started };
+        let described =
+            self.wait(process.pid, InspectedPart::Log, move || describe(server, port, configured));
+        described.unwrap_or_else(|_| {
+            let known = self.known(&process);
+            known.map(|one| KnownServer { found: FoundServer { port, ..one.found }, ..one }).unwrap_or_else(
+                || {
+                    let (pid, name) = (process.pid, process.name);
+                    let found = FoundServer { port, pid, started, name, ..FoundServer::default() };
+                    KnownServer { found, log: None, samples: None }
+                },
+            )
+        })
+    }
+
+    /// Lets a thread look at files of a process, and waits for it a while.
+    fn wait<T: Send + 'static>(
+        &mut self,
+        pid: u32,
+        part: InspectedPart,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.threads.entry((pid, part)).or_default().run(work)
     }
 
     fn reload(&mut self, configuration: ConfigurationUse) -> io::Result<Vec<ServerFiles>> {
@@ -293,8 +236,28 @@ impl Inspection {
         self.known.iter().find(is_it).and_then(|known| known.samples.clone()).ok_or_else(of_no_server)
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<ListedFile>> {
-        let files = self.folder(folder)?.list()?;
+    /// Lets a thread look at the log at this path.
+    fn with_log<T: Send + 'static>(
+        &mut self,
+        path: &Path,
+        work: impl FnOnce(InspectableLog) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let log = self.log(path)?;
+        self.wait(log.server.process.pid, InspectedPart::Log, move || work(log))
+    }
+
+    /// Lets a thread look at this folder of samples.
+    fn with_folder<T: Send + 'static>(
+        &mut self,
+        path: &Path,
+        work: impl FnOnce(InspectableSamples) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let folder = self.folder(path)?;
+        self.wait(folder.server.process.pid, InspectedPart::Samples, move || work(folder))
+    }
+
+    fn list(&mut self, folder: &Path) -> io::Result<Vec<ListedFile>> {
+        let files = self.with_folder(folder, |mut folder| folder.list())??;
         let newest = files.len().saturating_sub(MAX_FILES);
         let listed = |file: DiagnosticFile| {
             let DiagnosticFile { name, identity, size, modified_ns } = file;
@@ -303,21 +266,23 @@ impl Inspection {
         Ok(files.into_iter().skip(newest).map(listed).collect())
     }
 
-    fn open_sample(&self, folder: &Path, name: &str) -> io::Result<Vec<File>> {
-        Ok(vec![self.folder(folder)?.open(name)?])
+    fn open_sample(&mut self, folder: &Path, name: &str) -> io::Result<Vec<File>> {
+        let name = name.to_owned();
+        Ok(vec![self.with_folder(folder, move |mut folder| folder.open(&name))??])
     }
 
     /// Device and number of the file that is at the path of a log.
-    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
-        Ok(self.log(path)?.identity()?.map(|found| (found.device, found.inode)))
+    fn identity(&mut self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        let found = self.with_log(path, |mut log| log.identity())??;
+        Ok(found.map(|found| (found.device, found.inode)))
     }
 
-    fn open(&self, path: &Path) -> io::Result<Vec<File>> {
-        Ok(vec![self.log(path)?.open()?])
+    fn open(&mut self, path: &Path) -> io::Result<Vec<File>> {
+        Ok(vec![self.with_log(path, |mut log| log.open())??])
     }
 
-    fn copies(&self, path: &Path) -> io::Result<Vec<File>> {
-        Ok(self.log(path)?.copies())
+    fn copies(&mut self, path: &Path) -> io::Result<Vec<File>> {
+        self.with_log(path, |mut log| log.copies())
     }
 
     fn serve(&mut self, socket: UnixStream) -> io::Result<()> {
@@ -364,13 +329,7 @@ impl Inspector {
     /// `config` is the configuration file that was named.
     pub fn start(configured: &[ServerTable], config: Option<&Path>, confined: bool) -> Self {
         const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
-        let inspection = || Inspection {
-            host: Host::live(),
-            config: config.map(Path::to_path_buf),
-            configured: configured.to_vec(),
-            next: None,
-            known: Vec::new(),
-        };
+        let inspection = || Inspection::new(config.map(Path::to_path_buf), configured.to_vec());
         let what = "following servers, their logs and their diagnostic.data";
         let task = HelperTask { name: "sonar-logs", what, keep: KEPT, duty: Duty::Reading };
         let helper = confined.then(|| privileges::helper(task, |socket| inspection().serve(socket)));
@@ -472,12 +431,13 @@ impl Inspector {
 pub struct InspectedLog {
     path: PathBuf,
     inspector: Arc<Inspector>,
+    thread: Arc<FileThread>,
 }
 
 impl InspectedLog {
-    /// The log at a path that the inspector has reported.
-    pub fn new(path: PathBuf, inspector: Arc<Inspector>) -> Self {
-        Self { path, inspector }
+    /// The log at a path that the inspector has reported; `thread` reads it.
+    pub fn new(path: PathBuf, inspector: Arc<Inspector>, thread: Arc<FileThread>) -> Self {
+        Self { path, inspector, thread }
     }
 }
 
@@ -497,18 +457,23 @@ impl FollowedPlace for InspectedLog {
         let request = InspectorRequest::Copies(self.path.clone());
         self.inspector.open(request, |inspection| inspection.copies(&self.path)).unwrap_or_default()
     }
+
+    fn thread(&self) -> Option<Arc<FileThread>> {
+        Some(self.thread.clone())
+    }
 }
 
 /// The samples of a server, opened by an inspector.
 pub struct InspectedFolder {
     path: PathBuf,
     inspector: Arc<Inspector>,
+    thread: Arc<FileThread>,
 }
 
 impl InspectedFolder {
-    /// The folder at a path that the inspector has reported.
+    /// The folder at a path that the inspector has reported; a thread of its own reads its files.
     pub fn new(path: PathBuf, inspector: Arc<Inspector>) -> Self {
-        Self { path, inspector }
+        Self { path, inspector, thread: Arc::default() }
     }
 }
 
@@ -528,6 +493,10 @@ impl DiagnosticFolder for InspectedFolder {
     fn open(&mut self, name: &str) -> io::Result<File> {
         let request = InspectorRequest::OpenSample(self.path.clone(), name.to_owned());
         self.inspector.open_one(request, |inspection| inspection.open_sample(&self.path, name))
+    }
+
+    fn thread(&self) -> Option<Arc<FileThread>> {
+        Some(self.thread.clone())
     }
 }
 

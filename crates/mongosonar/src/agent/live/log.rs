@@ -22,7 +22,7 @@ use super::watched::WatchedServers;
 use crate::agent::applications::KnownApplications;
 use crate::agent::parts::{WindowCutter, WindowPart};
 use crate::agent::servers::local;
-use crate::follow::{FileFollower, FollowStart, FollowedPlace};
+use crate::follow::{FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace};
 use crate::queries::live::now;
 use crate::servers::started_at;
 
@@ -79,6 +79,8 @@ struct LogSource {
     server: FoundServer,
     /// `None` until it could be opened.
     log: Option<FollowedLog<InspectedLog>>,
+    /// Reads it, so that a file system that does not answer holds up no other log.
+    thread: Arc<FileThread>,
     backoff: Backoff,
     /// Since when it cannot be read.
     unread_since: Option<Timestamp>,
@@ -132,6 +134,7 @@ impl<'a> LogsFollower<'a> {
             let source = self.sources.entry(server.port).or_insert_with(|| LogSource {
                 server: server.clone(),
                 log: None,
+                thread: Arc::default(),
                 backoff: Backoff::default(),
                 unread_since: None,
                 stated: self.stated.remove(&server.port).unwrap_or_default(),
@@ -279,7 +282,7 @@ impl LogSource {
         let log = match &mut self.log {
             Some(log) => log,
             None => {
-                let mut log = open(&self.server, task)?;
+                let mut log = open(&self.server, self.thread.clone(), task)?;
                 log.reader().knows_server_settings(self.stated.settings.clone());
                 self.log.insert(log)
             }
@@ -319,9 +322,14 @@ fn missing(server: &FoundServer) -> CollectorProblem {
 
 /// Begins where the log was read to before; at its beginning if it is that of a server that has just appeared, as its
 /// start is in it; else at its end.
-fn open(server: &FoundServer, task: &FollowTask) -> io::Result<FollowedLog<InspectedLog>> {
-    let mut place = InspectedLog::new(server.log.clone().unwrap_or_default(), task.inspector.clone());
-    let file = place.open()?;
+fn open(
+    server: &FoundServer,
+    thread: Arc<FileThread>,
+    task: &FollowTask,
+) -> io::Result<FollowedLog<InspectedLog>> {
+    let path = server.log.clone().unwrap_or_default();
+    let mut place = InspectedLog::new(path, task.inspector.clone(), thread.clone());
+    let file = FollowedFile::new(place.open()?, Some(thread));
     let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
     let known = task.positions.of(server.port);
     let start = match &known {

@@ -7,9 +7,11 @@
 mod backoff;
 mod board;
 mod clock_reading;
+mod described_server;
 mod files;
 mod followed_log;
 mod helper_channel;
+mod helpers;
 mod inspector;
 mod internals;
 mod known_servers;
@@ -21,6 +23,7 @@ mod opener;
 mod options;
 mod plan;
 mod positions;
+mod pulse;
 mod queries;
 mod reload;
 mod report;
@@ -43,8 +46,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::history::{Collector, Event, EventKind};
-use sonar_core::{Endpoint, HistoryStore, Timestamp};
+use sonar_core::{Endpoint, HistoryStore};
 use sonar_store::SqliteHistory;
 use sonar_sys::kernel_log::KernelLog;
 use sonar_sys::resource::ResourceUsage;
@@ -54,13 +58,15 @@ use self::backoff::Backoff;
 use self::board::{CollectorBoard, CollectorProblem, RESTART, SourceId};
 use self::clock_reading::ClockReading;
 use self::files::{FileSearch, FilesTask};
-use self::inspector::Inspector;
+use self::helpers::HelperWatch;
+use self::inspector::{InspectedLog, Inspector};
 use self::lives::ServerLives;
 use self::log::FollowTask;
 use self::machine::MachineTask;
 use self::opener::{NetworkState, RingOpener};
 pub use self::plan::LivePlan;
 use self::positions::LogPositions;
+use self::pulse::StorePulse;
 use self::queries::QueriesCollector;
 use self::report::CostMeter;
 use self::split::{SplitSearch, SplitTask};
@@ -72,6 +78,7 @@ use super::notify::ServiceManager;
 use super::parts::{WindowPart, waiting_parts};
 use super::servers::LocalServers;
 use super::store;
+use crate::follow::FollowedPlace;
 use crate::privileges;
 use crate::queries::applications::Lookup;
 use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
@@ -111,8 +118,10 @@ pub fn status(folder: &Path) -> Result<Option<AgentStatus>> {
 pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let signals = Signals::catch(StopBehavior::Service)?;
     let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
-        .context("cannot listen for signals")?;
+    let asked_to_stop = Arc::new(AtomicBool::new(false));
+    for (signal, flag) in [(SIGHUP, &reload), (SIGTERM, &asked_to_stop), (SIGINT, &asked_to_stop)] {
+        signal_hook::flag::register(signal, flag.clone()).context("cannot listen for signals")?;
+    }
     let manager = ServiceManager::from_environment();
     let settings = &plan.settings;
     let board = Arc::new(CollectorBoard::new(|collector| plan.runs(collector)));
@@ -136,22 +145,26 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         encrypted: EncryptedSplit::of(!settings.queries.tls, false),
     };
     let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, split_plan));
+    let starter = match plan.confined {
+        true => ThreadStarter::confined().context("cannot start a thread")?,
+        false => ThreadStarter::Here,
+    };
+    let pulse = StorePulse::watched(&starter, asked_to_stop, plan.folder)?;
+    let opening = pulse.begin();
     let store = store::open(plan.folder, &settings.store, true)?;
     // Without them known applications would be new.
     let applications = Arc::new(KnownApplications::read(&store, now()).unwrap_or_else(|error| {
         eprintln!("mongosonar: the applications of the history cannot be read: {error}");
         KnownApplications::default()
     }));
+    drop(opening);
     let (to, parts) = sync_channel(WAITING);
     // Opening it may take a privilege that is dropped.
     let kernel_log = KernelLog::open().ok();
     let positions = Arc::new(LogPositions::stored(&store.positions()));
-    let starter = match plan.confined {
-        true => ThreadStarter::confined().context("cannot start a thread")?,
-        false => ThreadStarter::Here,
-    };
     let mut agent = LiveAgent {
         starter,
+        pulse,
         assembler: Assembler::new(store, plan.folder),
         servers: LocalServers::default(),
         lives: ServerLives::default(),
@@ -174,7 +187,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         last_loss: None,
         losses_reported: 0,
         status_problem: None,
-        is_unanswered: false,
+        unanswered: None,
+        helpers: HelperWatch::default(),
         late_answers: 0,
         begun: ClockReading::now(),
         applications,
@@ -228,6 +242,8 @@ struct LiveAgent<'a> {
     inspector: Arc<Inspector>,
     /// Starts threads once this one has dropped its privileges.
     starter: ThreadStarter,
+    /// Notices that the folder of the store does not answer.
+    pulse: Arc<StorePulse>,
     watched: Arc<WatchedServers>,
     positions: Arc<LogPositions>,
     /// Also those that have ended.
@@ -264,8 +280,9 @@ struct LiveAgent<'a> {
     losses_reported: u64,
     /// Why the status cannot be written, if it cannot.
     status_problem: Option<String>,
-    /// The inspector did not answer the last search for servers.
-    is_unanswered: bool,
+    /// Why the inspector did not answer the last search for servers, if it did not.
+    unanswered: Option<CollectorProblem>,
+    helpers: HelperWatch,
     /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,
@@ -294,7 +311,7 @@ impl LiveAgent<'_> {
         let mut lookup = Lookup::default();
         let listener = self.start_split(split)?;
         if let Some((opener, tls)) = capture {
-            lookup = queries::open_logs(self.plan.confined)?;
+            lookup = self.open_logs();
             let table = &self.plan.settings.queries;
             let queries = QueriesCollector::new(opener, table, self.watched.ports());
             self.queries =
@@ -329,6 +346,19 @@ impl LiveAgent<'_> {
             self.start_status()?;
         }
         Ok(lookup)
+    }
+
+    /// The logs of the servers, which name the applications of open connections.
+    fn open_logs(&self) -> Lookup {
+        let mut lookup = Lookup::default().confined(self.plan.confined);
+        for server in self.watched.all().iter() {
+            let Some(path) = server.log.clone() else { continue };
+            let mut place = InspectedLog::new(path, self.inspector.clone(), Arc::default());
+            if let Ok(newest) = place.open() {
+                lookup.add_log(server.port, place.copies().into_iter().rev().chain([newest]).collect());
+            }
+        }
+        lookup
     }
 
     /// Starts the thread that traces the threads of the servers; gives what receives operations of the wire for it.
@@ -449,6 +479,7 @@ impl LiveAgent<'_> {
         let begun = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.plan.once.is_none_or(|once| begun.elapsed() < once) {
             self.take(NAP);
+            self.follow_helpers();
             self.follow_servers();
             let names_interfaces =
                 self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
@@ -466,6 +497,7 @@ impl LiveAgent<'_> {
             if self.stated.is_none_or(|stated| stated.elapsed() >= STATUS_EVERY) {
                 self.state();
             }
+            self.note_standstill();
             self.manager.works();
         }
     }
@@ -525,11 +557,9 @@ impl LiveAgent<'_> {
         let ends = self.lives.rest();
         ends.into_iter().for_each(|event| self.event(event));
         self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ("", "")));
-        while let Err(error) = self.assembler.complete(Timestamp::from_unix_ns(u64::MAX)) {
-            self.store_failed(&error);
-        }
-        self.take_notices();
+        self.store_rest();
         self.keep_servers();
+        let _waits = self.pulse.begin();
         status_file::remove(self.plan.folder);
         let mut summary = self.assembler.summary().clone();
         for one in self.board.failing() {

@@ -10,7 +10,6 @@ use sonar_core::history::Collector;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Table, Window};
 use sonar_decode::{EndedServer, Settings, Shared};
-use sonar_sys::Host;
 
 use super::backoff::Backoff;
 use super::board::CollectorProblem;
@@ -19,7 +18,6 @@ use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
 use crate::queries::applications::{self, Lookup};
-use crate::queries::args::QueriesArgs;
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
 use crate::queries::live::changes::CaptureChange;
 use crate::queries::live::tls::{TlsAttacher, TlsCapture};
@@ -380,15 +378,6 @@ impl QueriesCollector {
             None => (last, Ok(())),
         }
     }
-}
-
-/// Logs of servers that name the applications of open connections. It needs privileges.
-///
-/// # Errors
-/// A log cannot be opened.
-pub fn open_logs(confined: bool) -> Result<Lookup> {
-    let args = QueriesArgs { keep_privileges: !confined, ..QueriesArgs::default() };
-    Lookup::open(&args, &Host::live())
 }
 
 fn listened(table: &QueriesTable, found: Vec<u16>) -> Listened {

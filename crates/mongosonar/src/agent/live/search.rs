@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use sonar_core::Timestamp;
 use sonar_core::history::{Collector, Event};
 use sonar_core::words::plural;
-use sonar_sys::Host;
 use sonar_sys::clock::monotonic;
+use sonar_sys::{Host, helper};
 
-use super::board::{CollectorProblem, unanswered};
+use super::board::{CollectorProblem, SourceId, unanswered};
+use super::helpers::{HelperReport, collectors};
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives};
@@ -44,6 +45,22 @@ fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
 }
 
 impl LiveAgent<'_> {
+    /// Reports which helper processes do nothing, and which do so again.
+    pub(super) fn follow_helpers(&mut self) {
+        for HelperReport { name, problem } in self.helpers.look(&Host::live(), &helper::started()) {
+            for collector in collectors(&name) {
+                if !self.plan.runs(*collector) {
+                    continue;
+                }
+                let source = SourceId::of_helper(*collector, &name);
+                match &problem {
+                    Some(problem) => self.fail(source, problem),
+                    None => self.passes(source),
+                }
+            }
+        }
+    }
+
     /// Searches for servers, and reports which have started or ended.
     pub(super) fn look_for_servers(&mut self) {
         let is_first = self.searched.replace(Instant::now()).is_none();
@@ -69,13 +86,14 @@ impl LiveAgent<'_> {
 
     /// Reports why the helper did not answer, or that it does again, and how many answers came late and were discarded.
     fn note_answer(&mut self, problem: Option<CollectorProblem>) {
-        let did_fail = std::mem::replace(&mut self.is_unanswered, problem.is_some());
+        let before = std::mem::replace(&mut self.unanswered, problem.clone());
         for collector in [Collector::Log, Collector::Internals] {
             if self.plan.settings.collectors.runs(collector) {
                 match &problem {
-                    Some(problem) => self.fail(collector, problem),
-                    None if did_fail => self.passes(collector),
-                    None => {}
+                    // Once, whatever else is reported meanwhile.
+                    Some(problem) if before.as_ref() != Some(problem) => self.fail(collector, problem),
+                    None if before.is_some() => self.passes(collector),
+                    _ => {}
                 }
             }
         }
@@ -157,6 +175,7 @@ impl LiveAgent<'_> {
     /// Writes the servers for the next run. Without them it only misses what happens in between.
     pub(super) fn keep_servers(&mut self) {
         self.kept = Some(Instant::now());
+        let _waits = self.pulse.begin();
         let _ = KnownServers::save(self.plan.folder, &self.watched.all(), now());
     }
 

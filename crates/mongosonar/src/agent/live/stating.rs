@@ -44,6 +44,7 @@ impl LiveAgent<'_> {
     /// Writes the status.
     pub(super) fn state(&mut self) {
         self.stated = Some(Instant::now());
+        let _waits = self.pulse.begin();
         let usage = ResourceUsage::now().unwrap_or_default();
         let mut collectors = self.board.all();
         self.costs.measure(&mut collectors);

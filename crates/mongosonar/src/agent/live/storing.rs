@@ -23,6 +23,7 @@ fn before_lateness(time: Timestamp) -> Timestamp {
 impl LiveAgent<'_> {
     pub(super) fn add(&mut self, part: WindowPart) {
         part.events.iter().for_each(|event| self.lives.see(event));
+        let _waits = self.pulse.begin();
         if let Err(error) = self.assembler.add(part) {
             self.store_failed(&error);
         }
@@ -30,13 +31,44 @@ impl LiveAgent<'_> {
 
     /// Stores the windows that have ended a while before `time`, and those of a time before the clock was set back.
     pub(super) fn store(&mut self, time: Timestamp) {
-        while let Err(error) = self.assembler.complete(before_lateness(time)) {
-            self.store_failed(&error);
-        }
+        self.complete(before_lateness(time));
+        let _waits = self.pulse.begin();
         while let Err(error) = self.assembler.complete_ahead(time) {
             self.store_failed(&error);
         }
         self.take_notices();
+    }
+
+    /// Stores all that is open: the agent ends.
+    pub(super) fn store_rest(&mut self) {
+        self.complete(Timestamp::from_unix_ns(u64::MAX));
+        self.take_notices();
+    }
+
+    /// Stores the windows that have ended by `until`.
+    fn complete(&mut self, until: Timestamp) {
+        loop {
+            // One at a time: each may take a while.
+            let stored = {
+                let _waits = self.pulse.begin();
+                self.assembler.complete_next(until)
+            };
+            match stored {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.store_failed(&error),
+            }
+        }
+    }
+
+    /// Reports that the file system of the store did not answer for a while.
+    pub(super) fn note_standstill(&mut self) {
+        if let Some(waited) = self.pulse.take_longest() {
+            let text = format!("the file system of the store did not answer for {} s", waited.as_secs());
+            eprintln!("mongosonar: {text}");
+            self.event(Event::new(now(), EventKind::StoreProblem, Endpoint::default(), ("", &text)));
+            self.note(text);
+        }
     }
 
     pub(super) fn take_notices(&mut self) {

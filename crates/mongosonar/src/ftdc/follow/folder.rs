@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
-use crate::follow::FileIdentity;
+use crate::follow::{FileIdentity, FileThread};
 
 /// A file of `diagnostic.data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,4 +49,9 @@ pub trait DiagnosticFolder {
     /// # Errors
     /// There is none, it is not a regular file, or it may not be opened.
     fn open(&mut self, name: &str) -> io::Result<File>;
+
+    /// The thread that reads these files; `None` if whoever follows them may wait for their file system.
+    fn thread(&self) -> Option<Arc<FileThread>> {
+        None
+    }
 }

@@ -7,9 +7,7 @@ mod folder;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io;
 
 use sonar_core::Timestamp;
 use sonar_core::internals::{ServerDescription, ServerSample};
@@ -19,7 +17,7 @@ use sonar_decode::ftdc::{
 
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
 use super::input::Repetitions;
-use crate::follow::FileIdentity;
+use crate::follow::{FileIdentity, FollowedFile};
 
 /// The file with the newest samples.
 const INTERIM: &str = "metrics.interim";
@@ -67,7 +65,7 @@ pub struct FtdcFollower<F> {
 struct Archive {
     name: String,
     identity: FileIdentity,
-    file: File,
+    file: FollowedFile,
     /// Where the next document begins.
     offset: u64,
     /// What follows cannot be read.
@@ -159,14 +157,13 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         if self.interim.as_ref().is_some_and(|known| known.file == *found) {
             return Ok(None);
         }
-        let mut data = Vec::new();
-        match self.folder.open(INTERIM) {
-            Ok(file) => file.take(MAX_DOCUMENT as u64).read_to_end(&mut data)?,
+        let file = match self.folder.open(INTERIM) {
+            Ok(file) => FollowedFile::new(file, self.folder.thread()),
             // The server has just removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok(Some((found.clone(), data)))
+        Ok(Some((found.clone(), read_all(&file)?)))
     }
 
     fn give_interim(&mut self, file: DiagnosticFile, data: &[u8], each: &mut impl FnMut(&ServerSample)) {
@@ -275,7 +272,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     /// Opens a file; `None` if it was removed meanwhile.
     fn open(&mut self, found: &DiagnosticFile) -> io::Result<Option<Archive>> {
         let file = match self.folder.open(&found.name) {
-            Ok(file) => file,
+            Ok(file) => FollowedFile::new(file, self.folder.thread()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -318,6 +315,23 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         counts.damaged += u64::from(read.is_err());
         read
     }
+}
+
+/// The bytes of a file, as many as a document may have.
+fn read_all(file: &FollowedFile) -> io::Result<Vec<u8>> {
+    let mut data = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(MAX_DOCUMENT).min(MAX_DOCUMENT)];
+    let mut length = 0;
+    while length < data.len() {
+        match file.read_at(&mut data[length..], length as u64) {
+            // It became shorter.
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    data.truncate(length);
+    Ok(data)
 }
 
 /// The name of a file that is begun at this time, in milliseconds since 1970.

@@ -1,5 +1,6 @@
 //! What a process that calls itself a server, and an agent that was taken over, get out of the helper.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -9,6 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
+use super::super::server_files::LogLocation;
 use super::*;
 
 /// Another user, who may run a program called mongod.
@@ -76,7 +78,7 @@ pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
     let place = LogLocation::Named(log);
     let log = Some(InspectableLog { server: ServerProcess { process, started }, place });
     let known = vec![KnownServer { found: found.clone(), log, samples: None }];
-    let inspection = Inspection { host, config: None, configured: Vec::new(), next: None, known };
+    let inspection = Inspection { known, ..Inspection::new(None, Vec::new()) };
     (Inspector::at(InspectionPlace::Here(Mutex::new(Box::new(inspection)))), found)
 }
 
@@ -120,13 +122,7 @@ impl ConfinedHelper {
         std::thread::spawn(move || {
             drop_capabilities(&[capability::SYS_PTRACE, capability::DAC_READ_SEARCH]).unwrap();
             confine(Duty::Reading).unwrap();
-            let mut inspection = Inspection {
-                host: Host::live(),
-                config: None,
-                configured: settings.server,
-                next: None,
-                known: Vec::new(),
-            };
+            let mut inspection = Inspection::new(None, settings.server);
             let _ = inspection.serve(theirs);
         });
         Some(Self(Inspector::at(InspectionPlace::There(HelperChannel::over(ours)))))
@@ -299,10 +295,8 @@ fn servers_stay_known_while_processes_cannot_be_listed() {
     let folder = SharedFolder::new("unlisted");
     let mut inspection = Inspection {
         host: Host::of_proc(folder.0.join("no-proc")),
-        config: None,
-        configured: Vec::new(),
-        next: None,
         known: vec![KnownServer { found: found.clone(), log: None, samples: None }],
+        ..Inspection::new(None, Vec::new())
     };
     assert_eq!(inspection.servers(ConfigurationUse::default()), [found]);
 }
@@ -311,10 +305,7 @@ fn servers_stay_known_while_processes_cannot_be_listed() {
 fn standing_still(config: &Path) -> (Inspector, Arc<Mutex<Inspection>>, Sender<()>) {
     let inspection = Arc::new(Mutex::new(Inspection {
         host: Host::of_proc(config.with_file_name("no-proc")),
-        config: Some(config.to_owned()),
-        configured: Vec::new(),
-        next: None,
-        known: Vec::new(),
+        ..Inspection::new(Some(config.to_owned()), Vec::new())
     }));
     let ((ours, theirs), (go, may)) = (UnixStream::pair().unwrap(), channel());
     let helper = inspection.clone();

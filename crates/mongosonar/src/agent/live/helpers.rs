@@ -1,0 +1,115 @@
+//! The helper processes of the agent: what they do for it stands still while they do.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sonar_core::history::Collector;
+use sonar_sys::Host;
+
+use super::board::{CollectorProblem, RESTART};
+
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// A disk may take so long.
+const WAITS: Duration = Duration::from_secs(10);
+
+/// What is known of the helper processes.
+#[derive(Debug, Default)]
+pub struct HelperWatch {
+    looked: Option<Instant>,
+    /// By their numbers: since when they wait for a disk.
+    waiting: BTreeMap<u32, Instant>,
+}
+
+/// How a helper process is.
+pub struct HelperReport {
+    /// Its name in lists of processes.
+    pub name: String,
+    /// Why it does nothing; `None` if it works.
+    pub problem: Option<CollectorProblem>,
+}
+
+impl HelperWatch {
+    /// How these processes are, if it is time to look.
+    pub fn look(&mut self, host: &Host, helpers: &[u32]) -> Vec<HelperReport> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return Vec::new();
+        }
+        self.looked = Some(Instant::now());
+        let report = |pid: &u32| {
+            let name = host.text(&format!("proc/{pid}/comm")).unwrap_or_default();
+            Some(HelperReport { name: name.trim_end().to_owned(), problem: self.problem(host, *pid) })
+                .filter(|one| !one.name.is_empty())
+        };
+        helpers.iter().filter_map(report).collect()
+    }
+
+    /// Why it does nothing (proc_pid_stat(5)).
+    fn problem(&mut self, host: &Host, pid: u32) -> Option<CollectorProblem> {
+        let state = host.stat(pid).map_or(b'X', |stat| stat.state);
+        if state != b'D' {
+            self.waiting.remove(&pid);
+        }
+        match state {
+            b'T' | b't' => {
+                let what = format!("process {pid} is stopped, by a signal or a debugger");
+                Some(CollectorProblem {
+                    fix: Some(format!("kill -CONT {pid}")),
+                    ..CollectorProblem::temporary(what)
+                })
+            }
+            b'Z' | b'X' => {
+                let what = format!("process {pid} has ended");
+                Some(CollectorProblem::permanent(what, Some(RESTART.to_owned())))
+            }
+            b'D' if self.waiting.entry(pid).or_insert_with(Instant::now).elapsed() >= WAITS => {
+                Some(CollectorProblem::temporary(format!(
+                    "process {pid} waits for a file system that does not answer"
+                )))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The collectors that a helper process works for.
+pub fn collectors(name: &str) -> &'static [Collector] {
+    match name {
+        "sonar-logs" => &[Collector::Log, Collector::Internals],
+        "sonar-rings" | "sonar-tls" => &[Collector::Queries],
+        "sonar-paths" | "sonar-folders" => &[Collector::Files],
+        _ => &[Collector::Split],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_helper_that_does_nothing_is_named_with_what_helps() {
+        let proc = tempfile::tempdir().unwrap();
+        let host = Host::of_proc(proc.path());
+        let mut watch = HelperWatch::default();
+        let mut look = |state: &str| {
+            watch.looked = None;
+            fs::create_dir_all(proc.path().join("7")).unwrap();
+            fs::write(proc.path().join("7/comm"), "sonar-paths\n").unwrap();
+            let numbers = "1 ".repeat(49);
+            fs::write(proc.path().join("7/stat"), format!("7 (sonar-paths) {state} {numbers}\n")).unwrap();
+            let reports = watch.look(&host, &[7]);
+            assert_eq!((reports.len(), &*reports[0].name), (1, "sonar-paths"));
+            // As if it had been so for a while.
+            watch.waiting.values_mut().for_each(|since| *since = since.checked_sub(WAITS).unwrap());
+            reports[0].problem.as_ref().map(CollectorProblem::text)
+        };
+        assert_eq!(look("S"), None);
+        assert!(look("T").unwrap().ends_with("fix: kill -CONT 7"));
+        assert_eq!(look("D"), None, "a moment");
+        assert!(look("D").unwrap().contains("file system"));
+        assert_eq!(look("R"), None);
+        assert!(look("Z").unwrap().contains("has ended; fix: restart"));
+    }
+}
