@@ -85,7 +85,8 @@ pub struct FollowPosition {
     /// Bytes before it.
     pub offset: u64,
     /// A checksum of the last bytes before it: an offset alone says nothing about a file that was truncated and written
-    /// again, or whose number another file has now.
+    /// again, or whose number another file has now. Of the beginning of a file, where nothing is before it, one of the first
+    /// bytes of its first line; 0 if that was not read.
     pub checksum: u32,
 }
 
@@ -93,6 +94,11 @@ impl FollowPosition {
     /// The position after `before`, identified by the last bytes of it.
     fn after(identity: FileIdentity, offset: u64, before: &[u8]) -> Self {
         Self { identity, offset, checksum: crc32c::crc32c(last(before)) }
+    }
+
+    /// The same position, where this line begins.
+    fn of_line(self, line: &[u8]) -> Self {
+        if self.offset > 0 { self } else { Self { checksum: crc32c::crc32c(first_of_line(line)), ..self } }
     }
 }
 
@@ -108,6 +114,12 @@ pub struct LinePlace {
 /// The last bytes, as many as are compared.
 fn last(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.len().saturating_sub(MARK)..]
+}
+
+/// The first bytes of the line at the beginning of `bytes`, with its line feed, as many as are compared.
+fn first_of_line(bytes: &[u8]) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(MARK)];
+    memchr::memchr(b'\n', bytes).map_or(bytes, |end| &bytes[..=end])
 }
 
 /// Follows a file. It waits for nothing: call [`poll`](Self::poll) about once a second.
@@ -177,11 +189,21 @@ impl OpenedFile {
     /// where it is if not.
     fn resume(&mut self, at: &FollowPosition) -> io::Result<bool> {
         let before = (self.position, std::mem::take(&mut self.mark));
-        let is_same = self.seek(at.offset)? && crc32c::crc32c(&self.mark) == at.checksum;
+        let is_same = self.seek(at.offset)? && self.checksum(at)? == at.checksum;
         if !is_same {
             (self.position, self.mark) = before;
         }
         Ok(is_same)
+    }
+
+    /// What [`FollowPosition::checksum`] would be here.
+    fn checksum(&self, at: &FollowPosition) -> io::Result<u32> {
+        if at.offset > 0 || at.checksum == 0 {
+            return Ok(crc32c::crc32c(&self.mark));
+        }
+        let mut bytes = [0; MARK];
+        let length = self.file.read_at(&mut bytes, 0)?;
+        Ok(crc32c::crc32c(first_of_line(&bytes[..length])))
     }
 
     /// Reads what comes next into `buffer`, together with the bytes before it, which must be as they were; `None` if
@@ -346,8 +368,8 @@ impl<P: FollowedPlace> FileFollower<P> {
             .copies()
             .filter_map(|mut copy| copy.resume(at).is_ok_and(|is_same| is_same).then_some(copy))
             .collect();
-        // Without any bytes before the position all files are the same.
-        found.retain(|copy| copy.identity == at.identity || at.offset > 0);
+        // Without any bytes that are known all files are the same.
+        found.retain(|copy| copy.identity == at.identity || at.offset > 0 || at.checksum != 0);
         let renamed = found.iter().position(|copy| copy.identity == at.identity);
         (!found.is_empty()).then(|| found.swap_remove(renamed.unwrap_or(0)))
     }
@@ -437,6 +459,7 @@ impl<P: FollowedPlace> FileFollower<P> {
             let line = &buffer[begin..begin + end];
             if S::WANTS_PLACES && self.skipping != Some(SkipReason::JoinedLate) {
                 let place = self.place_of_line(&buffer[..begin], (buffer.len() - begin) as u64);
+                let place = place.map(|place| self.at_line(place, &buffer[begin..=begin + end]));
                 place.into_iter().for_each(|place| sink.begins(place));
             }
             match self.skipping.take() {
@@ -466,6 +489,20 @@ impl<P: FollowedPlace> FileFollower<P> {
                 self.skipping = Some(SkipReason::TooLong);
             }
         }
+    }
+
+    /// The place of the present line, of which `rest` was just read.
+    fn at_line(&self, place: LinePlace, rest: &[u8]) -> LinePlace {
+        let position = match self.begun {
+            0 => place.position.of_line(rest),
+            // Of one that is too long to be kept, the beginning is not known.
+            _ if self.partial.is_empty() => place.position,
+            _ => {
+                let begun = self.partial.iter().chain(rest).copied().take(MARK);
+                place.position.of_line(&begun.collect::<Vec<u8>>())
+            }
+        };
+        LinePlace { position, ..place }
     }
 
     /// The present line has been given out.

@@ -200,7 +200,7 @@ fn it_goes_on_in_a_file_that_was_renamed_while_nobody_followed() {
 
 /// Truncates a log and writes this text, with the same number of the file.
 fn rewrite(log: &Path, text: &str) {
-    OpenOptions::new().write(true).open(log).unwrap().set_len(0).unwrap();
+    OpenOptions::new().write(true).create(true).truncate(true).open(log).unwrap();
     append(log, text);
 }
 
@@ -225,6 +225,25 @@ fn a_file_that_was_truncated_while_nobody_followed_begins_anew() {
     );
     fs::remove_file(&copy).unwrap();
     assert_eq!(more(&mut follower(&log, FollowStart::At(here))), ["four", "five", "six"]);
+}
+
+#[test]
+fn a_file_that_was_truncated_before_a_position_moved_is_not_taken_for_the_old_one() {
+    let folder = TempFolder::new("beginning");
+    let (log, copy) = (folder.log(), folder.0.join("mongod.log.1"));
+    for first in ["one", &"x".repeat(3 * MARK)] {
+        rewrite(&log, &first[..1]);
+        let (mut begun, mut taken) = (follower(&log, FollowStart::Beginning), Places::default());
+        assert!(!begun.poll(&mut taken).unwrap());
+        append(&log, &format!("{}\ntwo\n", &first[1..]));
+        while begun.poll(&mut taken).unwrap() {}
+        let here = taken.0[0].0.position;
+        assert_eq!(here.offset, 0);
+        assert_eq!(more(&mut follower(&log, FollowStart::At(here))), [first, "two"]);
+        fs::copy(&log, &copy).unwrap();
+        rewrite(&log, "three\n");
+        assert_eq!(more(&mut follower(&log, FollowStart::At(here))), [first, "two", "three"]);
+    }
 }
 
 #[test]
