@@ -2,6 +2,7 @@
 work."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -14,8 +15,9 @@ import time
 
 import pymongo
 import pytest
-from test_agent import agent, append, slow_query
+from test_agent import agent, append, described, free_port, slow_query
 from test_privileges import tasks
+from writing import Writer, answering_mongod
 
 import labkit
 
@@ -250,40 +252,91 @@ def test_hostile_traffic_while_the_store_is_slow_is_counted(tmp_path, slow_sync)
     assert undecoded > 0 or coverage["messages"] > coverage["messages_decoded"], coverage
 
 
+@contextlib.contextmanager
+def visitors(folder, ports, logs):
+    """Servers that come and go, one each minute, with a line each second in the log of the one that is there."""
+    done = threading.Event()
+
+    def run():
+        for visit in itertools.count():
+            at = visit % len(ports)
+            with answering_mongod(folder, ports[at]):
+                for _ in range(55):
+                    append(logs[at], slow_query(time.time(), "shop.visits"))
+                    if done.wait(1):
+                        return
+            done.wait(5)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 @pytest.mark.alone
+@pytest.mark.servers
 def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
-    """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. Memory is flat if the line through the samples grows
-    by less than 2 MiB, or by less than chance explains. Descriptors are flat if theirs grows by less than one. The
-    first quarter of the samples, at least a minute, is left out."""
+    """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. There are a thousand lines and commands a second, a log
+    that is rotated each minute, and servers that come and go. Memory is flat if the line through the samples grows by less
+    than 2 MiB, or by less than chance explains. Descriptors are flat if theirs grows by less than one. The first quarter of
+    the samples, at least a minute, is left out."""
     seconds = float(os.environ.get("AGENT_SOAK") or (3_600 if os.environ.get("LONG") else 0))
     if not seconds:
         pytest.skip("AGENT_SOAK=SECONDS or LONG=1 lets it run")
-    log, samples, asked = tmp_path / "mongod.log", [], 0
-    log.touch()
-    with labkit.server("127.0.0.1:0") as address:
-        port = labkit.port_of(address)
-        config = captured(port) + f'[[server]]\nport = {port}\nlog = "{log}"\n'
-        with agent(tmp_path, config) as running:
-            running.wait_for("queries", "working")
-            began = time.monotonic()
-            while (now := time.monotonic() - began) < seconds:
-                # A connection comes and goes each second; the shapes are always the same.
-                with client_of(address, f"service-{asked % 7}") as client:
-                    ask(client, 0, 50)
-                asked += 50
-                append(log, *(slow_query(time.time(), f"shop.c{number}") for number in range(5)))
-                samples.append((now, resident(running.child), descriptors(running.child)))
-                time.sleep(1)
-            assert running.collector("queries")["lost"] == 0
-            assert running.stop() == 0
+    busy, *visited = sorted(free_port() for _ in range(3))
+    log, logs, samples, asked, lost = tmp_path / "mongod.log", [tmp_path / f"{at}.log" for at in range(2)], [], 0, 0
+    for one in [log, *logs]:
+        one.touch()
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(labkit.server("127.0.0.1:0"))
+        stack.enter_context(answering_mongod(tmp_path, busy))
+        config = f'[queries]\ninterface = ["lo"]\nport = {[labkit.port_of(address), busy, *visited]}\n'
+        config += "".join(described(port, one) for port, one in zip((busy, *visited), [log, *logs], strict=True))
+        running = stack.enter_context(agent(tmp_path, config))
+        running.wait_for("queries", "working")
+        running.wait_for("log", "working")
+        writer = stack.enter_context(Writer(log, busy, turns=500))
+        stack.enter_context(visitors(tmp_path, visited, logs))
+        began, rotated = time.monotonic(), 0
+        while (now := time.monotonic() - began) < seconds:
+            # A connection comes and goes each second; the shapes are always the same.
+            with client_of(address, f"service-{asked % 7}") as client:
+                ask(client, 0, 50)
+            asked += 50
+            if now // 60 > rotated:
+                rotated, writer.rotate = rotated + 1, ("rename", "truncate")[rotated % 2]
+            samples.append((now, resident(running.child), descriptors(running.child)))
+            time.sleep(1)
+        writer.close()
+        ended = time.time()
+        status = labkit.wait_until(
+            lambda: (status := running.status()) and (status["last_window_ns"] or 0) > ended * 1e9 and status,
+            "the end",
+            60,
+        )
+        lost = next(one["lost"] for one in status["collectors"] if one["name"] == "queries")
+        assert running.stop() == 0
     late = [sample for sample in samples if sample[0] > max(seconds / 4, 60)]
     times, memory, files = zip(*late, strict=True)
     span = times[-1] - times[0]
+    flat = []
     for what, values, most in (("memory", memory, 2 * MIB), ("descriptors", files, 1)):
         rate, error = slope(times, values)
         print(
             f"{what}: {min(values)} to {max(values)}, grows by {rate * span:.1f} ± {2 * error * span:.1f} in {span:.0f} s"
         )
-        assert rate * span < most + 2 * error * span, what
-    document = stored(tmp_path / "store", "--class", "user")
+        flat.append((what, rate * span < most + 2 * error * span))
+    # What each part of the agent says that it holds.
+    for one in status.get("held") or []:
+        print(f"{one['place']}, {one['name']}: {one['bytes']} of {one['max_bytes']} bytes")
+    print(f"{len(writer.lines)} lines and as many commands, {len(writer.rotations)} rotations, {lost} lost on the wire")
+    assert all(is_flat for _, is_flat in flat), flat
+    assert lost == 0
+    document = stored(tmp_path / "store", "--class", "user", "--limit", "20000")
     assert finds(document) == asked
+    rows = document["rows"]
+    assert sum(row["calls"] for row in rows if row["collection"] == "wire") == len(writer.commands)
+    assert sum(row["calls"] for row in rows if str(row["collection"]).startswith("lines")) == len(writer.lines)

@@ -11,7 +11,8 @@ import tarfile
 import time
 
 import pytest
-from test_agent import agent, free_port, mongod, slow_query
+from test_agent import agent, described, free_port, mongod, slow_query
+from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
 
 import labkit
 import vm
@@ -58,9 +59,17 @@ def timeline(store, *span):
 
 @pytest.mark.root
 def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itself(tmp_path):
-    store, port = tmp_path / "store", free_port()
-    with small_disk(store, 32), agent(tmp_path, "[collectors]\nfiles = false\n") as running:
-        ballast = store / "ballast"
+    store, port, busy, log = tmp_path / "store", free_port(), free_port(), tmp_path / "busy.log"
+    (tmp_path / "busy").mkdir()
+    log.touch()
+    config = f'[collectors]\nfiles = false\n[queries]\ninterface = ["lo"]\nport = [{busy}]\n' + described(busy, log)
+    with (
+        small_disk(store, 32),
+        answering_mongod(tmp_path / "busy", busy),
+        agent(tmp_path, config) as running,
+        Writer(log, busy) as writer,
+    ):
+        ballast, begun = store / "ballast", time.time()
         labkit.wait_until(lambda: running.status()["windows"] >= 2, "two windows", 60)
         fill(ballast)
         full = time.time()
@@ -80,8 +89,11 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
             labkit.wait_until(lambda: running.status()["store_problem"] is None, "windows that are stored again", 40)
             again = running.status()
             labkit.wait_until(lambda: running.status()["windows"] >= again["windows"] + 2, "two more windows", 60)
+        writer.close()
+        ended = time.time()
         assert running.stop() == 0
         shown = timeline(store)
+        lines, commands = stored(store, window_of(begun), window_of(ended) + WINDOW_S, busy)
     # The status was written while there was not a byte of room.
     assert time.time() - status["written_ns"] / NS < 120 and status["written_ns"] / NS > full
     assert "make room there" in status["store_problem"] and status["windows"] < again["windows"] + 2
@@ -91,6 +103,10 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
     lost = int(re.search(r"windows are stored again, (\d+) windows could not be", err)[1])
     assert lost == again["windows_lost"] >= 3
     assert err.count("windows are not stored: ") == 1 and err.count("windows are stored again") == 1, err
+    # Of a window there is all or nothing, and nothing twice.
+    lacking = [window for window, tally in writer.tallies().items() if lines[window] != tally]
+    assert len(lacking) <= lost and not any(lines[window] for window in lacking), (lacking, lines)
+    assert all(count <= writer.commands_of(window)[1] for window, count in commands.items()), commands
     assert "a window is lost" not in err and "status cannot be written" not in err, err
     # The gap is marked as not observed, with the reason.
     (gap,) = [
@@ -215,3 +231,16 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
         "the clock was set back by N s",
         "the clock was set forward by N s",
     ], texts
+    command = [
+        labkit.MONGOSONAR,
+        "what-changed",
+        "--from",
+        iso(back_to - 60),
+        "--to",
+        iso(back_from + 60),
+        "--store",
+        store,
+    ]
+    changed = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert changed.returncode in (0, 4), changed
+    assert all(text in changed.stdout for text in texts), changed.stdout
