@@ -231,16 +231,7 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
         "the clock was set back by N s",
         "the clock was set forward by N s",
     ], texts
-    command = [
-        labkit.MONGOSONAR,
-        "what-changed",
-        "--from",
-        iso(back_to - 60),
-        "--to",
-        iso(back_from + 60),
-        "--store",
-        store,
-    ]
-    changed = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    command = [labkit.MONGOSONAR, "what-changed", "--from", iso(back_to - 60), "--to", iso(back_from + 60)]
+    changed = subprocess.run([*command, "--store", str(store)], capture_output=True, text=True)
     assert changed.returncode in (0, 4), changed
     assert all(text in changed.stdout for text in texts), changed.stdout

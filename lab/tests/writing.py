@@ -39,7 +39,8 @@ def message(number, answered, document):
 
 # Answers each message with {ok: 1}. It is run by a Python that is called mongod, so that the agent finds it.
 SERVER = f"""
-import socket, struct, sys, threading
+import signal, socket, struct, sys, threading
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 def serve(one):
     with one, one.makefile("rb") as read:
         while len(head := read.read(16)) == 16:

@@ -259,7 +259,14 @@ fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -
     for from in starts.into_iter().filter(|from| *from > moment.span.from) {
         let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
         let window = Span { from, to: from.plus_ns(width) };
-        let mut again = compare(history, span, baseline(history, from, width), Some(resolution))?.moment;
+        let before = baseline(history, from, width);
+        // After a time in which nothing was observed there is nothing to compare with: the moment stays as it is.
+        let is_possible = history.windows(before, resolution)?.len() >= MIN_WINDOWS
+            && !history.windows(span, resolution)?.is_empty();
+        if !is_possible {
+            continue;
+        }
+        let mut again = compare(history, span, before, Some(resolution))?.moment;
         again.changes.changes.retain(|change| window.contains(change.since));
         refined.push(again);
     }
