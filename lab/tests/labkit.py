@@ -1,6 +1,7 @@
 """Shared code of the tests: the lab's processes, captures, and the comparison of two records of the same commands."""
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -13,6 +14,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 
 LAB = pathlib.Path(__file__).resolve().parents[1]
@@ -35,8 +37,28 @@ def wait_until(condition, what, seconds=15.0):
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: did not come within {seconds} s"
+        # span: between two looks
         time.sleep(0.02)
     return value
+
+
+# System calls in which threads wait, by number.
+CALLS = {
+    "x86_64": {"futex": 202, "nanosleep": 35, "clock_nanosleep": 230, "sendto": 44, "sendmsg": 46, "write": 1},
+    "aarch64": {"futex": 98, "nanosleep": 101, "clock_nanosleep": 115, "sendto": 206, "sendmsg": 211, "write": 64},
+}[os.uname().machine]
+
+
+def waits_in(thread, *calls):
+    """Whether a thread is blocked in one of these system calls (proc(5): syscall)."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        number = pathlib.Path(f"/proc/{thread}/syscall").read_text().split()[0]
+        return number in [str(CALLS[call]) for call in calls]
+    return False
+
+
+def sleeps(thread):
+    return waits_in(thread, "clock_nanosleep", "nanosleep")
 
 
 def put_as_mongod(program, path):
@@ -93,6 +115,54 @@ def threaded(folder, port, program=LAB / "bin/threaded", options=()):
 def ask_threaded(database, steps):
     """Lets that server execute these steps; returns what it measured of itself."""
     return database.command({"find": "orders", "filter": steps})["cursor"]["firstBatch"][0]
+
+
+def connections(pid):
+    """The threads of the threaded server that serve connections."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if (task / "comm").read_text().startswith("conn"):
+                yield int(task.name)
+
+
+def wait_until_connections_rest(pid):
+    """Waits until no thread of a connection of the threaded server runs. A client may have a reply before the call that
+    sent it has ended, and with it the operation."""
+
+    def rest():
+        calls = [call for name, call in of_each_thread(pid, "comm", "syscall") if name.startswith("conn")]
+        return not any(call.startswith("running") for call in calls)
+
+    wait_until(rest, "threads of connections that wait", 60)
+
+
+@contextlib.contextmanager
+def held_lock(database):
+    """Another connection holds the lock of the threaded server, in one sleep, until the end of the block."""
+    holder = threading.Thread(target=ask_threaded, args=(database, {"hold": 600_000}))
+    holder.start()
+    thread = wait_until(lambda: database.command("lockHolder")["thread"], "the holder of the lock")
+    wait_until(lambda: sleeps(thread), "its sleep")
+    try:
+        yield
+    finally:
+        database.command("releaseLock")
+        holder.join()
+
+
+def wait_for_a_lock(pid, database, least_ms, ask=ask_threaded):
+    """Asks the threaded server for a lock that another connection holds, so that it waits for it, for at least this
+    long; returns what `ask` does."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, held_lock(database):
+        waiter = pool.submit(ask, database, {"lock": 1})
+        wait_until_the_lock_is_awaited(pid)
+        # span: how long it waits at least
+        time.sleep(least_ms / 1000)
+    return waiter.result()
+
+
+def wait_until_the_lock_is_awaited(pid):
+    wait_until(lambda: any(waits_in(thread, "futex") for thread in connections(pid)), "a connection that waits for it")
 
 
 @contextlib.contextmanager

@@ -23,6 +23,10 @@ import labkit
 pytestmark = [pytest.mark.root, pytest.mark.servers]
 
 
+# Seconds of a window.
+WINDOW_S = 10
+
+
 @dataclasses.dataclass
 class Agent:
     """A running agent."""
@@ -52,6 +56,16 @@ class Agent:
         now = time.time_ns()
         read = lambda: (self.collector("log").get("last_data_ns") or 0) > now
         labkit.wait_until(read, "the log", 30)
+
+    def observe(self, windows):
+        """Waits until it has stored so many windows that begin after now."""
+        # They lie on the boundaries of the clock.
+        boundary = (int(time.time()) // WINDOW_S + 1) * WINDOW_S
+        status = lambda: self.status() or {"windows": 0, "last_window_ns": None}
+        labkit.wait_until(lambda: (status()["last_window_ns"] or 0) >= boundary * 10**9, "the window before", 60)
+        before = status()["windows"]
+        stored = lambda: status()["windows"] - before
+        labkit.wait_until(lambda: stored() >= windows, f"{windows} windows", windows * WINDOW_S + 60)
 
     def stop(self, number=signal.SIGTERM):
         self.child.send_signal(number)
@@ -184,6 +198,7 @@ def test_sources_that_die_and_return_are_reported_once(tmp_path):
         running.wait_for("log", "waiting")
         problems = running.collector("log")["problems"]
         assert len(problems) == 1 and problems[0].startswith(f"port {port}: {log} cannot be read: "), problems
+        # span: in which it looks at the log again and again
         time.sleep(3)
         assert running.err.read_text().count("cannot be read") == 1, running.err.read_text()
         log.rmdir()

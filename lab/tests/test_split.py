@@ -3,6 +3,7 @@ known place. The server (lab/threaded) is not MongoDB, but it serves as mongod d
 the real WiredTiger.
 """
 
+import concurrent.futures
 import contextlib
 import csv
 import io
@@ -12,8 +13,6 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
-import time
 
 import pymongo
 import pytest
@@ -35,28 +34,6 @@ def served(tmp_path_factory):
 
 def client(port=PORT):
     return pymongo.MongoClient(f"mongodb://127.0.0.1:{port}/?directConnection=true", appname="lab-split")
-
-
-def holder_of_the_lock(database):
-    """The connection that holds the server's lock, or 0."""
-    return database.command("lockHolder")["connection"]
-
-
-@contextlib.contextmanager
-def held_lock(database, ms):
-    """Another connection holds the server's lock for this long; the block begins when it does."""
-    holder = threading.Thread(target=ask, args=(database, {"hold": ms}))
-    holder.start()
-    while not holder_of_the_lock(database):
-        assert holder.is_alive(), "the lock was never held"
-    yield
-    holder.join()
-
-
-def wait_for_a_lock(database):
-    """Asks for a lock that another connection holds."""
-    with held_lock(database, 100):
-        ask(database, {"lock": 1})
 
 
 def arguments(served, *more):
@@ -95,9 +72,8 @@ def test_rows_tell_where_the_time_of_their_operations_went(served, tmp_path):
         for _ in range(ROUNDS):
             ask(connected.lab, {"burn": 20})
             ask(connected.lab, {"sleep": 20})
-            wait_for_a_lock(connected.lab)
-        # What the last packets need to reach the reader.
-        time.sleep(1)
+            labkit.wait_for_a_lock(served.pid, connected.lab, 100)
+        labkit.wait_until_connections_rest(served.pid)
         lines = sonar.stop()
     summary = labkit.summary(lines)
     for row in summary["rows"]:
@@ -128,16 +104,15 @@ def test_rows_tell_where_the_time_of_their_operations_went(served, tmp_path):
 def test_an_operation_in_flight_shows_what_it_waits_for(served, tmp_path):
     with client() as connected, labkit.live_capture(tmp_path, arguments(served, "--json")) as sonar:
         until_traced(connected.lab, sonar)
-        with held_lock(connected.lab, 5000):
-            waiter = threading.Thread(target=ask, args=(connected.lab, {"lock": 1}))
-            waiter.start()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, labkit.held_lock(connected.lab):
+            pool.submit(ask, connected.lab, {"lock": 1})
 
             def waits():
                 rows = [row for line in sonar.lines() for row in line["rows"] if "lock" in row["shape"]]
                 return [one for row in rows for one in row["in_progress"] if one["class"]]
 
-            labkit.wait_until(waits, "what an operation in flight waits for", seconds=5)
-            waiter.join()
+            labkit.wait_until(waits, "what an operation in flight waits for")
+        labkit.wait_until_connections_rest(served.pid)
         lines = sonar.stop()
     first, *later = waits()
     assert first["doing"] == "futex" and first["doing_ns"] > 10**8, first
@@ -202,21 +177,21 @@ def test_waits_of_a_server_that_was_restarted_have_the_same_classes(tmp_path):
         folder.mkdir()
         return labkit.threaded(folder, RESTARTED_PORT, program)
 
-    def classes_now(sonar):
+    def classes_now(sonar, server):
         first = len(sonar.lines())
         with client(RESTARTED_PORT) as connected:
             until_traced(connected.lab, sonar, first)
-            wait_for_a_lock(connected.lab)
+            labkit.wait_for_a_lock(server.pid, connected.lab, 100)
             classes = lambda: classes_of_lock_waits(sonar.lines()[first:])
-            return labkit.wait_until(classes, "the class of a wait for a lock", seconds=5)
+            return labkit.wait_until(classes, "the class of a wait for a lock")
 
     options = ["--interface", "lo", "--port", RESTARTED_PORT, "--split", "--json"]
     with contextlib.ExitStack() as running:
-        with serving("before"):
+        with serving("before") as server:
             sonar = running.enter_context(labkit.live_capture(tmp_path, options))
-            before = classes_now(sonar)
-        with serving("after"):
-            assert classes_now(sonar) == before
+            before = classes_now(sonar, server)
+        with serving("after") as server:
+            assert classes_now(sonar, server) == before
         sonar.stop()
     assert "functions" not in sonar.err.read_text(), sonar.err.read_text()
 
@@ -227,8 +202,15 @@ def test_stacks_that_cannot_be_read_are_told_once_and_counted(served, tmp_path):
         children = pathlib.Path(f"/proc/{sonar.child.pid}/task/{sonar.child.pid}/children").read_text().split()
         for helper in children:
             os.kill(int(helper), signal.SIGKILL)
+        first = len(sonar.lines())
+
+        def intervals():
+            rows = [row for line in sonar.lines()[first:] for row in line["rows"] if "hold" in row["shape"]]
+            return sum(bool(row["in_progress"]) for row in rows)
+
         # They are looked at each second.
-        ask(connected.lab, {"sleep": 4000})
+        with labkit.held_lock(connected.lab):
+            labkit.wait_until(lambda: intervals() >= 4, "four looks at an operation that waits", 60)
         sonar.stop()
     said = sonar.err.read_text()
     assert said.count("wait for is unknown") == 1, said

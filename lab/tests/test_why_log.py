@@ -6,7 +6,6 @@ The server is the lab's own (lab/threaded). It writes lines in the form of Mongo
 import json
 import os
 import subprocess
-import time
 
 import pymongo
 import pytest
@@ -53,7 +52,7 @@ def run(served, log, *arguments):
                 ask(connected.lab, {"sleep": 2 * SLOW, "burn": 1})
                 # Not slow, unless the machine is.
                 ask(connected.lab, {"burn": 1})
-        time.sleep(0.5)
+        labkit.wait_until_connections_rest(served.pid)
         traced.send_signal(2)
         output, errors = traced.communicate(timeout=30)
     assert traced.returncode == 0, errors

@@ -55,6 +55,7 @@ def run(served, work, *arguments):
         labkit.wait_until(lambda: "tracing" in traced.stderr.readline(), "the trace")
         with client() as connected:
             work(connected.lab)
+        labkit.wait_until_connections_rest(served.pid)
         traced.send_signal(2)
         output, errors = traced.communicate(timeout=40)
     assert traced.returncode == 0, errors

@@ -85,7 +85,14 @@ def test_long_replies_and_long_requests_end_where_their_last_record_does(served)
         with tlskit.RawClient(f"127.0.0.1:{PORT}", "slow") as slow:
             slow.ask({"find": "orders", "filter": {"burn": 1}, "$db": "lab", "comment": "x" * 900_000})
             slow.begin({"find": "orders", "filter": {"send": 9, "burn": 2}, "$db": "lab"})
-            time.sleep(0.5)
+            labkit.wait_until(
+                lambda: any(
+                    labkit.waits_in(thread, "sendto", "sendmsg", "write") for thread in labkit.connections(served.pid)
+                ),
+                "a server that waits until it can send",
+            )
+            # span: how long it waits at least
+            time.sleep(0.4)
             slow.end()
 
     report, _ = why(served, work)
@@ -99,26 +106,26 @@ def test_long_replies_and_long_requests_end_where_their_last_record_does(served)
 
 
 def test_connections_that_were_open_before_are_divided_and_one_that_hangs_is_named(served):
-    with client() as connected, concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with client() as connected, concurrent.futures.ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as held:
         connected.admin.command("hello")
         ask(connected.lab, {"burn": 1})
 
         def work():
             for _ in range(3):
                 ask(connected.lab, {"burn": 2})
-            holder = pool.submit(ask, connected.lab, {"hold": 9_000})
-            time.sleep(0.3)
-            waiter = pool.submit(ask, connected.lab, {"lock": 1})
+            # Until the trace has ended.
+            held.enter_context(labkit.held_lock(connected.lab))
+            pool.submit(ask, connected.lab, {"lock": 1})
+            labkit.wait_until_the_lock_is_awaited(served.pid)
+            # span: how long it has waited at least
             time.sleep(1)
-            return holder, waiter
 
-        report, (holder, waiter) = why(served, work)
-        assert not holder.done() and not waiter.done(), "the machine is too slow for this test"
+        report, _ = why(served, work)
     # The first command of a connection tells which one it is.
     assert shape(report, "burn")["operations"] >= 2
     doing = {one["doing"]: one for one in report["in_progress"] if one["command"] == "find"}
     assert set(doing) == {"sleep", "futex"}, report["in_progress"]
-    assert doing["futex"]["elapsed_ns"] >= 900_000_000
+    assert doing["futex"]["elapsed_ns"] >= 1_000_000_000
 
 
 def test_a_sample_follows_the_same_encrypted_connections_and_skips_the_others(served):
@@ -182,6 +189,7 @@ def test_plain_and_encrypted_servers_are_divided_in_one_trace(served, tmp_path):
                 thread.start()
             for thread in threads:
                 thread.join()
+        labkit.wait_until_connections_rest(plain.pid)
 
     with labkit.threaded(tmp_path, PLAIN_PORT) as plain:
         report, _ = why(served, lambda: ask_both(plain), "--pid", plain.pid, "--port", PLAIN_PORT)
@@ -201,7 +209,7 @@ def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served
         labkit.wait_until(is_traced, "a row with its split", seconds=30)
         for _ in range(ROUNDS):
             ask(connected.lab, {"sleep": 20})
-        time.sleep(1)
+        labkit.wait_until_connections_rest(served.pid)
         summary = labkit.summary(sonar.stop())
     [row] = [row for row in summary["rows"] if "{sleep: ?number}" in row["shape"]]
     assert row["split"]["operations"] == row["calls"] == ROUNDS

@@ -18,7 +18,8 @@
 //
 //   {burn: MS}     computes for MS milliseconds of its thread's processor time
 //   {read: N}      reads N random records, each of a page of its own that is not in the cache
-//   {hold: MS}     takes the lock and sleeps, as a long operation that holds a lock does
+//   {hold: MS}     takes the lock and sleeps, as a long operation that holds a lock does, or until the command
+//                  releaseLock ends its sleep; lockHolder returns its thread, or 0
 //   {lock: 1}      takes the lock, which another connection may hold
 //   {sleep: MS}    sleeps
 //   {fault: N}     touches N pages of a file that are not in memory
@@ -55,8 +56,8 @@ enum { OP_REPLY = 1, OP_QUERY = 2004, OP_MSG = 2013 };
 
 static WT_CONNECTION *database;
 static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
-// The connection that holds it in a step {hold: MS}; 0 if none does. The command lockHolder returns it.
-static _Atomic int lock_holder;
+// The thread that holds it in a step {hold: MS}; 0 if none does.
+static _Atomic pid_t lock_holder;
 static volatile uint8_t *mapped;
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t next_page;
@@ -294,6 +295,11 @@ static void greet(struct document *reply, const struct connection *connection) {
     put_int(reply, "maxWireVersion", 9);
 }
 
+// Its signal ends the sleep of a thread.
+static void awake(int number) {
+    (void)number;
+}
+
 // A function of its own: its name on a stack shows what the thread waits for.
 __attribute__((noinline)) static void take_the_lock(void) {
     must(pthread_mutex_lock(&the_lock), "pthread_mutex_lock");
@@ -319,7 +325,7 @@ static double execute(struct connection *connection, const uint8_t *filter, uint
         else if (!strcmp(step.name, "hold") || !strcmp(step.name, "lock")) {
             take_the_lock();
             if (step.name[0] == 'h') {
-                lock_holder = connection->number;
+                lock_holder = gettid();
                 pause_for(much);
                 lock_holder = 0;
             }
@@ -537,7 +543,9 @@ static int respond(struct connection *connection, const int32_t *header, const u
     else if (!strcmp(name, "find"))
         find(&reply, connection, command, size, &megabytes);
     else if (!strcmp(name, "lockHolder"))
-        put_int(&reply, "connection", lock_holder);
+        put_int(&reply, "thread", lock_holder);
+    else if (!strcmp(name, "releaseLock") && lock_holder)
+        tgkill(getpid(), lock_holder, SIGUSR1);
     else if (legacy || !strcmp(name, "hello") || !strcasecmp(name, "isMaster"))
         greet(&reply, connection);
     double ok = 1;
@@ -663,6 +671,7 @@ int main(int count, char **arguments) {
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGUSR1, awake);
     const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=4000";
     must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
     fill_database();
