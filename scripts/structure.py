@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Checks what no compiler does: each type name is unique in the workspace, no function takes more than four parameters,
-no file imports one that imports it, and every message passes through the macros that escape it. Prints every finding; the exit code is 1 if there is one.
+no file imports one that imports it, and every message passes through the macros that escape it. No test sleeps without a
+comment on the line above that says which span it observes: `# span: WHAT`. Prints every finding; the exit code is 1 if
+there is one.
 
-Unit tests do not count. A re-exported item counts as an import of the file that defines it."""
+Except for sleeps, unit tests do not count. A re-exported item counts as an import of the file that defines it."""
 
+import ast
 import collections
 import pathlib
 import re
@@ -21,6 +24,8 @@ USE = re.compile(rf"^\s*({VISIBILITY})?use ([^;]+);", re.M)
 UNESCAPED = re.compile(r"\bstd::e?println!|\bwrite(?:ln)?!\(\s*(?:std::)?io::stderr\(\)|\beprint!|\bdbg!")
 PRINTED = re.compile(r"\be?print(?:ln)?!")
 MACROS = pathlib.Path("crates/mongosonar/src/main.rs")
+SLEEP = re.compile(r"\bthread::sleep\(")
+SPAN = re.compile(r"\s*(?:#|//) span: \w")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
 
 
@@ -180,6 +185,36 @@ def raw_output(files):
             yield f"{path}: {found[0]} prints what nothing has escaped"
 
 
+def unexplained(path, lines, numbers):
+    """The sleeps on these lines, counted from 1, without a comment above that says which span they observe."""
+    for number in numbers:
+        if not SPAN.match(lines[number - 2]):
+            yield f"{path}:{number}: a test waits for a condition, or a comment above says what it observes: span: …"
+
+
+def python_sleeps(path, text):
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    sleeps = [call.lineno for call in calls if ast.unparse(call.func) in ("time.sleep", "sleep")]
+    return unexplained(path, text.splitlines(), sleeps)
+
+
+def rust_sleeps(path, text, is_test):
+    """Of a file of tests, or of the unit tests at the end of one."""
+    lines = text.splitlines()
+    tests = UNIT_TESTS.search(text)
+    first = 0 if is_test else text.count("\n", 0, tests.start()) if tests else len(lines)
+    numbers = [at + 1 for at, line in enumerate(lines) if at >= first and SLEEP.search(COMMENT.sub("", line))]
+    return unexplained(path, lines, numbers)
+
+
+def sleeps():
+    for path in sorted((ROOT / "lab/tests").glob("*.py")):
+        yield from python_sleeps(path.relative_to(ROOT), path.read_text())
+    for path in sorted((ROOT / "crates").rglob("*.rs")):
+        own = path.relative_to(ROOT)
+        yield from rust_sleeps(own, path.read_text(), own.parts[2] == "tests" or path.name == "tests.rs")
+
+
 def check_itself():
     """Finds one seeded fault of each kind, and nothing in what only looks like one."""
     seeded = {
@@ -202,6 +237,13 @@ def check_itself():
     }
     raw = [line.split(":")[0] for line in raw_output(printing)]
     assert raw == ["crates/mongosonar/src/a.rs", "crates/sonar-sys/src/a.rs"]
+    python = "# span: of the test\ntime.sleep(1)\n\ntime.sleep(2)\nprogram = 'time.sleep(3)'"
+    assert [line.split(":")[1] for line in python_sleeps("a.py", python)] == ["4"]
+    rust = (
+        "std::thread::sleep(PAUSE);\n#[cfg(test)]\nmod tests {\n// span: of it\nthread::sleep(x);\nthread::sleep(y);}"
+    )
+    assert [line.split(":")[1] for line in rust_sleeps("a.rs", rust, False)] == ["6"]
+    assert [line.split(":")[1] for line in rust_sleeps("a.rs", rust, True)] == ["1", "6"]
 
 
 def main():
@@ -213,7 +255,7 @@ def main():
         files = {path.relative_to(src): source(path.read_text()) for path in found}
         findings += import_cycles(src.relative_to(ROOT), files)
         everything |= {src.relative_to(ROOT) / path: text for path, text in files.items()}
-    findings += [*duplicates(everything), *long_lists(everything), *raw_output(everything)]
+    findings += [*duplicates(everything), *long_lists(everything), *raw_output(everything), *sleeps()]
     print("\n".join(findings), end="\n" if findings else "")
     return bool(findings)
 

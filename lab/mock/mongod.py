@@ -8,8 +8,8 @@ the measurement works, and says nothing about MongoDB.
     mongod.py --plays 6.0 [--port 0] [--cost-us 0] [--databases shop,blog] [--user NAME:PASSWORD]
 
 prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. Tests control it by the command `{mock: …}`:
-`{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, with `restart`
-also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
+`{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, or, with `until:
+PATH` instead, until that file exists; with `restart` also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
 `{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "still"}`: its secondaries apply nothing more;
 `{mock: "log"}` gives the commands received that changed something;
 `{mock: "fill", db: …, documents: [...]}` puts documents into system.profile as the server's own profiler does;
@@ -62,7 +62,7 @@ class Mongod(StatusCommands):
         self.cursors, self.next_cursor = {}, 1000
         self.log, self.log_bytes, self.inserted = [], 0, 0
         self.start_settings()
-        self.down_until = 0.0
+        self.down_until, self.down_until_exists = 0.0, None
         self.sockets = set()
         self.begun = time.monotonic()
         self.sizes, self.forbidden, self.asked = {}, set(), {}
@@ -476,7 +476,8 @@ class Mongod(StatusCommands):
             self.still_since = now()
             return {}
         assert command["mock"] == "down"
-        self.down_until = time.monotonic() + command["seconds"]
+        self.down_until = time.monotonic() + command.get("seconds", 0)
+        self.down_until_exists = command.get("until")
         if command.get("restart"):
             self.start_settings()
             self.cursors.clear()
@@ -486,6 +487,10 @@ class Mongod(StatusCommands):
             except OSError:
                 pass
         return {}
+
+    def is_down(self):
+        path = self.down_until_exists
+        return time.monotonic() < self.down_until or (path is not None and not os.path.exists(path))
 
     # -- the protocol
 
@@ -563,7 +568,7 @@ class Mongod(StatusCommands):
             print(f"ready 127.0.0.1:{listener.getsockname()[1]}", flush=True)
             while True:
                 peer, _ = listener.accept()
-                if time.monotonic() < self.down_until:
+                if self.is_down():
                     peer.close()
                     continue
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

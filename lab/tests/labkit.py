@@ -44,8 +44,10 @@ def wait_until(condition, what, seconds=15.0):
 
 # System calls in which threads wait, by number.
 CALLS = {
-    "x86_64": {"futex": 202, "nanosleep": 35, "clock_nanosleep": 230, "sendto": 44, "sendmsg": 46, "write": 1},
-    "aarch64": {"futex": 98, "nanosleep": 101, "clock_nanosleep": 115, "sendto": 206, "sendmsg": 211, "write": 64},
+    "x86_64": dict(
+        write=1, poll=7, nanosleep=35, sendto=44, sendmsg=46, futex=202, clock_nanosleep=230, epoll_wait=232, ppoll=271
+    ),
+    "aarch64": dict(write=64, ppoll=73, futex=98, nanosleep=101, clock_nanosleep=115, sendto=206, sendmsg=211),
 }[os.uname().machine]
 
 
@@ -53,7 +55,7 @@ def waits_in(thread, *calls):
     """Whether a thread is blocked in one of these system calls (proc(5): syscall)."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         number = pathlib.Path(f"/proc/{thread}/syscall").read_text().split()[0]
-        return number in [str(CALLS[call]) for call in calls]
+        return number in [str(CALLS.get(call)) for call in calls]
     return False
 
 
@@ -82,7 +84,7 @@ def stop(child):
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
         try:
-            child.wait(10)
+            child.wait(60)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
@@ -220,6 +222,28 @@ def packet_sockets(pid):
     return count
 
 
+# States of sockets in /proc/net/tcp: TIME_WAIT, CLOSE, LISTEN.
+OVER = ("06", "07", "0A")
+
+
+def wait_until_closed(port, prefix=()):
+    """Waits until both sides have closed all connections with this port. A driver does not wait for the reply to its last
+    command; by then it has been captured, too. `prefix` enters the network namespace of the clients."""
+
+    def is_open(row):
+        number, local, remote, state, *_ = row.split()
+        ports = [address.rpartition(":")[2] for address in (local, remote)]
+        return number != "sl" and f"{port:04X}" in ports and state not in OVER
+
+    def closed():
+        tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+        # Without IPv6 there is only one.
+        read = subprocess.run([*prefix, "cat", *tables], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return not any(map(is_open, read.stdout.splitlines()))
+
+    wait_until(closed, f"the end of all connections with port {port}", 60)
+
+
 @dataclasses.dataclass
 class LiveCapture:
     """A running mongosonar; its output goes to files, so that it never waits for us."""
@@ -278,20 +302,11 @@ def tcpdump(path, interface, expression, prefix=()):
     with open(errors, "wb") as stderr, process(command, stderr=stderr) as child:
         wait_until(lambda: "listening on" in errors.read_text(), "tcpdump")
         yield
-        settle(path)
+        # It has the packets of its ring in the file before it waits for more.
+        wait_until(lambda: waits_in(child.pid, "poll", "ppoll"), "the last packets", 60)
     assert child.returncode == 0 and re.search(r"^0 packets dropped by kernel", errors.read_text(), re.M), (
         errors.read_text()
     )
-
-
-def settle(path):
-    """Waits until a file has not grown for a while, so that it contains everything."""
-    size, quiet = -1, 0
-    while quiet < 4:
-        time.sleep(0.1)
-        grown = path.stat().st_size
-        quiet = quiet + 1 if grown == size else 0
-        size = grown
 
 
 def read_capture(path, *arguments, code=0):

@@ -61,6 +61,11 @@ class Mock:
         with contextlib.suppress(pymongo.errors.AutoReconnect):
             self.command("down", seconds=seconds, restart=restart)
 
+    def down_until(self, path, restart=False):
+        """Until this file exists."""
+        with contextlib.suppress(pymongo.errors.AutoReconnect):
+            self.command("down", until=str(path), restart=restart)
+
 
 @contextlib.contextmanager
 def mongod(plays, *arguments, user=None):

@@ -9,18 +9,15 @@ import os
 import subprocess
 import tempfile
 import threading
-import time
 
 import pymongo
 import pytest
 import tlskit
-from test_agent import agent, free_port
+from test_agent import agent, free_port, wait_for_a_boundary
 
 import labkit
 
 pytestmark = [pytest.mark.root, pytest.mark.servers]
-
-WINDOW_S = 10
 
 
 @contextlib.contextmanager
@@ -80,16 +77,15 @@ def test_a_query_that_now_waits_for_a_lock_is_the_same_query(tmp_path):
     with threaded(tmp_path, port), agent(tmp_path, config(port)) as running:
         running.wait_for("split", "working")
         with Asking(port, {"lock": 1}, 0.02):
-            time.sleep(7 * WINDOW_S)
-            # Windows lie on the boundaries of the clock. One that is half before the change and half after it makes three
-            # windows after it too different from each other to be certain of anything.
-            time.sleep(WINDOW_S - time.time() % WINDOW_S)
+            running.observe(7)
+            # One window that is half before the change and half after it makes three windows after it too different from
+            # each other to be certain of anything.
+            wait_for_a_boundary()
             with Asking(port, {"hold": 30}, 0.01):
-                time.sleep(3 * WINDOW_S)
+                running.observe(3)
         split = running.collector("split")
         assert split["lost"] == 0 and split["user_ns"] + split["system_ns"] > 0, split
         assert any("operations divided" in note for note in split["notes"]), split
-        time.sleep(WINDOW_S)
         assert running.stop() == 0
         changes = what_changed(running.store)
     slower = [change for change in changes if change["kind"] == "shape" and "lock" in change["figures"]["shape"]]
@@ -141,7 +137,7 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
                 running.wait_for("split", "working")
                 labkit.wait_until(lambda: running.err.read_text().count("reading encrypted") == 2, "the probes", 20)
                 with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
-                    time.sleep(3 * WINDOW_S)
+                    running.observe(2)
             assert running.stop() == 0, running.err.read_text()
             command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-3m", "--json"]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)

@@ -1,7 +1,6 @@
 """Drivers as oracle: mongosonar captures every command in the driver's own command monitoring, live and from a file."""
 
 import struct
-import time
 
 import pytest
 
@@ -16,10 +15,7 @@ def compare(directory, language, address, options=""):
     arguments = ["--interface", "lo", "--port", str(port), "--each", "--json", "--class", "all", "--role", "all"]
     with labkit.tcpdump(pcap, "lo", f"tcp port {port}"), labkit.live_capture(directory, arguments) as sonar:
         sent = labkit.run_driver(language, address, directory / "driver.jsonl", options)
-        # Live figures arrive with the ring's blocks: wait a moment for the last operations.
-        deadline = time.monotonic() + 5
-        while labkit.join(labkit.operations(sonar.lines()), sent).missing and time.monotonic() < deadline:
-            time.sleep(0.1)
+        labkit.wait_until_closed(port)
         live = labkit.operations(sonar.stop())
     return sent, live, labkit.read_capture(pcap), pcap
 

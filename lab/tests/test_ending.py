@@ -53,6 +53,7 @@ def wait_soon(child):
     soon = Soon(lambda: [child.pid])
     while child.poll() is None:
         assert not soon.over(), f"{child.args} is still running"
+        # span: between two looks
         time.sleep(0.02)
     return child.returncode
 
@@ -72,6 +73,7 @@ class Terminal:
     def read(self, seconds=0.05):
         """Reads the program's output from the terminal."""
         if self.side is None:
+            # span: between two looks
             time.sleep(seconds)
             return self.shown
         ready, _, _ = select.select([self.side], [], [], seconds)
@@ -185,9 +187,7 @@ def test_it_ends_immediately_and_leaves_nothing_behind(name, how, tmp_path, trac
     words, shown = commands(tmp_path, traced)[name]
     with on_terminal(*words) as terminal:
         terminal.wait_for(shown)
-        if not shown:
-            labkit.wait_until(lambda: catches(terminal.pid, signal.SIGTERM), "its handlers")
-        time.sleep(0.3)
+        labkit.wait_until(lambda: catches(terminal.pid, signal.SIGTERM), "its handlers")
         if how == "closed":
             terminal.close()
         else:
@@ -239,6 +239,7 @@ def test_it_ends_cleanly_each_time_its_terminal_closes(name, traced):
     for wait in range(8):
         with on_terminal(*arguments) as terminal:
             terminal.wait_for(b"mongosonar " if name == "queries" else b"busy")
+            # span: until another moment each time
             time.sleep(wait * 0.015)
             terminal.type(b"n")
             closed = time.monotonic()
@@ -263,6 +264,7 @@ def test_a_terminal_that_closes_costs_no_processor_time(tmp_path, traced):
         soon = Soon(lambda: session(terminal.pid))
         while not (tmp_path / "code").exists() or not (tmp_path / "code").read_text():
             assert not soon.over(), "still running"
+            # span: between two looks
             time.sleep(0.02)
     assert (tmp_path / "code").read_text() == "code 0\n"
 
@@ -311,6 +313,7 @@ def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
             # The help, and the view again.
             terminal.type(b"?")
             waits = waits_for_terminal(terminal.pid)
+            # span: in which it goes on if it does not wait for the terminal
             time.sleep(0.2 if waits else 0)
             return waits and waits_for_terminal(terminal.pid)
 
@@ -319,6 +322,7 @@ def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
         soon = Soon(lambda: [terminal.pid])
         while terminal.running():
             assert not soon.over(), "still running"
+            # span: between two looks
             time.sleep(0.02)
         # It ends by itself if it did not wait at that moment.
         assert terminal.code in (0, 128 + getattr(signal, how))
@@ -352,7 +356,8 @@ def test_under_nohup_a_hangup_changes_nothing(tmp_path):
         ) as child:
             labkit.wait_until(lambda: catches(child.pid, signal.SIGTERM), "its handlers")
             child.send_signal(signal.SIGHUP)
-            time.sleep(1)
+            shown = (tmp_path / "out").stat().st_size
+            labkit.wait_until(lambda: (tmp_path / "out").stat().st_size > shown, "the next interval")
             assert child.poll() is None
             child.send_signal(signal.SIGTERM)
             assert wait_soon(child) == 0
@@ -374,7 +379,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_it_again(words, how, traced
             "the program",
         )[0]
         labkit.wait_until(lambda: terminal.read() and not terminal.modes()[3] & termios.ICANON, "raw mode")
-        time.sleep(0.5)
+        labkit.wait_until(lambda: catches(program, signal.SIGTSTP), "its handlers")
         for _ in range(2):
             terminal.read()
             terminal.shown = b""

@@ -15,12 +15,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pymongo
 import pytest
 from profilers import mongod
-from test_agent import agent, append, free_port
+from test_agent import agent, append, free_port, wait_for_a_boundary
 from test_agent_split import threaded
 from test_agent_status import with_uri
 
@@ -32,7 +31,6 @@ pytestmark = [
     pytest.mark.skipif(not os.environ.get("LONG"), reason="it takes four minutes for each load; LONG=1 lets it run"),
 ]
 
-WINDOW_S = 10
 # Windows of 10 s before an incident, and after it.
 BEFORE, AFTER = 7, 4
 # Queries a second at each server.
@@ -124,16 +122,13 @@ def control_group(controller, limits):
             (group / names[1 if unified else 0]).write_text(value)
         yield group
     finally:
-        for _ in range(50):
+
+        def is_removed():
             with contextlib.suppress(OSError):
                 group.rmdir()
-                break
-            time.sleep(0.1)
+            return not group.exists()
 
-
-def at_a_boundary():
-    """Windows lie on the boundaries of the clock."""
-    time.sleep(WINDOW_S - time.time() % WINDOW_S)
+        labkit.wait_until(is_removed, "a control group without processes")
 
 
 def changes(store, since, port=None):
@@ -226,16 +221,15 @@ def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_bla
             for server in servers.values():
                 state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
             running.wait_until_read()
-            at_a_boundary()
-            time.sleep(BEFORE * WINDOW_S)
+            running.observe(BEFORE)
+            wait_for_a_boundary()
             # What was before that is only compared with: other programs run on this machine, too.
             began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             for name, (strike, _) in INCIDENTS.items():
                 if strike:
                     strike(servers[name])
             throttle(servers["throttled"])
-            time.sleep(AFTER * WINDOW_S)
-            at_a_boundary()
+            running.observe(AFTER)
             assert running.stop() == 0
         wrong = {}
         for name, (_, words) in INCIDENTS.items():
@@ -304,12 +298,11 @@ def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_bl
         config = f'[collectors]\nsplit = true\n[queries]\nport = [{server.port}]\n[split]\nsample = "1/1"\n'
         with agent(tmp_path, config + f'[[server]]\nport = {server.port}\nlog = "{server.log}"\n') as running:
             running.wait_for("split", "working")
-            at_a_boundary()
-            time.sleep(BEFORE * WINDOW_S)
+            running.observe(BEFORE)
+            wait_for_a_boundary()
             began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             with strike():
-                time.sleep(AFTER * WINDOW_S)
-            at_a_boundary()
+                running.observe(AFTER)
             assert running.stop() == 0
         found, text = changes(running.store, began, server.port)
         (tmp_path / "changes.json").write_text(text)
@@ -330,13 +323,12 @@ def test_a_secondary_that_stands_still_is_named_and_nothing_else_is_blamed(tmp_p
     ):
         running.wait_for("status", "working", 30)
         labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked", 20)
-        at_a_boundary()
-        time.sleep(BEFORE * WINDOW_S)
+        running.observe(BEFORE)
+        wait_for_a_boundary()
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         for one in (first, second):
             one.command("still")
-        time.sleep(AFTER * WINDOW_S)
-        at_a_boundary()
+        running.observe(AFTER)
         assert running.stop() == 0
         found, text = changes(running.store, began)
         (tmp_path / "changes.json").write_text(text)

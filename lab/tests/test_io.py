@@ -285,11 +285,11 @@ def test_calls_agree_with_strace_and_totals_with_the_kernel(tmp_path):
                 wait_until(lambda: waits_for_its_input(program.pid), "the program's wait")
                 after = accounted(program.pid)
                 tracer.send_signal(signal.SIGINT)
-                assert tracer.wait(20) == 0
+                assert tracer.wait(60) == 0
             strace.send_signal(signal.SIGINT)
-            strace.wait(20)
+            strace.wait(60)
         program.stdin.close()
-        assert program.wait(20) == 0
+        assert program.wait(60) == 0
 
     expected = straced(list_)
     report(recording)  # nothing was lost

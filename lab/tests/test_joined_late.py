@@ -155,7 +155,7 @@ def test_a_port_without_a_server_gives_a_message(tmp_path):
     with labkit.ready(MOCK) as address:
         free = labkit.port_of(address)
     command = [labkit.MONGOSONAR, "queries", "--interface", "lo", "--port", str(free), "--duration", "1s"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert f"Nobody listens on port {free} on this machine." in done.stdout
     assert "LOST" not in done.stdout

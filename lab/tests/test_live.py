@@ -52,7 +52,7 @@ def test_a_table_is_printed_where_there_is_no_terminal(served_v4, tmp_path):
 
 def test_a_duration_ends_it(tmp_path):
     command = [labkit.MONGOSONAR, "queries", "--interface", "lo", "--port", "1", "--duration", "300ms", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["totals"]["calls"] == 0
 
@@ -232,6 +232,7 @@ def test_an_idle_capture_thread_holds_back_no_interval(served_v4, tmp_path):
             labkit.wait_until(lambda: labkit.packet_sockets(running.child.pid) == 2, "both sockets")
             for n in range(100):
                 client.shop.orders.find_one({"a": n})
+                # span: between two of them, so that they are in several intervals
                 time.sleep(0.02)
             shown = lambda: sum(line["totals"]["calls"] for line in running.lines())
             labkit.wait_until(lambda: shown() >= 100, "the intervals up to the last call")

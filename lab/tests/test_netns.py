@@ -9,7 +9,6 @@ import pathlib
 import struct
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -62,14 +61,6 @@ def listen(directory, namespace, *arguments, each=True):
     return labkit.live_capture(directory, options, prefix=inside(namespace))
 
 
-def settled(sonar, sent):
-    """The captured operations, as soon as they include all that the driver sent, or after five seconds."""
-    deadline = time.monotonic() + 5
-    while labkit.join(labkit.operations(sonar.lines()), sent).missing and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return labkit.operations(sonar.stop())
-
-
 def test_both_ends_of_a_veth_pair_and_any_capture_the_same(tmp_path):
     with namespaces("client", "server") as ns, contextlib.ExitStack() as stack:
         join_by_veth((ns["client"], "c0", "10.99.1.1/24"), (ns["server"], "s0", "10.99.1.2/24"))
@@ -81,9 +72,10 @@ def test_both_ends_of_a_veth_pair_and_any_capture_the_same(tmp_path):
         }
         ears = {place: stack.enter_context(sonar) for place, sonar in ears.items()}
         sent = labkit.run_driver("go", address, tmp_path / "driver.jsonl", prefix=inside(ns["client"]))
+        labkit.wait_until_closed(PORT, inside(ns["client"]))
         figures = {}
         for place, sonar in ears.items():
-            captured = settled(sonar, sent)
+            captured = labkit.operations(sonar.stop())
             difference = labkit.join(captured, sent)
             assert not difference, f"{place}:\n{difference}"
             facts = ("request_id", "command", "shape_id", "request_bytes", "response_bytes", "docs_returned", "outcome")
@@ -131,7 +123,8 @@ def test_a_connection_behind_address_translation_is_captured_once(tmp_path):
         sonar = stack.enter_context(listen(tmp_path / "router", ns["router"]))
         totals = stack.enter_context(listen(tmp_path / "totals", ns["router"], each=False))
         sent = labkit.run_driver("go", f"10.99.1.254:{PORT}", tmp_path / "driver.jsonl", prefix=inside(ns["client"]))
-        captured = settled(sonar, sent)
+        labkit.wait_until_closed(PORT, inside(ns["client"]))
+        captured = labkit.operations(sonar.stop())
         difference = labkit.join(captured, sent)
         assert not difference, str(difference)
         coverage = labkit.summary(totals.stop())["coverage"]

@@ -193,6 +193,12 @@ def links(pid):
     return []
 
 
+def reads_of(pid):
+    """The number of reads of a process so far."""
+    text = pathlib.Path(f"/proc/{pid}/io").read_text()
+    return int(next(line for line in text.splitlines() if line.startswith("syscr")).split()[1])
+
+
 @pytest.mark.parametrize("command", ["live", "record"])
 def test_io_drops_its_privileges_and_still_finds_paths(command, reader, tmp_path):
     pid, path = reader
@@ -209,8 +215,8 @@ def test_io_drops_its_privileges_and_still_finds_paths(command, reader, tmp_path
             if command == "live":
                 labkit.wait_until(lambda: any(line["files"] for line in labkit.read_lines(tmp_path / "out")), "a file")
             else:
-                # Some hundred reads.
-                time.sleep(2)
+                first = reads_of(pid)
+                labkit.wait_until(lambda: reads_of(pid) > first + 200, "some hundred reads", 60)
             assert labkit.stop(child) == 0, (tmp_path / "err").read_text()
     if command == "live":
         names = {file["name"] for line in labkit.read_lines(tmp_path / "out") for file in line["files"]}
@@ -256,6 +262,7 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
         labkit.wait_until(
             lambda: f"process {second} is a mongod that has started" in err.read_text(), "the second mongod", seconds=15
         )
+        # span: in which it looks at the third one
         time.sleep(1.5)
         assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
         assert labkit.stop(recorder) == 0, err.read_text()
@@ -309,18 +316,22 @@ def test_a_full_disk_is_reported_and_ends_only_the_writing(view, served_v4, tmp_
                 assert terminal.end() == 1
                 assert b"No space left on device" in terminal.shown
         else:
-            out = tmp_path / "out"
-            with open(out, "wb") as stdout:
+            out, err = tmp_path / "out", tmp_path / "err"
+            with open(out, "wb") as stdout, open(err, "wb") as stderr:
                 command = [labkit.MONGOSONAR, *map(str, arguments), "--json"]
-                child = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+                child = subprocess.Popen(command, stdout=stdout, stderr=stderr)
                 labkit.wait_until(lambda: labkit.packet_sockets(child.pid), "a packet socket")
+
+                def is_full():
+                    labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
+                    return "No space left on device" in err.read_text()
+
+                labkit.wait_until(is_full, "a full disk", 60)
                 labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-                labkit.wait_until(lambda: kept.stat().st_size > 64 << 10, "packets on the disk")
-                labkit.settle(kept)
                 assert child.poll() is None
                 child.terminate()
-                output = child.communicate(timeout=20)[1]
-            assert child.returncode == 1
+                assert child.wait(60) == 1
+            output = err.read_text()
             assert output.count("No space left on device") == 2, output
             # Operations after the disk was full are still shown.
             calls = labkit.summary(labkit.read_lines(out))["totals"]["calls"]
@@ -371,8 +382,8 @@ def test_on_a_full_disk_a_recording_ends_and_counting_continues(tmp_path):
         reads(30_000)
         count += 30_000
         reader.stdin.close()
-        output = recording.communicate(timeout=20)[1]
-        assert reader.wait(20) == 0
+        output = recording.communicate(timeout=60)[1]
+        assert reader.wait(60) == 0
         assert recording.returncode == 1 and output.count("No space left on device") == 1, output
         held = int(re.search(r"(\d+) accesses recorded", output)[1])
         missing = int(re.search(r"lost: not_written (\d+)", output)[1])
@@ -405,9 +416,13 @@ def test_each_file_of_a_series_is_complete_and_the_oldest_are_removed(served_v4,
     ]
     with labkit.live_capture(tmp_path, [*arguments, "--rotate", "256K", "--keep", "3"]) as running:
         assert_confined(running.child.pid, DAC_OVERRIDE | SYS_PTRACE | DAC_READ_SEARCH)
-        for _ in range(3):
+        names = lambda: sorted(path.name for path in folder.iterdir())
+
+        def has_removed():
             labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-            time.sleep(0.5)
+            return len(names()) == 3 and names()[0] > "kept-00001.pcapng"
+
+        labkit.wait_until(has_removed, "a file that was removed", 120)
         assert labkit.stop(running.child) == 0, running.err.read_text()
     files = sorted(path.name for path in folder.iterdir())
     assert len(files) == 3 and all(re.fullmatch(r"kept-\d{5}\.pcapng", name) for name in files), files

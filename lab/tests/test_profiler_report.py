@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 
 import bson
 import pymongo
@@ -122,11 +121,14 @@ def test_no_index_is_suggested_if_one_exists(tmp_path):
 def test_a_report_of_operations_from_now_on(tmp_path):
     with mongod("6.0") as mock:
         mock.write(50)
-        with running(tmp_path, "report", mock.uri, "--duration", "3s") as child:
-            wait_for_output(child, "reading what")
-            time.sleep(1)
+        with running(tmp_path, "report", mock.uri, "--duration", "600s") as child:
+            asked = lambda: mock.command("asked")["asked"].get("getMore", 0)
+            labkit.wait_until(asked, "a cursor that waits for documents")
             mock.write(7, 100)
-            assert child.wait(20) == 0
+            before = asked()
+            labkit.wait_until(lambda: asked() >= before + 2, "the next question")
+            child.send_signal(signal.SIGINT)
+            assert child.wait(60) == 0
         assert "7 operations" in child.out.read_text()
 
 

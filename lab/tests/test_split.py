@@ -148,13 +148,13 @@ def test_csv_has_the_parts(served, tmp_path):
 )
 def test_it_is_refused_where_no_server_can_be_traced(more, reason):
     command = [labkit.MONGOSONAR, "queries", "--split", *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and reason in done.stderr, done.stderr
     asked = subprocess.run(
         [labkit.MONGOSONAR, "queries", "--by", "wait"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         stdin=subprocess.DEVNULL,
     )
     assert asked.returncode == 2 and "--split" in asked.stderr, asked.stderr
@@ -222,7 +222,7 @@ def test_stacks_that_cannot_be_read_are_told_once_and_counted(served, tmp_path):
 def test_the_live_view_shows_a_bar_and_the_opened_row_shows_the_parts(served, tmp_path, columns):
     def tmux(*more):
         command = ["tmux", "-S", tmp_path / "socket", *map(str, more)]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     command = " ".join(map(str, [labkit.MONGOSONAR, "queries", *arguments(served)]))
     tmux("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", 40, command)

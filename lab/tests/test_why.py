@@ -246,12 +246,14 @@ def test_operations_that_hang_are_shown_with_what_they_wait_for(served, tmp_path
     classes.write_text("[lock of the lab]\nall  take_the_lock\n")
     with (
         client() as connected,
+        # Its connection opens during the trace.
+        client() as another,
         concurrent.futures.ThreadPoolExecutor(1) as pool,
         labkit.held_lock(connected.lab),
     ):
 
         def work():
-            pool.submit(ask, connected.lab, {"lock": 1})
+            pool.submit(ask, another.lab, {"lock": 1})
             labkit.wait_until_the_lock_is_awaited(served.pid)
             # span: how long it has waited at least
             time.sleep(1)

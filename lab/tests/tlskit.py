@@ -42,7 +42,7 @@ def free_port():
 
 
 def accepts(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=15):
         return True
     return False
 
@@ -160,10 +160,11 @@ def may_be_unread(command):
 
 
 def settled(sonar, sent):
-    """The operations that mongosonar saw, when they include all that was sent, or after ten seconds."""
+    """What mongosonar saw, when it includes all that was sent. A client may have a reply before the call that sent it,
+    whose end is what mongosonar sees, has ended."""
     sent = [command for command in sent if not may_be_unread(command)]
     with contextlib.suppress(AssertionError):
-        labkit.wait_until(lambda: not labkit.join(labkit.operations(sonar.lines()), sent).missing, "all operations", 10)
+        labkit.wait_until(lambda: not labkit.join(labkit.operations(sonar.lines()), sent).missing, "all operations", 30)
     return sonar.stop()
 
 

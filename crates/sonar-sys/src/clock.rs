@@ -34,9 +34,10 @@ mod tests {
     #[test]
     fn it_goes_on() {
         let before = monotonic();
+        // span: which it measures, at least
         std::thread::sleep(Duration::from_millis(2));
         let passed = monotonic() - before;
-        assert!(passed >= Duration::from_millis(2) && passed < Duration::from_secs(60), "{passed:?}");
+        assert!(passed >= Duration::from_millis(2), "{passed:?}");
     }
 
     #[test]

@@ -204,6 +204,7 @@ mod tests {
         });
         let thread = thread.recv().unwrap();
         for _ in 0..5 {
+            // span: until another moment of its wait
             std::thread::sleep(Duration::from_millis(20));
             sys_process::interrupt(thread);
         }

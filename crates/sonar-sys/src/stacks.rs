@@ -510,13 +510,15 @@ mod tests {
                     bytes.len()
                 };
                 let running = RunningTimers::start(&sampler.timers);
-                let until = std::time::Instant::now() + Duration::from_secs(10);
+                let until = std::time::Instant::now() + Duration::from_secs(60);
                 while sampled() == 0 {
                     assert!(std::time::Instant::now() < until, "no timer runs");
+                    // span: between two looks
                     std::thread::sleep(BEFORE);
                 }
                 drop(running);
                 sampled();
+                // span: in which a timer that runs takes samples
                 std::thread::sleep(Duration::from_millis(50));
                 assert_eq!(sampled(), 0);
             }

@@ -93,7 +93,7 @@ mod tests {
                 },
                 || {
                     |piece: &mut (u64, u64)| {
-                        // The first ones take longest.
+                        // span: the first ones take longest
                         thread::sleep(std::time::Duration::from_micros(500 / (1 + piece.0)));
                         piece.1 = piece.0 * piece.0;
                     }

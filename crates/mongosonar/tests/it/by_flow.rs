@@ -221,9 +221,28 @@ fn wait(mut child: std::process::Child) -> Option<i32> {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
+        // span: between two looks
         std::thread::sleep(Duration::from_millis(10));
     }
     child.wait().unwrap().code()
+}
+
+/// Waits until no signal of a program is pending and each of its threads waits for something.
+fn wait_until_all_wait(child: &std::process::Child) {
+    let begun = Instant::now();
+    let tasks = format!("/proc/{}/task", child.id());
+    let waits = |task: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let none = |set: &str| set.chars().all(|digit| digit == '0');
+        field("State:").is_some_and(|state| state.starts_with('S'))
+            && ["SigPnd:", "ShdPnd:"].iter().all(|name| field(name).is_some_and(none))
+    };
+    while !std::fs::read_dir(&tasks).unwrap().map(Result::unwrap).all(waits) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never waits");
+        // span: between two looks
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -242,9 +261,10 @@ fn all_threads_stop_when_they_are_asked_to_or_nobody_reads() {
         let mut child = queries(&file, &way).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut String::new()).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until_all_wait(&child);
         signal(&child, "INT");
-        std::thread::sleep(Duration::from_millis(200));
+        // It has seen the signal before its output is read.
+        wait_until_all_wait(&child);
         out.read_to_end(&mut Vec::new()).unwrap();
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();

@@ -368,12 +368,13 @@ fn a_pipe_that_stays_open_is_shown_as_it_comes_and_sigint_ends_it_with_totals() 
 
 /// Returns when the process catches SIGINT (2).
 fn wait_for_signal_handler(child: &std::process::Child) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         if u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0 {
             return;
         }
+        // span: between two looks
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("SIGINT is not caught");

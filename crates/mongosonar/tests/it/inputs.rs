@@ -200,6 +200,7 @@ fn interrupted(words: &str, file: &std::path::Path, name: &str) -> Output {
     let begin = std::time::Instant::now();
     while !is_reading() {
         assert!(begin.elapsed().as_secs() < 60, "{words}: never read {}", file.display());
+        // span: between two looks
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     signal(&child, name);

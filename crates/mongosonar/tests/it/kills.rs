@@ -156,6 +156,7 @@ fn a_replay_that_is_killed_loses_at_most_the_open_window() {
     for round in 1..=kills {
         let start = START + round * STEP;
         let mut child = replay(&inputs.at(start), &store).spawn().unwrap();
+        // span: until a random moment
         std::thread::sleep(Duration::from_micros(random.below(usual.as_micros() as u64 * 6 / 5)));
         // What a reader finds was stored, and stays.
         let before = SqliteHistory::open(&store).map_or_else(|_| Vec::new(), |store| windows(&store, start));

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
@@ -37,26 +38,50 @@ fn message(id: i32, response_to: i32, flags: u32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A lock whose holder gives it back after [`MOMENT`], in a thread of its own.
+fn own_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Waits until a thread of this process is blocked in this system call.
+fn wait_until_in(thread: u32, call: libc::c_long) {
+    let path = format!("/proc/self/task/{thread}/syscall");
+    let until = Instant::now() + Duration::from_secs(60);
+    while std::fs::read_to_string(&path).unwrap().split(' ').next() != Some(&call.to_string()) {
+        assert!(Instant::now() < until, "thread {thread} is not in call {call}");
+        // span: between two looks
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A lock whose holder, a thread of its own, gives it back [`MOMENT`] after somebody waits for it.
 #[derive(Default)]
-struct Lock(Mutex<bool>, Condvar);
+struct Lock {
+    held: Mutex<bool>,
+    released: Condvar,
+    /// The holder keeps it.
+    kept: AtomicBool,
+}
 
 impl Lock {
-    /// Returns the id of the thread that ended the wait.
-    fn wait(self: &Arc<Self>) -> u32 {
-        *self.0.lock().unwrap() = true;
-        let lock = Arc::clone(self);
+    fn wait(self: &Arc<Self>) {
+        *self.held.lock().unwrap() = true;
+        let (lock, waiting) = (Arc::clone(self), own_thread());
         let holder = thread::spawn(move || {
+            wait_until_in(waiting, libc::SYS_futex);
+            // span: how long it waits at least
             thread::sleep(MOMENT);
-            *lock.0.lock().unwrap() = false;
-            lock.1.notify_all();
-            // The waiting thread must not be woken by the exit of this one.
-            thread::sleep(MOMENT);
-            rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+            while lock.kept.load(Ordering::Relaxed) {
+                // span: between two looks
+                thread::sleep(Duration::from_millis(1));
+            }
+            *lock.held.lock().unwrap() = false;
+            lock.released.notify_all();
+            // The waiting thread must not be woken by the exit of this one: it is woken, and waits for it, before.
+            wait_until_in(waiting, libc::SYS_futex);
         });
-        let held = self.0.lock().unwrap();
-        drop(self.1.wait_while(held, |held| *held).unwrap());
-        holder.join().unwrap()
+        let held = self.held.lock().unwrap();
+        drop(self.released.wait_while(held, |held| *held).unwrap());
+        holder.join().unwrap();
     }
 }
 
@@ -76,16 +101,19 @@ fn serve(mut stream: TcpStream, lock: &Arc<Lock>) {
         let id = word(4);
         match body[4] {
             BURN => burn(MOMENT),
+            // span: how long it sleeps at least
             SLEEP => thread::sleep(MOMENT),
             NOTHING => {}
-            LOCK => drop(lock.wait()),
+            LOCK => lock.wait(),
             TWO_REPLIES => {
                 stream.write_all(&message(id + 1000, id, MORE_TO_COME, b"first")).unwrap();
+                // span: how long the second one takes at least
                 thread::sleep(MOMENT);
                 stream.write_all(&message(id + 1001, id + 1000, 0, b"second")).unwrap();
                 continue;
             }
             NO_REPLY => {
+                // span: how long it sleeps at least
                 thread::sleep(MOMENT / 10);
                 continue;
             }
@@ -96,14 +124,45 @@ fn serve(mut stream: TcpStream, lock: &Arc<Lock>) {
     }
 }
 
+/// A thread that serves.
+struct ServerThread {
+    handle: thread::JoinHandle<()>,
+    id: u32,
+}
+
+impl ServerThread {
+    fn spawn(serve: impl FnOnce() + Send + 'static) -> Self {
+        let (say, id) = channel();
+        let handle = thread::spawn(move || {
+            say.send(own_thread()).unwrap();
+            serve();
+        });
+        Self { handle, id: id.recv().unwrap() }
+    }
+
+    /// Waits until it has received all that was sent to it, and waits for more. A reply arrives before the call that sent
+    /// it ends.
+    fn wait_until_it_receives(&self) {
+        wait_until_in(self.id, libc::SYS_recvfrom);
+    }
+
+    fn join(self) {
+        self.handle.join().unwrap();
+    }
+}
+
 /// A thread that serves one connection, its address, and the client's end.
-fn connect() -> (thread::JoinHandle<()>, SocketAddr, TcpStream) {
+fn connect() -> (ServerThread, SocketAddr, TcpStream) {
+    connect_with(Arc::default())
+}
+
+fn connect_with(lock: Arc<Lock>) -> (ServerThread, SocketAddr, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = thread::spawn(move || {
+    let server = ServerThread::spawn(move || {
         // As deep as a server's thread: what a tracer copies of its stack does not reach its end.
         let deep = std::hint::black_box([0_u8; 16 << 10]);
-        serve(listener.accept().unwrap().0, &Arc::default());
+        serve(listener.accept().unwrap().0, &lock);
         std::hint::black_box(&deep);
     });
     (server, address, TcpStream::connect(address).unwrap())
@@ -138,13 +197,13 @@ fn assert_nothing_lost(tracer: &SplitTracer) {
 }
 
 /// Runs `client` against the server and returns what the programs reported; `None` where they cannot run.
-fn traced(client: impl FnOnce(&mut TcpStream)) -> Option<(Vec<ThreadOperation>, SplitTracer)> {
+fn traced(client: impl FnOnce(&mut TcpStream, &ServerThread)) -> Option<(Vec<ThreadOperation>, SplitTracer)> {
     let tracer = start()?;
     let (server, address, mut stream) = connect();
     let client_end = Endpoint::from(stream.local_addr().unwrap());
-    client(&mut stream);
+    client(&mut stream, &server);
     drop(stream);
-    server.join().unwrap();
+    server.join();
     let mut operations = operations_of(&tracer, address);
     operations.retain(|operation| operation.connection.is_some_and(|(_, client)| client == client_end));
     assert_nothing_lost(&tracer);
@@ -175,7 +234,7 @@ fn has_mostly(operation: &ThreadOperation, part: TimePart) {
 
 #[test]
 fn each_command_waits_where_it_was_asked_to() {
-    let traced = traced(|stream| {
+    let traced = traced(|stream, _| {
         ask(stream, 1, &command(SLEEP, 10));
         ask(stream, 2, &command(BURN, 10));
         ask(stream, 3, &command(LOCK, 10));
@@ -199,13 +258,15 @@ fn each_command_waits_where_it_was_asked_to() {
 #[test]
 fn requests_in_pieces_and_large_replies_are_one_operation_each() {
     const REPLY: u32 = 24 << 20;
-    let traced = traced(|stream| {
+    let traced = traced(|stream, server| {
         for piece in message(7, 0, 0, &command(SLEEP, REPLY)).chunks(3) {
-            stream.write_all(piece).unwrap();
+            server.wait_until_it_receives();
+            // span: how long the next piece takes at least
             thread::sleep(Duration::from_millis(2));
+            stream.write_all(piece).unwrap();
         }
         // The reply does not fit into the buffers of the sockets.
-        thread::sleep(MOMENT * 2);
+        wait_until_in(server.id, libc::SYS_sendto);
         assert_eq!(answer(stream).len(), REPLY as usize + 4);
         ask(stream, 8, &command(SLEEP, 10));
     });
@@ -222,7 +283,7 @@ fn requests_in_pieces_and_large_replies_are_one_operation_each() {
 
 #[test]
 fn replies_without_a_request_and_requests_without_a_reply_are_divided() {
-    let traced = traced(|stream| {
+    let traced = traced(|stream, _| {
         ask(stream, 1, &command(TWO_REPLIES, 0));
         assert!(answer(stream).ends_with(b"second"));
         stream.write_all(&message(2, 0, MORE_TO_COME, &command(NO_REPLY, 0))).unwrap();
@@ -265,7 +326,7 @@ fn a_long_wait_is_reported_with_the_stack_of_its_thread() {
     ask(&mut stream, 1, &command(LOCK, 10));
     ask(&mut stream, 2, &command(BURN, 10));
     drop(stream);
-    server.join().unwrap();
+    server.join();
     let (operations, waits) = events_of(&tracer, address);
     let waits: Vec<_> = waits.into_iter().filter(|wait| wait.part != TimePart::Cpu).collect();
     let wait = waits.iter().max_by_key(|wait| wait.wait_ns).unwrap();
@@ -288,7 +349,7 @@ fn operations_on_a_processor_are_sampled_with_their_stacks() {
         ask(&mut stream, id, &command(if id % 2 == 0 { BURN } else { SLEEP }, 10));
     }
     drop(stream);
-    server.join().unwrap();
+    server.join();
     let (operations, waits) = events_of(&tracer, address);
     let of_this = |wait: &&WaitSample| operations.iter().any(|one| one.key() == wait.operation);
     let samples: Vec<_> = waits.iter().filter(of_this).filter(|wait| wait.part == TimePart::Cpu).collect();
@@ -307,12 +368,11 @@ fn operations_on_a_processor_are_sampled_with_their_stacks() {
 fn the_first_request_of_a_connection_that_was_idle_at_the_start_is_divided() {
     let (server, address, mut stream) = connect();
     ask(&mut stream, 1, &command(BURN, 10));
-    // The thread waits for the next request then.
-    thread::sleep(MOMENT);
+    server.wait_until_it_receives();
     let tracer = start();
     ask(&mut stream, 2, &command(SLEEP, 10));
     drop(stream);
-    server.join().unwrap();
+    server.join();
     let Some(tracer) = tracer else { return };
     let operations = operations_of(&tracer, address);
     let [operation] = &operations[..] else { panic!("{operations:?}") };
@@ -326,7 +386,7 @@ fn a_request_that_breaks_off_does_not_touch_the_next_connection_of_its_thread() 
     let Some(tracer) = start() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = thread::spawn(move || {
+    let server = ServerThread::spawn(move || {
         let lock = Arc::default();
         for _ in 0..2 {
             serve(listener.accept().unwrap().0, &lock);
@@ -335,13 +395,13 @@ fn a_request_that_breaks_off_does_not_touch_the_next_connection_of_its_thread() 
     let request = message(1, 0, 0, &command(SLEEP, 10));
     let mut broken = TcpStream::connect(address).unwrap();
     broken.write_all(&request[..20]).unwrap();
-    thread::sleep(MOMENT);
+    server.wait_until_it_receives();
     drop(broken);
     // The next connection has the same thread, and its socket the same number.
     let mut stream = TcpStream::connect(address).unwrap();
     ask(&mut stream, 2, &command(SLEEP, 10));
     drop(stream);
-    server.join().unwrap();
+    server.join();
     let operations = operations_of(&tracer, address);
     let [operation] = &operations[..] else { panic!("{operations:?}") };
     assert_eq!((operation.request_id, operation.request_bytes), (2, 25));
@@ -352,38 +412,29 @@ fn a_request_that_breaks_off_does_not_touch_the_next_connection_of_its_thread() 
 #[test]
 fn an_operation_in_progress_shows_what_its_thread_waits_for() {
     let Some(tracer) = start() else { return };
-    let (server, address, mut stream) = connect();
+    let lock = Arc::new(Lock { kept: AtomicBool::new(true), ..Lock::default() });
+    let (server, address, mut stream) = connect_with(lock.clone());
     let of_server = || {
         let mut operations = tracer.in_flight().unwrap();
         operations.retain(|one| one.operation.connection.is_some_and(|(end, _)| end == address.into()));
         operations
     };
-    // A reply arrives before the call that sent it ends.
-    let ends = || {
-        (0..500).any(|_| {
-            thread::sleep(Duration::from_millis(2));
-            of_server().is_empty()
-        })
-    };
     ask(&mut stream, 1, &command(NOTHING, 10));
-    assert!(ends());
-    // On a busy machine the wait may be over before it is looked at.
-    let (id, one) = (2..22)
-        .find_map(|id| {
-            stream.write_all(&message(id, 0, 0, &command(LOCK, 10))).unwrap();
-            let long = |one: &InFlightOperation| one.operation.duration_ns > 10_000_000;
-            let found = (0..20).find_map(|_| {
-                thread::sleep(Duration::from_millis(2));
-                of_server().into_iter().find(long)
-            });
-            answer(&mut stream);
-            found.map(|one| (id, one))
-        })
-        .unwrap();
-    assert!(ends());
+    server.wait_until_it_receives();
+    assert!(of_server().is_empty());
+    stream.write_all(&message(2, 0, 0, &command(LOCK, 10))).unwrap();
+    wait_until_in(server.id, libc::SYS_futex);
+    // span: how long it waits at least
+    thread::sleep(MOMENT);
+    let [one] = &of_server()[..] else { panic!("{:?}", of_server()) };
+    lock.kept.store(false, Ordering::Relaxed);
+    answer(&mut stream);
+    server.wait_until_it_receives();
+    assert!(of_server().is_empty());
     drop(stream);
-    server.join().unwrap();
-    assert_eq!((one.operation.request_id, one.doing), (id as u32, TimePart::Futex));
+    server.join();
+    assert_eq!((one.operation.request_id, one.doing), (2, TimePart::Futex));
+    assert!(one.operation.duration_ns >= MOMENT.as_nanos() as u64, "{one:?}");
     assert_eq!(one.operation.split.total_ns(), one.operation.duration_ns, "{one:?}");
     assert!(one.since >= one.operation.start && one.since <= one.operation.end, "{one:?}");
 }
@@ -432,19 +483,22 @@ fn a_process_that_is_left_is_not_seen_and_is_followed_again_from_nothing() {
     let (server, address, mut stream) = connect();
     let id = std::process::id();
     ask(&mut stream, 1, &command(SLEEP, 10));
+    server.wait_until_it_receives();
     tracer.leave(id).unwrap();
     ask(&mut stream, 2, &command(SLEEP, 10));
+    server.wait_until_it_receives();
     assert!(tracer.threads().unwrap().is_empty());
     assert!(tracer.leave(id).is_err(), "it is not followed");
+    let followed = sys::nanoseconds(ClockId::Realtime);
     tracer.follow(id).unwrap();
     ask(&mut stream, 3, &command(SLEEP, 10));
     drop(stream);
-    server.join().unwrap();
+    server.join();
     let operations = operations_of(&tracer, address);
     let ids: Vec<_> = operations.iter().map(|operation| operation.request_id).collect();
     assert_eq!(ids, [1, 3]);
     operations.iter().for_each(|operation| has_mostly(operation, TimePart::Sleep));
-    assert!(operations[1].duration_ns < 10 * MOMENT.as_nanos() as u64, "{operations:?}");
+    assert!(operations[1].start.unix_ns() >= followed, "{operations:?}");
     assert_nothing_lost(&tracer);
 }
 

@@ -513,6 +513,7 @@ fn a_reader_that_stands_still_loses_nothing_as_long_as_the_ring_says() {
     for number in 0..periods {
         let one = frame(("192.0.2.1", 40_000 + number), ("192.0.2.2", 27017));
         here.send("va", vec![one.bytes()]);
+        // span: of the kernel's timer
         std::thread::sleep(4 * retire);
     }
     assert_eq!(finish(&mut ring).len(), usize::from(periods));

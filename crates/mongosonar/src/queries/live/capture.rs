@@ -355,6 +355,7 @@ mod tests {
             let begun = Instant::now();
             while !work.stop.load(Ordering::Relaxed) {
                 anyhow::ensure!(begun.elapsed() < Duration::from_secs(60), "nobody ended it");
+                // span: between two looks
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok(())
