@@ -41,13 +41,17 @@ impl<R: Read> LineBlocks<R> {
         self.is_over && self.failed.is_none()
     }
 
-    /// Reads the next block; `false` at the end of the file, or where it cannot be read further.
-    pub fn next(&mut self, block: &mut LineBlock) -> bool {
+    /// Reads the next block; `false` at the end of the file, where it cannot be read further, or once `goes_on` is `false`,
+    /// also inside a line that does not end.
+    pub fn next(&mut self, block: &mut LineBlock, goes_on: impl Fn() -> bool) -> bool {
         block.bytes.clear();
         block.bytes.append(&mut self.rest);
         block.is_after_too_long = false;
         let mut is_skipping = false;
         while !self.is_over {
+            if !goes_on() {
+                return false;
+            }
             let mut searched = block.bytes.len();
             self.read_more(&mut block.bytes);
             if is_skipping {
@@ -87,6 +91,8 @@ impl<R: Read> LineBlocks<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// Returns at most this many bytes at once, and fails at the end.
@@ -113,7 +119,7 @@ mod tests {
                     if is_torn { Box::new(Drip(&text, step)) } else { Box::new(text.as_slice()) };
                 let (mut blocks, mut block, mut all) =
                     (LineBlocks::new(input, size), LineBlock::default(), vec![]);
-                while blocks.next(&mut block) {
+                while blocks.next(&mut block, || true) {
                     assert!(block.bytes.ends_with(b"\n") || block.bytes == b"the end");
                     all.extend_from_slice(&block.bytes);
                 }
@@ -124,12 +130,25 @@ mod tests {
     }
 
     #[test]
+    fn reading_a_line_that_never_ends_can_be_stopped() {
+        let input = b"before\n".chain(io::repeat(b'x'));
+        let (mut blocks, mut block, looks) =
+            (LineBlocks::new(input, 1 << 20), LineBlock::default(), Cell::new(0));
+        // Also after it has begun to skip the line.
+        let goes_on = || looks.replace(looks.get() + 1) < 100;
+        assert!(blocks.next(&mut block, goes_on));
+        assert_eq!(block.bytes, b"before\n");
+        assert!(!blocks.next(&mut block, goes_on) && !blocks.is_at_end());
+        assert!(blocks.bytes > MAX_LINE as u64);
+    }
+
+    #[test]
     fn a_line_that_is_too_long_is_skipped_and_reported() {
         let long = vec![b'x'; MAX_LINE + (3 << 20)];
         let text = [b"before\n", long.as_slice(), b"\nafter\n", &long].concat();
         let (mut blocks, mut block, mut seen) =
             (LineBlocks::new(text.as_slice(), 1 << 20), LineBlock::default(), vec![]);
-        while blocks.next(&mut block) {
+        while blocks.next(&mut block, || true) {
             let text = String::from_utf8_lossy(&block.bytes[..block.bytes.len().min(10)]).into_owned();
             seen.push((block.is_after_too_long, text));
         }

@@ -303,9 +303,10 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         let unfinished = self.log.reading().lines_unfinished;
         let mut blocks = LineBlocks::new(input, self.division.block);
         let settings = self.log.settings();
+        let goes_on = || !self.stop.load(Ordering::Relaxed);
         in_order(
             self.division.threads,
-            |batch: &mut LineBatch| !self.stop.load(Ordering::Relaxed) && blocks.next(&mut batch.block),
+            |batch: &mut LineBatch| goes_on() && blocks.next(&mut batch.block, goes_on),
             || {
                 let mut reader = LineReader::new(settings);
                 move |batch: &mut LineBatch| batch.read(&mut reader)
@@ -391,7 +392,7 @@ pub fn find<T>(
     let mut log = LogReader::new(LogSettings { reference_ms: reference(path), ..LogSettings::default() });
     let input = lines_in(input, reference(path));
     let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
-    while left > 0 && blocks.next(&mut block) {
+    while left > 0 && blocks.next(&mut block, || !stop.load(Ordering::Relaxed)) {
         for line in lines(&block.bytes).take(left) {
             let line = without_line_feed(line);
             log.line(line, &mut ());

@@ -369,7 +369,9 @@ fn interrupt(child: &Child) {
 #[test]
 fn ctrl_c_keeps_the_windows_that_were_complete_and_says_so() {
     let folder = Folder::new("agent-stopped");
-    let log = folder.file("mongod.log", &log_of_seconds(60_000));
+    let log = folder.file("mongod.log", &log_of_seconds(600));
+    // A hole of a tebibyte, which nothing reads to its end: a line without an end.
+    std::fs::OpenOptions::new().append(true).open(&log).unwrap().set_len(1 << 40).unwrap();
     let store = folder.path("store");
     let words = ["agent", "--json", "--port", "5", "--store", store.to_str().unwrap(), "--replay"];
     let mut command = program(words.iter().chain(&[log.to_str().unwrap()]));
@@ -392,7 +394,6 @@ fn ctrl_c_keeps_the_windows_that_were_complete_and_says_so() {
     let notes = summary["notes"].to_string();
     assert!(notes.contains("stopped by Ctrl-C; the windows that were complete are stored"), "{notes}");
     let stored = windows().unwrap();
-    assert!(stored.len() < 6_000, "it was stopped before the end");
     assert_eq!(summary["windows"].as_u64().unwrap(), stored.len() as u64);
     for window in &stored {
         assert_eq!(window.window.totals(&Class::ALL).calls, 10, "{:?}", window.window.start);
