@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-from labkit import LAB, MONGOSONAR, wait_until
+from labkit import LAB, MONGOSONAR, of_each_thread, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs eBPF")
 
@@ -48,6 +48,11 @@ def compiled(source, program, *options):
     return program
 
 
+def all_sleep(pid):
+    """Whether all threads of a process do."""
+    return {stat.rpartition(")")[2].split()[0] for (stat,) in of_each_thread(pid, "stat")} == {"S"}
+
+
 @pytest.fixture(params=BUILDS)
 def parked(request, tmp_path):
     """The program with all threads parked; the ids of its threads by name."""
@@ -55,14 +60,7 @@ def parked(request, tmp_path):
     child = subprocess.Popen([program, "parked"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         threads = dict(reversed(child.stdout.readline().split()) for _ in CLASSES)
-
-        def all_sleep():
-            states = [
-                open(f"/proc/{child.pid}/task/{tid}/stat").read().rsplit(")")[1].split()[0] for tid in threads.values()
-            ]
-            return set(states) == {"S"}
-
-        wait_until(all_sleep, "threads that sleep")
+        wait_until(lambda: all_sleep(child.pid), "threads that sleep")
         yield child.pid, threads
     finally:
         child.kill()
@@ -213,6 +211,7 @@ def test_a_deleted_program_keeps_its_names(tmp_path):
     try:
         for _ in CLASSES:
             child.stdout.readline()
+        wait_until(lambda: all_sleep(child.pid), "threads that sleep")
         program.unlink()
         assert ",in_poll,below,outermost," in stacks(child.pid, "--all", "--format", "pmp")
     finally:
@@ -228,6 +227,7 @@ def test_threads_of_real_wiredtiger(tmp_path):
     child = subprocess.Popen([program, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout.readline() == "ready\n"
+        wait_until(lambda: all_sleep(child.pid), "threads that sleep")
         rows = json.loads(stacks(child.pid, "--all", "--format", "json"))["stacks"]
         eviction = [row for row in rows if "__wt_evict_thread_run" in functions(row)]
         assert eviction and all("__wt_cond_wait_signal" in functions(row) for row in eviction), rows

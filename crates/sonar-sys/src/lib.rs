@@ -40,6 +40,8 @@ pub mod tls;
 #[cfg(test)]
 mod tree;
 pub mod trust;
+#[cfg(test)]
+mod waiting;
 
 pub use filter::PacketFilter;
 pub use host::Host;

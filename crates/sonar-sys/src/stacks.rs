@@ -390,8 +390,10 @@ pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
     use std::sync::mpsc;
+
+    use super::*;
+    use crate::waiting::{own_thread, wait_until_in};
 
     fn head(thread: u32, on_cpu: bool, ns: u64, stack: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -533,7 +535,13 @@ mod tests {
     #[test]
     fn threads_of_this_process_are_seen_in_both_ways() {
         let (say, end) = mpsc::channel::<()>();
-        let sleeper = std::thread::Builder::new().name("sleeper".into()).spawn(move || end.recv()).unwrap();
+        let (tell, id) = mpsc::channel();
+        let sleep = move || {
+            tell.send(own_thread()).unwrap();
+            end.recv()
+        };
+        let sleeper = std::thread::Builder::new().name("sleeper".into()).spawn(sleep).unwrap();
+        wait_until_in(id.recv().unwrap(), libc::SYS_futex);
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let seen = stop.clone();
         let spinner = std::thread::Builder::new().name("spinner".into()).spawn(move || {

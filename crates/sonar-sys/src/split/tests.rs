@@ -14,6 +14,7 @@ use sonar_core::stacks::ThreadState;
 use sonar_core::time_split::{ConnectionSample, ThreadOperation, TimePart, WaitSample};
 
 use super::*;
+use crate::waiting::{own_thread, wait_until_in};
 
 const OP_MSG: i32 = 2013;
 const MORE_TO_COME: u32 = 2;
@@ -36,21 +37,6 @@ fn message(id: i32, response_to: i32, flags: u32, body: &[u8]) -> Vec<u8> {
     bytes.extend(flags.to_le_bytes());
     bytes.extend(body);
     bytes
-}
-
-fn own_thread() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
-}
-
-/// Waits until a thread of this process is blocked in this system call.
-fn wait_until_in(thread: u32, call: libc::c_long) {
-    let path = format!("/proc/self/task/{thread}/syscall");
-    let until = Instant::now() + Duration::from_secs(60);
-    while std::fs::read_to_string(&path).unwrap().split(' ').next() != Some(&call.to_string()) {
-        assert!(Instant::now() < until, "thread {thread} is not in call {call}");
-        // span: between two looks
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// A lock whose holder, a thread of its own, gives it back [`MOMENT`] after somebody waits for it.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sonar_sys::Host;
 use sonar_sys::disk::{
@@ -153,9 +153,20 @@ fn a_mapped_file_is_touched_and_synced() {
     let file = file(&dir, false);
     let mut engine = Mmap::new(file.clone()).unwrap();
     assert!(matches!(Mmap::new(file.clone()), Err(DiskError::Resource { .. })), "one at a time");
-    let wanted = EngineStep { sync_delay: Duration::from_millis(20), ..step(2) };
+    let (duration, sync_delay) = (Duration::from_secs(3_600), Duration::from_millis(20));
+    let wanted = EngineStep { duration, sync_delay, ..step(2) };
     let live = Live::new(2);
-    let done = engine.run(&wanted, &live).unwrap();
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let until = Instant::now() + Duration::from_secs(60);
+            while live.syncs().0 < 2 && Instant::now() < until {
+                // span: between two looks
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            live.stop();
+        });
+        engine.run(&wanted, &live).unwrap()
+    });
     assert!(done.reads.count() > 0 && done.writes.count() > 0);
     assert_eq!(live.syncs().0, done.flushes.count());
     assert!(done.flushes.count() >= 2, "{}", done.flushes.count());
