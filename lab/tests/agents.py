@@ -47,6 +47,7 @@ class AgentLife:
         deadline = time.monotonic() + 120
         while not (value := holds()):
             assert time.monotonic() < deadline, f"{what}: did not come"
+            # span: between two looks
             time.sleep(0.1)
         return value
 

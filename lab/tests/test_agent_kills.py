@@ -89,6 +89,7 @@ class Standstills:
 def reach(name, life, chance, started_in):
     """Waits for the moment of a kill."""
     if name == "start":
+        # span: of the start, until the moment of the kill
         time.sleep(chance.uniform(0, 2 * started_in))
         return
     life.wait(life.status, "the status")
@@ -102,9 +103,11 @@ def reach(name, life, chance, started_in):
     if name == "window":
         whole = (window_of(life.watches_since) + 2 * WINDOW_S) * 10**9
         life.wait(lambda: (life.status()["last_window_ns"] or 0) >= whole, "a window that it has seen all of")
+        # span: of the next window, until the moment of the kill
         time.sleep(chance.uniform(0, WINDOW_S))
     else:
         life.child.send_signal(signal.SIGHUP if name == "reload" else signal.SIGTERM)
+        # span: of the reload or the end, until the moment of the kill
         time.sleep(chance.uniform(0, 0.3))
 
 

@@ -53,6 +53,7 @@ def stand_still(life, names, wanted):
         for collector in wanted[name]
     )
     life.wait(said, f"that {names} are stopped")
+    # span: in which the others go on
     time.sleep(STANDSTILL_S)
     has_stored(life, 2)
     assert life.collector("machine")["last_data_ns"] > begun and life.collector("queries")["last_data_ns"] > begun
