@@ -388,9 +388,11 @@ pub fn find<T>(
 ) -> Result<Option<T>> {
     /// The most lines at the beginning of a file to look at.
     const LOOK: usize = 1_000;
+    /// The most bytes of them: a line may have no end, as the hole at the end of a file after a crash.
+    const LOOK_BYTES: u64 = 64 << 20;
     let (input, _) = input::open(path, &input::name(path), stop)?;
     let mut log = LogReader::new(LogSettings { reference_ms: reference(path), ..LogSettings::default() });
-    let input = lines_in(input, reference(path));
+    let input = lines_in(input, reference(path)).take(LOOK_BYTES);
     let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
     while left > 0 && blocks.next(&mut block, || !stop.load(Ordering::Relaxed)) {
         for line in lines(&block.bytes).take(left) {
