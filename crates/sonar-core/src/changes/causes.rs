@@ -93,7 +93,9 @@ fn apart_in_time(cause: HistoryChange, sides: &Sides<'_>) -> Vec<HistoryChange> 
         let fits = |one: &HistoryChange| (strength(one, &effect, sides), ends(one, &effect, sides));
         // Of those that explain it as well the first one: the end of a thing explains less than its beginning.
         let best = changes.iter_mut().rev().max_by_key(|one| fits(one));
-        best.into_iter().for_each(|one| one.effects.push(effect.clone()));
+        if let Some(best) = best {
+            best.effects.push(effect);
+        }
     }
     changes
 }
