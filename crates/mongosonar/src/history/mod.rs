@@ -157,6 +157,26 @@ impl StoredHistory {
         self.store.windows(span, resolution, &mut observed(&mut visit)).with_context(|| self.cannot_read())
     }
 
+    /// As [`visit`](Self::visit), also the windows in which no agent ran, if the next one has read what a log got then.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn visit_operations(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<()> {
+        let mut visit = |mut window: HistoryWindow| {
+            self.server.iter().for_each(|port| window.keep_server(*port));
+            if window.is_observed() || !window.window.shapes.is_empty() {
+                window.state_observed();
+                visit(window);
+            }
+        };
+        self.store.windows(span, resolution, &mut visit).with_context(|| self.cannot_read())
+    }
+
     /// Everything within a span; `None` if nothing is stored there.
     ///
     /// # Errors

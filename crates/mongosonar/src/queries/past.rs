@@ -75,7 +75,7 @@ fn intervals(
     let resolution = Resolution::ALL.into_iter().rev().find(fits).unwrap_or(Resolution::TenSeconds);
     let mut open: Option<Window> = None;
     let mut failed = None;
-    history.visit(span, resolution, &mut |window| {
+    history.visit_operations(span, resolution, &mut |window| {
         let start: Timestamp = window.window.start.floor_to(width);
         match &mut open {
             Some(known) if known.start.floor_to(width) == start => known.merge(&window.window),
