@@ -30,18 +30,23 @@ pub struct HelperReport {
 }
 
 impl HelperWatch {
-    /// How these processes are, if it is time to look.
+    /// How these processes are, if it is time to look; those of one name together.
     pub fn look(&mut self, host: &Host, helpers: &[u32]) -> Vec<HelperReport> {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return Vec::new();
         }
         self.looked = Some(Instant::now());
-        let report = |pid: &u32| {
-            let name = host.text(&format!("proc/{pid}/comm")).unwrap_or_default();
-            Some(HelperReport { name: name.trim_end().to_owned(), problem: self.problem(host, *pid) })
-                .filter(|one| !one.name.is_empty())
-        };
-        helpers.iter().filter_map(report).collect()
+        let mut reports: Vec<HelperReport> = Vec::new();
+        for pid in helpers {
+            let name = host.text(&format!("proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
+            let problem = self.problem(host, *pid);
+            match reports.iter_mut().find(|one| one.name == name) {
+                Some(known) => known.problem = known.problem.take().or(problem),
+                None if name.is_empty() => {}
+                None => reports.push(HelperReport { name, problem }),
+            }
+        }
+        reports
     }
 
     /// Why it does nothing (proc_pid_stat(5)).
@@ -99,7 +104,11 @@ mod tests {
             fs::write(proc.path().join("7/comm"), "sonar-paths\n").unwrap();
             let numbers = "1 ".repeat(49);
             fs::write(proc.path().join("7/stat"), format!("7 (sonar-paths) {state} {numbers}\n")).unwrap();
-            let reports = watch.look(&host, &[7]);
+            // Another one of this name works.
+            fs::create_dir_all(proc.path().join("8")).unwrap();
+            fs::write(proc.path().join("8/comm"), "sonar-paths\n").unwrap();
+            fs::write(proc.path().join("8/stat"), format!("8 (sonar-paths) S {numbers}\n")).unwrap();
+            let reports = watch.look(&host, &[7, 8]);
             assert_eq!((reports.len(), &*reports[0].name), (1, "sonar-paths"));
             // As if it had been so for a while.
             watch.waiting.values_mut().for_each(|since| *since = since.checked_sub(WAITS).unwrap());
