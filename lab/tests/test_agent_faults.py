@@ -288,8 +288,8 @@ def visitors(folder, ports, logs):
 def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
     """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. There are a thousand lines and commands a second, a log
     that is rotated each minute, and servers that come and go. Memory is flat if the line through the samples grows by less
-    than 2 MiB, or by less than chance explains. Descriptors are flat if theirs grows by less than one. The first quarter of
-    the samples, at least a minute, is left out."""
+    than 2 MiB, or by less than chance explains. Descriptors are flat if the second half has no more at a time than the
+    first, or one. The first quarter of the samples, at least a minute, is left out."""
     seconds = float(os.environ.get("AGENT_SOAK") or (3_600 if os.environ.get("LONG") else 0))
     if not seconds:
         pytest.skip("AGENT_SOAK=SECONDS or LONG=1 lets it run")
@@ -330,18 +330,19 @@ def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
     late = [sample for sample in samples if sample[0] > max(seconds / 4, 60)]
     times, memory, files = zip(*late, strict=True)
     span = times[-1] - times[0]
-    flat = []
-    for what, values, most in (("memory", memory, 2 * MIB), ("descriptors", files, 1)):
-        rate, error = slope(times, values)
-        print(
-            f"{what}: {min(values)} to {max(values)}, grows by {rate * span:.1f} ± {2 * error * span:.1f} in {span:.0f} s"
-        )
-        flat.append((what, rate * span < most + 2 * error * span))
+    rate, error = slope(times, memory)
+    print(
+        f"memory: {min(memory)} to {max(memory)}, grows by {rate * span:.1f} ± {2 * error * span:.1f} in {span:.0f} s"
+    )
+    # Each server that is there adds some.
+    half = len(files) // 2
+    print(f"descriptors: at most {max(files[:half])}, then {max(files[half:])}")
     # What each part of the agent says that it holds.
     for one in status.get("held") or []:
         print(f"{one['place']}, {one['name']}: {one['bytes']} of {one['max_bytes']} bytes")
     print(f"{len(writer.lines)} lines and as many commands, {len(writer.rotations)} rotations, {lost} lost on the wire")
-    assert all(is_flat for _, is_flat in flat), flat
+    assert rate * span < 2 * MIB + 2 * error * span
+    assert max(files[half:]) <= max(files[:half]) + 1
     assert lost == 0
     document = stored(tmp_path / "store", "--class", "user", "--limit", "20000")
     assert finds(document) == asked

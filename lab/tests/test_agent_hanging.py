@@ -49,7 +49,7 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
         begun = time.time()
         # The one on the file system that hangs writes what is below it: it does not hang itself.
         writers = [
-            stack.enter_context(Writer(folder / "mongod.log", port))
+            stack.enter_context(Writer(folder / "mongod.log", port, turns=50))
             for folder, port in ((files.folder, hung), (folders[1], healthy))
         ]
         life.wait_until_read()
@@ -103,7 +103,7 @@ def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path):
         life = stack.enter_context(AgentLife(tmp_path, files.point / "store"))
         life.wait(lambda: (life.collector("log") or {}).get("state") == "working", "the log")
         begun = time.time()
-        writer = stack.enter_context(Writer(log, port))
+        writer = stack.enter_context(Writer(log, port, turns=50))
         life.wait_until_read()
         files.stop()
         life.wait(lambda: "has not answered for" in life.errors(), "that the store hangs")

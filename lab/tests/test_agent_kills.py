@@ -86,8 +86,27 @@ class Standstills:
         return waited[-1] - waited[0] if waited else float("inf")
 
 
-def reach(name, life, chance, started_in):
+class Rotation:
+    """Rotates the log, once until all lines before that are stored: of two rotations whose lines are not, the file between
+    would be lost."""
+
+    def __init__(self, writer, chance):
+        self.writer, self.chance, self.may, self.done = writer, chance, True, collections.Counter()
+
+    def rotate(self, life):
+        """Perhaps. Something of the present file has been read then."""
+        life.wait_until_read()
+        if self.may and self.chance.random() < 0.7:
+            how = self.chance.choice(["rename", "truncate"])
+            self.writer.rotate = how
+            labkit.wait_until(lambda: self.writer.rotate is None, "a rotation")
+            self.done[how] += 1
+            self.may = False
+
+
+def reach(name, life, rotation, started_in):
     """Waits for the moment of a kill."""
+    chance = rotation.chance
     if name == "start":
         # span: of the start, until the moment of the kill
         time.sleep(chance.uniform(0, 2 * started_in))
@@ -99,10 +118,11 @@ def reach(name, life, chance, started_in):
         changes.wait(b".db-wal", chance.randint(1, 12))
         changes.close()
         return
-    life.wait_until_read()
+    rotation.rotate(life)
     if name == "window":
-        whole = (window_of(life.watches_since) + 2 * WINDOW_S) * 10**9
+        whole = (window_of(time.time()) + 2 * WINDOW_S) * 10**9
         life.wait(lambda: (life.status()["last_window_ns"] or 0) >= whole, "a window that it has seen all of")
+        rotation.may = True
         # span: of the next window, until the moment of the kill
         time.sleep(chance.uniform(0, WINDOW_S))
     else:
@@ -150,7 +170,7 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
     port, log, chance = free_port(), tmp_path / "mongod.log", random.Random(SEED)
     # A disk that is busy with something else would delay windows.
     memory = tempfile.mkdtemp(prefix="mongosonar-kills-", dir="/dev/shm")
-    store, judged, excused, rotations = pathlib.Path(memory) / "store", 0, [], collections.Counter()
+    store, judged, excused = pathlib.Path(memory) / "store", 0, []
     sources = "[collectors]\nfiles = false\ninternals = false\n[queries]\ntls = false\n"
     (tmp_path / "agent.toml").write_text(sources + f'interface = ["lo"]\nport = [{port}]\n' + described(port, log))
     log.touch()
@@ -164,9 +184,10 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
             life.wait(lambda: (life.collector("log") or {}).get("state") == "working", "the log")
             begins, started_in = time.time(), time.time() - life.began
             writer = stack.enter_context(Writer(log, port, other_days=True))
+            rotation = Rotation(writer, chance)
             for kill, name in enumerate(phases):
                 standstills = Standstills(life)
-                reach(name, life, chance, started_in)
+                reach(name, life, rotation, started_in)
                 life.end(signal.SIGKILL)
                 standstills.close()
                 windows, lacking = missing(life, writer)
@@ -178,13 +199,6 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
                     assert waited > STANDSTILL_S or stood, lacking
                     excused += lacking
                 life = AgentLife(tmp_path, store)
-                if chance.random() < 0.4:
-                    # Something of each file must be read before the next rotation.
-                    life.wait_until_read()
-                    how = chance.choice(["rename", "truncate"])
-                    rotations[how] += 1
-                    writer.rotate = how
-                    labkit.wait_until(lambda: writer.rotate is None, "a rotation")
             writer.close()
             last = time.time()
             with open(log, "ab") as file:
@@ -193,7 +207,7 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
             life.wait(lambda: ((life.collector("log") or {}).get("last_data_ns") or 0) > last * 1e9, "the last line")
             assert life.end(signal.SIGTERM) == 0
         print(
-            f"{len(writer.lines)} lines, {len(writer.commands)} commands, {dict(rotations)}, {judged} windows at kills, "
+            f"{len(writer.lines)} lines, {len(writer.commands)} commands, {dict(rotation.done)}, {judged} windows at kills, "
             f"{len(excused)} excused"
         )
         check_all(store, writer, begins)

@@ -1,6 +1,7 @@
 """Helper processes of the agent stand still, as under a debugger or on a machine that is out of memory: what they do waits,
 which is said; everything else goes on; and once they go on, nothing is missing and nothing is there twice."""
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -32,8 +33,11 @@ STANDSTILL_S = 60 if LONG else 0
 
 
 def helpers(life):
-    """The helper processes by their names."""
-    return {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in children(life.child.pid)}
+    """The numbers of the helper processes by their names; some have the same."""
+    found = collections.defaultdict(list)
+    for pid in sorted(children(life.child.pid)):
+        found[pathlib.Path(f"/proc/{pid}/comm").read_text().strip()].append(pid)
+    return found
 
 
 def has_stored(life, windows):
@@ -44,11 +48,11 @@ def has_stored(life, windows):
 def stand_still(life, names, wanted):
     """Stops these helpers, waits until that is said and longer, and lets them go on."""
     found = helpers(life)
-    for name in names:
-        os.kill(found[name], signal.SIGSTOP)
+    each = lambda number: [os.kill(pid, number) for name in names for pid in found[name]]
+    each(signal.SIGSTOP)
     begun = time.time_ns()
     said = lambda: all(
-        f"helper process {name}: process {found[name]} is stopped" in life.problems(collector)
+        f"helper process {name}: process {found[name][0]} is stopped" in life.problems(collector)
         for name in names
         for collector in wanted[name]
     )
@@ -57,8 +61,7 @@ def stand_still(life, names, wanted):
     time.sleep(STANDSTILL_S)
     has_stored(life, 2)
     assert life.collector("machine")["last_data_ns"] > begun and life.collector("queries")["last_data_ns"] > begun
-    for name in names:
-        os.kill(found[name], signal.SIGCONT)
+    each(signal.SIGCONT)
     goes_on = lambda: (
         not any("helper" in life.problems(name) for name in ("log", "internals", "queries", "files", "split"))
     )
@@ -80,7 +83,7 @@ def test_helpers_that_stand_still_hold_up_nothing_else_and_nothing_is_lost(tmp_p
             life.wait(lambda: (life.collector(name) or {}).get("state") == "working", name)  # noqa: B023
         assert set(wanted) <= set(helpers(life)), helpers(life)
         begun = time.time()
-        writer = stack.enter_context(Writer(log, ports[0]))
+        writer = stack.enter_context(Writer(log, ports[0], turns=50))
         life.wait_until_read()
         for names in [[name] for name in wanted] if LONG else [list(wanted)]:
             # Nobody opens the new file meanwhile.

@@ -67,7 +67,7 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
         small_disk(store, 32),
         answering_mongod(tmp_path / "busy", busy),
         agent(tmp_path, config) as running,
-        Writer(log, busy) as writer,
+        Writer(log, busy, turns=50) as writer,
     ):
         ballast, begun = store / "ballast", time.time()
         labkit.wait_until(lambda: running.status()["windows"] >= 2, "two windows", 60)
