@@ -295,7 +295,7 @@ static void greet(struct document *reply, const struct connection *connection) {
     put_int(reply, "maxWireVersion", 9);
 }
 
-// Its signal ends the sleep of a thread.
+// Its signal, SIGUSR1, ends the sleep of a thread.
 static void awake(int number) {
     (void)number;
 }

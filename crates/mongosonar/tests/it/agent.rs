@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::*;
 use serde_json::Value;
@@ -366,10 +366,21 @@ fn interrupt(child: &Child) {
     assert!(sent.success());
 }
 
+/// Waits, for a minute at most.
+fn wait_until(condition: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < until, "it does not come");
+        // span: between two looks
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn ctrl_c_keeps_the_windows_that_were_complete_and_says_so() {
     let folder = Folder::new("agent-stopped");
-    let log = folder.file("mongod.log", &log_of_seconds(600));
+    // Several blocks, which are read ahead.
+    let log = folder.file("mongod.log", &log_of_seconds(60_000));
     // A hole of a tebibyte, which nothing reads to its end: a line without an end.
     std::fs::OpenOptions::new().append(true).open(&log).unwrap().set_len(1 << 40).unwrap();
     let store = folder.path("store");
@@ -383,10 +394,7 @@ fn ctrl_c_keeps_the_windows_that_were_complete_and_says_so() {
         store.windows(span, Resolution::TenSeconds, &mut |window| windows.push(window)).ok()?;
         (windows.len() > 5).then_some(windows)
     };
-    while windows().is_none() {
-        // span: between two looks
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| windows().is_some());
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -411,10 +419,7 @@ fn a_minute_that_is_cut_short_is_stored_and_a_second_ctrl_c_ends_at_once() {
         let words = ["agent", "--json", "--once", "60s", "--config", config.to_str().unwrap(), "--store"];
         let mut command = program(words.iter().chain(&[store.to_str().unwrap()]));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        while !store.join("agent.json").exists() {
-            // span: between two looks
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(|| store.join("agent.json").exists());
         child
     };
     let store = folder.path("store");
@@ -426,10 +431,7 @@ fn a_minute_that_is_cut_short_is_stored_and_a_second_ctrl_c_ends_at_once() {
         let last = collectors.iter().find(|one| one["name"] == "machine")?["last_data_ns"].as_u64()?;
         last.checked_sub(status["started_ns"].as_u64()?)
     };
-    while observed_ns().is_none_or(|ns| ns < 4_000_000_000) {
-        // span: between two looks
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| observed_ns().is_some_and(|ns| ns >= 4_000_000_000));
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
