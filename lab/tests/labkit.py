@@ -32,7 +32,7 @@ DRIVERS = {
 HIDDEN = {"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "endSessions"}
 
 
-def wait_until(condition, what, seconds=15.0):
+def wait_until(condition, what, seconds=120.0):
     """Returns the first true value of `condition()`; fails after `seconds` with `what` in the message."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -135,7 +135,7 @@ def wait_until_connections_rest(pid):
         calls = [call for name, call in of_each_thread(pid, "comm", "syscall") if name.startswith("conn")]
         return not any(call.startswith("running") for call in calls)
 
-    wait_until(rest, "threads of connections that wait", 60)
+    wait_until(rest, "threads of connections that wait")
 
 
 @contextlib.contextmanager
@@ -241,7 +241,7 @@ def wait_until_closed(port, prefix=()):
         read = subprocess.run([*prefix, "cat", *tables], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return not any(map(is_open, read.stdout.splitlines()))
 
-    wait_until(closed, f"the end of all connections with port {port}", 60)
+    wait_until(closed, f"the end of all connections with port {port}")
 
 
 @dataclasses.dataclass
@@ -303,7 +303,7 @@ def tcpdump(path, interface, expression, prefix=()):
         wait_until(lambda: "listening on" in errors.read_text(), "tcpdump")
         yield
         # It has the packets of its ring in the file before it waits for more.
-        wait_until(lambda: waits_in(child.pid, "poll", "ppoll"), "the last packets", 60)
+        wait_until(lambda: waits_in(child.pid, "poll", "ppoll"), "the last packets")
     assert child.returncode == 0 and re.search(r"^0 packets dropped by kernel", errors.read_text(), re.M), (
         errors.read_text()
     )

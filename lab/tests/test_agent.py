@@ -48,21 +48,21 @@ class Agent:
         status = self.status()
         return next(one for one in status["collectors"] if one["name"] == name) if status else {"state": "none"}
 
-    def wait_for(self, name, state, seconds=30):
+    def wait_for(self, name, state, seconds=120.0):
         labkit.wait_until(lambda: self.collector(name)["state"] == state, f"{name} {state}", seconds)
 
     def wait_until_read(self):
         """Waits until it has read what stands in the logs now."""
         now = time.time_ns()
         read = lambda: (self.collector("log").get("last_data_ns") or 0) > now
-        labkit.wait_until(read, "the log", 30)
+        labkit.wait_until(read, "the log")
 
     def observe(self, windows):
         """Waits until it has stored so many windows that begin after now."""
         # They lie on the boundaries of the clock.
         boundary = (int(time.time()) // WINDOW_S + 1) * WINDOW_S
         status = lambda: self.status() or {"windows": 0, "last_window_ns": None}
-        labkit.wait_until(lambda: (status()["last_window_ns"] or 0) >= boundary * 10**9, "the window before", 60)
+        labkit.wait_until(lambda: (status()["last_window_ns"] or 0) >= boundary * 10**9, "the window before")
         before = status()["windows"]
         stored = lambda: status()["windows"] - before
         labkit.wait_until(lambda: stored() >= windows, f"{windows} windows", windows * WINDOW_S + 60)
@@ -94,7 +94,7 @@ def agent(directory, config="", environment=None, arguments=(), prefix=()):
                 assert child.poll() is None, f"the agent ended: {err.read_text()}"
                 return running.status()
 
-            labkit.wait_until(ready, "the status of the agent", 30)
+            labkit.wait_until(ready, "the status of the agent")
             yield running
 
 
@@ -233,12 +233,12 @@ def test_a_server_that_starts_later_or_again_is_captured(tmp_path):
 
         assert not is_watched()
         with mongod(tmp_path, port):
-            labkit.wait_until(is_watched, "the server", 20)
-            labkit.wait_until(last_data, "its packets", 25)
-        labkit.wait_until(lambda: not is_watched(), "the end of the server", 20)
+            labkit.wait_until(is_watched, "the server")
+            labkit.wait_until(last_data, "its packets")
+        labkit.wait_until(lambda: not is_watched(), "the end of the server")
         last = last_data()
         with mongod(tmp_path, port):
-            labkit.wait_until(lambda: last_data() > last, "packets again", 25)
+            labkit.wait_until(lambda: last_data() > last, "packets again")
         assert running.stop() == 0
     assert f"on port {port} has ended" in running.err.read_text(), running.err.read_text()
 
@@ -303,7 +303,7 @@ def test_an_interface_that_comes_goes_and_is_created_again_is_captured(tmp_path)
             # Nobody answers, but a connection is asked for: a ring of the interface before would not see it.
             connect = "import socket\ntry: socket.create_connection(('10.97.1.2', 27017), 1)\nexcept OSError: pass"
             subprocess.run([*inside(ns["client"]), "python3", "-c", connect], check=True)
-            labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets", 15)
+            labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets")
             assert running.stop() == 0
         text = running.err.read_text()
         assert text.count("queries, interface s0: it works again") == 2 and text.count("it is down") == 1, text
@@ -315,7 +315,7 @@ def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
     append(log, slow_query(time.time()))
     with mongod(tmp_path, port):
         with agent(tmp_path, described(port, log)) as running:
-            running.wait_for("log", "working", 40)
+            running.wait_for("log", "working")
             append(log, slow_query(time.time()))
             running.wait_until_read()
             assert running.stop() == 0
@@ -334,11 +334,11 @@ def test_each_line_of_a_log_is_stored_once_although_the_agent_is_killed(tmp_path
     with mongod(tmp_path, port):
         for _ in range(2):
             with agent(tmp_path, config) as running:
-                running.wait_for("log", "working", 40)
+                running.wait_for("log", "working")
                 append(log, *(slow_query(time.time()) for _ in range(10)))
                 written = time.time_ns()
                 stored = lambda: (running.status()["last_window_ns"] or 0) > written  # noqa: B023
-                labkit.wait_until(stored, "a window with these lines", 60)
+                labkit.wait_until(stored, "a window with these lines")
                 append(log, *(slow_query(time.time()) for _ in range(5)))
                 running.wait_until_read()
                 running.stop(signal.SIGKILL)
@@ -396,7 +396,7 @@ def test_ports_interfaces_and_servers_change_while_the_agent_runs(tmp_path):
             lambda: any(ours.items() <= server.items() for server in running.status()["servers"]), "the other log"
         )
         before = time.time_ns()
-        labkit.wait_until(lambda: (running.collector("queries")["last_data_ns"] or 0) > before, "packets", 15)
+        labkit.wait_until(lambda: (running.collector("queries")["last_data_ns"] or 0) > before, "packets")
         # No reply lacks its request, and no stream has a gap, although the rings changed.
         assert running.collector("queries")["lost"] == 0, running.status()
         (tmp_path / "agent.toml").write_text(head + 'interface = ["nonexistent0"]\n' + described(port, logs[1]))
@@ -415,7 +415,7 @@ def test_the_status_shows_what_each_source_costs(tmp_path):
         with mongod(tmp_path, port), agent(tmp_path) as running:
             for source in ("machine", "files"):
                 running.wait_for(source, "working")
-            labkit.wait_until(lambda: running.collector("files")["ebpf_ns"], "the time of eBPF programs", 15)
+            labkit.wait_until(lambda: running.collector("files")["ebpf_ns"], "the time of eBPF programs")
             machine = running.collector("machine")
             assert machine["user_ns"] + machine["system_ns"] > 0 and machine["ebpf_ns"] is None
             status = running.status()
@@ -448,8 +448,8 @@ def test_privileges_are_dropped_in_every_thread(tmp_path):
     port, log = free_port(), tmp_path / "mongod.log"
     log.touch()
     with agent(tmp_path, described(port, log)) as running, mongod(tmp_path, port):
-        running.wait_for("log", "working", 40)
-        running.wait_for("queries", "working", 40)
+        running.wait_for("log", "working")
+        running.wait_for("queries", "working")
         pid = running.child.pid
         allowed = {"machine": SYS_PTRACE | DAC_READ_SEARCH}
         for name, fields in tasks(pid).items():

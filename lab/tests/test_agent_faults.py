@@ -189,7 +189,7 @@ def test_programs_that_cannot_be_loaded_at_the_start_are_loaded_later(tmp_path):
         # span: in which it tries again and again
         time.sleep(3)
         flag.unlink()
-        running.wait_for("files", "working", 60)
+        running.wait_for("files", "working")
         threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(running.child.pid).items()}
         assert int(threads["files"]["CapEff"], 16) & PERFMON == 0 and threads["files"]["Seccomp"].strip() == "2"
         assert running.stop() == 0

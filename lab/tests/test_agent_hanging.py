@@ -63,7 +63,7 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
         window = window_of(stopped) + 2 * WINDOW_S
         enough = lambda: (life.status()["last_window_ns"] or 0) > (window + 2 * WINDOW_S) * 10**9
         life.wait(enough, "windows")
-        labkit.wait_until(lambda: has_lines(life, writers[1], window), "the lines of the other server", 60)
+        labkit.wait_until(lambda: has_lines(life, writers[1], window), "the lines of the other server")
         # One that starts now is found, although the search asks for the files of all.
         stack.enter_context(answering_mongod(tmp_path, later))
         life.wait(lambda: any(one["port"] == later for one in life.status()["servers"]), "a server that starts now")

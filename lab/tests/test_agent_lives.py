@@ -67,14 +67,14 @@ def test_a_killed_server_is_in_every_view_although_it_has_no_log(tmp_path):
     config = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n"
     with agent(tmp_path, config) as running:
         with server(tmp_path, port) as child:
-            labkit.wait_until(lambda: is_watched(running, port), "the server", 30)
+            labkit.wait_until(lambda: is_watched(running, port), "the server")
             os.kill(child.pid, signal.SIGSTOP)
             stopped = lambda: events(running.store, [child], "server_unreachable")
-            labkit.wait_until(stopped, "that it is stopped", 60)
+            labkit.wait_until(stopped, "that it is stopped")
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
             ended = lambda: events(running.store, [child], "server_crash", "server_stop")
-            labkit.wait_until(ended, "the end of the server", 60)
+            labkit.wait_until(ended, "the end of the server")
         assert running.stop() == 0
     assert len(stopped()) == 1 and len(ended()) == 1, (stopped(), ended())
     assert not again(running.store, child), "a process that has ended does not answer again"
@@ -91,7 +91,7 @@ def test_what_happened_while_no_agent_ran_is_told_by_the_next_one(tmp_path):
     config = f"[collectors]\nfiles = false\nqueries = false\n[queries]\nport = [{port}]\n"
     with server(tmp_path, port) as first:
         with agent(tmp_path, config) as running:
-            labkit.wait_until(lambda: is_watched(running, port), "the server", 30)
+            labkit.wait_until(lambda: is_watched(running, port), "the server")
             assert running.stop() == 0
     with server(tmp_path, port) as second:
         with agent(tmp_path, config) as running:

@@ -116,7 +116,7 @@ def test_servers_come_and_go_and_what_cannot_work_is_said(tmp_path):
             notes = lambda: running.collector("split")["notes"]
             divided = lambda: any("divided: " in note and not note.endswith(": 0") for note in notes())
             with Asking(port, {"burn": 2}, 0.02):
-                labkit.wait_until(divided, "divided operations of a server that started later", 40)
+                labkit.wait_until(divided, "divided operations of a server that started later")
         running.wait_for("split", "waiting")
         assert running.stop() == 0
 
@@ -135,7 +135,7 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
             running.wait_for("split", "waiting")
             with threaded(tmp_path, port, options):
                 running.wait_for("split", "working")
-                labkit.wait_until(lambda: running.err.read_text().count("reading encrypted") == 2, "the probes", 20)
+                labkit.wait_until(lambda: running.err.read_text().count("reading encrypted") == 2, "the probes")
                 with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
                     running.observe(2)
             assert running.stop() == 0, running.err.read_text()

@@ -75,12 +75,12 @@ def test_status_and_sizes_of_a_server_with_a_login_become_series(tmp_path):
         (tmp_path / "agent.toml").touch(0o600)
         began = time.monotonic()
         with agent(tmp_path, with_uri(f"mongodb://dba:s3cret@{mock.address}")) as running:
-            running.wait_for("status", "working", 30)
+            running.wait_for("status", "working")
             pid = running.child.pid
             threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(pid).items()}
             assert int(threads["status"]["CapEff"], 16) == 0 and threads["status"]["Seccomp"].strip() == "2"
             asked = lambda: mock.command("asked")["asked"]
-            labkit.wait_until(lambda: asked().get("serverStatus", 0) >= 3, "three looks at it", 60)
+            labkit.wait_until(lambda: asked().get("serverStatus", 0) >= 3, "three looks at it")
             status = running.status()
             collector = running.collector("status")
             assert collector["notes"] == [f"{mock.address}: figures from serverStatus, sizes of 2 collections"]
@@ -104,7 +104,7 @@ def test_sizes_of_the_real_server_are_those_that_it_gives_to_another_client(tmp_
         client.shop.carts.create_index("n")
         expected = client.shop.command("collStats", "carts")
         with agent(tmp_path, with_uri(f"mongodb://{address}")) as running:
-            running.wait_for("status", "working", 30)
+            running.wait_for("status", "working")
             wait_for_sizes(running)
             assert running.collector("status")["problems"] == []
             assert running.stop() == 0
@@ -119,12 +119,12 @@ def test_sizes_of_the_real_server_are_those_that_it_gives_to_another_client(tmp_
 
 def test_a_server_that_goes_and_returns_is_reported_once(tmp_path):
     with mongod("8.0") as mock, agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
-        running.wait_for("status", "working", 30)
+        running.wait_for("status", "working")
         mock.down(25.0)
-        running.wait_for("status", "waiting", 40)
+        running.wait_for("status", "waiting")
         problems = running.collector("status")["problems"]
         assert len(problems) == 1 and problems[0].startswith(f"{mock.address}: "), problems
-        running.wait_for("status", "working", 90)
+        running.wait_for("status", "working")
         lines = [line for line in running.err.read_text().splitlines() if line.startswith("mongosonar: status")]
         assert len(lines) == 2, lines
         assert running.stop() == 0
@@ -134,9 +134,9 @@ def test_what_the_user_may_not_do_is_named_and_the_rest_goes_on(tmp_path):
     with mongod("6.0") as mock:
         mock.command("forbid", commands=["replSetGetStatus", "aggregate"])
         with agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
-            running.wait_for("status", "needs_you", 30)
+            running.wait_for("status", "needs_you")
             counts = lambda: mock.command("asked")["asked"]
-            labkit.wait_until(lambda: counts().get("serverStatus", 0) >= 3, "the rest goes on", 60)
+            labkit.wait_until(lambda: counts().get("serverStatus", 0) >= 3, "the rest goes on")
             problem = " ".join(running.collector("status")["problems"])
             assert "not authorized to read replSetGetStatus; grant the role clusterMonitor" in problem
             assert "not authorized to read the sizes of collections; grant the role clusterMonitor" in problem
@@ -155,14 +155,14 @@ def test_each_member_is_asked_itself_and_an_election_is_an_event(tmp_path):
         mongod("6.0", "--port", ports[1], "--members", ",".join(names)) as second,
         agent(tmp_path, with_uri(f"mongodb://{','.join(names)}/?replicaSet=rs")) as running,
     ):
-        running.wait_for("status", "working", 30)
-        labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked", 20)
+        running.wait_for("status", "working")
+        labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked")
         first.command("primary", **{"is": False}, term=2)
         second.command("primary", **{"is": True}, term=2)
         asked = lambda: [mock.command("asked")["asked"]["replSetGetStatus"] for mock in (first, second)]
         before = asked()
         has_looked = lambda: all(now >= then + 2 for now, then in zip(asked(), before, strict=True))
-        labkit.wait_until(has_looked, "two looks at each member", 60)
+        labkit.wait_until(has_looked, "two looks at each member")
         assert running.stop() == 0
     found = figures(running.store)
     assert {name for metric, name in found if metric == "member.state"} == set(names)
@@ -174,7 +174,7 @@ def test_a_mongos_gives_the_sizes_of_all_shards(tmp_path):
     with mongod("mongos") as mock:
         mock.command("size", ns="shop.c", stats={"size": 1_000, "count": 5, "indexSizes": {"a_1": 10}})
         with agent(tmp_path, with_uri(f"mongodb://{mock.address}")) as running:
-            running.wait_for("status", "working", 30)
+            running.wait_for("status", "working")
             wait_for_sizes(running)
             assert "replSetGetStatus" not in mock.command("asked")["asked"]
             assert running.stop() == 0
@@ -197,5 +197,5 @@ def test_the_environment_names_a_server_too(tmp_path):
         # Without privileges names can still be looked up.
         environment = {"MONGOSONAR_URI": f"mongodb://{mock.address.replace('127.0.0.1', 'localhost')}"}
         with agent(tmp_path, ONLY_STATUS, environment) as running:
-            running.wait_for("status", "working", 30)
+            running.wait_for("status", "working")
             assert running.stop() == 0

@@ -70,15 +70,15 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
         Writer(log, busy, turns=50) as writer,
     ):
         ballast, begun = store / "ballast", time.time()
-        labkit.wait_until(lambda: running.status()["windows"] >= 2, "two windows", 60)
+        labkit.wait_until(lambda: running.status()["windows"] >= 2, "two windows")
         fill(ballast)
         full = time.time()
-        labkit.wait_until(lambda: running.status()["windows_lost"] >= 1, "a lost window", 40)
+        labkit.wait_until(lambda: running.status()["windows_lost"] >= 1, "a lost window")
         # The disk stays full, with another number of free bytes; a server starts meanwhile.
         with open(ballast, "ab") as file:
             file.truncate(ballast.stat().st_size - MIB // 2)
         with mongod(tmp_path, port):
-            labkit.wait_until(lambda: running.status()["windows_lost"] >= 3, "more lost windows", 60)
+            labkit.wait_until(lambda: running.status()["windows_lost"] >= 3, "more lost windows")
             status = running.status()
             text = subprocess.run(
                 [labkit.MONGOSONAR, "agent", "--status", "--store", str(store)], capture_output=True, text=True
@@ -86,9 +86,9 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
             fill(ballast)
             ballast.unlink()
             free = time.time()
-            labkit.wait_until(lambda: running.status()["store_problem"] is None, "windows that are stored again", 40)
+            labkit.wait_until(lambda: running.status()["store_problem"] is None, "windows that are stored again")
             again = running.status()
-            labkit.wait_until(lambda: running.status()["windows"] >= again["windows"] + 2, "two more windows", 60)
+            labkit.wait_until(lambda: running.status()["windows"] >= again["windows"] + 2, "two more windows")
         writer.close()
         ended = time.time()
         assert running.stop() == 0

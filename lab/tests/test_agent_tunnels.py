@@ -40,7 +40,7 @@ def test_the_agent_stores_mirrored_traffic(tmp_path, arguments, lines):
         # Whatever it reads from here on must have been captured.
         running.wait_for("queries", "working")
         send_frames(ns, frames)
-        labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets", 30)
+        labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets")
         assert running.stop() == 0
         assert stored(running) == expected
 
@@ -55,6 +55,6 @@ def test_tunnels_are_switched_on_while_the_agent_runs(tmp_path):
         running.child.send_signal(signal.SIGHUP)
         labkit.wait_until(lambda: "ring of queries" in running.err.read_text(), "the change")
         send_frames(ns, frames)
-        labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets", 30)
+        labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets")
         assert running.stop() == 0
         assert stored(running) == frames.calls(*EVERYTHING), "those of one time that they were sent"

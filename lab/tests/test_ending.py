@@ -94,7 +94,7 @@ class Terminal:
         if self.side is not None:
             labkit.wait_until(lambda: self.read() is not None and self.is_at_end, "the end of the output")
 
-    def wait_for(self, text, seconds=20.0):
+    def wait_for(self, text, seconds=120.0):
         deadline = time.monotonic() + seconds
         while text not in self.read():
             assert time.monotonic() < deadline and self.running(), f"{text!r} did not come: {self.shown[-2000:]!r}"
@@ -296,7 +296,7 @@ def test_a_reader_that_does_not_read_does_not_block_the_end():
     with open("/dev/zero", "rb") as zero:
         command = [labkit.MONGOSONAR, *QUERIES, "--json", "--interval", "10ms"]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=zero)
-    labkit.wait_until(lambda: waits_to_write(child.pid), "a full pipe", seconds=60)
+    labkit.wait_until(lambda: waits_to_write(child.pid), "a full pipe")
     child.send_signal(signal.SIGTERM)
     assert wait_soon(child) == 128 + signal.SIGTERM
     child.stdout.close()
@@ -317,7 +317,7 @@ def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
             time.sleep(0.2 if waits else 0)
             return waits and waits_for_terminal(terminal.pid)
 
-        labkit.wait_until(is_full, "a full terminal", seconds=60)
+        labkit.wait_until(is_full, "a full terminal")
         os.kill(terminal.pid, getattr(signal, how))
         soon = Soon(lambda: [terminal.pid])
         while terminal.running():
@@ -441,9 +441,7 @@ def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
         else:
             script = [pid for pid in started if "run.sh" in command_line(pid)]
             os.kill(min(script), signal.SIGKILL)
-        labkit.wait_until(
-            lambda: not [pid for pid in session(terminal.pid) if pid != terminal.pid], "the end of all", seconds=15
-        )
+        labkit.wait_until(lambda: not [pid for pid in session(terminal.pid) if pid != terminal.pid], "the end of all")
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
 
 

@@ -321,8 +321,8 @@ def test_a_secondary_that_stands_still_is_named_and_nothing_else_is_blamed(tmp_p
         mongod("6.0", "--port", ports[1], *members) as second,
         agent(tmp_path, with_uri(f"mongodb://{','.join(names)}/?replicaSet=rs")) as running,
     ):
-        running.wait_for("status", "working", 30)
-        labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked", 20)
+        running.wait_for("status", "working")
+        labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked")
         running.observe(BEFORE)
         wait_for_a_boundary()
         began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

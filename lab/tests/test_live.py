@@ -121,10 +121,10 @@ def test_a_server_that_starts_later_is_captured_and_announced_once(tmp_path):
         def rows():
             return [row for line in sonar.lines() for row in line["rows"] if row["server"].endswith(f":{port}")]
 
-        labkit.wait_until(rows, "the queries of the new server", seconds=30)
+        labkit.wait_until(rows, "the queries of the new server")
         # Wait until it has looked for servers more than once again.
         begun = len(sonar.lines())
-        labkit.wait_until(lambda: len(sonar.lines()) > begun + 12, "twelve more intervals", seconds=30)
+        labkit.wait_until(lambda: len(sonar.lines()) > begun + 12, "twelve more intervals")
         messages = [line for line in sonar.err.read_text().splitlines() if str(port) in line]
     assert len(messages) == 1 and "too: a mongod or mongos here listens on it now" in messages[0]
 

@@ -503,7 +503,7 @@ def served(running):
 @needs_debian
 def test_the_service_collects_from_each_source(served):
     assert shown(served, "ActiveState", "UnitFileState") == ["active", "enabled"]
-    found = labkit.wait_until(lambda: working(served), f"data of {SOURCES}: {agent_status(served)}", 60)
+    found = labkit.wait_until(lambda: working(served), f"data of {SOURCES}: {agent_status(served)}")
     failed = [one for one in found["collectors"] if one["state"] == "failed"]
     assert not failed, failed
     assert {server["port"] for server in found["servers"]} == {27017, 27018}, found["servers"]
@@ -516,7 +516,7 @@ def test_the_service_collects_from_each_source(served):
 
 @needs_debian
 def test_the_service_has_no_privileges_left(served):
-    labkit.wait_until(lambda: working(served), "data", 60)
+    labkit.wait_until(lambda: working(served), "data")
     (pid,) = shown(served, "MainPID")
     status = served.file(f"/proc/{pid}/status").read_text()
     fields = dict(line.split(":\t", 1) for line in status.splitlines())
@@ -529,7 +529,7 @@ def test_the_service_has_no_privileges_left(served):
 def test_the_service_attaches_to_the_tls_library_of_a_server_that_starts_later(served, tmp_path):
     """TLS ends in the lab's relay, which uses OpenSSL as mongod does, as another user, in front of the lab's server. This
     Debian has process numbers of its own, which the kernel's programs do not know, so nothing is read here."""
-    labkit.wait_until(lambda: working(served), "data", 60)
+    labkit.wait_until(lambda: working(served), "data")
     served.put(labkit.LAB / "bin/membio", "/opt/tls/mongod")
     served.put(tlskit.certificate(tmp_path), "/opt/tls/both.pem")
     served.run("chmod", "0644", "/opt/tls/both.pem")
@@ -547,7 +547,7 @@ def test_the_service_attaches_to_the_tls_library_of_a_server_that_starts_later(s
 @needs_debian
 def test_a_wrong_configuration_does_not_reach_the_service(served):
     # Run by itself, it begins when the service has just been started.
-    labkit.wait_until(lambda: working(served), "data", 60)
+    labkit.wait_until(lambda: working(served), "data")
     (pid,) = shown(served, "MainPID")
     good = served.file(CONFIGURATION).read_text()
     served.file(CONFIGURATION).write_text(good + "[stor]\n")
@@ -556,22 +556,22 @@ def test_a_wrong_configuration_does_not_reach_the_service(served):
     served.file(CONFIGURATION).write_text(good.replace("# log = true", "log = false"))
     served.run("systemctl", "reload", "mongosonar")
     state = lambda: {one["name"]: one["state"] for one in agent_status(served)["collectors"]}["log"]
-    labkit.wait_until(lambda: state() == "off", "the change", 30)
+    labkit.wait_until(lambda: state() == "off", "the change")
     served.file(CONFIGURATION).write_text(good)
     served.run("systemctl", "reload", "mongosonar")
     # A reload ends a moment after the command.
-    labkit.wait_until(lambda: shown(served, "ActiveState") == ["active"], "the end of the reload", 30)
+    labkit.wait_until(lambda: shown(served, "ActiveState") == ["active"], "the end of the reload")
     assert shown(served, "MainPID", "NRestarts") == [pid, "0"]
 
 
 @needs_debian
 def test_the_service_stops_cleanly_and_an_upgrade_restarts_it(served, newer, packages):
-    labkit.wait_until(lambda: working(served), "data", 60)
+    labkit.wait_until(lambda: working(served), "data")
     (before,) = shown(served, "MainPID")
     install(served, newer)
     active, after, result = shown(served, "ActiveState", "MainPID", "Result")
     assert (active, result) == ("active", "success") and after != before
-    assert agent_status(served) is None or labkit.wait_until(lambda: working(served), "data", 60)
+    assert agent_status(served) is None or labkit.wait_until(lambda: working(served), "data")
     served.run("systemctl", "stop", "mongosonar")
     assert shown(served, "ActiveState", "Result", "ExecMainStatus") == ["inactive", "success", "0"]
     # An upgrade starts nothing that its administrator has stopped.

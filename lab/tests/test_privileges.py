@@ -155,11 +155,10 @@ def test_servers_that_start_later_are_found_without_privileges(tmp_path):
         ]
         with labkit.ready(command) as address:
             port = labkit.port_of(address)
-            labkit.wait_until(lambda: f"port {port} too" in running.err.read_text(), "the new port", seconds=30)
+            labkit.wait_until(lambda: f"port {port} too" in running.err.read_text(), "the new port")
             labkit.wait_until(
                 lambda: [row for line in running.lines() for row in line["rows"] if row["server"].endswith(f":{port}")],
                 "its queries",
-                seconds=15,
             )
 
 
@@ -216,7 +215,7 @@ def test_io_drops_its_privileges_and_still_finds_paths(command, reader, tmp_path
                 labkit.wait_until(lambda: any(line["files"] for line in labkit.read_lines(tmp_path / "out")), "a file")
             else:
                 first = reads_of(pid)
-                labkit.wait_until(lambda: reads_of(pid) > first + 200, "some hundred reads", 60)
+                labkit.wait_until(lambda: reads_of(pid) > first + 200, "some hundred reads")
             assert labkit.stop(child) == 0, (tmp_path / "err").read_text()
     if command == "live":
         names = {file["name"] for line in labkit.read_lines(tmp_path / "out") for file in line["files"]}
@@ -260,7 +259,7 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
         assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
         second, third = follow(files[1]), follow(files[2])
         labkit.wait_until(
-            lambda: f"process {second} is a mongod that has started" in err.read_text(), "the second mongod", seconds=15
+            lambda: f"process {second} is a mongod that has started" in err.read_text(), "the second mongod"
         )
         # span: in which it looks at the third one
         time.sleep(1.5)
@@ -326,7 +325,7 @@ def test_a_full_disk_is_reported_and_ends_only_the_writing(view, served_v4, tmp_
                     labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
                     return "No space left on device" in err.read_text()
 
-                labkit.wait_until(is_full, "a full disk", 60)
+                labkit.wait_until(is_full, "a full disk")
                 labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
                 assert child.poll() is None
                 child.terminate()

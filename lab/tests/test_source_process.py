@@ -104,7 +104,7 @@ def test_connections_over_a_unix_socket_are_read(served_v4, tmp_path):
                 client.lab_unix.items.find_one({"_id": number})
             client.drop_database("lab_unix")
         ours = lambda: [op for op in labkit.operations(sonar.lines()) if op["database"] == "lab_unix"]
-        labkit.wait_until(lambda: len(ours()) >= 101, f"all operations: {len(ours())}", 30)
+        labkit.wait_until(lambda: len(ours()) >= 101, f"all operations: {len(ours())}")
         sonar.stop()
     found = ours()
     assert [op["command"] for op in found] == ["insert", "find"] * 50 + ["dropDatabase"]
@@ -166,6 +166,6 @@ def test_connections_that_were_open_before_are_joined_late(served_v4, tmp_path):
             for number in range(20):
                 client.lab_early.items.find_one({"a": number})
             ours = lambda: [op for op in labkit.operations(sonar.lines()) if op["database"] == "lab_early"]
-            labkit.wait_until(lambda: len(ours()) == 20, "all of them", 30)
+            labkit.wait_until(lambda: len(ours()) == 20, "all of them")
             sonar.stop()
     assert {op["command"] for op in ours()} == {"find"}

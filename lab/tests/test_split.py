@@ -47,7 +47,7 @@ def until_traced(database, sonar, since=0):
         ask(database, {"burn": 1})
         return any(row["split"] for line in sonar.lines()[since:] for row in line["rows"])
 
-    labkit.wait_until(is_traced, "a row with its split", seconds=30)
+    labkit.wait_until(is_traced, "a row with its split")
 
 
 def row_of(summary, step):
@@ -131,7 +131,7 @@ def test_csv_has_the_parts(served, tmp_path):
             ask(connected.lab, {"burn": 5})
             return [row for row in csv.DictReader(io.StringIO(sonar.out.read_text())) if row["split_operations"]]
 
-        labkit.wait_until(rows, "a row with its split", seconds=30)
+        labkit.wait_until(rows, "a row with its split")
         row = rows()[0]
         labkit.stop(sonar.child)
     assert int(row["split_operations"]) > 0 and int(row["split_cpu_ns"]) > 0
@@ -210,7 +210,7 @@ def test_stacks_that_cannot_be_read_are_told_once_and_counted(served, tmp_path):
 
         # They are looked at each second.
         with labkit.held_lock(connected.lab):
-            labkit.wait_until(lambda: intervals() >= 4, "four looks at an operation that waits", 60)
+            labkit.wait_until(lambda: intervals() >= 4, "four looks at an operation that waits")
         sonar.stop()
     said = sonar.err.read_text()
     assert said.count("wait for is unknown") == 1, said
@@ -235,7 +235,7 @@ def test_the_live_view_shows_a_bar_and_the_opened_row_shows_the_parts(served, tm
                 return all(re.search(text, screen) for text in texts)
 
             # What burns waits for a processor on a busy machine.
-            labkit.wait_until(lambda: shows("split", r" C*Q*[CQ]{7}[DLO]* "), "a bar", seconds=30)
+            labkit.wait_until(lambda: shows("split", r" C*Q*[CQ]{7}[DLO]* "), "a bar")
             tmux("send-keys", "w")
             labkit.wait_until(lambda: shows("sorted by wait"), "the other order")
             tmux("send-keys", "Enter")

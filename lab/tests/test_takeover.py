@@ -151,7 +151,7 @@ def settled(process, threads, helpers):
         return confined and own_wanted <= set(own) and others_wanted <= {name for names in others for name in names}
 
     try:
-        labkit.wait_until(is_there, f"the threads {threads} and the helpers {helpers}", 60)
+        labkit.wait_until(is_there, f"the threads {threads} and the helpers {helpers}")
     except AssertionError as error:
         there = [sorted(names_of(one)) for one in [process, *children(process)]]
         raise AssertionError(f"{error}; there are {there}") from error

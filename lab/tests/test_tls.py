@@ -173,7 +173,7 @@ def test_a_server_that_is_killed_and_starts_again_is_read_again(served_v4, tmp_p
             first.wait()
         with membio_on(tmp_path, served_v4, port) as second:
             again = f"connections of process {second.pid}"
-            labkit.wait_until(lambda: again in sonar.err.read_text(), "the second server", 30)
+            labkit.wait_until(lambda: again in sonar.err.read_text(), "the second server")
             with tlskit.RawClient(address, "second") as after:
                 small_commands(after)
                 lines = tlskit.settled(sonar, before.sent + after.sent)

@@ -414,7 +414,7 @@ def test_waits_are_as_long_as_offcputime_says(served):
         ask(connected.lab, {"burn": 1})
         command = ["offcputime", "-p", served.pid, "-m", "1000"]
         with labkit.process(command, stdout=subprocess.PIPE, text=True) as tool:
-            labkit.wait_until(lambda: labkit.sleeps(tool.pid), "offcputime, which sleeps when it has attached", 60)
+            labkit.wait_until(lambda: labkit.sleeps(tool.pid), "offcputime, which sleeps when it has attached")
 
             def work():
                 for _ in range(30):
@@ -497,7 +497,7 @@ def test_a_busy_server_is_followed_in_part(served):
             time.sleep(0.5)
             return replies() - before > 3_000
 
-        labkit.wait_until(is_busy, "a server that is busy beside what else this machine does", 60)
+        labkit.wait_until(is_busy, "a server that is busy beside what else this machine does")
         command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", "3s", "--json"]
         run = lambda *more: subprocess.run(
             [str(part) for part in [*command, *more]], capture_output=True, text=True, timeout=60, check=True
@@ -515,12 +515,12 @@ def test_a_busy_server_is_followed_in_part(served):
 def test_thousands_of_connections_are_divided(served, sample):
     """Each asks once a second."""
     with loaded(3_000, 3_000) as (load, replies):
-        labkit.wait_until(lambda: replies() > 3_000, "the connections", 60)
+        labkit.wait_until(lambda: replies() > 3_000, "the connections")
 
         def work():
             # Each connection asks once more, and then all of them rest.
             asked = replies()
-            labkit.wait_until(lambda: replies() > asked + 9_000, "operations of all connections", 60)
+            labkit.wait_until(lambda: replies() > asked + 9_000, "operations of all connections")
             load.send_signal(signal.SIGSTOP)
 
         try:

@@ -206,7 +206,7 @@ def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served
             ask(connected.lab, {"burn": 1})
             return any(row["split"] for line in sonar.lines() for row in line["rows"])
 
-        labkit.wait_until(is_traced, "a row with its split", seconds=30)
+        labkit.wait_until(is_traced, "a row with its split")
         for _ in range(ROUNDS):
             ask(connected.lab, {"sleep": 20})
         labkit.wait_until_connections_rest(served.pid)
