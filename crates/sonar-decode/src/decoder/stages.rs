@@ -5,13 +5,13 @@
 
 mod cut;
 mod encrypted;
+mod room;
 
 use std::sync::Arc;
 
 use sonar_core::operation::Compressor;
 use sonar_core::{Coverage, Timestamp};
 
-use super::caps::{age_limit, without_share};
 use super::connection::Connection;
 use super::decryption::Decryption;
 use super::emission::{EndedSink, OperationParties};
@@ -26,7 +26,7 @@ use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
 use crate::identity::Shared;
 use crate::keylog::TlsInput;
 use crate::message::{Header, Reply};
-use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, Side, StreamHandler, Unheard, Verdict};
+use crate::tcp::{Chunk, Close, Flow, Gap, Lost, Side, StreamHandler, Unheard, Verdict};
 
 /// All stages. Each has its own buffers, caps and counters.
 pub struct Stages {
@@ -381,76 +381,6 @@ impl Stages {
             }
             self.expire(conn, now);
             self.emit(conn, out);
-        }
-    }
-
-    /// Makes room in the tables that are too full.
-    #[cold]
-    pub fn make_room(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, out: &mut impl EndedSink) {
-        // Entries differ in size, so a share of them may not be enough.
-        while self.pairing.pending_bytes > PENDING_BUDGET {
-            let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.pending);
-            let age = |number| self.pairing.arrivals.age(number);
-            let Some(limit) = age_limit(all.map(|request| age(request.number))) else { break };
-            for (_, conn) in flows.iter_mut() {
-                self.evict_requests(conn, limit, now);
-                self.emit(conn, out);
-            }
-        }
-        if self.pairing.early > MAX_ALL_EARLY {
-            let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.early);
-            let limit = age_limit(all.map(|early| self.pairing.arrivals.age(early.number)));
-            for (_, conn) in flows.iter_mut() {
-                self.evict_replies(conn, limit.unwrap_or(0));
-                self.emit(conn, out);
-            }
-        }
-        if self.unpacker.long_messages() > MAX_LONG {
-            let all = flows.iter().flat_map(|(_, conn)| conn.long.iter().flatten());
-            let limit = age_limit(all.map(|long| self.unpacker.age(long)));
-            for (_, conn) in flows.iter_mut() {
-                self.evict_long_messages(conn, limit.unwrap_or(0));
-            }
-        }
-    }
-
-    /// Evicts the requests of this age and older, as far as that is necessary.
-    fn evict_requests(&mut self, conn: &mut Connection, age: u32, now: Timestamp) {
-        let mut at = 0;
-        while self.pairing.pending_bytes > without_share(PENDING_BUDGET)
-            && let Some(request) = conn.exchange.pending.get(at)
-        {
-            // What follows in a chain of replies stands in front of what came before it.
-            if self.pairing.arrivals.age(request.number) >= age {
-                let evicted = self.pairing.give_up_at(&mut conn.exchange, at, (now, GivenUp::Evicted));
-                self.ended.extend(evicted);
-            } else {
-                at += 1;
-            }
-        }
-        conn.exchange.give_back_room();
-    }
-
-    /// The same for early replies, which stand in the order of their arrival.
-    fn evict_replies(&mut self, conn: &mut Connection, age: u32) {
-        while self.pairing.early > without_share(MAX_ALL_EARLY)
-            && let Some(early) = conn.exchange.early.first()
-            && self.pairing.arrivals.age(early.number) >= age
-            && let Some(early) = self.pairing.take_oldest_early(&mut conn.exchange, |_| true)
-        {
-            self.give_up_reply(conn, &early);
-        }
-    }
-
-    /// The same for long messages.
-    fn evict_long_messages(&mut self, conn: &mut Connection, age: u32) {
-        for (stream, long) in conn.streams.iter_mut().zip(&mut conn.long) {
-            if self.unpacker.long_messages() > without_share(MAX_LONG)
-                && long.as_ref().is_some_and(|long| self.unpacker.age(long) >= age)
-            {
-                self.unpacker.drop_long(long);
-                stream.evict();
-            }
         }
     }
 }
