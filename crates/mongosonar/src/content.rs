@@ -11,6 +11,8 @@ use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_decode::top_level::{TopFields, text_field};
 use sonar_decode::{current_op, explain};
 
+use crate::foreign;
+use crate::input::Failing;
 use crate::log_container::LogContainer;
 use crate::tar;
 
@@ -54,12 +56,10 @@ pub enum FileContent {
     Tar,
     /// A sample of `diagnostic.data` as text: the output of `getDiagnosticData`.
     DiagnosticText,
-    /// A binary journal of systemd.
-    Journal,
     /// An audit log of a server.
     Audit,
-    /// zip, xz, bzip2, 7z.
-    Packed,
+    /// Something that no command reads: what it is, as it stands behind "this is", and how to turn it into what is read.
+    Foreign(&'static str),
     /// `mongodump --archive`.
     Archive,
     /// A data file of WiredTiger.
@@ -98,7 +98,7 @@ impl FileContent {
         } else if head.contains(&0) {
             Self::Binary
         } else {
-            Self::Text
+            foreign::of_text(text).map_or(Self::Text, Self::Foreign)
         }
     }
 
@@ -146,11 +146,8 @@ impl fmt::Display for FileContent {
             Self::Diagnostic => "a file of MongoDB's diagnostic.data",
             Self::Tar => "an archive (tar); `mongosonar logs report` reads the logs in it, `mongosonar ftdc report` the files of diagnostic.data",
             Self::DiagnosticText => "the output of getDiagnosticData",
-            Self::Journal => {
-                "a journal of systemd (write it as text with `journalctl --file FILE -u mongod -a -o short-iso-precise > mongod.log`)"
-            }
             Self::Audit => "an audit log, which has no times of operations (the server's log has: `mongod.log`)",
-            Self::Packed => "a packed file (unpack it first; gzip and zstd are read as they are)",
+            Self::Foreign(what) => what,
             Self::Archive => {
                 "a mongodump archive (dump with --out instead of --archive to get a file of each collection)"
             }
@@ -215,22 +212,10 @@ pub fn peek(mut reader: Box<dyn Read>, name: &str) -> Result<Peeked> {
     let rest: Box<dyn Read> = match read {
         Ok(_) => reader,
         Err(error) if head.is_empty() => return Err(error).with_context(|| format!("cannot read {name}")),
-        Err(error) => Box::new(Failed(Some(error))),
+        Err(error) => Box::new(Failing::new(error)),
     };
     Ok(Peeked { content, reader: Box::new(io::Cursor::new(head).chain(rest)) })
 }
-
-/// Returns an error once more that a reader returned before.
-struct Failed(Option<io::Error>);
-
-impl Read for Failed {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
-}
-
-/// How files of zip, xz, 7z and bzip2 begin.
-const PACKED: [&[u8]; 4] = [b"PK\x03\x04", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"BZh9"];
 
 fn by_magic(head: &[u8]) -> Option<FileContent> {
     const WIRED_TIGER: &[u8] = &[0x41, 0xd8, 0x01, 0x00];
@@ -239,8 +224,7 @@ fn by_magic(head: &[u8]) -> Option<FileContent> {
         0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | 0x0a0d_0d0a => FileContent::Capture,
         0x8199_e26d => FileContent::Archive,
         _ if tar::is_tar(head) => FileContent::Tar,
-        _ if head.starts_with(b"LPKSHHRH") => FileContent::Journal,
-        _ if PACKED.iter().any(|magic| head.starts_with(magic)) => FileContent::Packed,
+        _ if let Some(what) = foreign::of(head) => FileContent::Foreign(what),
         _ if head.starts_with(sonar_decode::io_file::MAGIC) => FileContent::Accesses,
         _ if head.starts_with(WIRED_TIGER) => FileContent::WiredTiger,
         _ if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => {
@@ -318,7 +302,7 @@ fn by_document(document: &[u8]) -> Option<FileContent> {
     } else if is_diagnostic(&top, document) {
         FileContent::DiagnosticText
     } else {
-        return None;
+        FileContent::Foreign(foreign::of_fields(|name| top.has(name))?)
     })
 }
 
@@ -334,7 +318,7 @@ fn is_diagnostic(top: &TopFields, document: &[u8]) -> bool {
 
 /// What BSON documents are, by the fields of the outermost level of the first ones.
 fn by_bson(head: &[u8]) -> FileContent {
-    let mut rest = head;
+    let (mut rest, mut other) = (head, None);
     while let Some(length) = rest.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize) {
         let document = &rest[..length.min(rest.len())];
         let top = TopFields::of_bson(document);
@@ -344,12 +328,16 @@ fn by_bson(head: &[u8]) -> FileContent {
         if explain::is_explain_bson(&top, document) {
             return FileContent::ExplainBson;
         }
+        // The fields that say it may stand behind the cut.
+        let is_whole = length <= rest.len();
+        let foreign = foreign::of_dump(|name| top.has(name)).filter(|_| is_whole);
         if length < 5 || top.has("op") && top.has("ns") {
-            break;
+            return foreign.map_or(FileContent::ProfileBson, FileContent::Foreign);
         }
+        other = other.or(foreign);
         rest = &rest[document.len()..];
     }
-    FileContent::ProfileBson
+    other.map_or(FileContent::ProfileBson, FileContent::Foreign)
 }
 
 /// Whether it begins with the length and the first element of a BSON document.
@@ -400,7 +388,7 @@ mod tests {
             (b"2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting\n", FileContent::Log),
             (b"# README\nSome text, some more.\n", FileContent::Text),
             (b"{\"a\": 1}\n", FileContent::Text),
-            (b"\x7fELF\x02\x01\x01\0\0\0", FileContent::Binary),
+            (b"\0\x01\x02\x03 no text", FileContent::Binary),
             (&[0x1f, 0x8b, 8, 0], FileContent::Compressed),
         ];
         for (head, expected) in cases {

@@ -10,13 +10,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use sonar_view::kit::Count;
 
+use crate::colours::{PlainReader, has_colours};
 use crate::exit::{Interrupted, usage};
 use crate::utf16::{ByteOrder, Utf8Reader};
-use crate::{exit, progress};
+use crate::{exit, foreign, progress};
 
 /// The name of an input for people.
 pub fn name(path: &Path) -> String {
@@ -197,7 +198,10 @@ fn open_raw(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn 
     }
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
-    Ok(if metadata.is_file() || metadata.is_dir() {
+    if metadata.is_dir() {
+        bail!("{name}: {}", foreign::folder(path));
+    }
+    Ok(if metadata.is_file() {
         (Box::new(file), metadata.len())
     } else {
         (Box::new(Pipe::new(file, stop.clone())?), 0)
@@ -234,20 +238,49 @@ fn open_with(
     Ok((input, progress))
 }
 
-/// The content of what may be compressed (gzip, zstd), or a text in UTF-16, which is read as UTF-8.
+/// Returns an error that was met before.
+pub struct Failing(Option<io::Error>);
+
+impl Failing {
+    /// Returns this one, and then nothing more.
+    pub fn new(error: io::Error) -> Self {
+        Self(Some(error))
+    }
+}
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// How often a file may be compressed.
+const MAX_LAYERS: usize = 4;
+
+/// The content of what may be compressed (gzip, zstd), as plain text in UTF-8: a text may be in UTF-16, or have colours.
 ///
 /// # Errors
 /// Its first bytes cannot be read.
-pub fn decompressed(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
-    let mut head = Vec::new();
-    input.by_ref().take(4).read_to_end(&mut head)?;
-    let whole = io::Cursor::new(head.clone()).chain(input);
-    Ok(match head.as_slice() {
-        [0x1f, 0x8b, ..] => {
-            Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
+pub fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    let mut content: Box<dyn Read> = Box::new(input);
+    for layer in 0..MAX_LAYERS {
+        let mut head = Vec::new();
+        match content.by_ref().take(4).read_to_end(&mut head) {
+            Ok(_) => {}
+            Err(error) if layer == 0 => return Err(error),
+            // Whoever reads the content meets it.
+            Err(error) => return Ok(Box::new(io::Cursor::new(head).chain(Failing::new(error)))),
         }
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
-        head if let Some(order) = ByteOrder::of(head) => Box::new(Utf8Reader::new(whole, order)),
-        _ => Box::new(whole),
-    })
+        let whole = io::Cursor::new(head.clone()).chain(content);
+        content = match head.as_slice() {
+            [0x1f, 0x8b, ..] => {
+                Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
+            }
+            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
+            head if let Some(order) = ByteOrder::of(head) => Box::new(Utf8Reader::new(whole, order)),
+            head if has_colours(head) => return Ok(Box::new(PlainReader::new(whole))),
+            _ => return Ok(Box::new(whole)),
+        };
+    }
+    Ok(content)
 }

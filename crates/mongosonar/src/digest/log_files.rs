@@ -17,7 +17,7 @@ use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
 use crate::content::{self, FileContent, Peeked};
-use crate::input;
+use crate::input::{self, Failing};
 use crate::log_container::LogContainer;
 use crate::tar;
 
@@ -271,7 +271,7 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
             self.log.set_reference(reference_ms);
             let head = io::Cursor::new(head);
             let whole: Box<dyn Read> = match failed {
-                Some(error) => Box::new(head.chain(Failing(Some(error)))),
+                Some(error) => Box::new(head.chain(Failing::new(error))),
                 None => Box::new(head.chain(rest)),
             };
             let reader = lines_in(whole, reference_ms);
@@ -341,15 +341,6 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
     }
 }
 
-/// Returns an error that was met before.
-struct Failing(Option<io::Error>);
-
-impl Read for Failing {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
-}
-
 /// The time of the first line in the beginning of a log that has one.
 fn first_time(head: &[u8], reference_ms: i64) -> Option<Timestamp> {
     let mut log = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
@@ -366,7 +357,7 @@ fn lines_in(mut reader: Box<dyn Read>, reference_ms: i64) -> Box<dyn Read> {
     let container = LogContainer::of(&head, reference_ms);
     // What came before an error is read all the same.
     let whole: Box<dyn Read> = match failed {
-        Some(error) => Box::new(io::Cursor::new(head).chain(Failing(Some(error)))),
+        Some(error) => Box::new(io::Cursor::new(head).chain(Failing::new(error))),
         None => Box::new(io::Cursor::new(head).chain(reader)),
     };
     match container {

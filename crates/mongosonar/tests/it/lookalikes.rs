@@ -6,7 +6,7 @@ use crate::inputs::{LINES, archived};
 use crate::support::*;
 
 /// Exit code, standard output and standard error of `WORDS` with a file of this content.
-fn ran(words: &str, content: &[u8]) -> (i32, String, String) {
+pub fn ran(words: &str, content: &[u8]) -> (i32, String, String) {
     let folder = Folder::new("lookalikes");
     let file = folder.file("some", content);
     let output = program(words.split(' ')).arg(&file).output().unwrap();
@@ -15,7 +15,7 @@ fn ran(words: &str, content: &[u8]) -> (i32, String, String) {
 }
 
 /// The document of a report, and its operations.
-fn calls(words: &str, content: &[u8]) -> (Value, Value) {
+pub fn calls(words: &str, content: &[u8]) -> (Value, Value) {
     let (code, out, error) = ran(&format!("{words} --json"), content);
     assert_eq!(code, 0, "{error}{}", String::from_utf8_lossy(content));
     let report: Value = serde_json::from_str(&out).unwrap();

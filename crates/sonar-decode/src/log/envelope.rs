@@ -1,6 +1,8 @@
 //! Log lines inside the lines of other programs: behind a prefix (kubectl, docker, CRI, journald, syslog), or
 //! as a string in a JSON object.
 
+use std::borrow::Cow;
+
 /// The most lines of other programs around a line.
 pub(super) const MAX_DEPTH: u8 = 3;
 /// Some programs begin a file with this.
@@ -68,6 +70,14 @@ pub(super) fn may_be_coloured(line: &[u8]) -> bool {
     line.first() == Some(&ESCAPE) || line.last() == Some(&b'm') && memchr::memchr(ESCAPE, line).is_some()
 }
 
+/// A line without the sequences that set colours, wherever they stand.
+pub(super) fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
+    match memchr::memchr(ESCAPE, line) {
+        Some(_) => without_colours(line).into(),
+        None => line.into(),
+    }
+}
+
 /// A line without the sequences that set colours.
 pub(super) fn without_colours(line: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(line.len()), line);
@@ -105,6 +115,16 @@ pub(super) fn quoted(line: &[u8]) -> Option<Vec<u8>> {
         }
     }
     Some(text)
+}
+
+/// The text of an array of bytes, as `journalctl -o json` writes one that is not plain.
+pub(super) fn byte_text(array: &[u8]) -> Option<Vec<u8>> {
+    let inside = array.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    if !inside.trim_ascii_start().first()?.is_ascii_digit() {
+        return None;
+    }
+    let byte = |number: &[u8]| std::str::from_utf8(number.trim_ascii()).ok()?.parse::<u8>().ok();
+    inside.split(|byte| *byte == b',').map(byte).collect()
 }
 
 /// The line behind a marker in braces, as mlogfilter writes one for each of several files: `{1} …`.

@@ -3,7 +3,7 @@
 use sonar_core::Identity;
 
 use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
-use super::parts::OutputStream;
+use super::parts::{OutputStream, RuntimeLine};
 use super::{envelope, events};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{Completeness, Entry, HintFinder, Op};
@@ -106,6 +106,12 @@ pub(super) struct Top<'a> {
     is_truncated: bool,
     /// The output of a container that the line comes from.
     pub(super) stream: Option<OutputStream>,
+    /// It comes from a container.
+    is_of_container: bool,
+    /// It is a part of a line that goes on in a later object, by a field that says so.
+    is_partial: bool,
+    /// It is the last of those parts.
+    is_last_part: bool,
     /// The value that may contain the log line, if another program wrote this one.
     inner: Option<(usize, usize)>,
 }
@@ -120,6 +126,30 @@ impl<'a> Top<'a> {
             context: self.context,
             offset: self.offset,
         })
+    }
+
+    /// Notes a field that tells of a container: of docker's json-file, of the objects that its drivers `fluentd` and
+    /// `journald` write (<https://docs.docker.com/engine/logging/drivers/>), and of those that leave the stream out.
+    fn note_container(&mut self, key: &[u8], value: &[u8]) {
+        match key {
+            b"stream" | b"source" => {
+                self.stream = value.get(1..value.len() - 1).and_then(OutputStream::of).or(self.stream);
+            }
+            b"log" => self.is_of_container |= value.first() == Some(&b'"'),
+            b"CONTAINER_PARTIAL_MESSAGE" | b"partial_message" => self.is_partial |= value == b"\"true\"",
+            b"partial_last" => self.is_last_part = value == b"\"true\"",
+            _ => self.is_of_container |= key.starts_with(b"CONTAINER_"),
+        }
+    }
+
+    /// The line of a container runtime with this text; `None` if it is another program's.
+    pub(super) fn runtime_line<'b>(&self, text: &'b [u8]) -> Option<RuntimeLine<'b>> {
+        if self.stream.is_none() && !self.is_of_container && !self.is_partial {
+            return None;
+        }
+        let line = RuntimeLine::of_docker(text, self.stream.unwrap_or(OutputStream::Stdout));
+        let is_last = if self.is_partial { self.is_last_part } else { line.is_last };
+        Some(RuntimeLine { is_last, ..line })
     }
 
     /// The value that may contain a log line; `unescaped` takes its text if it has escapes.
@@ -299,9 +329,7 @@ pub(super) fn top(line: &[u8]) -> Result<Top<'_>, JsonError> {
             _ => {
                 at = json::skip(line, at)?;
                 top.is_truncated |= key == b"truncated";
-                if key == b"stream" {
-                    top.stream = line.get(from + 1..at - 1).and_then(OutputStream::of);
-                }
+                top.note_container(key, &line[from..at]);
                 if envelope::is_key(key) && matches!(line[from], b'"' | b'{') {
                     top.inner = Some((from, at));
                 }

@@ -12,6 +12,7 @@ mod json;
 mod line;
 mod parts;
 mod reader;
+mod rebuilt;
 mod remotes;
 mod syslog;
 mod text;
@@ -283,7 +284,8 @@ impl LogReader {
     ) -> LineKind {
         self.reading.lines += 1;
         if !self.spread.is_empty() {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let plain = envelope::uncoloured(line);
+            let line = plain.strip_suffix(b"\r").unwrap_or(&plain);
             if let Some(kind) = self.spread_line(line, sink) {
                 return kind;
             }

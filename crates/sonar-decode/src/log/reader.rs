@@ -106,17 +106,20 @@ impl<T: Text> LineReader<T> {
             };
         }
         let mut unescaped = Vec::new();
-        let kind = match (top.inner(line, &mut unescaped), top.stream) {
-            (Some(inner), Some(stream)) => self.part(&RuntimeLine::of_docker(inner, stream), depth, parsed),
-            (Some(inner), None) => self.unwrapped(inner, depth, parsed),
-            (None, _) => LineKind::Unknown,
+        let kind = match top.inner(line, &mut unescaped) {
+            Some(inner) => match top.runtime_line(inner) {
+                Some(part) => self.part(&part, depth, parsed),
+                None => self.unwrapped(inner, depth, parsed),
+            },
+            None => LineKind::Unknown,
         };
-        if kind != LineKind::Unknown {
+        if !matches!(kind, LineKind::Unknown | LineKind::Malformed) {
             return kind;
         }
-        // It may stand deeper, or under another name.
+        // It may stand deeper, or under another name, or its time stands apart.
         match unwrap::line_in(line, self.settings.reference_ms) {
             Some(inner) => self.unwrapped(&inner, depth, parsed),
+            None if kind == LineKind::Malformed => kind,
             None => unknown,
         }
     }
@@ -175,7 +178,11 @@ impl<T: Text> LineReader<T> {
 
     /// A line inside the line of another program.
     fn unwrapped(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        let kind = self.inner_line(line.trim_ascii(), depth + 1, parsed);
+        let line = line.trim_ascii();
+        let kind = match envelope::may_be_coloured(line) {
+            true => self.inner_line(envelope::without_colours(line).trim_ascii(), depth + 1, parsed),
+            false => self.inner_line(line, depth + 1, parsed),
+        };
         parsed.is_unwrapped |= kind != LineKind::Unknown;
         kind
     }

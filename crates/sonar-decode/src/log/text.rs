@@ -111,6 +111,11 @@ pub(super) fn begins_line(text: &[u8], reference_ms: i64) -> bool {
     head(text, reference_ms).is_some()
 }
 
+/// Whether a message describes an operation, or begins as that of one does.
+pub(super) fn is_operation(message: &[u8]) -> bool {
+    TextEntry::of(message, false).is_some() || begins_operation(message)
+}
+
 /// Whether a line that describes no operation is visibly the beginning of one, or of a message: only an operation
 /// has a known end, and brackets come in pairs.
 pub(super) fn is_cut(line: &[u8], reference_ms: i64) -> bool {

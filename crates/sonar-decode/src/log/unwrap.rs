@@ -2,7 +2,9 @@
 //! hits of Elasticsearch (`_source.message`, `fields.message`), streams of Loki, events of CloudWatch, entries of
 //! Google Cloud (`textPayload`, `jsonPayload`), objects of Filebeat.
 
-use super::{envelope, json as log_json, syslog, text};
+use std::cell::Cell;
+
+use super::{envelope, json as log_json, rebuilt, syslog, text};
 use crate::syntax::{json, relaxed};
 
 /// The deepest nesting that is searched.
@@ -20,19 +22,22 @@ pub fn lines_of(document: &[u8], reference_ms: i64, out: &mut Vec<u8>) -> usize 
     if relaxed::to_json(document, &mut converted).is_err() {
         return 0;
     }
-    let mut found = 0;
+    let found = Cell::new(0);
     let mut take = |line: &[u8]| {
         for line in line.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             out.extend_from_slice(MARK);
             out.extend_from_slice(line);
             out.push(b'\n');
-            found += 1;
+            found.set(found.get() + 1);
         }
     };
     // What comes before the damage counts.
     // The document itself may be a log line: an element of an array of them.
     let _ = Search { bytes: &converted, reference_ms }.value(0, 1, &mut take);
-    found
+    if found.get() == 0 {
+        rebuilt::lines(&converted, &mut take);
+    }
+    found.get()
 }
 
 /// Whether the beginning of a text holds a log line in quotes, or as an object: then the text may be a document that
@@ -48,17 +53,6 @@ pub fn holds_lines(head: &[u8], reference_ms: i64) -> bool {
         let is_object = begins_line_object(rest);
         if head[at] == b'{' || is_object { is_object } else { rest.len() >= MIN_LINE && search.is_line(rest) }
     })
-}
-
-/// The text of an array of bytes, as `journalctl -o json` writes one that is not plain.
-fn byte_text(array: &[u8]) -> Option<Vec<u8>> {
-    let inside = array.strip_prefix(b"[")?.strip_suffix(b"]")?;
-    if !inside.trim_ascii_start().first()?.is_ascii_digit() {
-        return None;
-    }
-    let byte = |number: &[u8]| std::str::from_utf8(number.trim_ascii()).ok()?.parse::<u8>().ok();
-    let text: Vec<u8> = inside.split(|byte| *byte == b',').map(byte).collect::<Option<_>>()?;
-    (text.len() >= MIN_LINE).then_some(text)
 }
 
 /// Whether a text begins with `{"t":`, perhaps formatted, or with escaped quotes.
@@ -79,7 +73,8 @@ fn until(text: &[u8], quote: u8) -> &[u8] {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The log line inside an object of another program, as JSON; `None` if it holds none, or several.
+/// The log line inside an object of another program, as JSON; `None` if it holds none, or several. If its time stands
+/// apart, it is put together.
 pub(super) fn line_in(object: &[u8], reference_ms: i64) -> Option<Vec<u8>> {
     let (mut line, mut count) = (None, 0);
     let mut take = |found: &[u8]| {
@@ -87,7 +82,7 @@ pub(super) fn line_in(object: &[u8], reference_ms: i64) -> Option<Vec<u8>> {
         line = Some(found.to_vec());
     };
     Search { bytes: object, reference_ms }.value(0, 0, &mut take)?;
-    line.filter(|_| count == 1)
+    if count == 0 { rebuilt::line(object) } else { line.filter(|_| count == 1) }
 }
 
 struct Search<'a> {
@@ -115,7 +110,9 @@ impl Search<'_> {
                 take(value);
                 true
             }
-            b'[' if let Some(text) = byte_text(value).filter(|text| self.is_line(text)) => {
+            b'[' if let Some(text) =
+                envelope::byte_text(value).filter(|text| text.len() >= MIN_LINE && self.is_line(text)) =>
+            {
                 take(&text);
                 true
             }

@@ -79,6 +79,11 @@ fn latest(reference_ms: i64) -> i64 {
     }
 }
 
+/// The reference for dates without a year that are known to be in this one.
+pub fn end_of_year(year: i64) -> i64 {
+    days(year + 1, 1, 1) * DAY_MS - 1 - DAY_MS
+}
+
 /// Every date has each weekday within this many years, also 29 February, and across a year such as 2100 without one.
 const YEARS_OF_WEEKDAYS: i64 = 40;
 
