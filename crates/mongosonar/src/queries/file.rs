@@ -39,7 +39,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let window_settings = args.window_settings();
     let stop = stop::flag()?;
     // Another program may write both.
-    let open = |log: &Path| KeyLogFile::open(log, !input::is_rereadable(path));
+    let open = |log: &Path| match input::is_rereadable(path) {
+        true => KeyLogFile::open(log, false),
+        false => KeyLogFile::open(log, true)?.following(false),
+    };
     let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
     let keys = key_log.as_ref().map(KeyLogFile::keys);
     let plan = CapturePlan {

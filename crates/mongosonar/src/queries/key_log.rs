@@ -1,19 +1,27 @@
-//! The key log of `--tls-keylog`: read at once, and again where a secret is missing while packets still come.
+//! The key log of `--tls-keylog`: read at once, and again where a secret is missing while packets still come. A file that
+//! takes its place under the same name is read from then on, as `tail -F` does.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::{Coverage, TlsSuite};
 use sonar_decode::{KeyLog, KeyLogReader, KeyLogSource};
+use sonar_sys::host::regular;
 use sonar_view::kit::{escape, plural};
 
 use crate::exit::usage;
+use crate::privileges;
 
 /// How much of the beginning is compared, in bytes: beyond a comment, a key log has random numbers.
 const HEAD: usize = 512;
+/// How often to look which file has the name.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The file, how far it was read.
 struct OpenKeyLog {
@@ -74,6 +82,39 @@ impl OpenKeyLog {
     }
 }
 
+/// Follows the name of a key log: whoever decodes may open no file.
+struct KeyLogFollower {
+    path: PathBuf,
+    open: Arc<Mutex<OpenKeyLog>>,
+    keys: Arc<KeyLog>,
+    /// Which file is open, by its device and number.
+    identity: (u64, u64),
+}
+
+impl KeyLogFollower {
+    /// Opens the file that has the name now, if it is another one, behind the end of the one before.
+    ///
+    /// # Errors
+    /// There is none for the moment, or it cannot be opened.
+    fn look(&mut self) -> io::Result<()> {
+        let of = |found: &std::fs::Metadata| (found.dev(), found.ino());
+        if of(&std::fs::metadata(&self.path)?) == self.identity {
+            return Ok(());
+        }
+        let file = regular::open(&self.path)?;
+        let identity = of(&file.metadata()?);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // An error in it does not matter any more.
+        let _ = open.read(&self.keys);
+        open.reader.finish(&self.keys);
+        let coverage = open.reader.coverage;
+        *open = OpenKeyLog::new(file);
+        open.reader.coverage = coverage;
+        self.identity = identity;
+        Ok(())
+    }
+}
+
 /// A key log that decoders read themselves.
 struct SharedKeyLog(Arc<Mutex<OpenKeyLog>>);
 
@@ -89,6 +130,10 @@ pub struct KeyLogFile {
     path: PathBuf,
     open: Arc<Mutex<OpenKeyLog>>,
     keys: Arc<KeyLog>,
+    /// Which file was opened, by its device and number.
+    identity: (u64, u64),
+    /// Ends the thread that follows the name.
+    follower: Option<Sender<()>>,
 }
 
 impl KeyLogFile {
@@ -106,12 +151,46 @@ impl KeyLogFile {
             ));
         }
         let file = File::open(path).with_context(about)?;
+        let found = file.metadata().with_context(about)?;
+        let identity = (found.dev(), found.ino());
         let open = Arc::new(Mutex::new(OpenKeyLog::new(file)));
         let keys = if grows { KeyLog::growing(SharedKeyLog(open.clone())) } else { KeyLog::default() };
         keys.set_in_use();
-        let key_log = Self { path: path.to_owned(), open, keys: Arc::new(keys) };
+        let (path, keys) = (path.to_owned(), Arc::new(keys));
+        let key_log = Self { path, open, keys, identity, follower: None };
         key_log.read(!grows).with_context(about)?;
         Ok(key_log)
+    }
+
+    /// The same, and a thread follows its name for as long as this is kept. If `is_confined`, the thread drops all
+    /// privileges but that to read files in the folder of the key log. Call it when no process is started any more.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn following(self, is_confined: bool) -> Result<Self> {
+        let (end, ended) = channel();
+        let Self { path, open, keys, identity, .. } = &self;
+        let mut follower = KeyLogFollower {
+            path: path.clone(),
+            open: open.clone(),
+            keys: keys.clone(),
+            identity: *identity,
+        };
+        let work = move || {
+            if is_confined {
+                let folder = follower.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                privileges::give_up_but_files(folder.unwrap_or(Path::new(".")));
+            }
+            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // Another one may come later.
+                let _ = follower.look();
+            }
+        };
+        std::thread::Builder::new()
+            .name("key-log".to_owned())
+            .spawn(work)
+            .context("cannot start the thread that follows the key log")?;
+        Ok(Self { follower: Some(end), ..self })
     }
 
     /// What decoders need of it.
@@ -121,7 +200,8 @@ impl KeyLogFile {
 
     /// Reads what is left, and counts what of all of it is of no use. If it cannot be read, a message says so: what was
     /// captured is shown all the same.
-    pub fn finish(self, coverage: &mut Coverage) {
+    pub fn finish(mut self, coverage: &mut Coverage) {
+        self.follower = None;
         if let Err(error) = self.read(true) {
             eprintln!(
                 "mongosonar: cannot read the end of the key log {}: {error}",
@@ -163,7 +243,7 @@ pub fn undecrypted_note(suites: &[(TlsSuite, u64)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::io::Write;
 
     use sonar_sys::privileges::{self, Duty};
 
@@ -207,6 +287,46 @@ mod tests {
         }
         drop(ask);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_key_log_that_takes_the_place_of_another_one_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.log");
+        std::fs::write(&path, line("a1")).unwrap();
+        let key_log = KeyLogFile::open(&path, true).unwrap().following(true).unwrap();
+        let replace = |text: &str| {
+            let other = folder.path().join("other");
+            std::fs::write(&other, text).unwrap();
+            std::fs::rename(&other, &path).unwrap();
+        };
+        let wait_for = |sessions: usize| {
+            let begin = std::time::Instant::now();
+            while key_log.keys.sessions() < sessions {
+                assert!(begin.elapsed().as_secs() < 60, "{}", key_log.keys.sessions());
+                key_log.read(false).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        // The last line of the one before has not ended.
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(line("a2").trim_end().as_bytes())
+            .unwrap();
+        replace(&line("b1"));
+        wait_for(3);
+        // It is gone for a moment.
+        std::fs::rename(&path, folder.path().join("old")).unwrap();
+        std::fs::write(&path, line("c1")).unwrap();
+        wait_for(4);
+        std::fs::remove_file(&path).unwrap();
+        replace(&line("d1"));
+        wait_for(5);
+        let mut coverage = Coverage::default();
+        key_log.finish(&mut coverage);
+        assert_eq!(coverage.tls_keys_unread, 0);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! From secrets to keys, and from encrypted records to plaintext. The ciphers, HMAC and HKDF are those of `ring`.
+//! From secrets to keys, and from encrypted records to plaintext. The ciphers that authenticate, HMAC and HKDF are those of
+//! `ring`; `cbc_suite` has the others.
 
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{aead, hkdf, hmac};
 use sonar_core::TlsSuite;
 
+use super::cbc_suite::{self, CbcKey, CbcSuite};
 use super::record::{TlsRecordHeader, kind};
 use super::secrets::{ClientRandom, TlsEnd, TlsSecret};
 
@@ -13,10 +15,22 @@ const SALT: usize = 4;
 const EXPLICIT: usize = 8;
 const TAG: usize = 16;
 
+/// The longest key block of TLS 1.2: a key for HMAC and one for AES in each direction.
+const MAX_KEY_BLOCK: usize = 2 * (48 + 32);
+
+/// How a suite protects records.
+#[derive(Copy, Clone)]
+enum Protection {
+    /// With a cipher that authenticates.
+    Aead(&'static aead::Algorithm),
+    /// With AES in CBC mode and HMAC.
+    Cbc(CbcSuite),
+}
+
 /// A cipher suite that is decrypted.
 #[derive(Copy, Clone)]
 pub struct RecordCipher {
-    aead: &'static aead::Algorithm,
+    protection: Protection,
     hash: hkdf::Algorithm,
     /// TLS 1.3, not 1.2.
     pub is_13: bool,
@@ -25,8 +39,8 @@ pub struct RecordCipher {
 }
 
 impl RecordCipher {
-    /// `None`: it is not decrypted.
-    pub fn of(suite: TlsSuite) -> Option<Self> {
+    /// `encrypt_then_mac`: that was negotiated (RFC 7366); it matters to CBC only. `None`: it is not decrypted.
+    pub fn of(suite: TlsSuite, encrypt_then_mac: bool) -> Option<Self> {
         let (aead, hash) = match (suite.version, suite.cipher) {
             (0x0304, 0x1301) => (&AES_128_GCM, hkdf::HKDF_SHA256),
             (0x0304, 0x1302) => (&AES_256_GCM, hkdf::HKDF_SHA384),
@@ -34,26 +48,47 @@ impl RecordCipher {
             (0x0303, 0x009c | 0x009e | 0xc02b | 0xc02f) => (&AES_128_GCM, hkdf::HKDF_SHA256),
             (0x0303, 0x009d | 0x009f | 0xc02c | 0xc030) => (&AES_256_GCM, hkdf::HKDF_SHA384),
             (0x0303, 0xcca8..=0xccaa) => (&CHACHA20_POLY1305, hkdf::HKDF_SHA256),
+            (0x0303, cipher) => {
+                let suite = CbcSuite::of(cipher, encrypt_then_mac)?;
+                let (protection, hash) = (Protection::Cbc(suite), suite.expands_with());
+                return Some(Self { protection, hash, is_13: false, has_explicit_nonce: false });
+            }
             _ => return None,
         };
         let is_13 = suite.version == 0x0304;
-        Some(Self { aead, hash, is_13, has_explicit_nonce: !is_13 && *aead != CHACHA20_POLY1305 })
+        let has_explicit_nonce = !is_13 && *aead != CHACHA20_POLY1305;
+        Some(Self { protection: Protection::Aead(aead), hash, is_13, has_explicit_nonce })
     }
 
     /// The keys of both directions, of the client's first, by the secret of TLS 1.2 and the random numbers of client and
     /// server (RFC 5246, section 6.3).
     pub fn keys_12(&self, master: &TlsSecret, randoms: [&ClientRandom; 2]) -> Option<[RecordOpener; 2]> {
-        let (key, salt) = (self.aead.key_len(), if self.has_explicit_nonce { SALT } else { NONCE });
-        let mut block = [0; 2 * (32 + NONCE)];
-        let block = &mut block[..2 * (key + salt)];
+        let salt = if self.has_explicit_nonce { SALT } else { NONCE };
+        let (mac, key, salt) = match self.protection {
+            Protection::Aead(aead) => (0, aead.key_len(), salt),
+            Protection::Cbc(suite) => (suite.mac_len(), suite.key_len(), 0),
+        };
+        let mut block = [0; MAX_KEY_BLOCK];
+        let block = &mut block[..2 * (mac + key + salt)];
         let seed = [b"key expansion", &randoms[1][..], &randoms[0][..]].concat();
         expand_12(&hmac::Key::new(self.hash.hmac_algorithm(), master.bytes()), &seed, block);
-        let (keys, salts) = block.split_at(2 * key);
+        let (macs, rest) = block.split_at(2 * mac);
+        let (keys, salts) = rest.split_at(2 * key);
         let of = |end: TlsEnd| {
             let end = end as usize;
+            let part = |all: &[u8], length: usize| all[end * length..][..length].to_vec();
+            if let Protection::Cbc(suite) = self.protection {
+                let key = CbcKey::new(suite, &part(keys, key), &part(macs, mac))?;
+                return Some(RecordOpener {
+                    cipher: *self,
+                    key: RecordKey::Cbc(Box::new(key)),
+                    iv: [0; NONCE],
+                    number: 0,
+                });
+            }
             let mut iv = [0; NONCE];
-            iv[..salt].copy_from_slice(&salts[end * salt..][..salt]);
-            RecordOpener::new(*self, &keys[end * key..][..key], iv)
+            iv[..salt].copy_from_slice(&part(salts, salt));
+            RecordOpener::new(*self, &part(keys, key), iv)
         };
         Some([of(TlsEnd::Client)?, of(TlsEnd::Server)?])
     }
@@ -61,8 +96,9 @@ impl RecordCipher {
     /// The key of one direction by its secret in TLS 1.3 (RFC 8446, section 7.3). `None` if the secret is of another
     /// suite.
     pub fn key_13(&self, secret: &TlsSecret) -> Option<RecordOpener> {
+        let Protection::Aead(aead) = self.protection else { return None };
         let (mut key, mut iv) = ([0; 32], [0; NONCE]);
-        let key = &mut key[..self.aead.key_len()];
+        let key = &mut key[..aead.key_len()];
         self.expand_13(secret, b"key", key)?;
         self.expand_13(secret, b"iv", &mut iv)?;
         RecordOpener::new(*self, key, iv)
@@ -88,13 +124,20 @@ impl RecordCipher {
     }
 
     /// How many bytes encryption adds to a record without padding, beside its header.
-    pub const fn added(&self) -> u64 {
-        (if self.is_13 { TAG + 1 } else { TAG + self.explicit() }) as u64
+    pub fn added(&self) -> u64 {
+        let added = match self.protection {
+            Protection::Cbc(suite) => cbc_suite::BLOCK + suite.mac_len() + 1,
+            Protection::Aead(_) if self.is_13 => TAG + 1,
+            Protection::Aead(_) => TAG + self.explicit(),
+        };
+        added as u64
     }
 
-    /// How much plaintext a record of this length has, where its padding is not known: none.
-    pub fn plaintext_length(&self, body: u16) -> u64 {
-        u64::from(body).saturating_sub(self.added())
+    /// How much plaintext a record of this length has, where its padding is not known: none. `None`: each has some, so that
+    /// nobody knows.
+    pub fn plaintext_length(&self, body: u16) -> Option<u64> {
+        let is_padded = matches!(self.protection, Protection::Cbc(_));
+        (!is_padded).then(|| u64::from(body).saturating_sub(self.added()))
     }
 
     const fn explicit(&self) -> usize {
@@ -127,10 +170,20 @@ pub struct OpenedRecord<'a> {
     pub plaintext: &'a [u8],
 }
 
+/// The key of one direction.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most keys are of this variant, and each is in a box with its opener"
+)]
+enum RecordKey {
+    Aead(LessSafeKey),
+    Cbc(Box<CbcKey>),
+}
+
 /// Opens the records of one direction, in their order.
 pub struct RecordOpener {
     cipher: RecordCipher,
-    key: LessSafeKey,
+    key: RecordKey,
     iv: [u8; NONCE],
     /// The number of the next record.
     number: u64,
@@ -138,8 +191,9 @@ pub struct RecordOpener {
 
 impl RecordOpener {
     fn new(cipher: RecordCipher, key: &[u8], iv: [u8; NONCE]) -> Option<Self> {
-        let key = LessSafeKey::new(UnboundKey::new(cipher.aead, key).ok()?);
-        Some(Self { cipher, key, iv, number: 0 })
+        let Protection::Aead(aead) = cipher.protection else { return None };
+        let key = LessSafeKey::new(UnboundKey::new(aead, key).ok()?);
+        Some(Self { cipher, key: RecordKey::Aead(key), iv, number: 0 })
     }
 
     /// The number of the next record.
@@ -174,6 +228,10 @@ impl RecordOpener {
 
     /// Decrypts the record of this number. `None` if it is none; `body` is of no use then.
     pub fn unseal<'a>(&self, number: u64, header: TlsRecordHeader, body: &'a mut [u8]) -> Option<&'a [u8]> {
+        let key = match &self.key {
+            RecordKey::Aead(key) => key,
+            RecordKey::Cbc(key) => return key.open(number, header, body),
+        };
         let explicit = self.cipher.explicit();
         let (nonce_part, sealed) = body.split_at_mut_checked(explicit)?;
         let mut nonce = self.iv;
@@ -184,13 +242,11 @@ impl RecordOpener {
         }
         let nonce = Nonce::assume_unique_for_key(nonce);
         let opened = if self.cipher.is_13 {
-            self.key.open_in_place(nonce, Aad::from(header.bytes()), sealed)
+            key.open_in_place(nonce, Aad::from(header.bytes()), sealed)
         } else {
             let length = sealed.len().checked_sub(TAG)? as u16;
-            let mut about = [0; 13];
-            about[..8].copy_from_slice(&number.to_be_bytes());
-            about[8..].copy_from_slice(&TlsRecordHeader { length, ..header }.bytes());
-            self.key.open_in_place(nonce, Aad::from(about), sealed)
+            let about = TlsRecordHeader { length, ..header }.numbered(number);
+            key.open_in_place(nonce, Aad::from(about), sealed)
         };
         opened.ok().map(|plaintext| &*plaintext)
     }

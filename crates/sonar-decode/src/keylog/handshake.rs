@@ -22,6 +22,7 @@ const RETRY: ClientRandom = [
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
+const ENCRYPT_THEN_MAC: u16 = 22;
 const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
 
@@ -90,6 +91,7 @@ impl HandshakeReader {
 }
 
 /// Fields, one after another.
+#[derive(Copy, Clone)]
 struct HelloFields<'a>(&'a [u8]);
 
 impl<'a> HelloFields<'a> {
@@ -159,6 +161,8 @@ pub struct ServerHello {
     pub suite: TlsSuite,
     /// TLS compresses before it encrypts.
     pub is_compressed: bool,
+    /// With CBC, the HMAC is that of the ciphertext.
+    pub encrypt_then_mac: bool,
 }
 
 impl ServerHello {
@@ -170,7 +174,9 @@ impl ServerHello {
         fields.take(usize::from(session))?;
         let (cipher, is_compressed) = (fields.u16()?, fields.u8()? != 0);
         let chosen = fields.extension(SUPPORTED_VERSIONS).and_then(|chosen| HelloFields(chosen).u16());
-        Some(Self { random, suite: TlsSuite { version: chosen.unwrap_or(version), cipher }, is_compressed })
+        let suite = TlsSuite { version: chosen.unwrap_or(version), cipher };
+        let encrypt_then_mac = fields.extension(ENCRYPT_THEN_MAC).is_some();
+        Some(Self { random, suite, is_compressed, encrypt_then_mac })
     }
 
     /// Whether it asks for another ClientHello; another ServerHello will follow.

@@ -45,6 +45,14 @@ impl TlsRecordHeader {
         let ([major, minor], [high, low]) = (self.version.to_be_bytes(), self.length.to_be_bytes());
         [self.kind, major, minor, high, low]
     }
+
+    /// What TLS 1.2 authenticates beside the content: the number of the record, and its header.
+    pub fn numbered(self, number: u64) -> [u8; 8 + RECORD_HEADER] {
+        let mut about = [0; 8 + RECORD_HEADER];
+        about[..8].copy_from_slice(&number.to_be_bytes());
+        about[8..].copy_from_slice(&self.bytes());
+        about
+    }
 }
 
 /// What a gap cost.

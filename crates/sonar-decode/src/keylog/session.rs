@@ -399,7 +399,7 @@ impl TlsSession {
 
     /// The server has chosen version and cipher suite.
     fn negotiated(&mut self, server: Side, hello: &ServerHello) -> Result<(), TlsFailure> {
-        let cipher = RecordCipher::of(hello.suite).filter(|_| !hello.is_compressed);
+        let cipher = RecordCipher::of(hello.suite, hello.encrypt_then_mac).filter(|_| !hello.is_compressed);
         let cipher = cipher.ok_or(TlsFailure::Unsupported(hello.suite))?;
         self.negotiated = Some(Negotiated { suite: hello.suite, cipher, server_random: hello.random });
         self.client.get_or_insert(server.other());

@@ -141,11 +141,13 @@ impl TlsSide {
         if !matches!(self.phase, SidePhase::Only { finished: true } | SidePhase::Traffic) {
             return None;
         }
+        // Behind a gap, the place of the next plaintext must be known.
+        cipher.plaintext_length(0)?;
         let opener = self.opener.as_mut()?;
         let PassedRecord { header, beyond } = self.records.pass(missing);
         let plaintext = header.map_or(0, |header| {
             opener.pass();
-            cipher.plaintext_length(header.length)
+            cipher.plaintext_length(header.length).unwrap_or(0)
         });
         if beyond == 0 {
             return Some(SideGap::Plaintext(plaintext));

@@ -163,7 +163,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         true => Some(HistorySteps::start(&args.store, confined)?),
         false => None,
     };
-    // From here on nothing is opened.
+    let key_log = key_log.map(|key_log| key_log.following(confined)).transpose()?;
+    // From here on nothing is opened by this thread.
     ResourceUsage::now()?;
     let stop = signals.watch(|| match &trace {
         _ if !confined => {}
