@@ -10,6 +10,7 @@ use sonar_core::Timestamp;
 use sonar_decode::EndedServer;
 use sonar_sys::Host;
 use sonar_sys::helper::Helper;
+use sonar_sys::host::listeners::Listener;
 use sonar_sys::interfaces;
 use sonar_sys::privileges::{Duty, capability};
 
@@ -48,6 +49,39 @@ pub struct SilentPort {
     at: Timestamp,
 }
 
+/// Where a process listens.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ListeningAt {
+    /// The process.
+    pub pid: u32,
+    /// The address, or an unspecified one.
+    pub ip: IpAddr,
+    /// The port.
+    pub port: u16,
+}
+
+/// The addresses of this host, and where its servers listen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ListeningServers {
+    /// Besides loopback.
+    pub addresses: Vec<IpAddr>,
+    /// In no order.
+    pub listening: Vec<ListeningAt>,
+}
+
+impl ListeningServers {
+    /// Those of this host now, as far as they can be read.
+    pub fn here() -> Self {
+        let found = servers::listeners(&Host::live()).unwrap_or_default().listeners;
+        Self { addresses: interfaces::local_addresses().unwrap_or_default(), listening: all(&found) }
+    }
+}
+
+fn all(found: &[Listener]) -> Vec<ListeningAt> {
+    let at = |one: &Listener| ListeningAt { pid: one.pid, ip: one.address.ip(), port: one.address.port() };
+    found.iter().map(at).collect()
+}
+
 /// What a look has found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServerNews {
@@ -55,8 +89,8 @@ pub struct ServerNews {
     pub ports: Vec<u16>,
     /// The ports of servers whose process has ended since the last look.
     pub ended: Vec<SilentPort>,
-    /// The addresses of this host at that time; none if no server has ended.
-    pub addresses: Vec<IpAddr>,
+    /// The addresses of this host, and where servers listen; `None` if this look was no search.
+    pub found: Option<ListeningServers>,
 }
 
 /// The servers that are known.
@@ -104,14 +138,14 @@ impl KnownProcesses {
         // One that runs but cannot be found any more is still followed.
         self.all = running;
         let has_started = self.processes.look(host, &self.all);
+        let mut news = ServerNews::default();
         if has_started
             || !ended.is_empty()
             || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY)
         {
             self.searched = Some(Instant::now());
-            self.search(host);
+            news.found = Some(self.search(host));
         }
-        let mut news = ServerNews::default();
         for one in &ended {
             let others = self.all.iter().filter(|other| other.port == one.port);
             let started = others.map(|other| servers::started_at(other.started, time));
@@ -119,20 +153,20 @@ impl KnownProcesses {
         }
         let ports: BTreeSet<u16> = self.all.iter().map(|one| one.port).collect();
         news.ports = ports.into_iter().collect();
-        if !news.ended.is_empty() {
-            news.addresses = host.addresses().unwrap_or_default().into_iter().collect();
-        }
         news
     }
 
-    fn search(&mut self, host: &Host) {
-        for found in servers::listeners(host).unwrap_or_default().listeners {
+    fn search(&mut self, host: &Host) -> ListeningServers {
+        let listeners = servers::listeners(host).unwrap_or_default().listeners;
+        for found in &listeners {
             let Some(stat) = host.stat(found.pid) else { continue };
             if self.all.len() < MAX_SERVERS {
                 let port = found.address.port();
                 self.all.insert(ListeningServer { port, pid: found.pid, started: stat.started });
             }
         }
+        let addresses = host.addresses().unwrap_or_default().into_iter().collect();
+        ListeningServers { addresses, listening: all(&listeners) }
     }
 }
 
@@ -153,11 +187,11 @@ impl LocalServerSearch {
     }
 
     /// Looks once a second and tells what it has found, until `stop` has no sender any more.
-    pub fn follow(mut self, stop: &Receiver<()>, mut tell: impl FnMut(Vec<u16>, Vec<EndedServer>)) {
+    pub fn follow(mut self, stop: &Receiver<()>, mut tell: impl FnMut(ServerNews, Vec<EndedServer>)) {
         loop {
             if let Some(news) = self.look() {
                 let ended = self.ended(&news);
-                tell(news.ports, ended);
+                tell(news, ended);
             }
             if stop.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
                 return;
@@ -167,7 +201,8 @@ impl LocalServerSearch {
 
     /// The servers that have ended, at the addresses of the start and of now: connections to both were captured.
     fn ended(&self, news: &ServerNews) -> Vec<EndedServer> {
-        let addresses: BTreeSet<IpAddr> = self.addresses.iter().chain(&news.addresses).copied().collect();
+        let now = news.found.iter().flat_map(|found| &found.addresses);
+        let addresses: BTreeSet<IpAddr> = self.addresses.iter().chain(now).copied().collect();
         let server = |one: &SilentPort| EndedServer {
             port: one.port,
             addresses: addresses.iter().copied().collect(),
@@ -214,14 +249,18 @@ impl ServerNews {
             bytes.extend(one.port.to_le_bytes());
             bytes.extend(one.at.unix_ns().to_le_bytes());
         }
-        let addresses = count(self.addresses.len());
+        bytes.push(u8::from(self.found.is_some()));
+        let Some(found) = &self.found else { return bytes };
+        let (addresses, listening) = (count(found.addresses.len()), count(found.listening.len()));
         bytes.extend(addresses.to_le_bytes());
-        for one in self.addresses.iter().take(usize::from(addresses)) {
-            let mapped = match one {
-                IpAddr::V4(address) => address.to_ipv6_mapped(),
-                IpAddr::V6(address) => *address,
-            };
-            bytes.extend(mapped.octets());
+        for one in found.addresses.iter().take(usize::from(addresses)) {
+            bytes.extend(octets(*one));
+        }
+        bytes.extend(listening.to_le_bytes());
+        for one in found.listening.iter().take(usize::from(listening)) {
+            bytes.extend(one.pid.to_le_bytes());
+            bytes.extend(one.port.to_le_bytes());
+            bytes.extend(octets(one.ip));
         }
         bytes
     }
@@ -235,13 +274,35 @@ impl ServerNews {
             Ok(SilentPort { port, at: Timestamp::from_unix_ns(u64::from_le_bytes(time)) })
         });
         let ended = ended.collect::<io::Result<_>>()?;
-        let addresses = (0..read_u16(from)?).map(|_| {
-            let mut octets = [0; 16];
-            from.read_exact(&mut octets)?;
-            Ok(IpAddr::from(octets).to_canonical())
+        let mut has_found = [0];
+        from.read_exact(&mut has_found)?;
+        if has_found == [0] {
+            return Ok(Self { ports, ended, found: None });
+        }
+        let addresses = (0..read_u16(from)?).map(|_| read_address(from)).collect::<io::Result<_>>()?;
+        let listening = (0..read_u16(from)?).map(|_| {
+            let mut pid = [0; 4];
+            from.read_exact(&mut pid)?;
+            let port = read_u16(from)?;
+            Ok(ListeningAt { pid: u32::from_le_bytes(pid), port, ip: read_address(from)? })
         });
-        Ok(Self { ports, ended, addresses: addresses.collect::<io::Result<_>>()? })
+        let listening = listening.collect::<io::Result<_>>()?;
+        Ok(Self { ports, ended, found: Some(ListeningServers { addresses, listening }) })
     }
+}
+
+/// An address, as one of IPv6.
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+fn read_address(from: &mut impl Read) -> io::Result<IpAddr> {
+    let mut octets = [0; 16];
+    from.read_exact(&mut octets)?;
+    Ok(IpAddr::from(octets).to_canonical())
 }
 
 fn read_u16(from: &mut impl Read) -> io::Result<u16> {
@@ -266,7 +327,14 @@ mod tests {
         for news in [
             ServerNews::default(),
             ServerNews { ports: vec![27_017, 27_018], ..ServerNews::default() },
-            ServerNews { ports: vec![27_017], ended, addresses },
+            ServerNews {
+                ports: vec![27_017],
+                ended,
+                found: Some(ListeningServers {
+                    addresses,
+                    listening: vec![ListeningAt { pid: 7, ip: "::".parse().unwrap(), port: 27_017 }],
+                }),
+            },
         ] {
             let bytes = news.to_bytes();
             assert_eq!(ServerNews::read(&mut bytes.as_slice()).unwrap(), news);
@@ -301,7 +369,10 @@ mod tests {
         fs::write(proc.path().join("uptime"), "1 1\n").unwrap();
         process(proc.path(), 6, ("bash", false));
         let mut known = KnownProcesses::default();
-        assert_eq!(known.look(&host, time), ServerNews::default());
+        assert_eq!(
+            known.look(&host, time),
+            ServerNews { found: Some(Default::default()), ..Default::default() }
+        );
         // The next search by the clock is not due in any of these looks.
         let look = |known: &mut KnownProcesses| {
             known.searched = Some(Instant::now());
@@ -312,7 +383,10 @@ mod tests {
         process(proc.path(), 7, ("mongod", false));
         assert_eq!(look(&mut known).ports, [0; 0], "it does not listen yet");
         process(proc.path(), 7, ("mongod", true));
-        assert_eq!(look(&mut known).ports, [5]);
+        let news = look(&mut known);
+        let at = ListeningAt { pid: 7, ip: "127.0.0.1".parse().unwrap(), port: 5 };
+        assert_eq!((news.ports, news.found.unwrap().listening), (vec![5], vec![at]));
+        assert_eq!(look(&mut known).found, None);
         fs::create_dir(proc.path().join("net")).unwrap();
         let routes = "Local:\n  |-- 192.0.2.2\n     /32 host LOCAL\n";
         fs::write(proc.path().join("net/fib_trie"), routes).unwrap();

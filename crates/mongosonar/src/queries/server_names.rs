@@ -2,21 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::{Endpoint, Window};
-use sonar_sys::Host;
-use sonar_sys::host::listeners::Listener;
-use sonar_sys::interfaces;
 
-use crate::servers;
+use super::local_servers::ListeningServers;
 
 /// The most servers that are remembered; others keep the name of each address.
 const MAX_SERVERS: usize = 1_024;
 
 /// Names servers by the address at which they were seen first. A process that listens on a port may do so on several
-/// addresses of its host: `127.0.0.1`, `::1` and those of the interfaces lead to the same server.
+/// addresses of its host: `127.0.0.1`, `::1` and those of the interfaces lead to the same server. A name stays when its
+/// process is started again, or when the host gets other addresses.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
+    /// What has been found since, by whoever searches.
+    news: Arc<Mutex<Option<ListeningServers>>>,
     /// The addresses of the host, besides loopback.
     addresses: BTreeSet<IpAddr>,
     /// Where processes listen, by port.
@@ -33,19 +34,59 @@ enum AddressOwner {
     OfLocalhost,
 }
 
+/// Takes what is found about the servers of this host while a capture runs.
+#[derive(Clone, Debug)]
+pub struct ServerNamesUpdate(Arc<Mutex<Option<ListeningServers>>>);
+
+impl ServerNamesUpdate {
+    /// The next window is named by this.
+    pub fn tell(&self, found: ListeningServers) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+}
+
 impl ServerNames {
-    /// For packets of this host. Of a server that starts later, only `127.0.0.1` and `::1` have one name.
-    pub fn here() -> Self {
-        let addresses = interfaces::local_addresses().unwrap_or_default();
-        Self::of(addresses, servers::listeners(&Host::live()).unwrap_or_default().listeners)
+    /// For packets of this host, where servers listen like this.
+    pub fn of(found: ListeningServers) -> Self {
+        let mut names = Self::default();
+        names.refresh(found);
+        names
     }
 
-    fn of(addresses: Vec<IpAddr>, listeners: Vec<Listener>) -> Self {
+    /// Tells it what is found later.
+    pub fn update(&self) -> ServerNamesUpdate {
+        ServerNamesUpdate(self.news.clone())
+    }
+
+    fn refresh(&mut self, found: ListeningServers) {
         let mut listening: BTreeMap<u16, Vec<(u32, IpAddr)>> = BTreeMap::new();
-        for Listener { pid, address, .. } in listeners {
-            listening.entry(address.port()).or_default().push((pid, address.ip()));
+        for one in found.listening {
+            listening.entry(one.port).or_default().push((one.pid, one.ip));
         }
-        Self { addresses: addresses.into_iter().collect(), listening, first: HashMap::new() }
+        for (port, now) in &listening {
+            let is_there = |pid: u32| now.iter().any(|(other, _)| *other == pid);
+            let mut processes = now.iter().map(|(pid, _)| *pid);
+            let Some(one) = processes.next().filter(|one| processes.all(|other| other == *one)) else {
+                continue;
+            };
+            // A new process at the port of one that has ended, or of one that nobody knew, is the same server.
+            let mut ended = self.first.iter().filter(|((of, owner), _)| {
+                of == port && matches!(owner, AddressOwner::Known(pid) if !is_there(*pid))
+            });
+            let name = match (ended.next(), ended.next()) {
+                (Some((_, name)), None) => Some(name),
+                // Nobody knows which of them.
+                (Some(_), Some(_)) => None,
+                (None, _) => self.first.get(&(*port, AddressOwner::OfLocalhost)),
+            };
+            if let Some(name) = name.copied() {
+                self.first.retain(|(of, owner), _| {
+                    of != port || !matches!(owner, AddressOwner::Known(pid) if !is_there(*pid))
+                });
+                self.first.entry((*port, AddressOwner::Known(one))).or_insert(name);
+            }
+        }
+        (self.addresses, self.listening) = (found.addresses.into_iter().collect(), listening);
     }
 
     /// Whom an address leads to, as far as that is sure.
@@ -73,8 +114,16 @@ impl ServerNames {
         *self.first.entry(key).or_insert(server)
     }
 
+    fn take_news(&mut self) {
+        let found = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(found) = found {
+            self.refresh(found);
+        }
+    }
+
     /// Names the servers of a window.
     pub fn apply(&mut self, window: &mut Window) {
+        self.take_news();
         window.rename_servers(&mut |server| self.name(server));
     }
 }
@@ -83,8 +132,7 @@ impl ServerNames {
 mod tests {
     use std::net::SocketAddr;
 
-    use sonar_sys::host::listeners::ListenerOrigin;
-
+    use super::super::local_servers::ListeningAt;
     use super::*;
 
     fn server(text: &str) -> Endpoint {
@@ -95,15 +143,46 @@ mod tests {
         servers.iter().map(|one| names.name(server(one))).collect()
     }
 
-    /// Names on a host with these addresses, where processes with these numbers listen.
-    fn names(listeners: &[(u32, &str)]) -> ServerNames {
-        let listener = |(pid, address): &(u32, &str)| Listener {
-            pid: *pid,
-            name: "mongod".to_owned(),
-            address: address.parse().unwrap(),
-            origin: ListenerOrigin::Socket,
+    /// A host with these addresses, where processes with these numbers listen.
+    fn host(addresses: &[&str], listeners: &[(u32, &str)]) -> ListeningServers {
+        let listening = |(pid, address): &(u32, &str)| {
+            let address: SocketAddr = address.parse().unwrap();
+            ListeningAt { pid: *pid, ip: address.ip(), port: address.port() }
         };
-        ServerNames::of(vec!["10.0.0.5".parse().unwrap()], listeners.iter().map(listener).collect())
+        ListeningServers {
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+            listening: listeners.iter().map(listening).collect(),
+        }
+    }
+
+    fn names(listeners: &[(u32, &str)]) -> ServerNames {
+        ServerNames::of(host(&["10.0.0.5"], listeners))
+    }
+
+    #[test]
+    fn what_changes_on_the_host_changes_what_leads_to_a_server_but_not_its_name() {
+        let mut all = names(&[(7, "0.0.0.0:27017")]);
+        let later = all.update();
+        let mut named = |seen: &[&str]| {
+            all.take_news();
+            seen.iter().map(|one| all.name(server(one))).collect::<Vec<_>>()
+        };
+        let both = ["10.0.0.5:27017", "10.0.0.6:27017"];
+        assert_eq!(named(&both), both.map(server));
+        // The host gets another address, and then has only that.
+        later.tell(host(&["10.0.0.5", "10.0.0.6"], &[(7, "0.0.0.0:27017")]));
+        assert_eq!(named(&both), [both[0]; 2].map(server));
+        later.tell(host(&["10.0.0.6"], &[(7, "0.0.0.0:27017")]));
+        assert_eq!(named(&[both[1], "127.0.0.1:27017"]), [both[0]; 2].map(server));
+        // The server is started again.
+        later.tell(host(&["10.0.0.6"], &[]));
+        assert_eq!(named(&["10.0.0.7:27017"]), ["10.0.0.7:27017"].map(server));
+        later.tell(host(&["10.0.0.6"], &[(9, "0.0.0.0:27017")]));
+        assert_eq!(named(&[both[1], "127.0.0.1:27017"]), [both[0]; 2].map(server));
+        // Another one starts, which was seen at `localhost` before anybody had found it.
+        assert_eq!(named(&["127.0.0.1:27018"]), ["127.0.0.1:27018"].map(server));
+        later.tell(host(&["10.0.0.6"], &[(9, "0.0.0.0:27017"), (10, "0.0.0.0:27018")]));
+        assert_eq!(named(&["10.0.0.6:27018", "127.0.0.1:27018"]), ["127.0.0.1:27018"; 2].map(server));
     }
 
     #[test]

@@ -34,12 +34,12 @@ use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range, SourceArg};
 use super::key_log::{self, KeyLogFile};
-use super::local_servers::LocalServerSearch;
+use super::local_servers::{ListeningServers, LocalServerSearch, ServerNews};
 use super::notice::Notice;
 use super::output::QueriesOutput;
 use super::ports::Listened;
 use super::rotate::{SeriesFiles, Started};
-use super::server_names::ServerNames;
+use super::server_names::{ServerNames, ServerNamesUpdate};
 use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::files::names::FileNames;
@@ -95,7 +95,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         _ => None,
     };
     let listened = Listened::choose(&args.port, &Host::live());
-    let server_names = ServerNames::here();
+    let server_names = ServerNames::of(ListeningServers::here());
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
@@ -219,7 +219,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if let Some(attacher) = &attacher {
         attacher.follow(capture.changes.clone(), say.clone())?;
     }
-    let follower = follow(listened, search, on, Changes { threads: capture.changes.clone(), say })?;
+    let changes = Changes { threads: capture.changes.clone(), say, names: server_names.update() };
+    let follower = follow(listened, search, on, changes)?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
     let mut feed = feed.with_steps(steps).with_splits(splits).with_servers(server_names);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
@@ -280,17 +281,20 @@ fn follow(
     mut listened: Listened,
     search: Option<LocalServerSearch>,
     on: String,
-    Changes { threads, say }: Changes,
+    Changes { threads, say, names }: Changes,
 ) -> Result<Sender<()>> {
     let (keep, stop) = channel();
     let Some(search) = search else { return Ok(keep) };
-    let tell = move |ports, ended: Vec<EndedServer>| {
+    let tell = move |news: ServerNews, ended: Vec<EndedServer>| {
+        if let Some(found) = news.found {
+            names.tell(found);
+        }
         for server in ended {
             for thread in &threads {
                 thread.send(CaptureChange::ServerEnded(server.clone())).ok();
             }
         }
-        let Some(news) = listened.follow(ports) else { return };
+        let Some(news) = listened.follow(news.ports) else { return };
         let now = Arc::new(listened.clone());
         for thread in &threads {
             thread.send(CaptureChange::Ports(now.clone())).ok();
@@ -311,4 +315,6 @@ struct Changes {
     /// To the capture threads.
     threads: Vec<Sender<CaptureChange>>,
     say: Sender<Notice>,
+    /// To the names of servers.
+    names: ServerNamesUpdate,
 }
