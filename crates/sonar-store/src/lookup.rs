@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row};
 use sonar_core::history::{SeriesKey, SeriesSubject};
 use sonar_core::operation::Application;
+use sonar_core::shape::UNKNOWN;
 use sonar_core::{Endpoint, ShapeId, ShapeInfo};
 
 use crate::checked_row::{APPLICATIONS, CheckedTable, LAYOUTS, ORDERS, SERIES, SHAPES, TEXTS};
@@ -63,6 +64,10 @@ pub(crate) struct FileLookup<'a> {
     failure: RefCell<Option<rusqlite::Error>>,
 }
 
+/// The first version of the rules of shapes of which every program tells a `profile` that only asks for the level from one
+/// that sets it.
+const PROFILE_LEVELS: u32 = 5;
+
 impl<'a> FileLookup<'a> {
     pub fn new(
         (connection, has_checksums): (&'a Connection, bool),
@@ -107,17 +112,29 @@ impl<'a> FileLookup<'a> {
     }
 }
 
+impl FileLookup<'_> {
+    /// The version of the rules by which a shape was made; 0 in the files of programs that did not store it.
+    fn rules_of(&self, number: u32) -> u32 {
+        let query = self.connection.prepare_cached("SELECT rules FROM shapes WHERE number = ?");
+        query.and_then(|mut query| query.query_row([number], |row| row.get(0))).unwrap_or(0)
+    }
+}
+
 impl NumberLookup for FileLookup<'_> {
     fn shape(&self, number: u32) -> Option<Arc<ShapeInfo>> {
         let read = |row: &Row<'_>| {
             let statements: Vec<u8> = row.get("statements")?;
             let statements = statements.as_chunks().0;
+            let (command, mut typed): (Box<str>, Box<str>) = (row.get("command")?, row.get("typed")?);
+            if &*command == "profile" && &*typed == "{}" && self.rules_of(number) < PROFILE_LEVELS {
+                typed = UNKNOWN.into();
+            }
             Ok(self.interner.shape(ShapeInfo {
                 id: ShapeId(row.get::<_, i64>("id")? as u64),
-                command: row.get("command")?,
+                command,
                 database: row.get("database")?,
                 collection: row.get("collection")?,
-                typed: row.get("typed")?,
+                typed,
                 plain: row.get("plain")?,
                 cut: row.get("cut")?,
                 statements: statements.iter().map(|id| ShapeId(u64::from_le_bytes(*id))).collect(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::sides::{ComparedSpan, RECENT_WINDOWS, Sides, first_began};
 use crate::history::{Event, EventKind, HistoryWindow};
+use crate::shape::UNKNOWN;
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Identity, Role, ShapeInfo, Source, Subject, Timestamp};
 
@@ -50,7 +51,8 @@ fn is_change(shape: &ShapeInfo, identity: Identity) -> bool {
     let (is_exact, typed) = (identity == Identity::Exact, &*shape.typed);
     match &*shape.command.to_ascii_lowercase() {
         "fsync" => is_exact && typed == LOCKS,
-        "profile" => is_exact && typed != ASKS,
+        // Histories of earlier versions do not tell whether it only asks.
+        "profile" => is_exact && typed != ASKS && typed != UNKNOWN,
         _ => true,
     }
 }
@@ -236,6 +238,7 @@ mod tests {
             ("profile", "{profile: -1, slowms: ?number}", Identity::Exact, true),
             ("profile", "{}", Identity::Exact, true),
             ("profile", "{}", Identity::Partial, false),
+            ("profile", "?", Identity::Exact, false),
             ("setParameter", "{}", Identity::Exact, true),
             ("dropIndexes", "{}", Identity::Partial, true),
         ] {

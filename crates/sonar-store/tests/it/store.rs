@@ -1,11 +1,12 @@
 //! What is stored is what is read, at every level.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
-use sonar_core::Endpoint;
 use sonar_core::history::{Event, EventKind, HistoryStore, HistoryWindow, ObservedSpan, Resolution, Span};
+use sonar_core::{Endpoint, ShapeId, ShapeInfo};
 use sonar_store::{SqliteHistory, StoreError, StoreSettings};
 
 fn settings() -> StoreSettings {
@@ -39,6 +40,40 @@ fn a_link_in_place_of_the_lock_or_of_a_day_is_not_followed() {
     let mut store = SqliteHistory::create(dir.path(), settings()).unwrap();
     assert!(store.append(&window(DAY + 3_610, 1, &mut Random(2)), &[]).is_err());
     assert_eq!(std::fs::read(&day).unwrap(), before);
+}
+
+/// Earlier rules gave `{profile: -1}`, which only asks, the shape of `{profile: 1}`.
+#[test]
+fn of_a_profile_by_earlier_rules_nobody_knows_whether_it_changed_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |id, typed: &str| {
+        let (command, typed) = ("profile".into(), typed.into());
+        Arc::new(ShapeInfo {
+            id: ShapeId(id),
+            command,
+            database: "shop".into(),
+            typed,
+            ..ShapeInfo::default()
+        })
+    };
+    {
+        let mut store = store(&dir);
+        for (number, typed) in ["{}", "{profile: 0}"].into_iter().enumerate() {
+            store.append(&small_of(DAY + 10 * number as u64, &of(7 + number as u64, typed)), &[]).unwrap();
+        }
+    }
+    let stored = || {
+        let store = SqliteHistory::open(dir.path()).unwrap();
+        let window = store.read(span(DAY, DAY + 86_400)).unwrap().unwrap();
+        let mut typed: Vec<_> =
+            window.window.shapes.iter().map(|row| row.shape().typed.to_string()).collect();
+        typed.sort();
+        typed
+    };
+    assert_eq!(stored(), ["{profile: 0}", "{}"]);
+    let file = rusqlite::Connection::open(dir.path().join("2026-11-21.db")).unwrap();
+    file.execute("UPDATE shapes SET rules = 4", ()).unwrap();
+    assert_eq!(stored(), ["?", "{profile: 0}"]);
 }
 
 #[test]

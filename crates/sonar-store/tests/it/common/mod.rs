@@ -214,8 +214,13 @@ pub fn window(start: u64, operations: u64, random: &mut Random) -> HistoryWindow
 
 /// A window with one operation of the wire.
 pub fn small(start: u64) -> HistoryWindow {
+    small_of(start, &shape(1))
+}
+
+/// The same, of this shape.
+pub fn small_of(start: u64, shape: &Arc<ShapeInfo>) -> HistoryWindow {
     let mut window = HistoryWindow::new(at(start), Resolution::TenSeconds);
-    let (shape, app) = (shape(1), application(1));
+    let app = application(1);
     let op = Operation {
         start: at(start),
         end: at(start).plus_ns(5),
@@ -226,7 +231,7 @@ pub fn small(start: u64) -> HistoryWindow {
         role: Role::Served,
         class: Class::User,
         command: "find",
-        shape: &shape,
+        shape,
         ordered_id: ShapeId(9),
         statements: &[],
         statement_count: 1,
