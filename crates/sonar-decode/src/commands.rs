@@ -1,7 +1,7 @@
 //! Where does each command say which collection it works on, and what distinguishes two of its calls? One table for
 //! the wire, profiles and logs.
 //!
-//! The names are those that servers 2.4 to 8.2 register, with the older spellings that they still accept. Where the
+//! The names are those that servers 2.4 to 9.0 register, with the older spellings that they still accept. Where the
 //! namespace stands is what the server's own parsing does. In <https://github.com/mongodb/mongo>,
 //! `jstests/core/commands_namespace_parsing.js` and `jstests/core/views/views_all_commands.js` try it with each command,
 //! and the `namespace` of a command in its `.idl` file says it: `concatenate_with_db` is [`NamespacePlace::Value`],
@@ -165,7 +165,8 @@ commands! {
         b"_shardsvrParticipantBlock" b"_shardsvrRecreateRangeDeletionTasks"
         b"_shardsvrRecreateRangeDeletionTasksParticipant" b"_shardsvrRenameCollectionParticipantUnblock"
         b"createUnsplittableCollection" b"exportCollection" b"importCollection" b"indexStats"
-        b"recreateRangeDeletionTasks" b"storageDetails" b"timeseriesCatalogBucketParamsChanged";
+        b"recreateRangeDeletionTasks" b"storageDetails" b"timeseriesCatalogBucketParamsChanged"
+        b"upgradeDowngradeViewlessTimeseries";
 
     // On a namespace, mostly of another database than the command's, which is `admin`:
     Whole Other b"_cloneCollectionOptionsFromPrimaryShard" b"_configsvrBalancerCollectionStatus"
@@ -199,7 +200,7 @@ commands! {
         b"_shardsvrReshardingDonorStartChangeStreamsMonitor" b"_shardsvrReshardingOperationTime"
         b"_shardsvrUnregisterIndex" b"_shardsvrUntrackUnsplittableCollection"
         b"_shardsvrValidateShardKeyCandidate" b"configureCollectionAutoSplitter" b"setAllowMigrations"
-        b"testReshardCloneCollection";
+        b"testReshardCloneCollection" b"abortRewriteCollection" b"rewriteCollection";
 
     // On another database, or on a collection of one:
     DatabaseValue Other b"_configsvrCommitMovePrimary" b"_configsvrCreateDatabase" b"_configsvrDropDatabase"
@@ -286,7 +287,9 @@ commands! {
         b"streams_testOnlyGetFeatureFlags" b"streams_testOnlyInsert" b"streams_updateConnection"
         b"streams_updateFeatureFlags" b"streams_writeCheckpoint" b"testDeprecation"
         b"testDeprecationInVersion2" b"testInternalTransactions" b"testRemoval" b"testVersion2"
-        b"testVersions1And2" b"transitionToShardedCluster";
+        b"testVersions1And2" b"transitionToShardedCluster" b"auditGetOptions" b"voteAbortTransaction"
+        b"commitTransitionToDedicatedConfigServer" b"getTransitionToDedicatedConfigServerStatus"
+        b"startTransitionToDedicatedConfigServer" b"stopTransitionToDedicatedConfigServer";
 }
 
 #[cfg(test)]

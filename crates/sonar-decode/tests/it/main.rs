@@ -16,6 +16,7 @@ mod log_events;
 mod log_lines;
 mod logs;
 mod mangled;
+mod old_commands;
 mod profiles;
 mod recordings;
 mod routers;
