@@ -38,6 +38,7 @@ mod history;
 mod incident;
 mod input;
 mod journal_export;
+mod large;
 mod log_container;
 mod made_lines;
 mod manual;

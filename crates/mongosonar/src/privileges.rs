@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use sonar_mongo::Target;
-use sonar_sys::helper::{Helper, name_process};
+use sonar_sys::helper::{Helper, limit_memory, name_process};
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 
 /// Reports once which privileges cannot be dropped here, and why: all threads have the same reason.
@@ -103,19 +103,36 @@ pub struct HelperTask {
     pub name: &'static str,
     /// What it does, for a message.
     pub what: &'static str,
+    /// The most bytes of memory that it may have, such as [`HELPER_BYTES`].
+    pub memory: usize,
     /// The capabilities that it keeps, as far as the program has them.
     pub keep: &'static [u32],
     /// The system calls that it may make.
     pub duty: Duty,
 }
 
-/// Names a helper process, and confines it to these capabilities and the system calls of its duty. It is root no longer
-/// if its duty can do without.
+/// The most bytes of memory of a helper that answers questions about processes, files or rings: see
+/// [`limit_memory`](sonar_sys::helper::limit_memory). A few for what the program had when it started, and for one answer.
+pub const HELPER_BYTES: usize = 8 << 20;
+/// The same for the helper that finds the paths of files, which remembers those that servers have open.
+pub const PATHS_HELPER_BYTES: usize = 16 << 20;
+/// The same for the helper that attaches to TLS libraries, which reads their symbols piece by piece.
+pub const TLS_HELPER_BYTES: usize = 16 << 20;
+/// The same for a helper that answers for several servers in a thread each.
+pub const FUNCTIONS_HELPER_BYTES: usize = 16 << 20;
+/// The same for a helper that takes snapshots of all threads of a process, with their stacks: it has an answer twice. The
+/// agent has none.
+pub const STACKS_HELPER_BYTES: usize = 1 << 30;
+
+/// Names a helper process, limits its memory, and confines it to these capabilities and the system calls of its duty. It is
+/// root no longer if its duty can do without.
 ///
 /// # Errors
 /// The kernel refuses. It is no error if the user cannot be changed: what that takes is missing in some containers.
-pub fn confine_helper(name: &str, keep: &[u32], duty: Duty) -> io::Result<()> {
+pub fn confine_helper(name: &str, memory: usize, keep: &[u32], duty: Duty) -> io::Result<()> {
     name_process(name);
+    // Before anybody can be asked, and while it may.
+    limit_memory(memory)?;
     if duty.leaves_root() {
         let _ = privileges::leave_root(keep);
     }
@@ -125,9 +142,9 @@ pub fn confine_helper(name: &str, keep: &[u32], duty: Duty) -> io::Result<()> {
 
 /// Starts a helper that answers on its end of the socket. If that fails, returns `None` and prints what does not work.
 pub fn helper(task: HelperTask, serve: impl FnOnce(UnixStream) -> io::Result<()>) -> Option<Helper> {
-    let HelperTask { name, what, keep, duty } = task;
+    let HelperTask { name, what, memory, keep, duty } = task;
     let started = Helper::start(|socket| {
-        if confine_helper(name, keep, duty).is_ok() {
+        if confine_helper(name, memory, keep, duty).is_ok() {
             // It ends when the other side does.
             let _ = serve(socket);
         }

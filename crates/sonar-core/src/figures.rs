@@ -218,6 +218,11 @@ impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
         self.entries.iter()
     }
 
+    /// Heap memory in bytes, without that of the keys.
+    pub fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<(K, V)>()
+    }
+
     /// The number of distinct keys.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -393,6 +398,21 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Heap memory in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        let of_server = |server: &ServerFigures| {
+            let plans: usize = server.plans.iter().map(|(plan, _)| plan.len()).sum();
+            let view = server.view_of.as_ref().map_or(0, |view| view.len());
+            size_of::<ServerFigures>() + server.plans.heap_bytes() + plans + view
+        };
+        let of_timeline = |timeline: &Timeline| size_of::<Timeline>() + timeline.heap_bytes();
+        self.errors.heap_bytes()
+            + self.latency.heap_bytes()
+            + self.suites.heap_bytes()
+            + self.server.as_deref().map_or(0, of_server)
+            + self.timeline.as_deref().map_or(0, of_timeline)
+    }
+
     /// Adds one operation.
     #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) {

@@ -17,6 +17,7 @@ pub mod execution;
 pub mod explain;
 pub mod figures;
 pub mod files;
+pub mod held;
 pub mod histogram;
 pub mod history;
 mod history_digest;

@@ -368,6 +368,14 @@ pub struct WaitingOperation {
 }
 
 impl InFlightOperations {
+    /// Heap memory in bytes, without that of the shape, which is shared.
+    pub fn heap_bytes(&self) -> usize {
+        let activities = self.oldest.iter().filter_map(|one| one.now.as_deref());
+        let activities: usize =
+            activities.map(|now| size_of::<ThreadActivity>() + now.thread_name.capacity()).sum();
+        self.oldest.capacity() * size_of::<WaitingOperation>() + activities
+    }
+
     /// Adds operations of the same kind.
     pub fn add(&mut self, more: Self) {
         self.count += more.count;

@@ -352,6 +352,25 @@ impl Row {
         self.query_hash.as_deref()
     }
 
+    /// Heap memory in bytes, without that of shapes and applications, which are shared.
+    pub fn heap_bytes(&self) -> usize {
+        let subject = match &self.subject {
+            Subject::Namespace(database, collection) => database.len() + collection.len(),
+            Subject::Plan(text) | Subject::User(text) | Subject::Comment(text) => text.len(),
+            Subject::Shape { .. } | Subject::App(_) | Subject::Client(_) | Subject::Other => 0,
+        };
+        let of_source = |observed: &Observed| {
+            let Observed { figures, apps, clients, .. } = observed;
+            size_of::<Observed>() + figures.heap_bytes() + apps.heap_bytes() + clients.heap_bytes()
+        };
+        let of_split = |split: &RowSplit| size_of::<RowSplit>() + split.heap_bytes();
+        subject
+            + self.ordered_ids.capacity() * size_of::<ShapeId>()
+            + self.query_hash.as_ref().map_or(0, |hash| hash.len())
+            + self.split.as_deref().map_or(0, of_split)
+            + self.observed.iter().flatten().map(|observed| of_source(observed)).sum::<usize>()
+    }
+
     /// Adds the figures of one operation.
     #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) -> &mut Observed {

@@ -1,5 +1,7 @@
 //! A bounded table of rows by subject, optimised for recording operations.
 
+use std::cmp::Reverse;
+
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
@@ -7,7 +9,7 @@ use crate::figures::Record;
 use crate::histogram::LatencyBucket;
 use crate::row::{Row, RowKeyRef, SubjectRef};
 use crate::time_split::{RowSplit, WireOperation};
-use crate::{Class, Endpoint, Operation, Role, ShapeId};
+use crate::{Class, Endpoint, Operation, Role, ShapeId, Source};
 
 /// The maximum number of rows of one table; further ones are counted under `other`.
 pub const MAX_ROWS: usize = 10_000;
@@ -100,6 +102,8 @@ pub struct Table {
     hasher: RandomState,
     /// The index of the row found last for each quick hash modulo [`RECENT`].
     recent: [u32; RECENT],
+    /// The most rows, not counting those of the rest: less than the cap once bytes were short.
+    most: usize,
 }
 
 impl Table {
@@ -111,6 +115,7 @@ impl Table {
             index: HashTable::new(),
             hasher: RandomState::default(),
             recent: [0; RECENT],
+            most: if matches!(by, GroupBy::App | GroupBy::Client) { MAX_GROUPS } else { MAX_ROWS },
         }
     }
 
@@ -265,6 +270,7 @@ impl Table {
             return false;
         }
         let mut old = std::mem::replace(self, Self::new(self.by, self.purpose));
+        self.most = old.most;
         for (mut row, name) in old.rows.drain(..).zip(names) {
             row.server = name;
             self.add_owned(row);
@@ -310,7 +316,63 @@ impl Table {
 
     /// The most rows, not counting those of the rest.
     fn cap(&self) -> usize {
-        if matches!(self.by, GroupBy::App | GroupBy::Client) { MAX_GROUPS } else { MAX_ROWS }
+        self.most
+    }
+
+    /// The bytes that it has allocated, without those of shapes and applications, which are shared.
+    pub fn memory(&self) -> usize {
+        let rows: usize = self.rows.iter().map(Row::heap_bytes).sum();
+        rows + self.rows.capacity() * size_of::<Row>() + self.index.allocation_size()
+    }
+
+    /// If it takes more than `bytes`, adds rows to the row `other` of their server, role and class, those with the fewest
+    /// operations first, and takes no new ones from now on. Returns the number of operations in them. It may still
+    /// take more if the rows `other` do.
+    pub fn limit(&mut self, bytes: usize) -> u64 {
+        let mut folded = 0;
+        let mut target = bytes;
+        while self.memory() > bytes && self.rows.iter().any(|row| !row.key_ref().is_other()) {
+            // Room for what comes next, so that it is not done again at once.
+            target = target / 4 * 3;
+            folded += self.fold(target);
+        }
+        folded
+    }
+
+    /// Keeps the rows with the most operations that take at most `bytes`, and the rows `other`, to which it adds all
+    /// others. Returns the number of operations in those.
+    fn fold(&mut self, bytes: usize) -> u64 {
+        // Of what a row takes in the index and where lists have more room than they need.
+        const PLACE: usize = 2 * size_of::<Row>() + 16;
+        let mut rows = std::mem::take(&mut self.rows);
+        // For equal counts, those that came first.
+        rows.sort_by_key(|row| {
+            let calls = Source::ALL.map(|source| row.observed_by(source).map_or(0, |one| one.figures.calls));
+            (!row.key_ref().is_other(), Reverse(calls.into_iter().max()))
+        });
+        let (mut used, mut kept) = (0, 0);
+        for row in &rows {
+            used += PLACE + row.heap_bytes();
+            if used > bytes && !row.key_ref().is_other() {
+                break;
+            }
+            kept += 1;
+        }
+        let rest = rows.split_off(kept);
+        let mut table = Self::new(self.by, self.purpose);
+        table.reserve(kept);
+        for row in rows {
+            let hash = row.key_ref().hash(&table.hasher);
+            table.push(hash, row);
+        }
+        table.most = kept;
+        let mut folded = 0;
+        for row in rest {
+            folded += row.figures().calls;
+            table.add_owned(row);
+        }
+        *self = table;
+        folded
     }
 
     fn find(&self, key: &RowKeyRef<'_>) -> Option<usize> {

@@ -1,9 +1,12 @@
 //! Windows of time: the figures between two wall-clock boundaries.
 
+use std::sync::Arc;
+
 use crate::figures::{Figures, Record};
 use crate::table::{GroupBy, Table};
 use crate::{
-    Class, CommandTypes, Coverage, Endpoint, InFlightOperations, Operation, Outcome, Source, Timestamp,
+    Class, CommandTypes, Coverage, Endpoint, InFlightOperations, Operation, Outcome, ShapeInfo, Source,
+    Timestamp,
 };
 
 /// All figures of one span of time.
@@ -30,7 +33,21 @@ pub struct Window {
     /// How long each source was observed, in nanoseconds, in the order of [`Source::ALL`]; `None` if all of them were
     /// observed all the time. See [`Window::observed_ns`].
     pub observed: Option<[u64; Source::ALL.len()]>,
+    /// The most bytes that it keeps to: see [`WindowSettings::max_bytes`].
+    pub max_bytes: usize,
+    /// So many operations may be recorded until its bytes are counted.
+    pub uncounted: u32,
 }
+
+/// Operations that are recorded between two counts of the bytes of a window, at least.
+const MIN_UNCOUNTED: usize = 256;
+/// Between two counts, one operation in so many rows is recorded, at least: counting looks at each row.
+const ROWS_OF_ONE: usize = 8;
+/// The bytes that an operation is expected to add at most; those that add more are few.
+const ONE_BYTES: usize = 8 << 10;
+/// A share of the bytes of a window is for the rows by application, and one for those by client, and one for operations in
+/// flight.
+const SHARE: usize = 8;
 
 impl Window {
     /// An empty window that begins at `start`.
@@ -46,7 +63,72 @@ impl Window {
             coverage: Coverage::default(),
             in_flight: Vec::new(),
             observed: None,
+            max_bytes: settings.max_bytes,
+            uncounted: 0,
         }
+    }
+
+    /// The bytes of its tables and of operations in flight, without those of shapes and applications, which are shared.
+    pub fn memory(&self) -> usize {
+        self.shapes.memory() + self.apps.memory() + self.clients.memory() + self.in_flight_bytes()
+    }
+
+    fn in_flight_bytes(&self) -> usize {
+        let lists: usize = self.in_flight.iter().map(InFlightOperations::heap_bytes).sum();
+        self.in_flight.capacity() * size_of::<InFlightOperations>() + lists
+    }
+
+    /// If it takes more than `bytes`, counts rows and operations in flight under `other` until it takes no more, but for
+    /// what the rows `other` take: those with the fewest operations, and then all new ones.
+    pub fn limit(&mut self, bytes: usize) {
+        if self.memory() <= bytes {
+            return;
+        }
+        self.coverage.apps_folded += self.apps.limit(bytes / SHARE);
+        self.coverage.clients_folded += self.clients.limit(bytes / SHARE);
+        if self.in_flight_bytes() > bytes / SHARE {
+            self.fold_in_flight(bytes / SHARE);
+        }
+        let others = self.memory() - self.shapes.memory();
+        self.coverage.shapes_folded += self.shapes.limit(bytes.saturating_sub(others));
+    }
+
+    /// Keeps the shapes with the most operations in flight that take at most `bytes`; all others are `other`.
+    fn fold_in_flight(&mut self, bytes: usize) {
+        let mut all = std::mem::take(&mut self.in_flight);
+        all.sort_by_key(|one| std::cmp::Reverse(one.count));
+        let mut left = bytes;
+        let kept = all.iter().take_while(|one| {
+            let taken = left.checked_sub(size_of::<InFlightOperations>() + one.heap_bytes());
+            left = taken.unwrap_or(0);
+            taken.is_some()
+        });
+        let rest = all.split_off(kept.count());
+        all.shrink_to_fit();
+        self.in_flight = all;
+        let other = Arc::new(ShapeInfo::other());
+        for one in rest {
+            self.add_in_flight(InFlightOperations { shape: Arc::clone(&other), ..one });
+        }
+    }
+
+    /// Keeps to its bytes, and decides when they are counted again.
+    #[cold]
+    fn count_bytes(&mut self) {
+        self.limit(self.max_bytes);
+        let rows = self.shapes.len() + self.apps.len() + self.clients.len();
+        let room = self.max_bytes.saturating_sub(self.memory());
+        let next = (room / ONE_BYTES).max(MIN_UNCOUNTED).max(rows / ROWS_OF_ONE);
+        self.uncounted = u32::try_from(next).unwrap_or(u32::MAX);
+    }
+
+    /// Takes note that an operation is about to be recorded.
+    #[inline]
+    fn count_operation(&mut self) {
+        if self.uncounted == 0 {
+            self.count_bytes();
+        }
+        self.uncounted -= 1;
     }
 
     /// Adds one operation. Ignores one that was in flight when the capture ended, because
@@ -55,6 +137,7 @@ impl Window {
         if op.outcome == Outcome::InFlight {
             return;
         }
+        self.count_operation();
         self.end = self.end.max(op.end);
         self.coverage.operations_late += u64::from(op.end < self.start);
         self.types.record(op);
@@ -67,6 +150,7 @@ impl Window {
     /// Adds one operation as a log or a profile describes it, to the rows by shape and by application. Types of
     /// commands and clients are those of the wire alone.
     pub fn record_server(&mut self, record: &Record<'_>) {
+        self.count_operation();
         self.end = self.end.max(record.op.end);
         self.coverage.shapes_folded += u64::from(self.shapes.record(record).1);
         self.coverage.apps_folded += u64::from(self.apps.record(record).1);
@@ -156,6 +240,9 @@ pub struct WindowSettings {
     pub sample: u32,
     /// Whether rows are split by the ordered id.
     pub split_by_order: bool,
+    /// The most bytes of a window while operations are recorded, and some operations more. What exceeds it is counted under
+    /// `other`; see [`Window::limit`]. `usize::MAX`: no bound but those of the tables.
+    pub max_bytes: usize,
 }
 
 impl WindowSettings {
@@ -167,7 +254,7 @@ impl WindowSettings {
 
 impl Default for WindowSettings {
     fn default() -> Self {
-        Self { sample: 1, split_by_order: false }
+        Self { sample: 1, split_by_order: false, max_bytes: usize::MAX }
     }
 }
 

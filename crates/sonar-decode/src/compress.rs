@@ -24,6 +24,8 @@ pub const CHUNK: usize = 64 * 1024;
 const FIRST_CHUNK: usize = 4 * 1024;
 /// The most decoders of one pool in use at once.
 pub const MAX_LIVE: usize = 64;
+/// The same of a pool with any share: so many long messages are read at once.
+const MIN_LIVE: usize = 8;
 /// The most zstd decoders of one pool with a window of 8 MiB.
 pub const WIDE_WINDOWS: usize = 4;
 /// 2^23 bytes are 8 MiB, 2^21 are 2 MiB.
@@ -192,7 +194,7 @@ impl fmt::Debug for Inflater {
 
 /// Decoders for reuse: keeps one idle decoder of each kind, and limits the number in use. Clones share them. Meant
 /// for one thread; the lock only allows the pool to move to another one.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Inflaters(Arc<Mutex<Pool>>);
 
 #[derive(Default)]
@@ -200,17 +202,39 @@ struct Pool {
     idle: [Option<InflateEngine>; 4],
     live: usize,
     wide: usize,
+    /// The most that are in use at once, and those of them with the widest window.
+    most: usize,
+    most_wide: usize,
+}
+
+impl Default for Inflaters {
+    fn default() -> Self {
+        Self::share(1)
+    }
 }
 
 impl Inflaters {
+    /// A pool of [`MAX_LIVE`] divided by `share`. With less than all, none has the widest window.
+    pub fn share(share: usize) -> Self {
+        let live = (MAX_LIVE / share.max(1)).max(MIN_LIVE);
+        let wide = if live < MAX_LIVE { 0 } else { WIDE_WINDOWS };
+        Self(Arc::new(Mutex::new(Pool { most: live, most_wide: wide, ..Pool::default() })))
+    }
+
+    /// The most bytes of those that are in use now: an estimate.
+    pub fn memory(&self) -> usize {
+        let pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.wide * (1 << WINDOW_LOGS.0) + (pool.live - pool.wide) * (1 << WINDOW_LOGS.1)
+    }
+
     /// An inflater as of [`Inflater::new`]. `None` if [`MAX_LIVE`] are in use or it cannot be set up: the message
     /// cannot be decoded then. Dropping an inflater makes room again.
     pub fn take(&self, compressor: Compressor, uncompressed: u32, compressed: u32) -> Option<Inflater> {
         let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.live >= MAX_LIVE {
+        if pool.live >= pool.most {
             return None;
         }
-        let wide = pool.wide < WIDE_WINDOWS;
+        let wide = pool.wide < pool.most_wide;
         let engine = match pool.idle[compressor as usize].take() {
             Some(mut engine) => engine.reset(wide).then_some(engine),
             None => InflateEngine::new(compressor, wide).ok(),

@@ -11,6 +11,7 @@ mod commands;
 pub mod compress;
 pub mod current_op;
 pub mod decoder;
+mod elf;
 pub mod entry;
 pub mod explain;
 pub mod frame;

@@ -50,7 +50,10 @@ struct Victim {
 
 impl Victim {
     fn new() -> Self {
-        let window = Window::new(Timestamp::default(), WindowSettings { sample: 1, split_by_order: true });
+        let window = Window::new(
+            Timestamp::default(),
+            WindowSettings { sample: 1, split_by_order: true, ..WindowSettings::default() },
+        );
         let ends = ([10, 0, 0, 9], 50_000);
         Self {
             decoder: Decoder::new(Settings::default(), Arc::new(Shared::default())),

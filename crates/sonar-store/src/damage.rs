@@ -8,7 +8,6 @@ use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use sonar_core::Timestamp;
 use sonar_core::history::{Resolution, WindowContent};
 
-use crate::StoreError;
 use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED, POSITIONS};
 use crate::day_file::{DayFile, beside, width};
 use crate::day_writer::DayWriter;
@@ -18,6 +17,7 @@ use crate::plan::Slot;
 use crate::schema::{WITH_CHECKSUMS, configure, version};
 use crate::stored_window::StoredWindow;
 use crate::utc_day::UtcDay;
+use crate::{StoreError, StoreSettings};
 
 /// Damaged files that are kept of one day; the oldest goes.
 const MAX_KEPT: u32 = 3;
@@ -27,7 +27,7 @@ const MAX_KEPT: u32 = 3;
 ///
 /// # Errors
 /// The file cannot be renamed. That nothing can be read of it is no error.
-pub(crate) fn set_aside(dir: &Path, day: UtcDay, durable: bool) -> Result<PathBuf, StoreError> {
+pub(crate) fn set_aside(dir: &Path, day: UtcDay, settings: &StoreSettings) -> Result<PathBuf, StoreError> {
     let path = day.path(dir);
     let target = free_name(&path);
     // First the log: beside a new file of the same name, SQLite would take it for that of the new one.
@@ -41,7 +41,7 @@ pub(crate) fn set_aside(dir: &Path, day: UtcDay, durable: bool) -> Result<PathBu
         }
     }
     let _ = fs::remove_file(beside(&path, "-shm"));
-    if let Ok(mut fresh) = DayWriter::open(dir, day, durable) {
+    if let Ok(mut fresh) = DayWriter::open(dir, day, settings) {
         // If it fails, nothing can be read, or the disk is full; the old file still has everything.
         let _ = salvage(&target, &mut fresh);
     }
@@ -63,7 +63,12 @@ fn salvage(damaged: &Path, fresh: &mut DayWriter) -> Result<(), StoreError> {
         .and_then(|old| configure(&old).map(|()| old))
         .map_err(sql)?;
     let has_checksums = version(&old, damaged)? >= WITH_CHECKSUMS;
-    let old = DayFile { path: damaged.to_owned(), connection: old, has_checksums };
+    let old = DayFile {
+        path: damaged.to_owned(),
+        connection: old,
+        has_checksums,
+        window_bytes: fresh.file.window_bytes,
+    };
     fresh.transaction(|fresh| {
         for table in NUMBERED {
             copy_table(&old, fresh, table);

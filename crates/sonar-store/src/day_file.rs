@@ -23,6 +23,8 @@ pub(crate) struct DayFile {
     pub connection: Connection,
     /// Whether its rows have checksums: older versions have none.
     pub has_checksums: bool,
+    /// See [`StoreSettings::window_bytes`](crate::StoreSettings).
+    pub window_bytes: usize,
 }
 
 impl DayFile {
@@ -45,7 +47,8 @@ impl DayFile {
             0 => Ok(None),
             version => {
                 let has_checksums = version >= schema::WITH_CHECKSUMS;
-                Ok(Some(Self { path: path.to_owned(), connection, has_checksums }))
+                let window_bytes = usize::MAX;
+                Ok(Some(Self { path: path.to_owned(), connection, has_checksums, window_bytes }))
             }
         }
     }
@@ -160,6 +163,7 @@ impl DayFile {
         let mut any = false;
         for part in parts {
             any |= self.read_into((*part, WindowContent::Everything), &lookup, &mut merged)?;
+            merged.window.limit(self.window_bytes);
         }
         Ok(any.then_some(merged))
     }

@@ -11,7 +11,6 @@ use sonar_core::operation::Application;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Endpoint, ShapeId, ShapeInfo, Timestamp};
 
-use crate::StoreError;
 use crate::checked_row::{
     APPLICATIONS, CheckedTable, LAYOUTS, ORDERS, POSITIONS, SERIES, SHAPES, TEXTS, checksum_of,
 };
@@ -23,6 +22,7 @@ use crate::plan::Slot;
 use crate::schema;
 use crate::stored_window::StoredWindow;
 use crate::utc_day::UtcDay;
+use crate::{StoreError, StoreSettings};
 
 /// How hard zstd tries.
 const LEVEL: i32 = 3;
@@ -42,7 +42,7 @@ pub(crate) struct DayWriter {
 
 impl DayWriter {
     /// Opens the file of a day, which is made if there is none, and upgraded if an older program made it.
-    pub fn open(dir: &Path, day: UtcDay, durable: bool) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path, day: UtcDay, settings: &StoreSettings) -> Result<Self, StoreError> {
         let path = day.path(dir);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -57,10 +57,10 @@ impl DayWriter {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let mut connection = Connection::open_with_flags(&real, flags).map_err(StoreError::of_sql(&path))?;
-        schema::prepare(&mut connection, &path, durable)?;
+        schema::prepare(&mut connection, &path, settings.durable)?;
         let mut writer = Self {
             day,
-            file: DayFile { path, connection, has_checksums: true },
+            file: DayFile { path, connection, has_checksums: true, window_bytes: settings.window_bytes },
             dictionary: Dictionary::default(),
             events: 0,
         };

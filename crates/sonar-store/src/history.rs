@@ -47,6 +47,12 @@ impl SqliteHistory {
         &self.reader.dir
     }
 
+    /// The bytes of the windows that it holds between two calls. Shapes and applications are shared with others, and do not
+    /// count; neither do SQLite's own.
+    pub fn memory(&self) -> usize {
+        self.writer.as_ref().map_or(0, StoreWriter::memory)
+    }
+
     /// Changes the settings of a store that was opened for writing, from the next window on.
     pub fn configure(&mut self, settings: StoreSettings) {
         if let Some(writer) = &mut self.writer {

@@ -43,7 +43,7 @@ pub(crate) fn remove_old(
         }
         for resolution in [Resolution::TenSeconds, Resolution::Minute] {
             if is_old(resolution) && has_windows(dir, day, resolution)? {
-                DayWriter::open(dir, day, settings.durable)?.remove_windows(resolution, day.span().to)?;
+                DayWriter::open(dir, day, settings)?.remove_windows(resolution, day.span().to)?;
             }
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn remove_too_much(
             }
             let until = day.span().to.min(keep_from);
             if has_windows(dir, *day, resolution)?
-                && DayWriter::open(dir, *day, settings.durable)?.remove_windows(resolution, until)?
+                && DayWriter::open(dir, *day, settings)?.remove_windows(resolution, until)?
             {
                 notices.push(StoreNotice::Shrunk(resolution, day.to_string()));
             }

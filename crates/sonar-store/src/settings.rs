@@ -15,6 +15,10 @@ pub struct StoreSettings {
     /// Whether a window is on the disk when it has been added. Without it a power failure loses the last minutes; a
     /// replay is faster.
     pub durable: bool,
+    /// The most bytes of memory of a window that is put together: what exceeds it is counted under `other`, and loses
+    /// nothing but its name; see [`HistoryWindow::limit`](sonar_core::HistoryWindow::limit). `usize::MAX`: no bound but
+    /// those of the tables.
+    pub window_bytes: usize,
 }
 
 impl Default for StoreSettings {
@@ -24,6 +28,7 @@ impl Default for StoreSettings {
             max_bytes: 2_000_000_000,
             min_free_bytes: None,
             durable: true,
+            window_bytes: usize::MAX,
         }
     }
 }

@@ -110,7 +110,7 @@ impl StoreWriter {
     /// Opens a file once, so that it is upgraded and, after a crash, whole.
     fn recover(&self, day: UtcDay, is_recent: bool) -> Result<(), StoreError> {
         let was_open = has_log(&day.path(&self.dir));
-        let mut file = DayWriter::open(&self.dir, day, self.settings.durable)?;
+        let mut file = DayWriter::open(&self.dir, day, &self.settings)?;
         if was_open {
             file.check()?;
         }
@@ -138,7 +138,7 @@ impl StoreWriter {
     /// Renames the file of a day, keeps what is whole in it, and reports that.
     pub fn set_aside(&mut self, day: UtcDay, why: &str) -> Result<(), StoreError> {
         self.close(day);
-        let target = set_aside(&self.dir, day, self.settings.durable)?;
+        let target = set_aside(&self.dir, day, &self.settings)?;
         let path = day.path(&self.dir);
         let notice = format!(
             "{} is damaged ({why}): it was set aside as {}, and what could be read of it was kept",
@@ -219,6 +219,7 @@ impl StoreWriter {
         for (growing, joining) in self.growing.iter_mut().zip(joining) {
             if let (Some(growing), Joining::Growing) = (growing, joining) {
                 growing.merge(&increment);
+                growing.window.limit(self.settings.window_bytes);
             }
         }
         self.look_after(start);
@@ -273,11 +274,19 @@ impl StoreWriter {
             if open == Slot::of(start, resolution).start || is_late {
                 continue;
             }
-            let growing = growing.clone();
-            self.transaction(UtcDay::of(open), |file| file.put(&growing, resolution))?;
-            self.growing[at] = None;
+            let Some(growing) = self.growing[at].take() else { continue };
+            let stored = self.transaction(UtcDay::of(open), |file| file.put(&growing, resolution));
+            if let Err(error) = stored {
+                self.growing[at] = Some(growing);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// The bytes of the minute and the hour that grow.
+    pub fn memory(&self) -> usize {
+        self.growing.iter().flatten().map(|growing| growing.window.memory()).sum()
     }
 
     fn joining(&self, slot: Slot, at: usize) -> Joining {
@@ -297,7 +306,7 @@ impl StoreWriter {
         self.file.take_if(|file| file.day != day);
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(DayWriter::open(&self.dir, day, self.settings.durable)?),
+            None => self.file.insert(DayWriter::open(&self.dir, day, &self.settings)?),
         };
         let result = file.transaction(work);
         if result.is_err() {
@@ -327,7 +336,7 @@ impl StoreWriter {
         let keep_from = self.keep_from();
         for day in days(&self.dir)?.into_iter().rev().take(MAY_BE_INCOMPLETE) {
             if day.span().to <= keep_from {
-                DayWriter::open(&self.dir, day, self.settings.durable)?.complete(keep_from)?;
+                DayWriter::open(&self.dir, day, &self.settings)?.complete(keep_from)?;
             }
         }
         Ok(())
@@ -393,6 +402,7 @@ fn add(
     for (at, resolution) in MADE.into_iter().enumerate() {
         let Some(window) = &mut made[at] else { continue };
         window.merge(&increment);
+        window.window.limit(file.file.window_bytes);
         if joining[at] == Joining::Next {
             file.remove(Slot::of(start, resolution))?;
         } else {

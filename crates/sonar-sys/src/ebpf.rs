@@ -59,7 +59,10 @@ pub const MAX_FILES: usize = 65_536;
 /// How long records are read before the tick runs, even if more keep coming.
 const DRAIN: Duration = Duration::from_millis(100);
 /// Files whose accesses can be added up ([`TraceMode::Totals`]).
-pub const MAX_TOTALS: usize = 16_384;
+pub const MAX_TOTALS: usize = 8_192;
+/// Bytes of the ring where the kernel adds accesses up: it has only files, threads and processes that are new. It is read
+/// ten times a second.
+const TOTALS_RING_BYTES: u32 = 2 << 20;
 /// Number of an ignored file.
 const IGNORED: u32 = u32::MAX;
 /// How long the number of a file rests before another file gets it: by then the programs have added everything to the
@@ -73,7 +76,7 @@ pub enum TraceMode {
     Each,
     /// The same, and also pages that come into the page cache, as `AccessKind::PageIn`.
     EachAndPages,
-    /// The kernel adds them up; see [`Tracer::usages`].
+    /// The kernel adds them up; see [`Tracer::each_usage`].
     Totals,
 }
 
@@ -198,8 +201,10 @@ impl Tracer {
         let room = settings.program_name.len() - 1;
         let name = trace.program.unwrap_or_default().bytes().take(room);
         settings.program_name.iter_mut().zip(name).for_each(|(to, byte)| *to = byte);
-        if mode != TraceMode::Totals {
-            // It would take its memory at once, and nothing would use it.
+        // What nothing would use would take its memory at once.
+        if mode == TraceMode::Totals {
+            open.maps.ring.set_max_entries(TOTALS_RING_BYTES).map_err(error)?;
+        } else {
             open.maps.usages.set_max_entries(1).map_err(error)?;
         }
         let mut tracer = Self {
@@ -306,13 +311,13 @@ impl Tracer {
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
-    /// The figures of each file, with its number, since it was first seen ([`TraceMode::Totals`]).
+    /// Passes the figures of each file, with its number, to `each`: those since it was first seen ([`TraceMode::Totals`]).
+    /// All of them would take megabytes.
     ///
     /// # Errors
-    /// The table cannot be read.
-    pub fn usages(&self) -> io::Result<Vec<(u32, FileKey, FileUsage)>> {
+    /// The table cannot be read. Some may have been passed on.
+    pub fn each_usage(&self, mut each: impl FnMut(u32, FileKey, FileUsage)) -> io::Result<()> {
         let (files, figures) = (&self.skeleton.maps.files, &self.skeleton.maps.usages);
-        let mut usages = Vec::new();
         for key in files.keys() {
             // A file without room has no figures; its accesses count as lost.
             let Some(number) = lookup(files, &key)? else { continue };
@@ -321,10 +326,10 @@ impl Tracer {
                 && let Some(number) = number.first_chunk()
                 && usage != FileUsage::default()
             {
-                usages.push((u32::from_ne_bytes(*number), FileKey::from(&key), usage));
+                each(u32::from_ne_bytes(*number), FileKey::from(&key), usage);
             }
         }
-        Ok(usages)
+        Ok(())
     }
 
     /// What was lost so far.

@@ -16,7 +16,10 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, set_parent_process_death_signal,
+    setrlimit, waitpid,
+};
 
 use crate::sys_process;
 
@@ -105,6 +108,20 @@ impl Helper {
 fn close_inherited(before: Option<&OpenDescriptors>, socket: RawFd) -> io::Result<()> {
     let is_opened = |descriptor| before.is_some_and(|before| !before.0.contains(&descriptor));
     sys_process::close_all_but(|descriptor| descriptor == socket || is_opened(descriptor))
+}
+
+/// Limits the memory of this process that no file backs and that is its own: its heap, the stacks of its threads, its
+/// variables. What it allocates beyond that many bytes fails, and it ends. Files that it maps do not count, however large
+/// they are, and neither do maps of eBPF programs: they are not its own. (That is `RLIMIT_DATA`; `RLIMIT_AS` counts
+/// everything that it maps.)
+///
+/// # Errors
+/// The kernel refuses.
+pub fn limit_memory(bytes: usize) -> io::Result<()> {
+    let most = getrlimit(Resource::Data).maximum;
+    // A limit can be lowered without privileges, and not raised.
+    let bytes = Some(most.map_or(bytes as u64, |most| most.min(bytes as u64)));
+    Ok(setrlimit(Resource::Data, Rlimit { current: bytes, maximum: bytes })?)
 }
 
 /// Gives this process a name in lists of processes. The kernel keeps 15 bytes of it.

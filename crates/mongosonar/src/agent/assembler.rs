@@ -8,9 +8,11 @@ use sonar_core::{HistoryStore, Timestamp};
 use sonar_view::agent::AgentSummary;
 
 use super::log_progress::{LogProgress, starts};
+use super::memory;
 use super::parts::{MAX_AHEAD_NS, MAX_EVENTS, WIDTH_NS, WindowPart};
 
-/// The most windows that are open at once; one more stores the oldest.
+/// The most windows that are open at once; one more stores the oldest. So do more bytes than they may have: what comes
+/// later of a stored window is added to it.
 const MAX_OPEN: usize = 64;
 
 /// Holds the open windows, and stores each once all sources have gone past it.
@@ -26,6 +28,8 @@ pub struct Assembler<S> {
     counted_until: Option<Timestamp>,
     /// Events of windows that could not be stored. They are stored with the next window, at their own times.
     unstored: Vec<Event>,
+    /// The most bytes of a window, and of all open ones.
+    most: (usize, usize),
     /// How far logs are stored.
     logs: LogProgress,
     summary: AgentSummary,
@@ -43,9 +47,16 @@ impl<S: HistoryStore> Assembler<S> {
             stored_until: None,
             counted_until: None,
             unstored: Vec::new(),
+            most: (usize::MAX, usize::MAX),
             logs,
             summary,
         }
+    }
+
+    /// The same, and windows keep to their bytes: [`memory::WINDOW_BYTES`], [`memory::OPEN_BYTES`].
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self { most: (memory::WINDOW_BYTES, memory::OPEN_BYTES), ..self }
     }
 
     /// The end of the last stored window, by the clock of that time.
@@ -85,12 +96,21 @@ impl<S: HistoryStore> Assembler<S> {
             Some(known) => known.join(part),
             None => drop(self.open.insert(start, part)),
         }
-        if self.open.len() > MAX_OPEN
+        if let Some(known) = self.open.get_mut(&start) {
+            known.window.limit(self.most.0);
+        }
+        while (self.open.len() > MAX_OPEN
+            || (self.most.1 < usize::MAX && self.open.len() > 1 && self.memory() > self.most.1))
             && let Some((_, oldest)) = self.open.pop_first()
         {
-            return self.append(oldest);
+            self.append(oldest)?;
         }
         Ok(())
+    }
+
+    /// The bytes of the open windows. Shapes and applications are shared with others, and do not count.
+    pub fn memory(&self) -> usize {
+        self.open.values().map(WindowPart::memory).sum()
     }
 
     /// Adds an event to its window.
@@ -177,6 +197,7 @@ pub mod tests {
     use sonar_core::time::NS_PER_S;
     use sonar_core::{Endpoint, HistoryWindow};
 
+    use super::super::parts::tests::{add_shapes, calls};
     use super::*;
 
     /// Keeps windows and events in memory.
@@ -333,6 +354,24 @@ pub mod tests {
         assembler.add(part(3_620, 10)).unwrap();
         assembler.complete_ahead(at(15)).unwrap();
         assert_eq!(stored(&assembler)[4], (3_620, 10));
+    }
+
+    #[test]
+    fn open_windows_keep_to_their_bytes_and_lose_no_operation() {
+        let mut assembler = Assembler::new(MemoryStore::default(), Path::new("/x")).bounded();
+        for number in 0..20 {
+            for _ in 0..2 {
+                let mut part = part(number * 10, 1);
+                add_shapes(&mut part.window.window, 8_000);
+                assembler.add(part).unwrap();
+                assert!(assembler.memory() <= memory::OPEN_BYTES, "{}", assembler.memory());
+            }
+        }
+        assembler.complete(at(1_000_000)).unwrap();
+        let windows = &assembler.store().windows;
+        assert_eq!(windows.iter().map(|window| calls(&window.window)).sum::<u64>(), 20 * 2 * 8_000);
+        assert!(windows.iter().all(|window| window.memory() <= memory::WINDOW_BYTES));
+        assert!(windows.iter().all(|window| window.window.shapes.len() > 2_000));
     }
 
     #[test]

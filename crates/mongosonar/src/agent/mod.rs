@@ -8,6 +8,7 @@ mod file_work;
 mod live;
 mod log_operations;
 mod log_progress;
+mod memory;
 mod notify;
 mod parts;
 mod replay;

@@ -1,7 +1,9 @@
 //! What one source observes, cut into windows of ten seconds.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sonar_core::history::{Collector, Event, Resolution};
@@ -9,6 +11,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, HistoryWindow, Timestamp};
 
 use super::log_progress::{LogShares, add_shares, earlier};
+use super::memory;
 use crate::follow::LinePlace;
 
 /// The width of a window in nanoseconds.
@@ -54,6 +57,17 @@ impl WindowPart {
         Self { window, events: Vec::new(), events_left_out: 0, logs, ahead, lasting }
     }
 
+    /// The bytes that it has allocated. Shapes and applications are shared with others, and do not count.
+    pub fn memory(&self) -> usize {
+        let texts = self.events.iter().map(|event| event.subject.len() + event.text.len());
+        let shares: usize = self.logs.values().map(size_of_val).sum();
+        self.window.memory()
+            + self.events.capacity() * size_of::<Event>()
+            + texts.sum::<usize>()
+            + shares
+            + (self.ahead.len() + self.lasting.len()) * size_of::<(u16, LinePlace)>()
+    }
+
     /// Adds what another source observed of the same window.
     pub fn join(&mut self, other: Self) {
         self.window.join(&other.window);
@@ -82,10 +96,68 @@ impl WindowPart {
     }
 }
 
-/// The parts that have come, at most [`TAKEN_AT_ONCE`]; waits for the first one.
-pub fn waiting_parts(parts: &Receiver<WindowPart>, wait: Duration) -> Vec<WindowPart> {
-    let first = parts.recv_timeout(wait).ok();
-    first.into_iter().chain(parts.try_iter().take(TAKEN_AT_ONCE - 1)).collect()
+/// Sends parts to the thread that joins them.
+#[derive(Clone, Debug)]
+pub struct PartSender {
+    to: SyncSender<WindowPart>,
+    /// Bytes of the parts that wait there, and of those that are open; `None` where only their number is bounded.
+    bytes: Option<Arc<PartBytes>>,
+}
+
+/// Bytes of parts.
+#[derive(Debug, Default)]
+struct PartBytes {
+    waiting: AtomicUsize,
+    open: AtomicUsize,
+}
+
+/// Receives parts.
+#[derive(Debug)]
+pub struct PartReceiver {
+    from: Receiver<WindowPart>,
+    bytes: Arc<PartBytes>,
+}
+
+/// A channel for so many parts, which together take at most [`memory::WAITING_BYTES`]: what has no room is counted under
+/// `other`.
+pub fn part_channel(parts: usize) -> (PartSender, PartReceiver) {
+    let (to, from) = sync_channel(parts);
+    let bytes = Arc::new(PartBytes::default());
+    (PartSender { to, bytes: Some(bytes.clone()) }, PartReceiver { from, bytes })
+}
+
+impl From<SyncSender<WindowPart>> for PartSender {
+    fn from(to: SyncSender<WindowPart>) -> Self {
+        Self { to, bytes: None }
+    }
+}
+
+impl PartSender {
+    /// Sends a part, and waits where there is no place for it. Returns whether somebody receives parts.
+    fn send(&self, mut part: WindowPart) -> bool {
+        if let Some(PartBytes { waiting, .. }) = self.bytes.as_deref() {
+            // Several may do so at the same time: each takes a share of what is left.
+            let left = memory::WAITING_BYTES.saturating_sub(waiting.load(Ordering::Relaxed));
+            part.window.limit((left / memory::CUTTERS).min(memory::PART_BYTES));
+            waiting.fetch_add(part.memory(), Ordering::Relaxed);
+        }
+        self.to.send(part).is_ok()
+    }
+}
+
+impl PartReceiver {
+    /// The parts that have come, at most [`TAKEN_AT_ONCE`]; waits for the first one.
+    pub fn take(&self, wait: Duration) -> Vec<WindowPart> {
+        let first = self.from.recv_timeout(wait).ok();
+        let parts: Vec<_> = first.into_iter().chain(self.from.try_iter().take(TAKEN_AT_ONCE - 1)).collect();
+        self.bytes.waiting.fetch_sub(parts.iter().map(WindowPart::memory).sum(), Ordering::Relaxed);
+        parts
+    }
+
+    /// The bytes of the parts that wait, and of those that are open, as far as their senders have counted them.
+    pub fn memory(&self) -> usize {
+        self.bytes.waiting.load(Ordering::Relaxed) + self.bytes.open.load(Ordering::Relaxed)
+    }
 }
 
 /// Sorts the observations of one source into windows, and sends each window once it has ended.
@@ -96,16 +168,33 @@ pub struct WindowCutter {
     read: BTreeMap<u16, LinePlace>,
     /// Where logs that were truncated begin.
     lasting: BTreeMap<u16, LinePlace>,
-    to: SyncSender<WindowPart>,
+    to: PartSender,
+    /// Bytes of the open windows, as they were last counted.
+    counted: usize,
     /// The receiver is gone.
     is_abandoned: bool,
 }
 
 impl WindowCutter {
     /// Sends to `to`, and waits where the receiver is slow.
-    pub fn new(to: SyncSender<WindowPart>) -> Self {
+    pub fn new(to: impl Into<PartSender>) -> Self {
         let (read, lasting) = (BTreeMap::new(), BTreeMap::new());
-        Self { open: BTreeMap::new(), read, lasting, to, is_abandoned: false }
+        Self { open: BTreeMap::new(), read, lasting, to: to.into(), counted: 0, is_abandoned: false }
+    }
+
+    /// Keeps the open windows to their bytes where rows were added otherwise than by recording operations.
+    pub fn limit(&mut self) {
+        let max_bytes = self.max_bytes();
+        self.open.values_mut().for_each(|part| part.window.limit(max_bytes));
+    }
+
+    /// Counts the bytes of the open windows.
+    fn count(&mut self) {
+        if let Some(PartBytes { open, .. }) = self.to.bytes.as_deref() {
+            let bytes = self.open.values().map(WindowPart::memory).sum();
+            open.fetch_add(bytes, Ordering::Relaxed);
+            open.fetch_sub(std::mem::replace(&mut self.counted, bytes), Ordering::Relaxed);
+        }
     }
 
     /// The log of the server at `port` has been read up to `place`; all lines before it are in windows.
@@ -133,7 +222,17 @@ impl WindowCutter {
                 self.send(oldest);
             }
         }
-        self.open.entry(start).or_insert_with(|| WindowPart::new(start))
+        let max_bytes = self.max_bytes();
+        self.open.entry(start).or_insert_with(|| {
+            let mut part = WindowPart::new(start);
+            part.window.window.max_bytes = max_bytes;
+            part
+        })
+    }
+
+    /// The most bytes of a window: those of a replay have no bound.
+    fn max_bytes(&self) -> usize {
+        if self.to.bytes.is_some() { memory::PART_BYTES } else { usize::MAX }
     }
 
     /// Adds an event to its window.
@@ -192,26 +291,45 @@ impl WindowCutter {
         while let Some((_, part)) = self.open.pop_first() {
             self.send(part);
         }
+        self.count();
     }
 
     fn send(&mut self, mut part: WindowPart) {
+        self.count();
         let first = |(port, place): (&u16, &LinePlace)| {
             let firsts = self.open.values().filter_map(|part| part.logs.get(port)).map(|share| share.first);
             (*port, firsts.fold(*place, earlier))
         };
         part.ahead = self.read.iter().map(first).collect();
         part.lasting.clone_from(&self.lasting);
-        self.is_abandoned |= self.to.send(part).is_err();
+        self.is_abandoned |= !self.to.send(part);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc::sync_channel;
+pub mod tests {
+    use std::sync::Arc;
 
     use sonar_core::history::EventKind;
+    use sonar_core::{Class, Identity, Row, ShapeId, ShapeInfo, Source, Subject, Window};
 
     use super::*;
+
+    /// Adds an operation of each of so many shapes.
+    pub fn add_shapes(window: &mut Window, shapes: u64) {
+        for id in 1..=shapes {
+            let shape = Arc::new(ShapeInfo { id: ShapeId(id), ..ShapeInfo::default() });
+            let subject = Subject::Shape { identity: Identity::Exact, shape, order: ShapeId(0) };
+            let mut row = Row::new(subject, Class::User);
+            row.observed_by_mut(Source::Wire).figures.calls = 1;
+            window.shapes.add(&row);
+        }
+    }
+
+    /// Operations in all rows.
+    pub fn calls(window: &Window) -> u64 {
+        window.totals(&Class::ALL).calls
+    }
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_unix(1_000_000 + seconds, 0)
@@ -300,11 +418,49 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_wait_keep_to_their_bytes_and_lose_no_operation() {
+        let (to, parts) = part_channel(256);
+        let mut sent = 0;
+        for number in 0..60 {
+            let mut part = WindowPart::new(at(number));
+            add_shapes(&mut part.window.window, 3_000);
+            assert!(part.memory() > memory::PART_BYTES);
+            assert!(to.send(part));
+            sent += 3_000;
+            // Each has the row `other` at least.
+            assert!(parts.memory() <= memory::WAITING_BYTES + 60 * 8_192, "{}", parts.memory());
+        }
+        let mut all = parts.take(Duration::ZERO);
+        all.extend(parts.take(Duration::ZERO));
+        assert_eq!((all.len(), parts.memory()), (60, 0));
+        assert_eq!(all.iter().map(|part| calls(&part.window.window)).sum::<u64>(), sent);
+        let folded: u64 = all.iter().map(|part| part.window.window.coverage.shapes_folded).sum();
+        let named = |part: &WindowPart| part.window.window.shapes.len() as u64 - 1;
+        assert_eq!(folded, sent - all.iter().map(named).sum::<u64>());
+        assert!(named(&all[0]) > 500, "the first one had room");
+    }
+
+    #[test]
+    fn bytes_of_open_windows_are_counted() {
+        let (to, parts) = part_channel(256);
+        let mut cutter = WindowCutter::new(to);
+        add_shapes(&mut cutter.at(at(20)).window.window, 3_000);
+        cutter.limit();
+        cutter.at(at(0));
+        cutter.advance(at(13));
+        let open = parts.memory();
+        assert!(open > memory::PART_BYTES / 2 && open <= memory::PART_BYTES + 16_384, "{open}");
+        cutter.finish();
+        assert_eq!(parts.take(Duration::ZERO).len(), 2);
+        assert_eq!(parts.memory(), 0);
+    }
+
+    #[test]
     fn a_source_that_never_stops_does_not_keep_the_main_thread() {
-        let (to, parts) = sync_channel(256);
-        let source = std::thread::spawn(move || while to.send(WindowPart::new(at(0))).is_ok() {});
+        let (to, parts) = part_channel(256);
+        let source = std::thread::spawn(move || while to.send(WindowPart::new(at(0))) {});
         for _ in 0..10 {
-            assert!(waiting_parts(&parts, Duration::from_secs(60)).len() <= TAKEN_AT_ONCE);
+            assert!(parts.take(Duration::from_secs(60)).len() <= TAKEN_AT_ONCE);
         }
         drop(parts);
         source.join().unwrap();

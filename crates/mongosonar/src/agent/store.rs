@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use sonar_store::{SqliteHistory, StoreSettings};
 use sonar_sys::trust;
 
+use super::memory::WINDOW_BYTES;
 use super::settings::StoreTable;
 
 /// Opens the store in `folder` for writing, and creates what is missing. A `durable` store loses no window that was
@@ -22,5 +23,7 @@ pub fn open(folder: &Path, table: &StoreTable, durable: bool) -> Result<SqliteHi
 /// The settings of a store.
 pub fn settings(table: &StoreTable, durable: bool) -> StoreSettings {
     let max_bytes = table.max_size.0;
-    StoreSettings { days: table.days(), max_bytes, durable, ..StoreSettings::default() }
+    // A replay is no service, and may take what it needs.
+    let window_bytes = if durable { WINDOW_BYTES } else { usize::MAX };
+    StoreSettings { days: table.days(), max_bytes, durable, window_bytes, ..StoreSettings::default() }
 }

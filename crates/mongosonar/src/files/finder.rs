@@ -46,7 +46,8 @@ impl PathFinder {
         // Without a helper they are still needed here.
         let mut paths = Some(paths);
         let what = "finding the folders of files";
-        let task = HelperTask { name: "sonar-paths", what, keep: INSPECTING, duty: Duty::Reading };
+        let memory = privileges::PATHS_HELPER_BYTES;
+        let task = HelperTask { name: "sonar-paths", what, memory, keep: INSPECTING, duty: Duty::Reading };
         let helper = privileges::helper(task, |socket| {
             paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
         });

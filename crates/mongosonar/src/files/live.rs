@@ -261,7 +261,8 @@ struct LiveState {
 
 impl LiveState {
     fn take(&mut self, tracer: &Tracer) -> Result<Vec<FileTotals>> {
-        let found = self.files.take(tracer)?;
+        let mut found = Vec::new();
+        self.files.take(tracer, |file| found.push(file))?;
         let elapsed = self.at.elapsed();
         self.at += elapsed;
         self.disks.take(self.files.devices(), elapsed);

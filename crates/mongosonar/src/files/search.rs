@@ -60,6 +60,7 @@ impl ServerSearch {
             HelperTask {
                 name: "sonar-folders",
                 what: "looking into the folders of a mongod that starts later",
+                memory: privileges::HELPER_BYTES,
                 keep: INSPECTING,
                 duty: Duty::Reading,
             },

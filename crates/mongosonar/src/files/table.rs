@@ -62,6 +62,17 @@ impl<T> FileTable<T> {
         Some(&mut entry.value)
     }
 
+    /// The values of all files with an entry.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.files.values().map(|entry| &entry.value)
+    }
+
+    /// The bytes that it has allocated, without those of its values on the heap.
+    pub fn memory(&self) -> usize {
+        self.files.capacity() * size_of::<(u32, TableFile<T>)>()
+            + self.ignored.capacity() * size_of::<FileKey>()
+    }
+
     /// All files with an entry.
     pub fn keys(&self) -> impl Iterator<Item = FileKey> {
         self.files.values().map(|entry| entry.key)

@@ -23,7 +23,8 @@ pub struct FileTotals {
 /// A file that is known, with its figures at the last look.
 struct KnownFile {
     path: String,
-    before: Option<FileUsage>,
+    /// On the heap, because a table has room for more files than it has.
+    before: Option<Box<FileUsage>>,
 }
 
 /// A file that the kernel has seen for the first time.
@@ -85,23 +86,30 @@ impl TotalsTable {
         self.files.keys().map(FileKey::device_number).collect()
     }
 
-    /// The figures of all files.
+    /// Passes the figures of each file to `each`.
     ///
     /// # Errors
-    /// The kernel's figures cannot be read.
-    pub fn take(&mut self, tracer: &Tracer) -> Result<Vec<FileTotals>> {
-        let usages = tracer.usages().context("cannot read the kernel's figures")?;
+    /// The kernel's figures cannot be read. Some may have been passed on.
+    pub fn take(&mut self, tracer: &Tracer, mut each: impl FnMut(FileTotals)) -> Result<()> {
         self.looks += 1;
-        let mut found = Vec::with_capacity(usages.len());
-        for (number, key, now) in usages {
+        let Self { files, looks } = self;
+        let taken = tracer.each_usage(|number, key, now| {
             // A file that was ignored meanwhile has no entry.
-            let Some(file) = self.files.of(number, key) else { continue };
-            let (path, before) = (file.path.clone(), file.before.replace(now.clone()));
-            if before.as_ref() != Some(&now) {
-                self.files.used(number, self.looks);
+            let Some(file) = files.of(number, key) else { return };
+            let (path, before) = (file.path.clone(), file.before.replace(Box::new(now.clone())));
+            if before.as_deref() != Some(&now) {
+                files.used(number, *looks);
             }
-            found.push(FileTotals { path, before, now });
-        }
-        Ok(found)
+            each(FileTotals { path, before: before.map(|before| *before), now });
+        });
+        taken.context("cannot read the kernel's figures")
+    }
+
+    /// The bytes of what it knows of the files.
+    pub fn memory(&self) -> usize {
+        let of_file = |file: &KnownFile| {
+            file.path.capacity() + file.before.as_ref().map_or(0, |_| size_of::<FileUsage>())
+        };
+        self.files.memory() + self.files.values().map(of_file).sum::<usize>()
     }
 }

@@ -309,7 +309,8 @@ impl QueriesArgs {
     }
 
     pub fn window_settings(&self) -> WindowSettings {
-        WindowSettings { sample: self.sample.unwrap_or(1), split_by_order: self.by == Some(ByArg::Order) }
+        let split_by_order = self.by == Some(ByArg::Order);
+        WindowSettings { sample: self.sample.unwrap_or(1), split_by_order, ..WindowSettings::default() }
     }
 }
 

@@ -227,7 +227,8 @@ impl LocalServerSearch {
 fn helper() -> Option<Helper> {
     const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
     let what = "following the servers of this host";
-    let task = HelperTask { name: "sonar-servers", what, keep: KEPT, duty: Duty::Reading };
+    let memory = privileges::HELPER_BYTES;
+    let task = HelperTask { name: "sonar-servers", what, memory, keep: KEPT, duty: Duty::Reading };
     privileges::helper(task, |mut socket| {
         let mut known = KnownProcesses::default();
         loop {

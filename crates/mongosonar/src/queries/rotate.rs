@@ -141,7 +141,8 @@ impl SeriesFiles {
         let helper = if with_helper {
             let what = "writing more than one file";
             let keep = &[capability::DAC_OVERRIDE];
-            let task = HelperTask { name: "sonar-rotate", what, keep, duty: Duty::Writing };
+            let memory = privileges::HELPER_BYTES;
+            let task = HelperTask { name: "sonar-rotate", what, memory, keep, duty: Duty::Writing };
             privileges::helper(task, move |socket| serve(&serving, socket))
         } else {
             None

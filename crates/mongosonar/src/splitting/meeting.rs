@@ -8,13 +8,17 @@ use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, JoinCounts, JoinedOperation, OperationKey, PendingWaits, SplitJoiner,
     ThreadOperation, TimePart, WireOperation,
 };
-use sonar_core::{Endpoint, Operation, Outcome, Timestamp};
+use sonar_core::{Operation, Outcome, Timestamp};
 
+use super::in_progress::RequestOfConnection;
 use crate::queries::live::OperationListener;
 use crate::when::now;
 
 /// The most requests without a reply that are kept.
 const MAX_REQUESTS: usize = 65_536;
+
+/// The most operations of the wire that are passed on at once.
+const MAX_BATCH: usize = 4_096;
 
 /// Receives operations.
 pub trait SplitSink: Send {
@@ -50,6 +54,26 @@ impl<S: SplitSink> SplitMeeting<S> {
             ended: None,
             unanswered: UnansweredRequests::default(),
         }
+    }
+
+    /// The same, but at most `room` operations of one side wait for the other one.
+    #[must_use]
+    pub fn with_room(self, room: usize) -> Self {
+        Self { joiner: self.joiner.with_room(room), ..self }
+    }
+
+    /// The most bytes with this room, without the sink, and without requests that are kept after the end.
+    #[cfg(test)]
+    pub const fn max_memory(room: usize) -> usize {
+        let batches = 2 * sonar_core::held::list_bytes(MAX_BATCH, size_of::<WireOperation>());
+        SplitJoiner::max_memory(room) + PendingWaits::MAX_MEMORY + batches
+    }
+
+    /// The bytes that it has allocated, without those of the sink. Shapes and applications are shared with others, and do
+    /// not count.
+    pub fn memory(&self) -> usize {
+        let unanswered = self.unanswered.0.capacity() * size_of::<(RequestOfConnection, WireOperation)>();
+        self.joiner.memory() + self.waits.memory() + unanswered
     }
 
     /// The records of the threads are read only from now on.
@@ -171,6 +195,9 @@ impl<S: SplitSink> OperationListener for WireSide<S> {
                 _ => &mut self.ended,
             };
             operations.push(op.into());
+            if self.ended.len().max(self.unanswered.len()) >= MAX_BATCH {
+                return self.flush();
+            }
         }
         Ok(())
     }
@@ -178,14 +205,16 @@ impl<S: SplitSink> OperationListener for WireSide<S> {
     fn flush(&mut self) -> io::Result<()> {
         let mut meeting = lock(&self.meeting);
         self.ended.drain(..).for_each(|operation| meeting.wire(operation));
-        self.unanswered.drain(..).for_each(|request| meeting.unanswered.add(request));
+        // Nobody asks for them while the threads are traced.
+        let is_kept = meeting.ended.is_some();
+        self.unanswered.drain(..).filter(|_| is_kept).for_each(|request| meeting.unanswered.add(request));
         Ok(())
     }
 }
 
 /// Requests on the wire that had no reply when the trace ended.
 #[derive(Default)]
-struct UnansweredRequests(HashMap<(Endpoint, Endpoint, u32), WireOperation>);
+struct UnansweredRequests(HashMap<RequestOfConnection, WireOperation>);
 
 impl UnansweredRequests {
     fn add(&mut self, request: WireOperation) {
@@ -197,5 +226,53 @@ impl UnansweredRequests {
     fn of(&self, operation: &ThreadOperation) -> Option<&WireOperation> {
         let (server, client) = operation.connection?;
         self.0.get(&(server, client, operation.request_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::time_split::{MAX_ALL_WAITS, MAX_PENDING_WAITS};
+
+    use super::super::tests::{thread_operation, wire_operation};
+    use super::*;
+
+    struct Deaf;
+
+    impl SplitSink for Deaf {
+        fn joined(&mut self, _: &JoinedOperation, _: Vec<ClassifiedWait>) {}
+    }
+
+    #[test]
+    fn a_full_meeting_has_no_more_than_it_may() {
+        const ROOM: usize = 14_000;
+        let mut meeting = SplitMeeting::new(Deaf).with_room(ROOM);
+        meeting.joiner.traced_since(Timestamp::default());
+        for number in 0..ROOM as u64 + 3 {
+            meeting.wire(wire_operation(number));
+            meeting.thread(thread_operation(number + (1 << 20)));
+        }
+        assert_eq!(
+            meeting.counts().without_thread,
+            ROOM as u64 + 3,
+            "those without room are counted at once"
+        );
+        assert_eq!(meeting.settled_counts().without_wire, 3);
+        let wait = ClassifiedWait { part: TimePart::Futex, class: "ticket".into(), wait_ns: 5 };
+        for number in 0..MAX_PENDING_WAITS as u32 {
+            for _ in 0..MAX_ALL_WAITS / MAX_PENDING_WAITS {
+                meeting.waited((number, Timestamp::from_unix_ns(1)), wait.clone());
+            }
+        }
+        let (most, bytes) = (SplitMeeting::<Deaf>::max_memory(ROOM), meeting.memory());
+        assert!(bytes <= most && bytes > most / 3, "{bytes} of {most}");
+        // Requests without a reply are kept only for those who ask after the end.
+        let mut wire = WireSide::new(Arc::new(Mutex::new(meeting)), ConnectionSample::default());
+        wire.unanswered.push(wire_operation(1));
+        wire.flush().unwrap();
+        assert_eq!(lock(&wire.meeting).unanswered.0.len(), 0);
+        lock(&wire.meeting).end(Timestamp::from_unix_ns(u64::MAX));
+        wire.unanswered.push(wire_operation(1));
+        wire.flush().unwrap();
+        assert_eq!(lock(&wire.meeting).unanswered.0.len(), 1);
     }
 }

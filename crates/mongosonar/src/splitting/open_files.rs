@@ -22,14 +22,14 @@ use crate::privileges::{self, HelperTask};
 use crate::stacks::helper_socket::HelperSocket;
 
 /// The most files of an answer.
-const MAX_FILES: usize = 65_536;
+const MAX_FILES: usize = 16_384;
 /// The most processes of a question.
 const MAX_PROCESSES: usize = 64;
 /// The longest path of an answer, in bytes; the end of a longer one is kept.
 const MAX_PATH: usize = 4_096;
 
 /// The longest answer, in bytes.
-const MAX_ANSWER: usize = 64 << 20;
+const MAX_ANSWER: usize = 2 << 20;
 
 /// Device in the kernel's own encoding, inode.
 pub type FileId = (u32, u64);
@@ -43,6 +43,16 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
+    /// The most bytes that names take while they are read: an answer, the same as a table, and the same with names that are
+    /// shared, with their counts of references.
+    #[cfg(test)]
+    pub const MAX_MEMORY: usize = MAX_ANSWER
+        + sonar_core::held::table_bytes(MAX_FILES / 2, size_of::<(FileId, String)>())
+        + MAX_ANSWER
+        + sonar_core::held::table_bytes(MAX_FILES / 2, size_of::<(FileId, std::sync::Arc<str>)>())
+        + MAX_FILES * 2 * size_of::<usize>()
+        + MAX_ANSWER;
+
     /// Prepares a helper where privileges are to be dropped. Call it before any thread is started.
     pub fn new(confined: bool) -> Self {
         let helper = if confined { helper() } else { None };
@@ -74,7 +84,8 @@ fn ask(helper: &mut HelperSocket, processes: &[u32]) -> Result<HashMap<FileId, S
 
 fn helper() -> Option<Helper> {
     let what = "finding the names of files";
-    let task = HelperTask { name: "sonar-files", what, keep: INSPECTING, duty: Duty::Reading };
+    let memory = privileges::HELPER_BYTES;
+    let task = HelperTask { name: "sonar-files", what, memory, keep: INSPECTING, duty: Duty::Reading };
     privileges::helper(task, |socket| {
         answer_all(socket, |question| {
             let bytes = answer(&find(&asked(question)));

@@ -15,45 +15,13 @@ use sonar_sys::split::{MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, Thre
 use super::in_progress::ThreadsNow;
 use super::meeting::{SplitMeeting, SplitSink, lock};
 use super::open_files::{FileId, OpenFiles};
+use super::plan::{EncryptedSplit, SplitPlan};
 use super::waits::WaitClassifier;
 use crate::files::process::refused;
 use crate::privileges;
 use crate::queries::live::tls::TlsLibrary;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
-
-/// What a trace will do.
-#[derive(Copy, Clone, Debug)]
-pub struct SplitPlan {
-    /// It drops its privileges.
-    pub confined: bool,
-    /// It follows servers that start later.
-    pub follows: bool,
-    /// At what cost it divides encrypted operations.
-    pub encrypted: EncryptedSplit,
-}
-
-/// At what cost the time of encrypted operations is divided.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum EncryptedSplit {
-    /// It is not.
-    Off,
-    /// Where probes in the TLS library are cheap.
-    Cheap,
-    /// Also where a probe costs ten times as much.
-    AnyCost,
-}
-
-impl EncryptedSplit {
-    /// What the options `--no-tls` and `--tls-any-cost` ask for.
-    pub fn of(no_tls: bool, any_cost: bool) -> Self {
-        match (no_tls, any_cost) {
-            (true, _) => Self::Off,
-            (false, false) => Self::Cheap,
-            (false, true) => Self::AnyCost,
-        }
-    }
-}
 
 /// The helper processes of a trace. They keep the privileges that it drops.
 pub struct SplitHelpers {
@@ -71,7 +39,7 @@ impl SplitHelpers {
     /// The file of classes is wrong, or a helper cannot be started.
     pub fn start(processes: Vec<u32>, classes: Option<&Path>, plan: SplitPlan) -> Result<Self> {
         let files = OpenFiles::new(plan.confined);
-        let classifier = WaitClassifier::new(classes, &processes, plan.follows)?;
+        let classifier = WaitClassifier::new(classes, &processes, plan)?;
         Ok(Self { processes, files, classifier, encrypted: plan.encrypted })
     }
 
@@ -275,6 +243,11 @@ impl SplitTrace {
             }
         }
         self.refused.borrow_mut().note(refused, why.as_ref());
+    }
+
+    /// The bytes of the tables of functions of all servers.
+    pub fn symbol_bytes(&self) -> usize {
+        self.classifier.borrow().table_bytes()
     }
 
     /// How long its eBPF programs have run so far, if the kernel measures it.

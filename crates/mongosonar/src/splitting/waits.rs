@@ -7,9 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use sonar_core::stacks::{ThreadSample, ThreadState};
 use sonar_core::time_split::{ClassifiedWait, TimePart, WaitSample};
-use sonar_decode::stacks::WaitClasses;
+use sonar_decode::stacks::{TableBudget, WaitClasses};
 use sonar_sys::Host;
 
+use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
 use crate::stacks::helper::{LaterSources, StackSource};
 use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
@@ -20,26 +21,39 @@ pub struct WaitClassifier {
     processes: HashMap<u32, ProcessSymbols>,
     /// For servers that start later, where they are followed.
     later: Option<LaterSources>,
+    /// Those that were there at the start, where the same helper answers for them.
+    unread: Vec<u32>,
+    /// Room for the tables of functions of all servers.
+    budget: TableBudget,
     vdso: Vec<u8>,
     problems: WaitProblems,
 }
 
 impl WaitClassifier {
-    /// For these processes, with more rules from the file `classes`, and for servers that start later if `follows`.
-    /// Call it before any thread is started, and before privileges are dropped.
+    /// For these processes, with more rules from the file `classes`, and for servers that start later if the plan follows
+    /// them. Call it before any thread is started, and before privileges are dropped.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
-    pub fn new(classes: Option<&Path>, processes: &[u32], follows: bool) -> Result<Self> {
+    pub fn new(classes: Option<&Path>, processes: &[u32], plan: SplitPlan) -> Result<Self> {
         let classes = wait_classes(classes)?;
         let vdso = own_vdso();
+        let budget = TableBudget::new(plan.table_bytes);
         let symbols = |process: &u32| {
             let source = StackSource::start(*process)?;
-            Ok((*process, ProcessSymbols::new(source, program(*process), vdso.clone())))
+            let symbols = ProcessSymbols::new(source, program(*process), vdso.clone());
+            Ok((*process, symbols.within(budget.clone())))
         };
-        let processes = processes.iter().map(symbols).collect::<Result<_>>()?;
-        let later = if follows { LaterSources::start() } else { None };
-        Ok(Self { classes, processes, later, vdso, problems: WaitProblems::default() })
+        let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
+        let processes = sampled.iter().map(symbols).collect::<Result<_>>()?;
+        let later = if plan.follows || !plan.samples { LaterSources::start() } else { None };
+        let unread = unread.to_vec();
+        Ok(Self { classes, processes, later, unread, budget, vdso, problems: WaitProblems::default() })
+    }
+
+    /// The bytes of the tables of functions of all servers.
+    pub fn table_bytes(&self) -> usize {
+        self.budget.used()
     }
 
     /// Adds a server that has started since, and reads its symbols.
@@ -47,6 +61,7 @@ impl WaitClassifier {
         let Some(later) = &mut self.later else { return };
         let loaded = later.source(process).and_then(|source| {
             let symbols = ProcessSymbols::new(source, program(process), self.vdso.clone());
+            let symbols = symbols.within(self.budget.clone());
             self.processes.entry(process).insert_entry(symbols).get_mut().load()
         });
         let limits = self.processes.get_mut(&process).map(ProcessSymbols::take_limits);
@@ -60,6 +75,7 @@ impl WaitClassifier {
 
     /// Reads the symbols, which takes a second or two for a large program. Call it after privileges were dropped.
     pub fn load(&mut self) {
+        std::mem::take(&mut self.unread).into_iter().for_each(|process| self.add(process));
         for (process, symbols) in &mut self.processes {
             let loaded = symbols.load();
             self.problems.note_symbols(*process, loaded, symbols.take_limits());

@@ -5,7 +5,7 @@
 //! only what [`super::mapped`] allows.
 //! For servers that start later, a helper without snapshots answers the other three.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -34,6 +34,9 @@ const SYMBOL_FILE: u8 = b'D';
 const READY: u8 = b'R';
 /// The longest answer, in bytes. A snapshot has up to 128 MiB of stacks, and twice a ring of up to 64 MiB.
 const MAX_ANSWER: usize = 320 << 20;
+/// The longest answer of a helper without snapshots, in bytes: the mappings of a process, of which one with ten
+/// thousand threads has two megabytes.
+const MAX_MAPS: usize = 5 << 20;
 /// The last byte of an answer of bytes: it is one, or it is why there is none.
 const DONE: u8 = 1;
 const FAILED: u8 = 0;
@@ -46,6 +49,8 @@ const KEPT: &[u32] = &[
     capability::CHECKPOINT_RESTORE,
 ];
 
+/// The stack of a thread that answers for one server.
+const STACK_BYTES: usize = 96 << 10;
 /// The most servers that start later to answer for at once.
 const MAX_LATER: usize = 64;
 /// What the helper for servers that start later keeps.
@@ -80,9 +85,11 @@ impl LaterSources {
     pub fn start() -> Option<Self> {
         let what = "finding the functions of servers that start later";
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-        let task = HelperTask { name: "sonar-functions", what, keep: KEPT_LATER, duty: Duty::Reading };
+        let memory = privileges::FUNCTIONS_HELPER_BYTES;
+        let task =
+            HelperTask { name: "sonar-functions", what, memory, keep: KEPT_LATER, duty: Duty::Reading };
         let helper = privileges::helper(task, serve_later)?;
-        Some(Self { socket: HelperSocket::to(helper, MAX_ANSWER).ok()? })
+        Some(Self { socket: HelperSocket::to(helper, MAX_MAPS).ok()? })
     }
 
     /// The source for a mongod or mongos. It has no snapshots.
@@ -94,7 +101,7 @@ impl LaterSources {
         let socket = answer.files.pop().ok_or_else(|| anyhow!("the helper process refuses to read it"))?;
         let socket = UnixStream::from(OwnedFd::from(socket));
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(StackSource { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None })
+        Ok(StackSource { socket: HelperSocket::new(socket, MAX_MAPS), snapshots: Snapshots::None })
     }
 }
 
@@ -235,11 +242,13 @@ fn serve_later(socket: UnixStream) -> io::Result<()> {
 /// Starts the thread that answers for a process; returns the other end of its socket. `running` is dropped at its end.
 fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
     let (theirs, ours) = UnixStream::pair()?;
-    std::thread::Builder::new().name("symbols".to_owned()).spawn(move || {
-        // It ends when the other side does.
-        let _ = answer_all(ours, |question| answer(process, None, question));
-        drop(running);
-    })?;
+    std::thread::Builder::new().name("sonar-functions".to_owned()).stack_size(STACK_BYTES).spawn(
+        move || {
+            // It ends when the other side does.
+            let _ = answer_all(ours, |question| answer(process, None, question));
+            drop(running);
+        },
+    )?;
     Ok(File::from(OwnedFd::from(theirs)))
 }
 
@@ -247,7 +256,8 @@ fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
 fn serve(process: u32, socket: UnixStream) -> io::Result<()> {
     let sampler = StackSampler::start(process).map_err(exit_message).and_then(|sampler| {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-        let confined = privileges::confine_helper("sonar-stacks", KEPT, Duty::Reading);
+        let memory = privileges::STACKS_HELPER_BYTES;
+        let confined = privileges::confine_helper("sonar-stacks", memory, KEPT, Duty::Reading);
         confined.map_err(|error| format!("privileges cannot be dropped: {error}")).map(|()| sampler)
     });
     match sampler {
@@ -267,7 +277,7 @@ fn answer(process: u32, sampler: Option<&StackSampler>, mut question: &[u8]) -> 
             of_bytes(snapshot.map_err(|error| error.to_string()))
         }
         [MAPS] => {
-            let maps = fs::read(format!("/proc/{process}/maps"));
+            let maps = read_maps(process);
             of_bytes(maps.map_err(|error| format!("/proc/{process}/maps: {error}")))
         }
         [MAPPED_FILE] => of_file(mapped::open_mapped(process, &read_range(question)?)),
@@ -278,6 +288,16 @@ fn answer(process: u32, sampler: Option<&StackSampler>, mut question: &[u8]) -> 
         }
         _ => return Err(io::ErrorKind::InvalidData.into()),
     })
+}
+
+/// The mappings of a process, as far as there is room for them in an answer.
+fn read_maps(process: u32) -> io::Result<Vec<u8>> {
+    let mut maps = Vec::new();
+    File::open(format!("/proc/{process}/maps"))?.take(MAX_MAPS as u64).read_to_end(&mut maps)?;
+    match maps.len() {
+        MAX_MAPS => Err(io::ErrorKind::FileTooLarge.into()),
+        _ => Ok(maps),
+    }
 }
 
 fn exit_message(error: sonar_sys::ebpf::TraceError) -> String {
@@ -309,6 +329,7 @@ impl StackSource {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 

@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use sonar_core::stacks::{ThreadSample, is_machinery, without_namespace};
 use sonar_decode::stacks::{
-    AddressSpace, Image, Mapping, StackView, UnwoundStack, WaitClass, WaitClasses, call_name, executable,
+    AddressSpace, Image, Mapping, StackView, TableBudget, UnwoundStack, WaitClass, WaitClasses, call_name,
+    executable,
 };
 
 use super::helper::StackSource;
+use crate::large::large;
 
 /// Time between two reads of the mappings because of an address in none of their files. Addresses in code that the
 /// process generates never are in one.
@@ -118,6 +120,8 @@ pub struct ProcessSymbols {
     /// When mappings may be read again; `None` if they were not read again yet.
     next_reload: Option<Instant>,
     limits: Vec<String>,
+    /// Room for the tables of all files.
+    budget: TableBudget,
 }
 
 impl ProcessSymbols {
@@ -131,7 +135,13 @@ impl ProcessSymbols {
             known: HashSet::new(),
             next_reload: None,
             limits: Vec::new(),
+            budget: TableBudget::default(),
         }
+    }
+
+    /// The same, with room for its tables in this budget, which several processes may share.
+    pub fn within(self, budget: TableBudget) -> Self {
+        Self { space: AddressSpace::within(budget.clone()), budget, ..self }
     }
 
     /// Takes the sentences about files that could not be read.
@@ -168,6 +178,7 @@ impl ProcessSymbols {
     /// # Errors
     /// The process or the helper has ended, or the helper stands still.
     pub fn load(&mut self) -> Result<()> {
+        let _large = large();
         let mappings = executable(&self.source.maps()?);
         self.space.keep(&mappings);
         let mapped: HashSet<_> = mappings.iter().map(key_of).collect();
@@ -217,12 +228,12 @@ impl ProcessSymbols {
             return Ok(bytes.map(Image::read).transpose()?);
         }
         let file = self.source.mapped_file(mapping)?.ok_or_else(|| anyhow!("it cannot be opened"))?;
-        let mut image = Image::read(ImageFile::Opened(file))?;
+        let mut image = Image::read_within(ImageFile::Opened(file), self.budget.left())?;
         if !image.has_symtab() {
             let id = image.build_id().unwrap_or_default().to_vec();
             let name = image.debug_link().unwrap_or_default().to_owned();
             if let Some(file) = self.source.symbol_file(mapping, &id, &name)?
-                && let Ok(symbols) = Image::read(ImageFile::Opened(file))
+                && let Ok(symbols) = Image::read_within(ImageFile::Opened(file), self.budget.left())
             {
                 image.with_symbols_of(symbols);
             }

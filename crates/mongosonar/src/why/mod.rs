@@ -81,7 +81,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let helpers = SplitHelpers::start(
         processes.clone(),
         args.classes.as_deref(),
-        SplitPlan { confined, follows: false, encrypted: EncryptedSplit::of(args.no_tls, args.tls_any_cost) },
+        SplitPlan::of_command(confined, false, EncryptedSplit::of(args.no_tls, args.tls_any_cost)),
     )?;
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
     let attacher_task = AttacherTask {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Collector, Resolution, SeriesKey, SeriesValue, metrics};
+use super::{Collector, Resolution, SeriesKey, SeriesSubject, SeriesValue, metrics};
+use crate::held::tree_bytes;
 use crate::window::WindowSettings;
 use crate::{Endpoint, GroupBy, Reading, Source, Table, Timestamp, Window};
+
+/// A share of the bytes of a window is for its series.
+const SERIES_SHARE: usize = 4;
 
 /// One window of the history. Without any collector it is an unobserved span, not a quiet one.
 #[derive(Clone, Debug)]
@@ -41,6 +45,47 @@ impl HistoryWindow {
             reading: Reading::default(),
             series: BTreeMap::new(),
             series_left_out: 0,
+        }
+    }
+
+    /// The bytes of its tables and series, without those of shapes and applications, which are shared.
+    pub fn memory(&self) -> usize {
+        self.window.memory() + self.series_bytes()
+    }
+
+    fn series_bytes(&self) -> usize {
+        let names: usize = self.series.keys().map(|key| key.name.len() + key.metric.len()).sum();
+        names + tree_bytes(self.series.len(), size_of::<(SeriesKey, SeriesValue)>())
+    }
+
+    /// If it takes more than `bytes`, counts rows under `other` and leaves series out until it takes no more, but for what
+    /// the rows `other` take. See [`Window::limit`].
+    pub fn limit(&mut self, bytes: usize) {
+        if self.memory() <= bytes {
+            return;
+        }
+        self.leave_series_out(bytes / SERIES_SHARE);
+        self.window.limit(bytes.saturating_sub(self.series_bytes()));
+    }
+
+    /// Leaves series out until they take at most `bytes`, those of single files, indexes and collections first, but never
+    /// those of a server or of the machine as a whole.
+    fn leave_series_out(&mut self, bytes: usize) {
+        loop {
+            let taken = self.series_bytes();
+            let excess = taken.saturating_sub(bytes) * self.series.len();
+            let mut count = excess.div_ceil(taken.max(1));
+            while count > 0
+                && let Some(last) = self.series.last_entry()
+                && last.key().subject > SeriesSubject::Server
+            {
+                last.remove();
+                self.series_left_out += 1;
+                count -= 1;
+            }
+            if excess == 0 || count > 0 {
+                return;
+            }
         }
     }
 
@@ -187,7 +232,6 @@ impl HistoryWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::SeriesSubject;
     use crate::{Endpoint, Reading};
 
     #[test]

@@ -3,18 +3,23 @@
 //! The kernel names the thread that ended a wait, and when the operation began that this thread executed then. The
 //! shape of that operation is known when it ends, before or after the one that waited.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
+use hashbrown::HashMap;
 
 use super::{JoinedOperation, OperationKey};
+use crate::held::{list_bytes, table_bytes};
 use crate::{ShapeId, ShapeInfo, Timestamp};
 
 /// Waits that may wait for the shape of their blocker.
-pub const MAX_PENDING_BLOCKS: usize = 65_536;
+pub const MAX_PENDING_BLOCKS: usize = 28_000;
 /// Operations that are remembered because they ended a wait.
-const MAX_REMEMBERED: usize = 65_536;
+const MAX_REMEMBERED: usize = 28_000;
+
+/// Bytes of the name of a thread, as the kernel keeps it.
+const NAME: usize = 16;
 
 /// Who ended waits.
 #[derive(Clone, Debug)]
@@ -135,6 +140,31 @@ impl Blockers {
     /// The waits that were decided since.
     pub fn take(&mut self) -> Vec<(BlockedWait, Blocker)> {
         std::mem::take(&mut self.ready)
+    }
+
+    /// The most bytes, while as many waits are decided at once as there may be.
+    pub const MAX_MEMORY: usize =
+        table_bytes(MAX_PENDING_BLOCKS + 1, size_of::<(OperationKey, Vec<BlockedWait>)>())
+            + MAX_PENDING_BLOCKS * list_bytes(1, size_of::<BlockedWait>())
+            + list_bytes(2 * MAX_PENDING_BLOCKS + 1, size_of::<OperationKey>())
+            + table_bytes(MAX_REMEMBERED + 1, size_of::<(OperationKey, (String, Arc<ShapeInfo>))>())
+            + MAX_REMEMBERED * NAME
+            + list_bytes(MAX_REMEMBERED + 1, size_of::<OperationKey>())
+            + list_bytes(MAX_PENDING_BLOCKS, size_of::<(BlockedWait, Blocker)>() + NAME);
+
+    /// The bytes that it has allocated. Shapes are shared, and do not count.
+    pub fn memory(&self) -> usize {
+        let waits: usize = self.pending.values().map(Vec::capacity).sum();
+        let seen: usize = self.seen.values().map(|(name, _)| name.capacity()).sum();
+        let ready = self.ready.iter().filter_map(|(_, blocker)| blocker.thread_name.as_ref());
+        self.pending.allocation_size()
+            + waits * size_of::<BlockedWait>()
+            + self.pending_order.capacity() * size_of::<OperationKey>()
+            + self.seen.allocation_size()
+            + seen
+            + self.order.capacity() * size_of::<OperationKey>()
+            + self.ready.capacity() * size_of::<(BlockedWait, Blocker)>()
+            + ready.map(String::capacity).sum::<usize>()
     }
 
     /// Gives up waiting for blockers: those that are not known yet were not seen.

@@ -1,16 +1,21 @@
 //! Joins operations of the wire with those of the server's threads: the same connection and the same request id.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
+use hashbrown::HashMap;
 
 use super::{OperationKey, ThreadOperation, TimePart};
+use crate::held::{list_bytes, table_bytes};
 use crate::{Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp};
 
 /// Operations of one side that may wait for the other one.
-pub const MAX_PENDING: usize = 131_072;
+pub const MAX_PENDING: usize = 57_000;
+/// One in so many of them may be an operation whose reply is still sent.
+const OVERDUE_SHARE: usize = 4;
+/// Operations of threads that one call gives up, because they have waited for too long. The next call goes on.
+const MAX_EXPIRED: usize = 4_096;
 /// How long an operation waits for the other side, in nanoseconds of the time of operations.
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// How much later than its wire's side an operation of a thread may seem to begin, or earlier to end, in nanoseconds:
@@ -135,14 +140,16 @@ fn compare(wire: &WireOperation, thread: &ThreadOperation) -> Ordering {
 
 /// Waits for the other side of each operation. Operations count only if they began and ended while the threads were
 /// traced.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct SplitJoiner {
+    /// Operations of one side that may wait.
+    room: usize,
     traced_from: Timestamp,
     traced_to: Option<Timestamp>,
-    wire: HashMap<ConnectionRequest, WireOperation, RandomState>,
+    wire: HashMap<ConnectionRequest, Box<WireOperation>, RandomState>,
     /// The last operation of a connection, if it waits for long: its reply may still be sent to a slow reader.
-    overdue: HashMap<(Endpoint, Endpoint), WireOperation, RandomState>,
-    thread: HashMap<ConnectionRequest, ThreadOperation, RandomState>,
+    overdue: HashMap<(Endpoint, Endpoint), Box<WireOperation>, RandomState>,
+    thread: HashMap<ConnectionRequest, Box<ThreadOperation>, RandomState>,
     counts: JoinCounts,
     /// Counted in `without_wire`, and not taken yet.
     alone: Vec<ThreadOperation>,
@@ -150,10 +157,58 @@ pub struct SplitJoiner {
     dropped: Vec<OperationKey>,
 }
 
+impl Default for SplitJoiner {
+    fn default() -> Self {
+        Self {
+            room: MAX_PENDING,
+            traced_from: Timestamp::default(),
+            traced_to: None,
+            wire: HashMap::default(),
+            overdue: HashMap::default(),
+            thread: HashMap::default(),
+            counts: JoinCounts::default(),
+            alone: Vec::new(),
+            dropped: Vec::new(),
+        }
+    }
+}
+
 impl SplitJoiner {
     /// For threads that are traced from now on.
     pub fn since(traced_from: Timestamp) -> Self {
         Self { traced_from, ..Self::default() }
+    }
+
+    /// The same, but at most `room` operations of one side wait for the other one.
+    #[must_use]
+    pub fn with_room(self, room: usize) -> Self {
+        Self { room, ..self }
+    }
+
+    /// The most bytes of a joiner with this room.
+    pub const fn max_memory(room: usize) -> usize {
+        let overdue = room / OVERDUE_SHARE;
+        let (wire, thread) = (size_of::<WireOperation>(), size_of::<ThreadOperation>());
+        table_bytes(room, size_of::<(ConnectionRequest, Box<WireOperation>)>())
+            + table_bytes(overdue, size_of::<((Endpoint, Endpoint), Box<WireOperation>)>())
+            + table_bytes(room, size_of::<(ConnectionRequest, Box<ThreadOperation>)>())
+            + (room + overdue) * wire
+            + room * (thread + ThreadOperation::MAX_HEAP)
+            // What is given up at once.
+            + list_bytes(MAX_EXPIRED, thread + ThreadOperation::MAX_HEAP + size_of::<OperationKey>() + wire)
+    }
+
+    /// The bytes that it has allocated. Shapes and applications are shared with others, and do not count.
+    pub fn memory(&self) -> usize {
+        let threads = self.thread.values().map(|one| size_of::<ThreadOperation>() + one.heap_bytes());
+        self.wire.allocation_size()
+            + self.overdue.allocation_size()
+            + self.thread.allocation_size()
+            + (self.wire.len() + self.overdue.len()) * size_of::<WireOperation>()
+            + threads.sum::<usize>()
+            + self.alone.capacity() * size_of::<ThreadOperation>()
+            + self.alone.iter().map(ThreadOperation::heap_bytes).sum::<usize>()
+            + self.dropped.capacity() * size_of::<OperationKey>()
     }
 
     /// The threads are traced only from then on.
@@ -211,7 +266,7 @@ impl SplitJoiner {
     /// Gives up all operations of threads that still wait: nothing more comes.
     pub fn close(&mut self) {
         let waiting = std::mem::take(&mut self.thread);
-        waiting.into_values().for_each(|operation| self.without_wire(operation));
+        waiting.into_values().for_each(|operation| self.without_wire(*operation));
     }
 
     /// An operation of the wire; returns it joined if the thread's side has come.
@@ -226,22 +281,27 @@ impl SplitJoiner {
         let key = (operation.server, operation.client, operation.request_id);
         if let Some(thread) = self.thread.remove(&key) {
             match compare(&operation, &thread) {
-                Ordering::Equal => return self.join(operation, thread),
+                Ordering::Equal => return self.join(operation, *thread),
                 Ordering::Less => {
                     self.without_thread(&operation);
                     self.thread.insert(key, thread);
                     return None;
                 }
-                Ordering::Greater => self.without_wire(thread),
+                Ordering::Greater => self.without_wire(*thread),
             }
         }
-        if self.wire.len() >= MAX_PENDING {
+        self.keep(key, Box::new(operation));
+        None
+    }
+
+    /// Keeps an operation of the wire, if there is room.
+    fn keep(&mut self, key: ConnectionRequest, operation: Box<WireOperation>) {
+        if self.wire.len() >= self.room {
             self.without_thread(&operation);
         } else if let Some(before) = self.wire.insert(key, operation) {
             // The client uses a request id again.
             self.without_thread(&before);
         }
-        None
     }
 
     /// An operation of a thread; returns it joined if the wire's side has come.
@@ -257,24 +317,27 @@ impl SplitJoiner {
         let key = (server, client, operation.request_id);
         if let Some(wire) = self.wire.remove(&key).or_else(|| self.take_overdue(key)) {
             match compare(&wire, &operation) {
-                Ordering::Equal => return self.join(wire, operation),
+                Ordering::Equal => return self.join(*wire, operation),
                 Ordering::Less => self.without_thread(&wire),
                 Ordering::Greater => {
                     self.without_wire(operation);
-                    self.wire.insert(key, wire);
+                    self.keep(key, wire);
                     return None;
                 }
             }
         }
-        if self.thread.len() >= MAX_PENDING {
+        if self.thread.len() >= self.room {
             self.without_wire(operation);
-        } else if let Some(before) = self.thread.insert(key, operation) {
-            self.without_wire(before);
+        } else if let Some(before) = self.thread.insert(key, Box::new(operation)) {
+            self.without_wire(*before);
         }
         None
     }
 
-    fn take_overdue(&mut self, (server, client, request_id): ConnectionRequest) -> Option<WireOperation> {
+    fn take_overdue(
+        &mut self,
+        (server, client, request_id): ConnectionRequest,
+    ) -> Option<Box<WireOperation>> {
         let connection = (server, client);
         let is_same = self.overdue.get(&connection)?.request_id == request_id;
         is_same.then(|| self.overdue.remove(&connection)).flatten()
@@ -299,23 +362,25 @@ impl SplitJoiner {
         self.wire
             .get(&(server, client, operation.request_id))
             .or_else(|| overdue().filter(|overdue| overdue.request_id == operation.request_id))
+            .map(|operation| &**operation)
     }
 
-    /// Gives up waiting for the other side of operations that ended long before `now`.
+    /// Gives up waiting for the other side of operations that ended long before `now`. Where they are many, the next call
+    /// goes on.
     pub fn expire(&mut self, now: Timestamp) {
         let is_old = |end: Timestamp| now.since(end) >= PATIENCE_NS;
-        let old: Vec<_> = self.wire.extract_if(|_, operation| is_old(operation.end)).collect();
-        for (_, operation) in old {
-            self.wait_on(operation);
-        }
-        let old: Vec<_> = self.thread.extract_if(|_, operation| is_old(operation.end)).collect();
-        old.into_iter().for_each(|(_, operation)| self.without_wire(operation));
+        let old = self.wire.extract_if(|_, operation| is_old(operation.end)).take(MAX_EXPIRED);
+        let old: Vec<_> = old.map(|(_, operation)| operation).collect();
+        old.into_iter().for_each(|operation| self.wait_on(operation));
+        let old = self.thread.extract_if(|_, operation| is_old(operation.end)).take(MAX_EXPIRED);
+        let old: Vec<_> = old.map(|(_, operation)| operation).collect();
+        old.into_iter().for_each(|operation| self.without_wire(*operation));
     }
 
     /// To the wire, an operation ends with the first byte of its reply, and to the thread with the last one. Meanwhile
     /// the client sends no other request.
-    fn wait_on(&mut self, operation: WireOperation) {
-        if !operation.was_answered || self.overdue.len() >= MAX_PENDING {
+    fn wait_on(&mut self, operation: Box<WireOperation>) {
+        if !operation.was_answered || self.overdue.len() >= self.room / OVERDUE_SHARE {
             self.without_thread(&operation);
             return;
         }

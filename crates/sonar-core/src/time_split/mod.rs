@@ -34,7 +34,7 @@ pub use server_evidence::{MAX_EVIDENCE_PLANS, ServerEvidence};
 pub use server_join::{
     MAX_JOINABLE, ServerJoinCounts, ServerJoined, ServerJoiner, ServerOperation, TracedOperation,
 };
-pub use waits::{MAX_PENDING_WAITS, PendingWaits};
+pub use waits::{MAX_ALL_WAITS, MAX_PENDING_WAITS, PendingWaits};
 
 /// Stands for all classes, or all files, that have no entry of their own.
 pub const REST: &str = "";
@@ -257,6 +257,16 @@ impl ThreadOperation {
     /// What identifies it among all operations of the machine.
     pub fn key(&self) -> OperationKey {
         (self.thread, self.start)
+    }
+
+    /// The most bytes outside of it: a name as long as the kernel keeps one, four files and four wakers.
+    pub const MAX_HEAP: usize = 16 + 4 * size_of::<FileWait>() + 4 * size_of::<Waker>();
+
+    /// The bytes outside of it.
+    pub fn heap_bytes(&self) -> usize {
+        self.thread_name.capacity()
+            + self.files.capacity() * size_of::<FileWait>()
+            + self.wakers.capacity() * size_of::<Waker>()
     }
 }
 

@@ -1,13 +1,15 @@
 //! Which shapes ended the waits of operations, for the rows of windows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
+use hashbrown::HashMap;
 
-use super::blockers::{BlockedWait, Blockers};
+use super::blockers::{BlockedWait, Blockers, MAX_PENDING_BLOCKS};
 use super::rows::MAX_SPLIT_ROWS;
 use super::{JoinedOperation, WaitTotal, WireOperation};
+use crate::held::{list_bytes, table_bytes};
 use crate::{Class, Endpoint, Role, ShapeId, ShapeInfo, Timestamp};
 
 /// So many operations without room, and holders that have not been seen by then are given up.
@@ -114,6 +116,17 @@ impl RowBlockers {
         let waiting: HashSet<usize, RandomState> = self.blockers.rows().collect();
         self.rows.retain(|number, _| waiting.contains(number));
         self.by.retain(|_, number| waiting.contains(number));
+    }
+
+    /// The most bytes, with what one call of [`take`](Self::take) gives out.
+    pub const MAX_MEMORY: usize = Blockers::MAX_MEMORY
+        + list_bytes(MAX_PENDING_BLOCKS, size_of::<EndedWaits>())
+        + table_bytes(MAX_SPLIT_ROWS, size_of::<(usize, WireOperation)>())
+        + table_bytes(MAX_SPLIT_ROWS, size_of::<(BlockedRowKey, usize)>());
+
+    /// The bytes that it has allocated. Shapes and applications are shared with others, and do not count.
+    pub fn memory(&self) -> usize {
+        self.blockers.memory() + self.rows.allocation_size() + self.by.allocation_size()
     }
 
     /// The waits whose end is explained since the last call.

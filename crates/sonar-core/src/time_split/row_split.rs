@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ClassifiedWait, FileReads, FileTotal, JoinedOperation, REST, TimePart, TimeSplit, WaitTotal};
+use crate::held::tree_bytes;
 use crate::{ShapeId, ShapeInfo};
 
 /// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`REST`].
@@ -125,6 +126,13 @@ impl RowSplit {
         for blocker in other.blockers.values() {
             self.add_blocker(&blocker.shape, blocker.waits);
         }
+    }
+
+    /// Heap memory in bytes, without that of shapes and names, which are shared.
+    pub fn heap_bytes(&self) -> usize {
+        tree_bytes(self.waits.len(), size_of::<((TimePart, Arc<str>), WaitTotal)>())
+            + tree_bytes(self.files.len(), size_of::<(Arc<str>, FileTotal)>())
+            + tree_bytes(self.blockers.len(), size_of::<(ShapeId, RowBlocker)>())
     }
 
     /// From the arrival of the requests until the replies were sent, in nanoseconds.

@@ -1,13 +1,17 @@
 //! Long waits whose operation has not ended yet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use foldhash::quality::RandomState;
+use hashbrown::HashMap;
 
 use super::{ClassifiedWait, OperationKey};
+use crate::held::{list_bytes, table_bytes};
 
 /// The most operations whose waits are kept until they end.
-pub const MAX_PENDING_WAITS: usize = 16_384;
+pub const MAX_PENDING_WAITS: usize = 14_000;
+/// The most waits of all operations together.
+pub const MAX_ALL_WAITS: usize = 65_536;
 /// The most waits to keep of one operation.
 const MAX_WAITS: usize = 256;
 
@@ -17,6 +21,8 @@ pub struct PendingWaits {
     waits: HashMap<OperationKey, Vec<ClassifiedWait>, RandomState>,
     /// The keys, the oldest first; some may have been taken.
     order: VecDeque<OperationKey>,
+    /// Waits of all operations.
+    count: usize,
     /// Waits that were not kept.
     pub turned_away: u64,
 }
@@ -30,23 +36,39 @@ impl PendingWaits {
         }
         if waits.len() < MAX_WAITS {
             waits.push(wait);
+            self.count += 1;
         } else {
             self.turned_away += 1;
         }
         if self.order.len() > MAX_PENDING_WAITS {
             self.order.retain(|operation| self.waits.contains_key(operation));
         }
-        if self.order.len() > MAX_PENDING_WAITS
+        while (self.order.len() > MAX_PENDING_WAITS || self.count > MAX_ALL_WAITS)
             && let Some(oldest) = self.order.pop_front()
         {
-            let gone = self.waits.remove(&oldest);
-            self.turned_away += gone.map_or(0, |waits| waits.len() as u64);
+            self.turned_away += self.take(oldest).len() as u64;
         }
     }
 
     /// Takes the waits of an operation that has ended.
     pub fn take(&mut self, operation: OperationKey) -> Vec<ClassifiedWait> {
-        self.waits.remove(&operation).unwrap_or_default()
+        let waits = self.waits.remove(&operation).unwrap_or_default();
+        self.count -= waits.len();
+        waits
+    }
+
+    /// The most bytes of all waits. A list has room for up to twice as many as it has, and for four at least.
+    pub const MAX_MEMORY: usize =
+        table_bytes(MAX_PENDING_WAITS + 1, size_of::<(OperationKey, Vec<ClassifiedWait>)>())
+            + list_bytes(MAX_PENDING_WAITS + 1, size_of::<OperationKey>())
+            + (4 * MAX_PENDING_WAITS + 2 * MAX_ALL_WAITS) * size_of::<ClassifiedWait>();
+
+    /// The bytes that it has allocated. The names of classes are shared, and do not count.
+    pub fn memory(&self) -> usize {
+        let lists: usize = self.waits.values().map(Vec::capacity).sum();
+        self.waits.allocation_size()
+            + self.order.capacity() * size_of::<OperationKey>()
+            + lists * size_of::<ClassifiedWait>()
     }
 }
 
@@ -101,5 +123,19 @@ mod tests {
             pending.add(key(7), wait(1));
         }
         assert_eq!(pending.turned_away, 3 + 3, "it had one already");
+    }
+
+    #[test]
+    fn the_waits_of_all_operations_have_one_bound() {
+        let mut pending = PendingWaits::default();
+        let operations = 2 * MAX_ALL_WAITS / MAX_WAITS;
+        for number in 0..operations as u64 {
+            (0..MAX_WAITS).for_each(|_| pending.add(key(number), wait(1)));
+            assert!(pending.count <= MAX_ALL_WAITS);
+        }
+        assert_eq!(pending.turned_away, MAX_ALL_WAITS as u64, "those of the oldest operations");
+        assert!(pending.take(key(0)).is_empty());
+        assert_eq!(pending.take(key(operations as u64 - 1)).len(), MAX_WAITS);
+        assert_eq!(pending.count, MAX_ALL_WAITS - MAX_WAITS);
     }
 }

@@ -161,6 +161,32 @@ mod tests {
     }
 
     #[test]
+    fn a_share_holds_little_however_many_connections_ask() {
+        const MOST: usize = 16 << 20;
+        let settings = Settings { share: 16, ..Settings::default() };
+        let (mut decoder, mut seen) =
+            (Decoder::new(settings, Arc::new(Shared::share(16))), Collected::default());
+        let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
+        let mut most = 0;
+        for number in 0..20_000 {
+            let mut talk = conversation(number);
+            for id in 0..3 {
+                let find = doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"};
+                talk.send(ConversationEnd::Client, &message(id, 0, &find));
+            }
+            take(&mut decoder, &mut seen, &mut talk);
+            if number % 500 == 0 {
+                most = most.max(decoder.memory());
+            }
+        }
+        assert!(most <= MOST && most > MOST / 4, "{most}");
+        let coverage = decoder.coverage();
+        assert!(coverage.requests_evicted > 0, "the oldest gave way: {coverage:?}");
+        decoder.finish(Timestamp::from_unix(1_777_629_900, 0), &mut seen);
+        assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
+    }
+
+    #[test]
     fn early_replies_are_dropped_in_the_order_of_arrival_whatever_their_time() {
         let (mut decoder, mut seen) =
             (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());

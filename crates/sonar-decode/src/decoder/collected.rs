@@ -24,7 +24,7 @@ pub struct Collected {
 
 impl Default for Collected {
     fn default() -> Self {
-        let settings = WindowSettings { sample: 1, split_by_order: false };
+        let settings = WindowSettings { sample: 1, split_by_order: false, ..WindowSettings::default() };
         let window = Window::new(Timestamp::default(), settings);
         Self { operations: Vec::new(), window, coverage: Coverage::default() }
     }

@@ -92,7 +92,11 @@ const MAX_SUITES: usize = 131_072;
 
 /// Versions and cipher suites of connections, by their ends in ascending order.
 #[derive(Default)]
-struct TlsSuites(HashMap<[Endpoint; 2], TlsSuite>);
+struct TlsSuites {
+    of: HashMap<[Endpoint; 2], TlsSuite>,
+    /// [`MAX_SUITES`] is divided by this; 0: by 1.
+    share: usize,
+}
 
 impl TlsSuites {
     fn key([one, other]: [Endpoint; 2]) -> [Endpoint; 2] {
@@ -100,14 +104,14 @@ impl TlsSuites {
     }
 
     fn note(&mut self, ends: [Endpoint; 2], suite: TlsSuite) {
-        if self.0.len() >= MAX_SUITES {
-            self.0.clear();
+        if self.of.len() >= MAX_SUITES / self.share.max(1) {
+            self.of.clear();
         }
-        self.0.insert(Self::key(ends), suite);
+        self.of.insert(Self::key(ends), suite);
     }
 
     fn of(&self, ends: [Endpoint; 2]) -> TlsSuite {
-        self.0.get(&Self::key(ends)).copied().unwrap_or_default()
+        self.of.get(&Self::key(ends)).copied().unwrap_or_default()
     }
 }
 
@@ -130,6 +134,16 @@ impl Emitter {
         Self { coverage: Coverage::default(), shared, tls, suites: TlsSuites::default() }
     }
 
+    /// The same with a share of the room for suites.
+    pub fn with_share(self, share: usize) -> Self {
+        Self { suites: TlsSuites { share, ..self.suites }, ..self }
+    }
+
+    /// The bytes that it has allocated: an estimate.
+    pub fn memory(&self) -> usize {
+        self.suites.of.capacity() * size_of::<([Endpoint; 2], TlsSuite)>()
+    }
+
     /// Remembers version and cipher suite of a connection, until it ends.
     pub fn note_suite(&mut self, plaintext: &Plaintext<'_>) {
         let Some(ends) = plaintext.ends else { return };
@@ -141,7 +155,7 @@ impl Emitter {
     /// Forgets it.
     pub fn forget_suite(&mut self, plaintext: &Plaintext<'_>) {
         if let Some(ends) = plaintext.ends {
-            self.suites.0.remove(&TlsSuites::key(ends));
+            self.suites.of.remove(&TlsSuites::key(ends));
         }
     }
 
@@ -314,7 +328,7 @@ mod tests {
         let client = |number: u32| Endpoint::v4(number.to_be_bytes(), 40_000);
         for number in 0..MAX_SUITES as u32 + 5 {
             suites.note([server, client(number)], suite);
-            assert!(suites.0.len() <= MAX_SUITES);
+            assert!(suites.of.len() <= MAX_SUITES);
         }
         assert_eq!(suites.of([client(MAX_SUITES as u32 + 4), server]), suite);
         assert_eq!(suites.of([client(0), server]), TlsSuite::default());

@@ -77,6 +77,11 @@ impl Framer {
         }
     }
 
+    /// The bytes of the beginnings of messages that are put together.
+    pub const fn memory(&self) -> usize {
+        self.collecting
+    }
+
     /// Sets how encrypted connections are read.
     pub fn with_tls(self, tls: TlsSource, keys: Option<Arc<KeyLog>>) -> Self {
         Self { tls, keys, ..self }

@@ -65,15 +65,16 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder that shares cursors and shapes with others.
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
+        let share = settings.share.max(1);
         Self {
             // Its encrypted form is no twin of a plaintext.
             flows: FlowTable::new(
-                FlowLimits::default(),
+                FlowLimits::share(share),
                 if settings.tls.is_process() { Twins::default() } else { shared.twins() },
             ),
             intake: PacketIntake::new(&settings),
-            sessions: Sessions::default(),
-            emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This),
+            sessions: Sessions::share(share),
+            emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This).with_share(share),
             stages: Stages::new(settings, shared),
             ended: EndedServers::default(),
         }
@@ -177,6 +178,11 @@ impl Decoder {
     /// their plaintext itself.
     pub fn set_tls(&mut self, tls: TlsSource) {
         self.stages.set_tls(tls);
+    }
+
+    /// The bytes that it holds for all connections: an estimate, without what it shares with other decoders.
+    pub fn memory(&self) -> usize {
+        self.flows.heap_bytes() + self.sessions.memory() + self.stages.memory() + self.emitter.memory()
     }
 
     /// The counters.

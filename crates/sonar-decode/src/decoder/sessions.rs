@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use sonar_core::held::tree_bytes;
 use sonar_core::{Coverage, Endpoint, Plaintext, PlaintextEvent, Timestamp};
 
 use super::settings::Ports;
@@ -84,6 +85,8 @@ impl ProcessSession {
 /// All sessions.
 #[derive(Default)]
 pub struct Sessions {
+    /// All caps are divided by this; 0: by 1.
+    share: usize,
     /// By number, which grows.
     sessions: BTreeMap<u64, ProcessSession>,
     /// Those that wait.
@@ -102,6 +105,19 @@ fn connection([own, peer]: [Endpoint; 2]) -> [Endpoint; 2] {
 }
 
 impl Sessions {
+    /// With all caps divided by `share`.
+    pub fn share(share: usize) -> Self {
+        Self { share, ..Self::default() }
+    }
+
+    /// The bytes that it holds: an estimate.
+    pub fn memory(&self) -> usize {
+        self.waiting_bytes
+            + tree_bytes(self.sessions.len(), size_of::<(u64, ProcessSession)>())
+            + tree_bytes(self.waiting.len(), size_of::<u64>())
+            + (self.followed.capacity() + self.clients.capacity()) * size_of::<([Endpoint; 2], u64)>()
+    }
+
     /// Takes what happened to a session.
     pub fn admit(&mut self, plaintext: &Plaintext<'_>, ports: &Ports) -> Admission {
         let &Plaintext { session: id, time, event, .. } = plaintext;
@@ -272,12 +288,13 @@ impl Sessions {
 
     /// Makes room.
     fn bound(&mut self) {
-        while (self.waiting.len() > MAX_WAITING || self.waiting_bytes > MAX_WAITING_BYTES)
+        let share = self.share.max(1);
+        while (self.waiting.len() > MAX_WAITING / share || self.waiting_bytes > MAX_WAITING_BYTES / share)
             && let Some(id) = self.waiting.pop_first()
         {
             self.drop_waiting(id);
         }
-        while self.sessions.len() > MAX_SESSIONS
+        while self.sessions.len() > MAX_SESSIONS / share
             && let Some((&id, _)) = self.sessions.first_key_value()
         {
             self.forget_if(true, id);

@@ -49,6 +49,8 @@ pub struct Settings {
     pub tls: TlsSource,
     /// The secrets that decrypt the packets of encrypted connections.
     pub keys: Option<Arc<KeyLog>>,
+    /// What all connections may hold together is divided by this; 0 and 1: all of it.
+    pub share: usize,
 }
 
 /// How the plaintext of encrypted connections is read.

@@ -81,16 +81,17 @@ fn unread_arrival(conn: &Connection, at: Arrived) -> Arrival {
 
 impl Stages {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
+        let share = settings.share.max(1);
         Self {
             snapped: settings.snap_replies.is_some() || settings.tls.is_process(),
             coverage: Coverage::default(),
-            framer: Framer::default().with_tls(settings.tls, settings.keys.clone()),
+            framer: Framer::with_share(share).with_tls(settings.tls, settings.keys.clone()),
             decryption: Decryption::new(settings.keys, shared.clone()),
-            unpacker: Unpacker::new(settings.verify_checksums),
+            unpacker: Unpacker::new(settings.verify_checksums).with_share(share),
             reader: MessageReader::new(shared, settings.show_values),
             pairing: Pairing::default(),
             ended: Vec::new(),
-            caps: StageCaps::share(1),
+            caps: StageCaps::share(share),
             was_over_caps: false,
             ports: settings.ports,
         }
@@ -122,6 +123,14 @@ impl Stages {
             decryption: self.decryption.with_share(share),
             ..self
         }
+    }
+
+    /// The bytes that it holds for all connections: an estimate.
+    pub fn memory(&self) -> usize {
+        self.framer.memory()
+            + self.pairing.pending_bytes
+            + self.pairing.early * (size_of::<Early>() + size_of::<Reply>())
+            + self.unpacker.memory()
     }
 
     /// Whether it holds more than the caps, or its share of them, allow.

@@ -78,6 +78,16 @@ impl Unpacker {
         }
     }
 
+    /// The same with inflaters for a share of the long messages.
+    pub fn with_share(self, share: usize) -> Self {
+        Self { inflaters: Inflaters::share(share), ..self }
+    }
+
+    /// The bytes of long messages that are being read, and of what inflates them: an estimate.
+    pub fn memory(&self) -> usize {
+        self.long * size_of::<LongMessage>() + self.inflated.capacity() + self.inflaters.memory()
+    }
+
     /// Unpacks a message that is all there.
     #[inline]
     pub fn message<'a>(&'a mut self, message: Packed<'a>) -> Unpacked<'a> {

@@ -1,6 +1,7 @@
 //! Assembles operations: turns each entry of a profile or log into an [`Operation`] and its [`Execution`], with the
 //! same shape as on the wire, and joins the statements of a write to their command.
 
+mod memory;
 mod waiting;
 
 use std::sync::Arc;

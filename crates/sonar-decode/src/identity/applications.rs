@@ -43,6 +43,11 @@ impl Default for Applications {
 }
 
 impl Applications {
+    /// The number of known ones.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len() + self.named.len()
+    }
+
     /// The shared value of `app`; `None` when there are too many.
     pub(crate) fn shared(&mut self, app: Application) -> Option<Arc<Application>> {
         if let Some(known) = self.known.get(&app) {

@@ -25,13 +25,22 @@ type Generation<K> = HashMap<K, CursorOrigin, foldhash::quality::RandomState>;
 /// The origins of the cursors that are open, in two generations.
 #[derive(Debug)]
 pub(crate) struct Cursors<K> {
+    /// [`MAX_CURSORS`] is divided by this.
+    share: usize,
     young: Generation<K>,
     old: Generation<K>,
 }
 
 impl<K> Default for Cursors<K> {
     fn default() -> Self {
-        Self { young: Generation::default(), old: Generation::default() }
+        Self::share(1)
+    }
+}
+
+impl<K> Cursors<K> {
+    /// With room for [`MAX_CURSORS`] divided by `share`.
+    pub(crate) fn share(share: usize) -> Self {
+        Self { share: share.max(1), young: Generation::default(), old: Generation::default() }
     }
 }
 
@@ -39,13 +48,18 @@ impl<K: Hash + Eq> Cursors<K> {
     /// Remembers the origin of a cursor. Returns how many other cursors were forgotten to make room.
     pub(crate) fn open(&mut self, id: K, origin: CursorOrigin) -> u64 {
         let mut forgotten = 0;
-        if self.young.len() >= MAX_CURSORS / 2 {
+        if self.young.len() >= MAX_CURSORS / self.share / 2 {
             forgotten = self.old.len() as u64;
             self.old = std::mem::take(&mut self.young);
         }
         self.old.remove(&id);
         self.young.insert(id, origin);
         forgotten
+    }
+
+    /// The bytes of both generations: an estimate.
+    pub(crate) fn memory(&self) -> usize {
+        (self.young.capacity() + self.old.capacity()) * (size_of::<(K, CursorOrigin)>() + 1)
     }
 
     /// The origin of a cursor; `None` when it was opened before the source began, or was forgotten.

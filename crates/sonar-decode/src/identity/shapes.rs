@@ -27,6 +27,15 @@ impl ShapeTable {
         self.known.get(&id)
     }
 
+    /// The bytes of all shapes: an estimate.
+    pub(crate) fn memory(&self) -> usize {
+        // With the counts of references.
+        let shape = size_of::<ShapeInfo>() + 2 * size_of::<usize>();
+        self.text_bytes
+            + self.known.len() * shape
+            + self.known.capacity() * size_of::<(ShapeId, Arc<ShapeInfo>)>()
+    }
+
     /// Whether there is no room for another shape.
     pub(crate) fn is_full(&self) -> bool {
         self.known.len() >= MAX_SHAPES

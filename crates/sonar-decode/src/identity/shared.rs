@@ -25,6 +25,8 @@ const MAX_SUITES: usize = 64;
 /// a shape that a thread sees for the first time: never for an ordinary operation.
 #[derive(Debug, Default)]
 pub struct Shared {
+    /// [`MAX_CLIENTS`] is divided by this; 0: by 1.
+    share: usize,
     twins: Twins,
     cursors: Mutex<Cursors<(Endpoint, i64)>>,
     shapes: Mutex<ShapeTable>,
@@ -64,6 +66,11 @@ struct KnownClients {
 }
 
 impl Shared {
+    /// State with room for a share of the cursors and of the clients of earlier connections.
+    pub fn share(share: usize) -> Self {
+        Self { share, cursors: Mutex::new(Cursors::share(share)), ..Self::default() }
+    }
+
     /// State shared between decoders each of which decodes some of the flows of one file. It notices when the
     /// outcome depends on which of them comes first.
     pub(crate) fn by_flow() -> Self {
@@ -100,6 +107,17 @@ impl Shared {
         }
     }
 
+    /// The bytes of shapes, cursors and clients: an estimate.
+    pub fn memory(&self) -> usize {
+        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        let by_endpoint = &clients.by_endpoint;
+        let lists: usize = by_endpoint.values().map(Vec::capacity).sum();
+        lock(&self.shapes).memory()
+            + lock(&self.cursors).memory()
+            + by_endpoint.capacity() * size_of::<(Endpoint, Vec<(Option<u16>, KnownClient)>)>()
+            + lists * size_of::<(Option<u16>, KnownClient)>()
+    }
+
     /// The versions and cipher suites that a key log was of no use for, and how many connections have each.
     pub fn undecrypted(&self) -> Vec<(TlsSuite, u64)> {
         lock(&self.undecrypted).iter().map(|(suite, count)| (*suite, *count)).collect()
@@ -127,7 +145,8 @@ impl Shared {
         let mut refused = 0;
         for (endpoint, app) in clients {
             let is_server = is_server(&app, None);
-            let has_room = by_endpoint.len() < MAX_CLIENTS || by_endpoint.contains_key(&endpoint);
+            let most = MAX_CLIENTS / self.share.max(1);
+            let has_room = by_endpoint.len() < most || by_endpoint.contains_key(&endpoint);
             let Some(app) = has_room.then(|| apps.shared(app)).flatten() else {
                 refused += 1;
                 continue;
@@ -245,6 +264,11 @@ mod tests {
         let many = MAX_APPLICATIONS + 5;
         assert_eq!(shared.add_clients(None, (0..many).map(|n| (client(n), app(n)))), 5);
         let known = MAX_APPLICATIONS;
+        let share = Shared::share(4);
+        let quarter = MAX_CLIENTS / 4;
+        assert_eq!(share.add_clients(None, (0..quarter + 7).map(|n| (client(n), app(1)))), 7);
+        let bytes = share.memory();
+        assert!(bytes > quarter * size_of::<Endpoint>() && bytes < 12 << 20, "{bytes}");
         assert_eq!(shared.add_clients(None, (0..MAX_CLIENTS + 7).map(|n| (client(n), app(1)))), 7);
         assert!(shared.client(client(MAX_CLIENTS + 8), 27_017).is_none() && !shared.has_named_clients());
         assert!(shared.client(client(known + 9), 27_017).is_some_and(|client| &*client.app.name == "1"));

@@ -10,6 +10,7 @@ mod event_log;
 mod events;
 mod json;
 mod line;
+mod memory;
 mod parts;
 mod reader;
 mod rebuilt;

@@ -25,6 +25,11 @@ pub struct FunctionName {
 }
 
 impl FunctionName {
+    /// The bytes of its texts, with their counts of references.
+    pub fn heap_bytes(&self) -> usize {
+        self.full.len() + self.plain.len() + 4 * size_of::<usize>()
+    }
+
     /// Of a symbol's name, which may be mangled.
     pub fn new(symbol: &str) -> Self {
         let base = without_marks(symbol.split('@').next().unwrap_or(symbol));

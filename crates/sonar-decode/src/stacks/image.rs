@@ -1,54 +1,25 @@
 //! Symbols and unwind information of an ELF file.
 
-use std::cell::Cell;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
-use object::Endianness;
-use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
-use object::read::elf::{ElfFile, ElfFile64, ProgramHeader, SectionHeader, Sym};
-use object::read::{Object, ObjectSection, ReadCache, ReadRef};
+pub use crate::elf::MAX_BUILD_ID;
+use crate::elf::{ElfHeaders, LoadedSegment, MAX_SECTION, SectionPlace, Symbol, SymbolTable};
 
-/// The most symbols of a file.
-const MAX_SYMBOLS: usize = 4_000_000;
-/// The longest section that is read, in bytes.
-const MAX_SECTION: u64 = 256 << 20;
-/// The most bytes to read of a file for its sections and tables, since a damaged file may name the same bytes many
-/// times.
-const MAX_READ: u64 = 1 << 30;
-/// Bytes that reading the name of a section counts for.
-const NAME_READ: u64 = 4_096;
+/// The most bytes that the tables of a file take where nobody says less.
+const MAX_TABLES: usize = 1 << 30;
 /// The longest name of a function, in bytes; a longer one is cut.
 const MAX_NAME: usize = 8_192;
-/// The most segments of a file.
-const MAX_SEGMENTS: usize = 256;
-/// The longest build id, in bytes.
-pub const MAX_BUILD_ID: usize = 64;
-
 /// Why a file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// It is no ELF file of 64 bits, or it is damaged.
     #[error("no readable ELF file of 64 bits: {0}")]
     Format(String),
-}
-
-/// A function: addresses as the file states them.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Symbol {
-    start: u64,
-    end: u64,
-    /// Where its name is, from the beginning of the table of names.
-    name: u32,
-}
-
-/// A part of the file that is mapped into memory to be executed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct ExecutedSegment {
-    offset: u64,
-    address: u64,
-    length: u64,
+    /// Its tables take more bytes than they may.
+    #[error("its tables of functions take more than {0} MiB")]
+    TooLarge(usize),
 }
 
 /// A section that unwinding needs: its stated addresses and its bytes.
@@ -58,50 +29,12 @@ pub(super) struct Section {
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// Reads of a file that may be damaged or malicious: its headers set the length of each section, up to that of the
-/// file, and a sparse file may be very long.
-struct BoundedReads<'a, R: Read + Seek> {
-    cache: &'a ReadCache<R>,
-    /// Bytes that may still be read.
-    left: &'a Cell<u64>,
-}
-
-impl<R: Read + Seek> Clone for BoundedReads<'_, R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R: Read + Seek> Copy for BoundedReads<'_, R> {}
-
-impl<R: Read + Seek> BoundedReads<'_, R> {
-    fn take(self, bytes: u64) -> Result<(), ()> {
-        self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
-        if bytes > MAX_SECTION { Err(()) } else { Ok(()) }
-    }
-}
-
-impl<'a, R: Read + Seek> ReadRef<'a> for BoundedReads<'a, R> {
-    fn len(self) -> Result<u64, ()> {
-        self.cache.len()
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
-        self.take(size)?;
-        self.cache.read_bytes_at(offset, size)
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        self.take(NAME_READ)?;
-        self.cache.read_bytes_at_until(range, delimiter)
-    }
-}
-
 /// What is used of an ELF file. Names are read from it when they are asked for.
 #[derive(Debug)]
 pub struct Image<R> {
     file: R,
-    segments: Vec<ExecutedSegment>,
+    /// Those that are executed.
+    segments: Vec<LoadedSegment>,
     symbols: Vec<Symbol>,
     /// The place of the table of names in the file.
     names: Range<u64>,
@@ -132,54 +65,41 @@ fn is_search_table(table: &Section, frames: &Range<u64>) -> bool {
     })
 }
 
-/// The sections of [`Image::unwind`], in this order.
-pub(super) const EH_FRAME: [&str; 2] = [".eh_frame", ".eh_frame_hdr"];
-
 impl<R: Read + Seek> Image<R> {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ImageError`]. A table that is too large or damaged is left out.
+    /// [`ImageError`]. A section for unwinding that is too large or damaged is left out.
     pub fn read(file: R) -> Result<Self, ImageError> {
-        let cache = ReadCache::new(file);
-        let left = Cell::new(MAX_READ);
-        let format = |error: object::read::Error| ImageError::Format(error.to_string());
-        let bounded = BoundedReads { cache: &cache, left: &left };
-        let elf = ElfFile64::<Endianness, _>::parse(bounded).map_err(format)?;
-        let segments = segments(&elf);
-        let (symbols, names, has_symtab) = symbols(&elf);
-        let build_id = elf.build_id().ok().flatten().filter(|id| (2..=MAX_BUILD_ID).contains(&id.len()));
-        let build_id = build_id.map(<[u8]>::to_vec);
-        let debug_link = elf.gnu_debuglink().ok().flatten();
-        let debug_link = debug_link.and_then(|(name, _)| String::from_utf8(name.to_vec()).ok());
-        // It becomes a part of a path.
-        let is_name = |name: &String| {
-            !name.is_empty() && name.len() < 256 && !name.contains('/') && !name.starts_with('.')
-        };
-        let debug_link = debug_link.filter(is_name);
-        let unwind = EH_FRAME.map(|name| {
-            let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_SECTION)?;
-            // Sections that are loaded are never compressed.
-            let bytes: Arc<[u8]> = section.data().ok()?.into();
-            let start = section.address();
-            Some(Section { addresses: start..start.checked_add(bytes.len() as u64)?, bytes })
-        });
+        Self::read_within(file, MAX_TABLES)
+    }
+
+    /// The same, with at most `most` bytes for its tables, which are all that is kept of it; reading it takes a few more.
+    /// A program of some hundred megabytes has tables of some ten: of its symbols only functions are kept, and no names.
+    ///
+    /// # Errors
+    /// As [`Image::read`].
+    pub fn read_within(file: R, most: usize) -> Result<Self, ImageError> {
+        let (headers, mut file) = ElfHeaders::read(file).map_err(ImageError::Format)?;
+        let mut left = most;
+        let unwind = headers.unwind.map(|place| read_section(&mut file, place?, &mut left));
         // If the search table contradicts the frames, stacks are walked by frame pointers.
         let unwind = match unwind {
             [Some(frames), Some(table)] if !is_search_table(&table, &frames.addresses) => [None, None],
             other => other,
         };
-        drop(elf);
-        Ok(Self {
-            file: cache.into_inner(),
-            segments,
-            symbols,
-            names,
-            has_symtab,
-            build_id,
-            debug_link,
-            unwind,
-        })
+        let mut found = (Vec::new(), 0..0, false);
+        for table in headers.symbols.into_iter().flatten() {
+            let symbols = read_functions(&mut file, &table, left).ok_or(ImageError::TooLarge(most >> 20))?;
+            if !symbols.is_empty() {
+                found = (symbols, table.names, table.is_full);
+                break;
+            }
+        }
+        let (symbols, names, has_symtab) = found;
+        let ElfHeaders { segments, build_id, debug_link, .. } = headers;
+        let segments = segments.into_iter().filter(|segment| segment.is_executed).collect();
+        Ok(Self { file, segments, symbols, names, has_symtab, build_id, debug_link, unwind })
     }
 
     /// Approximate bytes of memory that its tables take.
@@ -236,7 +156,7 @@ impl<R: Read + Seek> Image<R> {
     /// The difference between the address where a part of the file is mapped and the address that the file states for
     /// it; `None` if that part is not to be executed. `offset` is the place of the part in the file.
     pub fn bias(&self, mapped: u64, offset: u64) -> Option<u64> {
-        let holds = |segment: &&ExecutedSegment| {
+        let holds = |segment: &&LoadedSegment| {
             // A mapping begins on a page, the segment perhaps not.
             let page = segment.offset & !0xfff;
             offset >= page && offset < segment.offset.saturating_add(segment.length)
@@ -262,46 +182,38 @@ impl<R: Read + Seek> Image<R> {
     }
 }
 
-fn segments<'a, R: ReadRef<'a>>(elf: &ElfFile<'a, FileHeader64<Endianness>, R>) -> Vec<ExecutedSegment> {
-    let endian = elf.endian();
-    let headers = elf.elf_program_headers().iter().take(MAX_SEGMENTS);
-    let executed =
-        headers.filter(|header| header.p_type(endian) == PT_LOAD && header.p_flags(endian).0 & PF_X.0 != 0);
-    executed
-        .map(|header| ExecutedSegment {
-            offset: header.p_offset(endian),
-            address: header.p_vaddr(endian),
-            length: header.p_filesz(endian),
-        })
-        .collect()
+/// Reads a section into the bytes that are `left`; `None` if there is no room for it, or it cannot be read.
+fn read_section(file: &mut (impl Read + Seek), at: SectionPlace, left: &mut usize) -> Option<Section> {
+    let SectionPlace { address, place } = at;
+    let length = place.end - place.start;
+    if length > MAX_SECTION || place.end > file.seek(SeekFrom::End(0)).ok()? {
+        return None;
+    }
+    let length = usize::try_from(length).ok()?;
+    *left = left.checked_sub(length)?;
+    let addresses = address..address.checked_add(length as u64)?;
+    file.seek(SeekFrom::Start(place.start)).ok()?;
+    // Into its place at once: it may have tens of megabytes.
+    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+    file.read_exact(Arc::get_mut(&mut bytes)?).ok()?;
+    Some(Section { addresses, bytes })
 }
 
-/// The functions by address, where their names are in the file, and whether they are from the full table.
-fn symbols<'a, R: ReadRef<'a>>(
-    elf: &ElfFile<'a, FileHeader64<Endianness>, R>,
-) -> (Vec<Symbol>, Range<u64>, bool) {
-    let endian = elf.endian();
-    for (table, is_full) in [(elf.elf_symbol_table(), true), (elf.elf_dynamic_symbol_table(), false)] {
-        let strings = elf.elf_section_table().section(table.string_section());
-        let Ok(Some((start, length))) = strings.map(|section| section.file_range(endian)) else {
-            continue;
-        };
-        let functions = table.iter().take(MAX_SYMBOLS).filter_map(|symbol| {
-            let size = symbol.st_size(endian);
-            let is_function = matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC);
-            if !is_function || size == 0 || symbol.is_undefined(endian) {
-                return None;
-            }
-            let start = symbol.st_value(endian);
-            Some(Symbol { start, end: start.checked_add(size)?, name: symbol.st_name(endian) })
-        });
-        let mut functions: Vec<_> = functions.collect();
-        if !functions.is_empty() {
-            functions.sort_unstable_by_key(|symbol| (symbol.start, symbol.end, symbol.name));
-            return (functions, start..start.saturating_add(length), is_full);
-        }
+/// The functions of a table by address, of which there may be as many as fit into `left` bytes; `None` if there are more.
+fn read_functions(file: &mut (impl Read + Seek), table: &SymbolTable, left: usize) -> Option<Vec<Symbol>> {
+    if table.is_too_long() {
+        return None;
     }
-    (Vec::new(), 0..0, false)
+    let (mut functions, most) = (Vec::new(), left / size_of::<Symbol>());
+    let mut has_room = true;
+    table.functions(file, |symbol| {
+        has_room = functions.len() < most;
+        functions.push(symbol);
+        has_room
+    });
+    functions.sort_unstable_by_key(|symbol: &Symbol| (symbol.start, symbol.end, symbol.name));
+    functions.shrink_to_fit();
+    has_room.then_some(functions)
 }
 
 #[cfg(test)]
@@ -421,6 +333,19 @@ mod tests {
             };
             Ok(self.at)
         }
+    }
+
+    #[test]
+    fn tables_take_no_more_than_they_may_and_names_none_of_it() {
+        let whole = own();
+        let bytes = whole.bytes();
+        assert!(bytes > 1 << 20, "this program has many functions: {bytes}");
+        let open = || File::open(std::env::current_exe().unwrap()).unwrap();
+        let enough = Image::read_within(open(), bytes).unwrap();
+        assert_eq!((enough.bytes(), enough.symbols.len()), (bytes, whole.symbols.len()));
+        assert_eq!(enough.symbols.capacity(), whole.symbols.len());
+        let error = Image::read_within(open(), bytes - 1).err();
+        assert_eq!(error, Some(ImageError::TooLarge((bytes - 1) >> 20)));
     }
 
     #[test]

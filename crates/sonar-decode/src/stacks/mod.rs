@@ -14,5 +14,5 @@ pub use classes::{ClassFileError, StackView, WaitClass, WaitClasses};
 pub use function_name::FunctionName;
 pub use image::{Image, ImageError, MAX_BUILD_ID};
 pub use maps::{Mapping, executable};
-pub use space::{AddressSpace, NamedFrame, StackEnd, UnwoundStack};
+pub use space::{AddressSpace, NamedFrame, StackEnd, TableBudget, UnwoundStack};
 pub use syscalls::call_name;

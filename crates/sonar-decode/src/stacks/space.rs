@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use framehop::{
     CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
@@ -19,7 +20,9 @@ use super::maps::Mapping;
 const MAX_FRAMES: usize = 512;
 /// The most addresses whose names are remembered.
 const MAX_NAMES: usize = 200_000;
-/// The most bytes that the tables of all files may take.
+/// What a name takes in addition to its texts, in bytes: a table has room for up to twice as many as it has.
+const NAME_PLACE: usize = 2 * size_of::<(u64, (NamedFrame, TakenBytes))>();
+/// The most bytes that the tables of all files may take where nobody says less.
 const MAX_BYTES: usize = 1 << 30;
 /// The most executable mappings of a process.
 const MAX_MODULES: usize = 4_096;
@@ -87,11 +90,61 @@ struct ModuleOfProcess {
     library: Option<Arc<str>>,
 }
 
+/// The room for the tables of one or several address spaces. Clones share it.
+#[derive(Clone, Debug)]
+pub struct TableBudget {
+    most: usize,
+    used: Arc<AtomicUsize>,
+}
+
+impl Default for TableBudget {
+    fn default() -> Self {
+        Self::new(MAX_BYTES)
+    }
+}
+
+impl TableBudget {
+    /// Room for so many bytes.
+    pub fn new(most: usize) -> Self {
+        Self { most, used: Arc::default() }
+    }
+
+    /// The bytes that are in use.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that are left.
+    pub fn left(&self) -> usize {
+        self.most.saturating_sub(self.used())
+    }
+
+    /// Takes so many bytes, if they are left.
+    fn take(&self, bytes: usize) -> Option<TakenBytes> {
+        let add = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(TakenBytes { bytes, of: self.used.clone() })
+    }
+}
+
+/// Bytes of a budget, until this is dropped.
+#[derive(Debug)]
+struct TakenBytes {
+    bytes: usize,
+    of: Arc<AtomicUsize>,
+}
+
+impl Drop for TakenBytes {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// An image that is mapped.
 struct MappedImage<R> {
     image: Image<R>,
-    /// Approximate bytes of its tables.
-    bytes: usize,
+    /// The room for its tables.
+    _taken: TakenBytes,
     /// Its mappings.
     modules: usize,
 }
@@ -103,28 +156,34 @@ pub struct AddressSpace<R> {
     /// The number of the next image.
     next_image: usize,
     modules: Vec<ModuleOfProcess>,
-    /// Approximate bytes of the tables of all images.
-    bytes: usize,
+    /// Room for the tables of all images.
+    budget: TableBudget,
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
-    names: HashMap<u64, NamedFrame>,
+    /// Names that were looked up, with the room that each takes.
+    names: HashMap<u64, (NamedFrame, TakenBytes)>,
 }
 
 impl<R: Read + Seek> Default for AddressSpace<R> {
     fn default() -> Self {
+        Self::within(TableBudget::default())
+    }
+}
+
+impl<R: Read + Seek> AddressSpace<R> {
+    /// An empty one, whose tables take their room from this.
+    pub fn within(budget: TableBudget) -> Self {
         Self {
             images: HashMap::new(),
             next_image: 0,
             modules: Vec::new(),
-            bytes: 0,
+            budget,
             unwinder: UnwinderNative::new(),
             cache: CacheNative::new(),
             names: HashMap::new(),
         }
     }
-}
 
-impl<R: Read + Seek> AddressSpace<R> {
     /// Adds a file with its mappings. `is_program` is true for the file from which the process was started. Leaves out
     /// mappings of parts that are not executable, and those beyond 4,096 of all files. Returns `false` if there is no
     /// room for the file.
@@ -134,10 +193,13 @@ impl<R: Read + Seek> AddressSpace<R> {
             let new = &mapping.range;
             self.remove(|one| one.range.start < new.end && new.start < one.range.end);
         }
-        let bytes = image.bytes();
-        if self.bytes.saturating_add(bytes) > MAX_BYTES {
-            return false;
+        let mut taken = self.budget.take(image.bytes());
+        if taken.is_none() {
+            // Names can be looked up again.
+            self.names.clear();
+            taken = self.budget.take(image.bytes());
         }
+        let Some(taken) = taken else { return false };
         let unwind = std::mem::take(&mut image.unwind);
         let (number, mut modules) = (self.next_image, 0);
         for mapping in mappings {
@@ -169,8 +231,7 @@ impl<R: Read + Seek> AddressSpace<R> {
         }
         if modules > 0 {
             self.next_image += 1;
-            self.bytes += bytes;
-            self.images.insert(number, MappedImage { image, bytes, modules });
+            self.images.insert(number, MappedImage { image, _taken: taken, modules });
         }
         self.names.clear();
         true
@@ -191,7 +252,6 @@ impl<R: Read + Seek> AddressSpace<R> {
             if let Some(known) = self.images.get_mut(&gone.image) {
                 known.modules -= 1;
                 if known.modules == 0 {
-                    self.bytes -= known.bytes;
                     self.images.remove(&gone.image);
                 }
             }
@@ -248,7 +308,7 @@ impl<R: Read + Seek> AddressSpace<R> {
     }
 
     fn frame(&mut self, address: u64) -> NamedFrame {
-        if let Some(frame) = self.names.get(&address) {
+        if let Some((frame, _)) = self.names.get(&address) {
             return frame.clone();
         }
         let module = self.modules.iter().find(|module| module.range.contains(&address));
@@ -263,8 +323,11 @@ impl<R: Read + Seek> AddressSpace<R> {
             }
             None => NamedFrame { name: None, library: Some("[unknown]".into()) },
         };
-        if self.names.len() < MAX_NAMES {
-            self.names.insert(address, frame.clone());
+        let texts = frame.name.as_ref().map_or(0, FunctionName::heap_bytes);
+        if self.names.len() < MAX_NAMES
+            && let Some(taken) = self.budget.take(NAME_PLACE + texts)
+        {
+            self.names.insert(address, (frame.clone(), taken));
         }
         frame
     }
@@ -315,8 +378,9 @@ mod tests {
         for _ in 0..3 {
             assert!(space.add(image(), std::slice::from_ref(&later), false));
             assert_eq!(library(&mut space).as_deref(), Some("later.so"));
+            space.names.clear();
             assert_eq!((space.modules.len(), space.images.len()), (mappings.len(), images));
-            assert_eq!(space.bytes, images * image().bytes(), "what was replaced is freed");
+            assert_eq!(space.budget.used(), images * image().bytes(), "what was replaced is freed");
         }
     }
 
@@ -327,16 +391,16 @@ mod tests {
         for _ in 0..3 {
             assert!(space.add(image(), &mappings, true));
             assert!(space.add(image(), std::slice::from_ref(&other), false));
-            let bytes = space.bytes;
+            let bytes = space.budget.used();
             space.keep(&mappings);
             assert!(space.covers(mappings[0].range.start) && !space.covers(other.range.start));
-            assert_eq!((space.images.len(), space.bytes), (1, bytes / 2));
+            assert_eq!((space.images.len(), space.budget.used()), (1, bytes / 2));
             space.frame(mappings[0].range.start);
             // Another file in the same place.
             let moved = Mapping { inode: ("00:00".to_owned(), 1), ..mappings[0].clone() };
             space.keep(&[moved]);
             assert_eq!(
-                (space.images.len(), space.modules.len(), space.bytes, space.names.len()),
+                (space.images.len(), space.modules.len(), space.budget.used(), space.names.len()),
                 (0, 0, 0, 0)
             );
         }
@@ -345,12 +409,17 @@ mod tests {
     #[test]
     fn files_beyond_the_room_for_tables_are_refused() {
         let mappings = own_mappings();
-        let mut space = AddressSpace::default();
+        // Room for one of two processes.
+        let budget = TableBudget::new(image().bytes() * 3 / 2);
+        let [mut space, mut other] = [(), ()].map(|()| AddressSpace::within(budget.clone()));
         assert!(space.add(image(), &mappings, true));
         assert!(space.covers(mappings[0].range.start));
-        let mut full = AddressSpace { bytes: MAX_BYTES, ..AddressSpace::default() };
-        assert!(!full.add(image(), &mappings, true));
-        assert!(!full.covers(mappings[0].range.start));
+        assert!(!other.add(image(), &mappings, true));
+        assert!(!other.covers(mappings[0].range.start));
+        assert_eq!(budget.left(), image().bytes().div_ceil(2));
+        drop(space);
+        assert_eq!(budget.used(), 0);
+        assert!(other.add(image(), &mappings, true));
     }
 
     #[test]

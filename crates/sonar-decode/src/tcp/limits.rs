@@ -15,6 +15,17 @@ pub struct FlowLimits {
     pub reorder: ReorderLimits,
 }
 
+/// Flows of any share: a connection of a pool that is idle must not be forgotten.
+const MIN_FLOWS: usize = 16_384;
+
+impl FlowLimits {
+    /// What all flows hold together is divided by `share`.
+    pub fn share(share: usize) -> Self {
+        let all = Self::default();
+        Self { flows: (all.flows / share).max(MIN_FLOWS), held_bytes: all.held_bytes / share, ..all }
+    }
+}
+
 impl Default for FlowLimits {
     fn default() -> Self {
         Self {

@@ -1,18 +1,14 @@
 //! Finds the places for probes in a library or a program.
 
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, SeekFrom};
 
-use object::Endianness;
-use object::elf::{EM_AARCH64, EM_X86_64, PT_LOAD, STT_FUNC};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
-use object::read::{ReadCache, ReadRef};
+use object::elf::{EM_AARCH64, EM_X86_64};
 
 use super::instructions::{CodeStep, Machine, StepKind, steps};
+use crate::elf::{ElfHeaders, Symbol};
 
 /// The longest function to disassemble, in bytes. Those that are wanted have about a hundred.
 const MAX_FUNCTION: u64 = 4_096;
-/// The most symbols to look at.
-const MAX_SYMBOLS: usize = 4_000_000;
 /// How far behind a call its result is still where it was returned, in instructions.
 const NEAR: usize = 4;
 
@@ -58,58 +54,50 @@ pub struct ProbeSites {
     pub unsuitable: usize,
 }
 
-/// A function in the file.
-#[derive(Copy, Clone)]
-struct Function {
-    address: u64,
-    size: u64,
-}
-
 impl ProbeSites {
     /// The places in an ELF file: a library, or a program that the library is linked into.
     ///
     /// # Errors
     /// [`SitesError`]
     pub fn find(file: impl Read + Seek) -> Result<Self, SitesError> {
-        let cache = ReadCache::new(file);
-        let format = |error: object::read::Error| SitesError::Format(error.to_string());
-        let elf: ElfFile64<'_, Endianness, &ReadCache<_>> = ElfFile64::parse(&cache).map_err(format)?;
-        let endian = elf.endian();
-        let machine = match elf.elf_header().e_machine(endian) {
-            EM_X86_64 => Machine::X86,
-            EM_AARCH64 => Machine::Arm,
+        let (headers, mut file) = ElfHeaders::read(file).map_err(SitesError::Format)?;
+        let machine = match headers.machine {
+            machine if machine == EM_X86_64.0 => Machine::X86,
+            machine if machine == EM_AARCH64.0 => Machine::Arm,
             other => {
                 return Err(SitesError::Format(format!("it is for another kind of processor ({other})")));
             }
         };
-        let segments = elf.elf_program_headers();
-        // Where a function is in the file, and its bytes.
-        let code = |function: Function| -> Option<(u64, &[u8])> {
-            let size = function.size.min(MAX_FUNCTION);
-            segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD).find_map(|segment| {
-                let into = function.address.checked_sub(segment.p_vaddr(endian))?;
-                if into.checked_add(size)? > segment.p_filesz(endian) {
-                    return None;
-                }
-                let offset = segment.p_offset(endian).checked_add(into)?;
-                Some((offset, (&cache).read_bytes_at(offset, size).ok()?))
-            })
-        };
         let mut found = Self::default();
         let names: [&[u8]; 6] =
             [b"SSL_read", b"SSL_write", b"SSL_read_ex", b"SSL_write_ex", b"SSL_free", b"SSL_do_handshake"];
-        let functions = functions(&elf, endian, &names);
+        let functions = functions(&headers, &mut file, &names);
         if functions[0].is_none() && functions[2].is_none() {
             return Err(SitesError::NoSymbols);
         }
+        // Where a function is in the file, and its bytes.
+        let mut code = |function: Symbol| -> Option<(u64, Vec<u8>)> {
+            let size = (function.end - function.start).min(MAX_FUNCTION);
+            headers.segments.iter().find_map(|segment| {
+                let into = function.start.checked_sub(segment.address)?;
+                if into.checked_add(size)? > segment.length {
+                    return None;
+                }
+                let offset = segment.offset.checked_add(into)?;
+                let mut bytes = vec![0; size as usize];
+                file.seek(SeekFrom::Start(offset)).ok()?;
+                file.read_exact(&mut bytes).ok()?;
+                Some((offset, bytes))
+            })
+        };
         let places = [&mut found.read, &mut found.write, &mut found.read_ex, &mut found.write_ex];
         for (place, function) in places.into_iter().zip(functions) {
             let Some(function) = function else { continue };
-            *place = code(function).and_then(|(offset, bytes)| call_sites(offset, &steps(machine, bytes)));
+            *place = code(function).and_then(|(offset, bytes)| call_sites(offset, &steps(machine, &bytes)));
             found.unsuitable += usize::from(place.is_none());
         }
-        let entry_of = |function: Option<Function>| {
-            function.and_then(code).and_then(|(offset, bytes)| entry(offset, &steps(machine, bytes)))
+        let mut entry_of = |function: Option<Symbol>| {
+            function.and_then(&mut code).and_then(|(offset, bytes)| entry(offset, &steps(machine, &bytes)))
         };
         found.free = entry_of(functions[4]);
         found.handshake = entry_of(functions[5]);
@@ -117,24 +105,20 @@ impl ProbeSites {
     }
 }
 
-/// The functions with these names.
-fn functions<'data, R: ReadRef<'data>>(
-    elf: &ElfFile64<'data, Endianness, R>,
-    endian: Endianness,
-    names: &[&[u8]; 6],
-) -> [Option<Function>; 6] {
+/// The functions with these names. The table of what is exported is short; that of a program may have a million symbols.
+fn functions(headers: &ElfHeaders, file: &mut (impl Read + Seek), names: &[&[u8]; 6]) -> [Option<Symbol>; 6] {
     let mut found = [None; 6];
-    for table in [elf.elf_dynamic_symbol_table(), elf.elf_symbol_table()] {
-        for symbol in table.iter().take(MAX_SYMBOLS) {
-            if symbol.st_type() != STT_FUNC || symbol.is_undefined(endian) || symbol.st_size(endian) == 0 {
-                continue;
-            }
-            let Ok(name) = symbol.name(endian, table.strings()) else { continue };
-            if let Some(number) = names.iter().position(|one| *one == name) {
-                let function = Function { address: symbol.st_value(endian), size: symbol.st_size(endian) };
-                found[number].get_or_insert(function);
-            }
+    for table in headers.symbols.iter().rev().flatten() {
+        let places = table.places_of(file, names);
+        if places.is_empty() {
+            continue;
         }
+        table.functions(file, |symbol| {
+            for (_, number) in places.iter().filter(|(place, _)| *place == symbol.name) {
+                found[*number].get_or_insert(symbol);
+            }
+            true
+        });
     }
     found
 }

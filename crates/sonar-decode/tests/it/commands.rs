@@ -55,7 +55,7 @@ pub struct All {
 
 impl Default for All {
     fn default() -> Self {
-        let settings = WindowSettings { sample: 1, split_by_order: false };
+        let settings = WindowSettings { sample: 1, split_by_order: false, ..WindowSettings::default() };
         Self { seen: Vec::new(), window: Window::new(Timestamp::default(), settings), over_cap: 0 }
     }
 }

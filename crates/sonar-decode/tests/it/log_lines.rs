@@ -514,3 +514,20 @@ fn the_number_of_open_connections_follows_any_address() {
         assert_eq!((notices.accepted, notices.most_open), (1, Some(number)), "{address}");
     }
 }
+
+#[test]
+fn a_reader_that_forgets_needs_less_memory_and_reads_on() {
+    let line = |number: u32| FIND.replace("orders", &format!("orders{number}"));
+    let (mut log, mut all) = (LogReader::new(LogSettings::default()), All::default());
+    for number in 0..500 {
+        log.line(line(number).as_bytes(), &mut all);
+    }
+    let before = log.memory();
+    assert!(before > 500 * 200, "{before}");
+    log.forget(&mut all);
+    assert!(log.memory() < before / 10, "{} of {before}", log.memory());
+    assert_eq!(all.0.len(), 500);
+    log.line(line(7).as_bytes(), &mut all);
+    assert_eq!(all.0[500].id, all.0[7].id, "the shape is the same");
+    assert_eq!(log.reading().imbalances(), Vec::<String>::new());
+}

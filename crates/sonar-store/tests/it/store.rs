@@ -345,3 +345,26 @@ fn many_windows_at_once_are_those_that_are_read_one_by_one() {
         assert_eq!(operations, at_once.iter().map(comparable).collect::<Vec<_>>(), "{resolution:?}");
     }
 }
+
+#[test]
+fn windows_that_are_put_together_keep_to_their_bytes_and_to_all_totals() {
+    let dir = tempfile::tempdir().unwrap();
+    let bounded = StoreSettings { window_bytes: 384 << 10, ..settings() };
+    let mut store = SqliteHistory::create(dir.path(), bounded).unwrap();
+    let mut unbounded = 0;
+    let mut expected = HistoryWindow::new(at(DAY), Resolution::Hour);
+    for number in 0..60 {
+        let window = window(DAY + number * 60, 200, &mut Random(number));
+        expected.merge(&window);
+        unbounded = unbounded.max(expected.memory());
+        store.append(&window, &[]).unwrap();
+        assert!(store.memory() <= 2 * bounded.window_bytes, "{}", store.memory());
+    }
+    assert!(unbounded > 4 * bounded.window_bytes, "{unbounded}");
+    assert_eq!(calls_by_level(&store, span(DAY, DAY + 3_600)), [calls(&expected); 3]);
+    // The next hour stores this one.
+    store.append(&window(DAY + 3_600, 1, &mut Random(1)), &[]).unwrap();
+    drop(store);
+    let store = SqliteHistory::create(dir.path(), bounded).unwrap();
+    assert_eq!(calls_by_level(&store, span(DAY, DAY + 3_600)), [calls(&expected); 3]);
+}

@@ -43,7 +43,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub struct TlsLosses {
     /// Pieces that did not fit into the ring.
     pub ring_full: u64,
-    /// Calls of sessions beyond 65,536.
+    /// Calls of sessions beyond 32,768.
     pub sessions_full: u64,
     /// Pieces that could not be read from a process's memory.
     pub unreadable: u64,

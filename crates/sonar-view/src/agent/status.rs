@@ -69,6 +69,19 @@ impl CollectorStatus {
     }
 }
 
+/// What holds memory in the agent, in a helper process of it, or in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBytes {
+    /// The holder.
+    pub name: String,
+    /// `agent`, `helper` or `kernel`.
+    pub place: String,
+    /// What it holds now, in bytes; `None` if only its limit is known.
+    pub bytes: Option<u64>,
+    /// The most that it may hold, in bytes.
+    pub max_bytes: u64,
+}
+
 /// A server that the agent watches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedServer {
@@ -122,6 +135,9 @@ pub struct AgentStatus {
     pub helpers_cpu_ns: u64,
     /// Its memory in bytes.
     pub memory_bytes: u64,
+    /// What holds it, and how much at most.
+    #[serde(default)]
+    pub held: Vec<HeldBytes>,
     /// Its collectors.
     pub collectors: Vec<CollectorStatus>,
     /// The servers that it watches.
@@ -262,6 +278,12 @@ mod tests {
             helpers_cpu_ns: second / 10,
             refused_configuration: Some("only a restart can change: store.path".to_owned()),
             memory_bytes: 40_000_000,
+            held: vec![HeldBytes {
+                name: "open".to_owned(),
+                place: "agent".to_owned(),
+                bytes: Some(1_000_000),
+                max_bytes: 12_582_912,
+            }],
             collectors: vec![queries, files],
             ..AgentStatus::default()
         };

@@ -25,7 +25,8 @@ const START: u64 = 1_777_629_600;
 /// failed, a hello, and a query that has been running for five seconds.
 fn window(sample: u32) -> Window {
     let start = Timestamp::from_unix(START, 0);
-    let mut window = Window::new(start, WindowSettings { sample, split_by_order: false });
+    let mut window =
+        Window::new(start, WindowSettings { sample, split_by_order: false, ..WindowSettings::default() });
     let (web, late) = (app("web", "PyMongo", "4.7.3"), Arc::new(Application::joined_late()));
     let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
     let insert = shape(0xb2, "insert", "shop.carts", "{documents: ?}", "{documents: ?}");
@@ -329,8 +330,10 @@ fn coverage_stands_below_the_rows_and_is_one_line_when_nothing_was_lost() {
 /// find whose shape they have.
 #[test]
 fn operations_are_counted_by_type_of_command() {
-    let mut window =
-        Window::new(Timestamp::from_unix(START, 0), WindowSettings { sample: 2, split_by_order: false });
+    let mut window = Window::new(
+        Timestamp::from_unix(START, 0),
+        WindowSettings { sample: 2, split_by_order: false, ..WindowSettings::default() },
+    );
     let app = app("", "", "");
     let end = Timestamp::from_unix(START, 5);
     let of = |command: &str| shape(command.len() as u64, command, "shop.orders", command, command);
@@ -421,7 +424,7 @@ fn rows_of_equal_plain_text_are_one() {
 
 #[test]
 fn orders_are_rows_of_their_own_only_when_asked() {
-    let settings = WindowSettings { sample: 1, split_by_order: true };
+    let settings = WindowSettings { sample: 1, split_by_order: true, ..WindowSettings::default() };
     let mut window = Window::new(Timestamp::from_unix(START, 0), settings);
     let (web, one) = (app("web", "", ""), shape(1, "find", "shop.orders", "{}", "{}"));
     for order in [7, 8] {

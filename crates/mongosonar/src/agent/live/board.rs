@@ -10,6 +10,7 @@ use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::capabilities::grant_line;
 use sonar_view::agent::{CollectorState, CollectorStatus};
 
+use crate::agent::memory::HeldMemory;
 use crate::agent::servers::local;
 
 /// What helps where something can be opened only before privileges are dropped.
@@ -211,13 +212,16 @@ impl CollectorEntry {
 #[derive(Debug)]
 pub struct CollectorBoard {
     entries: Mutex<Vec<CollectorEntry>>,
+    /// What holds memory, as far as threads have said.
+    pub held: HeldMemory,
 }
 
 impl CollectorBoard {
     /// Wanted collectors wait, the others are off.
     pub fn new(is_wanted: impl Fn(Collector) -> bool) -> Self {
         let entry = |collector| CollectorEntry::new(collector, is_wanted(collector));
-        Self { entries: Mutex::new(Collector::ALL.into_iter().map(entry).collect()) }
+        let entries = Mutex::new(Collector::ALL.into_iter().map(entry).collect());
+        Self { entries, held: HeldMemory::default() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<CollectorEntry>> {

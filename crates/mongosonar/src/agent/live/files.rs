@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::file_work::{FileWork, add_work};
-use crate::agent::parts::{WIDTH_NS, WindowCutter, WindowPart};
+use crate::agent::memory::Holder;
+use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::files::finder::PathFinder;
 use crate::files::paths::Paths;
@@ -51,7 +52,7 @@ impl FileSearch {
 /// What the thread shares with the others.
 pub struct FilesTask {
     /// Where its windows go.
-    pub to: SyncSender<WindowPart>,
+    pub to: PartSender,
     /// The servers, by the folders of their data.
     pub servers: Arc<WatchedServers>,
     /// Where it reports its state.
@@ -214,17 +215,18 @@ impl FileTracing<'_> {
         let observed = reading.since(&before);
         let (from, seconds) = (before.time, observed.elapsed.as_secs_f64());
         let at = Timestamp::from_unix_ns(observed.to.min(end).unix_ns() - 1);
-        let totals = match self.files.take(tracer) {
-            Ok(totals) => totals,
-            Err(error) => return self.fail(&CollectorProblem::temporary(format!("{error:#}"))),
-        };
-        for file in totals {
+        let Self { files, windows, task, .. } = self;
+        let taken = files.take(tracer, |file| {
             let usage =
                 file.before.as_ref().map_or_else(|| file.now.clone(), |before| file.now.since(before));
             if !usage.is_idle() && seconds > 0.0 {
-                let server = self.task.servers.of_file(&file.path).map_or(Endpoint::default(), local);
-                add_work(&mut self.windows, (server, &file.path), &FileWork::of(&usage), (at, seconds));
+                let server = task.servers.of_file(&file.path).map_or(Endpoint::default(), local);
+                add_work(windows, (server, &file.path), &FileWork::of(&usage), (at, seconds));
             }
+        });
+        task.board.held.set(Holder::Files, files.memory());
+        if let Err(error) = taken {
+            return self.fail(&CollectorProblem::temporary(format!("{error:#}")));
         }
         self.windows.observe(Collector::Files, from, at);
         self.windows.advance(time);

@@ -92,6 +92,17 @@ impl<P: FollowedPlace> FollowedLog<P> {
         self.lines.flush(windows);
     }
 
+    /// The bytes that it holds of the lines so far.
+    pub fn memory(&self) -> usize {
+        self.lines.reader.memory()
+    }
+
+    /// Forgets what lines so far said of shapes and connections, and counts what waits.
+    pub fn forget(&mut self, windows: &mut WindowCutter) {
+        self.lines.reader.forget(&mut LogOperations { windows, server: self.lines.server() });
+        self.lines.flush(windows);
+    }
+
     /// Where the first line begins that was not read; `None` if no file was found yet.
     pub fn place(&self) -> Option<LinePlace> {
         self.follower.place().map(|place| self.lines.of_all(place))

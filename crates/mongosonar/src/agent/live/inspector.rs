@@ -331,7 +331,8 @@ impl Inspector {
         const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
         let inspection = || Inspection::new(config.map(Path::to_path_buf), configured.to_vec());
         let what = "following servers, their logs and their diagnostic.data";
-        let task = HelperTask { name: "sonar-logs", what, keep: KEPT, duty: Duty::Reading };
+        let memory = privileges::HELPER_BYTES;
+        let task = HelperTask { name: "sonar-logs", what, memory, keep: KEPT, duty: Duty::Reading };
         let helper = confined.then(|| privileges::helper(task, |socket| inspection().serve(socket)));
         Self::at(match helper.flatten().and_then(HelperChannel::new) {
             Some(channel) => InspectionPlace::There(channel),

@@ -15,9 +15,11 @@ use super::board::{CollectorProblem, unreadable};
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
+use crate::agent::memory::Holder;
 use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::ftdc::follow::FtdcFollower;
+use crate::large::large;
 use crate::queries::live::now;
 use crate::servers;
 
@@ -31,7 +33,7 @@ const STARTING_NS: u64 = 2_000_000_000;
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The most bytes that are kept of what was learned of the schemas of all servers. A large server has less than one MB.
-const SCHEMAS_BYTES: usize = 24 << 20;
+const SCHEMAS_BYTES: usize = Holder::Schemas.facts().bytes;
 
 /// The samples of a server that are followed.
 struct SampleSource {
@@ -74,6 +76,8 @@ pub fn run(task: &FollowTask) {
         }
         let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
         task.board.lost(Collector::Internals, lost_before + lost);
+        let schemas = sources.values().map(|source| source.follower.schema_bytes()).sum();
+        task.board.held.set(Holder::Schemas, schemas);
         if sources
             .values()
             .all(|source| source.follower.counts().samples == 0 && !source.backoff.is_failing())
@@ -95,13 +99,30 @@ pub fn run(task: &FollowTask) {
     windows.finish();
 }
 
-/// Keeps what was learned of schemas below the limit.
-fn forget_schemas(sources: &mut BTreeMap<u16, SampleSource>) {
-    let bytes: usize = sources.values().map(|source| source.follower.schema_bytes()).sum();
-    if bytes > SCHEMAS_BYTES
-        && let Some(largest) = sources.values_mut().max_by_key(|source| source.follower.schema_bytes())
+/// Something that learns schemas.
+trait LearnsSchemas {
+    /// The bytes of what it learned.
+    fn schema_bytes(&self) -> usize;
+    /// Forgets it.
+    fn forget_schemas(&mut self);
+}
+
+impl LearnsSchemas for SampleSource {
+    fn schema_bytes(&self) -> usize {
+        self.follower.schema_bytes()
+    }
+
+    fn forget_schemas(&mut self) {
+        self.follower.forget_schemas();
+    }
+}
+
+/// Keeps what was learned of schemas below the limit: the largest ones go first.
+fn forget_schemas<S: LearnsSchemas>(sources: &mut BTreeMap<u16, S>) {
+    while sources.values().map(S::schema_bytes).sum::<usize>() > SCHEMAS_BYTES
+        && let Some(largest) = sources.values_mut().max_by_key(|source| source.schema_bytes())
     {
-        largest.follower.forget_schemas();
+        largest.forget_schemas();
     }
 }
 
@@ -184,7 +205,49 @@ impl SampleSource {
             (*last, *came) = (Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)), Instant::now());
             cutter.add(sequence, sample);
         };
-        while follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}
+        loop {
+            // Only while it reads: other threads wait for it.
+            let large = large();
+            let has_more = follower.poll(&mut each)?;
+            drop(large);
+            if !has_more || stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was learned, in bytes.
+    struct Learned(usize);
+
+    impl LearnsSchemas for Learned {
+        fn schema_bytes(&self) -> usize {
+            self.0
+        }
+
+        fn forget_schemas(&mut self) {
+            self.0 = 0;
+        }
+    }
+
+    #[test]
+    fn what_was_learned_of_all_servers_stays_below_the_limit_and_the_largest_go_first() {
+        let share = SCHEMAS_BYTES / 4;
+        let after = |bytes: &[usize]| {
+            let mut sources: BTreeMap<u16, Learned> =
+                (27_017..).zip(bytes.iter().copied().map(Learned)).collect();
+            forget_schemas(&mut sources);
+            sources.into_values().map(|one| one.0).collect::<Vec<_>>()
+        };
+        assert_eq!(after(&[share; 4]), [share; 4], "just as much as there may be");
+        assert_eq!(after(&[share, 2 * share, share + 1]), [share, 0, share + 1]);
+        // More than one must go at once where several servers appear together.
+        assert_eq!(after(&[4 * share, 1, 3 * share, 2 * share]), [0, 1, 0, 2 * share]);
+        assert_eq!(after(&[]), [0; 0]);
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use sonar_core::history::Collector;
@@ -20,7 +19,8 @@ use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
 use super::watched::WatchedServers;
 use crate::agent::applications::KnownApplications;
-use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::agent::memory::Holder;
+use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
 use crate::follow::{FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace};
 use crate::queries::live::now;
@@ -34,13 +34,16 @@ const APPEARED: Duration = Duration::from_secs(15);
 /// The most bytes of a log that are read from its beginning.
 const MAX_FROM_BEGINNING: u64 = 16 << 20;
 
+/// The most bytes that the readers of all logs hold of the lines so far. A server with 1,000 shapes has one MB.
+const LINES_BYTES: usize = 8 << 20;
+
 /// A process may name its version this long before it seems to have started, in nanoseconds: clocks differ by ticks.
 const NAMED_EARLY_NS: u64 = 1_000_000_000;
 
 /// What a thread that follows the files of servers shares with the others.
 pub struct FollowTask {
     /// Where its windows go.
-    pub to: SyncSender<WindowPart>,
+    pub to: PartSender,
     /// The servers.
     pub servers: Arc<WatchedServers>,
     /// Opens their files.
@@ -114,6 +117,19 @@ struct LogsFollower<'a> {
     stated: BTreeMap<u16, LoggedServer>,
 }
 
+/// Keeps what readers hold of the lines so far below the limit; returns how many bytes they hold.
+fn forget_lines(sources: &mut BTreeMap<u16, LogSource>, windows: &mut WindowCutter) -> usize {
+    let held = |source: &LogSource| source.log.as_ref().map_or(0, FollowedLog::memory);
+    let bytes: usize = sources.values().map(held).sum();
+    if bytes > LINES_BYTES
+        && let Some(largest) = sources.values_mut().max_by_key(|source| held(source))
+        && let Some(log) = &mut largest.log
+    {
+        log.forget(windows);
+    }
+    bytes
+}
+
 impl<'a> LogsFollower<'a> {
     fn new(task: &'a FollowTask) -> Self {
         Self {
@@ -157,6 +173,7 @@ impl<'a> LogsFollower<'a> {
                 self.task.positions.set(*port, place);
             }
         }
+        self.task.board.held.set(Holder::Logs, forget_lines(&mut self.sources, &mut self.windows));
         let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(FollowedLog::lost).sum();
         self.task.board.lost(Collector::Log, self.lost_before + lost);
         if self.sources.is_empty() {

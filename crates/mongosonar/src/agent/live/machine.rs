@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use sonar_sys::privileges::{Duty, capability};
 use super::board::CollectorBoard;
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
-use crate::agent::parts::{WindowCutter, WindowPart};
+use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
 use crate::privileges;
 use crate::queries::live::now;
@@ -29,7 +28,7 @@ const MAX_STEP: Duration = Duration::from_secs(10);
 /// What the thread shares with the others.
 pub struct MachineTask {
     /// Where its windows go.
-    pub to: SyncSender<WindowPart>,
+    pub to: PartSender,
     /// The servers.
     pub servers: Arc<WatchedServers>,
     /// Where it reports its state.

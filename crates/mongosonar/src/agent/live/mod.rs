@@ -40,7 +40,6 @@ mod watched;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -74,8 +73,9 @@ use self::status::{StatusReports, StatusTask};
 use self::watched::WatchedServers;
 use super::applications::KnownApplications;
 use super::assembler::Assembler;
+use super::memory;
 use super::notify::ServiceManager;
-use super::parts::{WindowPart, waiting_parts};
+use super::parts::{PartReceiver, PartSender, part_channel};
 use super::servers::LocalServers;
 use super::store;
 use crate::follow::FollowedPlace;
@@ -143,6 +143,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         confined: plan.confined,
         follows: true,
         encrypted: EncryptedSplit::of(!settings.queries.tls, false),
+        samples: false,
+        table_bytes: memory::SYMBOL_BYTES,
     };
     let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, split_plan));
     let starter = match plan.confined {
@@ -158,14 +160,14 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         KnownApplications::default()
     }));
     drop(opening);
-    let (to, parts) = sync_channel(WAITING);
+    let (to, parts) = part_channel(WAITING);
     // Opening it may take a privilege that is dropped.
     let kernel_log = KernelLog::open().ok();
     let positions = Arc::new(LogPositions::stored(&store.positions()));
     let mut agent = LiveAgent {
         starter,
         pulse,
-        assembler: Assembler::new(store, plan.folder),
+        assembler: Assembler::new(store, plan.folder).bounded(),
         servers: LocalServers::default(),
         lives: ServerLives::default(),
         watched: Arc::new(WatchedServers::default()),
@@ -260,8 +262,8 @@ struct LiveAgent<'a> {
     network_problem: Option<String>,
     /// When the network was looked at.
     network_seen: Option<Instant>,
-    to: SyncSender<WindowPart>,
-    parts: Receiver<WindowPart>,
+    to: PartSender,
+    parts: PartReceiver,
     manager: ServiceManager,
     notices: Vec<String>,
     searched: Option<Instant>,
@@ -504,7 +506,7 @@ impl LiveAgent<'_> {
 
     /// Takes windows that have come, and waits for one.
     fn take(&mut self, wait: Duration) {
-        for part in waiting_parts(&self.parts, wait) {
+        for part in self.parts.take(wait) {
             self.add(part);
         }
         let Some(queries) = &mut self.queries else { return };

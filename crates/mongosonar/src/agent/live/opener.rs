@@ -167,7 +167,11 @@ impl RingOpener {
         let helper = confined.then(|| {
             let what = "capturing again after a failure";
             let keep = &[capability::NET_RAW];
-            privileges::helper(HelperTask { name: "sonar-rings", what, keep, duty: Duty::Capturing }, serve)
+            let memory = privileges::HELPER_BYTES;
+            privileges::helper(
+                HelperTask { name: "sonar-rings", what, memory, keep, duty: Duty::Capturing },
+                serve,
+            )
         });
         match helper.flatten().and_then(HelperChannel::new) {
             Some(channel) => Self::There(channel),

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use sonar_core::Window;
 use sonar_core::history::Collector;
 use sonar_core::window::WindowSettings;
-use sonar_core::{Table, Window};
 use sonar_decode::{EndedServer, Settings, Shared};
 
 use super::backoff::Backoff;
 use super::board::CollectorProblem;
 use super::opener::{NetworkState, OpenedRing, RingOpener, RingRequest};
+use crate::agent::memory;
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
@@ -86,7 +87,7 @@ impl QueriesCollector {
             opener,
             listened: listened(table, found),
             table: table.clone(),
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(Shared::share(memory::NAMES_SHARE)),
             running: None,
             backoff: Backoff::default(),
             has_interface: true,
@@ -187,10 +188,14 @@ impl QueriesCollector {
     fn start(&self, capture: LiveCapture, interfaces: Vec<u32>) -> Result<RunningQueries> {
         let stop = Arc::new(AtomicBool::new(false));
         let task = CaptureTask {
-            settings: Settings { ports: self.listened.ports(), ..Settings::default() },
+            settings: Settings {
+                ports: self.listened.ports(),
+                share: memory::DECODER_SHARE,
+                ..Settings::default()
+            },
             shared: self.shared.clone(),
             interval: Duration::from_nanos(WIDTH_NS),
-            window: WindowSettings::default(),
+            window: WindowSettings { max_bytes: memory::WINDOW_BYTES, ..WindowSettings::default() },
             encrypted: None,
             each: self.each.clone(),
             keep: None,
@@ -213,7 +218,19 @@ impl QueriesCollector {
         self.note_attached();
         let window = self.running.as_mut()?.joiner.next(wait)?;
         self.lost += window.coverage.records_lost();
-        Some((part(&window, servers, self.has_interface), window.coverage.frames > 0))
+        let has_packets = window.coverage.frames > 0;
+        Some((part(window, servers, self.has_interface), has_packets))
+    }
+
+    /// The bytes of the decoders, and of windows that are not taken yet; those that are recorded count as much as the last
+    /// ones.
+    pub fn memory(&self) -> (usize, usize) {
+        self.running.as_ref().map_or((0, 0), |running| (running.joiner.held(), running.joiner.memory()))
+    }
+
+    /// The bytes of what the decoders share.
+    pub fn shared_memory(&self) -> usize {
+        self.shared.memory()
     }
 
     /// Tells the capture when a server that started later is read.
@@ -394,20 +411,16 @@ fn request(table: &QueriesTable, listened: &Listened) -> RingRequest {
 }
 
 /// A window with the names of servers in the history.
-fn part(window: &Window, servers: &LocalServers, is_observed: bool) -> WindowPart {
+fn part(mut window: Window, servers: &LocalServers, is_observed: bool) -> WindowPart {
     let mut part = WindowPart::new(window.start);
-    let mut shapes = Table::of_window(window.shapes.by);
-    for row in window.shapes.iter() {
-        let mut row = row.clone();
-        row.server = servers.name(row.server);
-        shapes.add(&row);
-    }
-    let in_flight = servers.named_in_flight(window.in_flight.clone());
+    window.in_flight = servers.named_in_flight(window.in_flight);
+    window.shapes.rename_servers(&mut |server| servers.name(server));
     if is_observed {
         part.window.observe(Collector::Queries, window.length_ns());
     }
-    let (start, end) = (part.window.window.start, part.window.window.end);
-    part.window.window = Window { start, end, shapes, in_flight, ..window.clone() };
+    // The part is as long as the windows of the history.
+    (window.start, window.end) = (part.window.window.start, part.window.window.end);
+    part.window.window = window;
     part
 }
 
@@ -457,12 +470,12 @@ mod tests {
         let mut window = Window::new(start, WindowSettings::default());
         window.end = Timestamp::from_unix(1_010, 0);
         window.coverage.frames = 5;
-        let whole = part(&window, &LocalServers::default(), true);
+        let whole = part(window.clone(), &LocalServers::default(), true);
         assert_eq!(whole.window.window.start, Timestamp::from_unix(1_000, 0));
         assert_eq!(whole.window.window.end, Timestamp::from_unix(1_010, 0));
         assert_eq!(whole.window.observed_ns(Collector::Queries), 7_000_000_000);
         assert_eq!(whole.window.window.coverage.frames, 5);
-        let unseen = part(&window, &LocalServers::default(), false);
+        let unseen = part(window, &LocalServers::default(), false);
         assert_eq!(unseen.window.observed_ns(Collector::Queries), 0, "no interface was up");
     }
 }

@@ -1,9 +1,9 @@
 //! Where the time of operations goes inside the servers, from their threads and the wire.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use sonar_sys::Host;
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
-use crate::agent::parts::{WIDTH_NS, WindowCutter, WindowPart};
+use crate::agent::memory::Holder;
+use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
 use crate::queries::live::{OperationListener, now};
 use crate::servers;
@@ -26,8 +27,14 @@ use crate::splitting::{
     FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
 };
 
-/// Operations that wait until they are added up, ten times a second; further ones are lost.
-const MAX_WAITING: usize = 65_536;
+/// Operations that both sides saw and that wait until they are added up, ten times a second; further ones are lost.
+const MAX_QUEUED: usize = 8_192;
+/// The most long waits of all of them. An operation with more than there is room for is lost, too.
+const MAX_QUEUED_WAITS: usize = 32_768;
+/// Operations that are taken at once.
+const TAKEN_AT_ONCE: usize = 1_024;
+/// Operations of one side that wait for the other one.
+const ROOM: usize = 14_000;
 /// How often servers that start and end are followed, and the state is reported.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// How often the open files of the servers are read, if there are some without a name.
@@ -38,18 +45,50 @@ const NAMES_VALID: Duration = Duration::from_secs(60);
 /// Operations that both sides saw, and that are not added up yet.
 #[derive(Default)]
 pub struct JoinedQueue {
-    operations: Vec<(JoinedOperation, Vec<ClassifiedWait>)>,
+    operations: VecDeque<QueuedOperation>,
+    /// Waits of all of them.
+    waits: usize,
     /// Operations that had no room.
     turned_away: u64,
 }
 
+/// An operation with its long waits.
+type QueuedOperation = (JoinedOperation, Vec<ClassifiedWait>);
+
 impl SplitSink for JoinedQueue {
     fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
-        if self.operations.len() < MAX_WAITING {
-            self.operations.push((operation.clone(), waits));
+        if self.operations.len() < MAX_QUEUED && self.waits + waits.len() <= MAX_QUEUED_WAITS {
+            self.waits += waits.len();
+            self.operations.push_back((operation.clone(), waits));
         } else {
             self.turned_away += 1;
         }
+    }
+}
+
+impl JoinedQueue {
+    /// The most bytes, with those that are taken: [`Holder::SplitQueue`] has room for that. A list of waits has room for up to twice as many as it has, and for four
+    /// at least.
+    #[cfg(test)]
+    const MAX_MEMORY: usize = sonar_core::held::list_bytes(MAX_QUEUED, size_of::<QueuedOperation>())
+        + sonar_core::held::list_bytes(TAKEN_AT_ONCE, size_of::<QueuedOperation>())
+        + (MAX_QUEUED + TAKEN_AT_ONCE) * sonar_core::time_split::ThreadOperation::MAX_HEAP
+        + (4 * MAX_QUEUED + 2 * MAX_QUEUED_WAITS) * size_of::<ClassifiedWait>();
+
+    /// Takes the oldest, not too many at once.
+    fn take(&mut self) -> Vec<QueuedOperation> {
+        let taken: Vec<_> = self.operations.drain(..self.operations.len().min(TAKEN_AT_ONCE)).collect();
+        self.waits -= taken.iter().map(|(_, waits)| waits.len()).sum::<usize>();
+        taken
+    }
+
+    /// The bytes that it has allocated. Shapes, applications and names of classes are shared, and do not count.
+    fn memory(&self) -> usize {
+        let bytes = |(operation, waits): &QueuedOperation| {
+            operation.thread.heap_bytes() + waits.capacity() * size_of::<ClassifiedWait>()
+        };
+        self.operations.capacity() * size_of::<QueuedOperation>()
+            + self.operations.iter().map(bytes).sum::<usize>()
     }
 }
 
@@ -68,7 +107,7 @@ impl SplitSearch {
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> Result<Self> {
         let processes = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
         let helpers = SplitHelpers::start(processes, None, plan)?;
-        let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default())));
+        let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default()).with_room(ROOM)));
         Ok(Self { helpers, meeting, connections })
     }
 
@@ -81,7 +120,7 @@ impl SplitSearch {
 /// What the thread shares with the others.
 pub struct SplitTask {
     /// Where its windows go.
-    pub to: SyncSender<WindowPart>,
+    pub to: PartSender,
     /// The servers to follow, and the addresses of this host.
     pub servers: Arc<WatchedServers>,
     /// Where it reports its state.
@@ -183,7 +222,20 @@ impl Splitting<'_> {
         for what in trace.take_notices() {
             eprintln!("mongosonar: {what}");
         }
-        let operations = std::mem::take(&mut lock(meeting).sink.operations);
+        // What comes meanwhile is taken the next time.
+        let mut left = lock(meeting).sink.operations.len();
+        while left > 0 {
+            let operations = lock(meeting).sink.take();
+            left = left.saturating_sub(operations.len().max(1));
+            self.add(operations, trace);
+            self.windows.limit();
+        }
+        if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
+            self.state(trace, meeting);
+        }
+    }
+
+    fn add(&mut self, operations: Vec<QueuedOperation>, trace: &SplitTrace) {
         if operations.iter().any(|(operation, _)| self.names.lacks(operation)) {
             self.names.read(trace, &self.task.servers);
         }
@@ -191,19 +243,17 @@ impl Splitting<'_> {
             operation.wire.server = self.local.name(operation.wire.server);
             self.blockers.add(&operation);
             let window = &mut self.windows.at(operation.wire.end).window.window;
-            let Some((split, is_folded)) = window.shapes.split_of(&operation.wire) else { continue };
-            split.record(&operation, &waits, &mut |device, inode| self.names.of((device, inode)));
-            // The capture counts operations that are folded.
-            self.divided += u64::from(!is_folded);
-        }
-        for EndedWaits { waited, by, waits } in self.blockers.take() {
-            let window = &mut self.windows.at(waited.end).window.window;
-            if let Some((split, _)) = window.shapes.split_of(&waited) {
-                split.add_blocker(&by, waits);
+            if let Some((split, is_folded)) = window.shapes.split_of(&operation.wire) {
+                split.record(&operation, &waits, &mut |device, inode| self.names.of((device, inode)));
+                // The capture counts operations that are folded.
+                self.divided += u64::from(!is_folded);
             }
-        }
-        if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
-            self.state(trace, meeting);
+            for EndedWaits { waited, by, waits } in self.blockers.take() {
+                let window = &mut self.windows.at(waited.end).window.window;
+                if let Some((split, _)) = window.shapes.split_of(&waited) {
+                    split.add_blocker(&by, waits);
+                }
+            }
         }
     }
 
@@ -224,9 +274,14 @@ impl Splitting<'_> {
         self.lost += losses.ring_full + losses.threads_full + losses.unreadable + losses.programs_skipped;
         let (counts, turned_away) = {
             let meeting = lock(meeting);
+            self.task.board.held.set(Holder::SplitWaiting, meeting.memory());
+            self.task.board.held.set(Holder::SplitQueue, meeting.sink.memory());
             (meeting.counts(), meeting.sink.turned_away)
         };
         let board = &self.task.board;
+        board.held.set(Holder::SplitBlockers, self.blockers.memory());
+        board.held.set(Holder::SplitFiles, self.names.memory());
+        board.held.set(Holder::Symbols, trace.symbol_bytes());
         board.lost(Collector::Split, self.lost + turned_away);
         board.ebpf(Collector::Split, trace.run_time());
         if servers.is_empty() {
@@ -270,12 +325,76 @@ impl FileLabels {
 
     fn read(&mut self, trace: &SplitTrace, servers: &WatchedServers) {
         self.read = Some(Instant::now());
+        // Not both at once.
+        self.known = HashMap::new();
         let files = trace.files().into_iter();
         self.known = files.map(|(id, path)| (id, servers.in_dbpath(&path).into())).collect();
+    }
+
+    /// The bytes of all names.
+    fn memory(&self) -> usize {
+        // With the counts of references.
+        let name = |name: &Arc<str>| name.len() + 2 * size_of::<usize>();
+        self.known.capacity() * size_of::<(FileId, Arc<str>)>() + self.known.values().map(name).sum::<usize>()
     }
 
     /// The name of a file; [`REST`] if it is closed already.
     fn of(&self, file: FileId) -> Arc<str> {
         self.known.get(&file).cloned().unwrap_or_else(|| REST.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::time_split::TimePart;
+
+    use super::*;
+    use crate::splitting::OpenFiles;
+    use crate::splitting::tests::{thread_operation, wire_operation};
+
+    fn joined(number: u64) -> JoinedOperation {
+        JoinedOperation::new(wire_operation(number), thread_operation(number))
+    }
+
+    fn waits(count: usize) -> Vec<ClassifiedWait> {
+        vec![ClassifiedWait { part: TimePart::Futex, class: "ticket".into(), wait_ns: 5 }; count]
+    }
+
+    #[test]
+    fn a_full_queue_has_no_more_than_its_holder_may_and_what_has_no_room_is_counted() {
+        let most = Holder::SplitQueue.facts().bytes;
+        assert!(JoinedQueue::MAX_MEMORY <= most, "{} of {most}", JoinedQueue::MAX_MEMORY);
+        let mut queue = JoinedQueue::default();
+        for number in 0..MAX_QUEUED as u64 + 5 {
+            queue.joined(&joined(number), waits(MAX_QUEUED_WAITS / MAX_QUEUED));
+        }
+        assert_eq!((queue.operations.len(), queue.turned_away), (MAX_QUEUED, 5));
+        assert!(queue.memory() <= JoinedQueue::MAX_MEMORY, "{}", queue.memory());
+        assert!(queue.memory() > JoinedQueue::MAX_MEMORY / 2, "{}", queue.memory());
+        assert_eq!(queue.take().len(), TAKEN_AT_ONCE);
+        assert_eq!(
+            (queue.operations.len(), queue.waits),
+            (MAX_QUEUED - TAKEN_AT_ONCE, MAX_QUEUED_WAITS - 4 * TAKEN_AT_ONCE)
+        );
+        // One with all the waits that there may be.
+        let mut queue = JoinedQueue::default();
+        queue.joined(&joined(1), waits(MAX_QUEUED_WAITS));
+        queue.joined(&joined(2), waits(1));
+        queue.joined(&joined(3), waits(0));
+        assert_eq!((queue.operations.len(), queue.turned_away), (2, 1));
+    }
+
+    #[test]
+    fn what_waits_for_its_other_side_and_for_blockers_has_room_in_its_holders() {
+        let (waiting, blockers) = (Holder::SplitWaiting.facts().bytes, Holder::SplitBlockers.facts().bytes);
+        let most = SplitMeeting::<JoinedQueue>::max_memory(ROOM);
+        assert!(most <= waiting, "{most} of {waiting}");
+        assert!(RowBlockers::MAX_MEMORY <= blockers, "{} of {blockers}", RowBlockers::MAX_MEMORY);
+    }
+
+    #[test]
+    fn names_of_files_have_room_in_their_holder() {
+        let most = Holder::SplitFiles.facts().bytes;
+        assert!(OpenFiles::MAX_MEMORY <= most, "{} of {most}", OpenFiles::MAX_MEMORY);
     }
 }

@@ -6,11 +6,12 @@ use std::time::Instant;
 use sonar_core::Timestamp;
 use sonar_sys::Host;
 use sonar_sys::resource::{ResourceUsage, helper_time};
-use sonar_view::agent::{AgentStatus, WatchedServer};
+use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
 
 use super::inspector::FoundServer;
 use super::report::folder_bytes;
 use super::{LiveAgent, status_file};
+use crate::agent::memory::{Holder, MemoryPlace};
 use crate::history::StoreArgs;
 use crate::queries::live::now;
 
@@ -39,6 +40,32 @@ impl LiveAgent<'_> {
              timeline{suffix}`, `mongosonar agent --status{suffix}`",
             folder.display()
         );
+    }
+
+    /// What holds memory. Shapes and applications are counted where they are shared.
+    fn held(&self) -> Vec<HeldBytes> {
+        let held = &self.board.held;
+        held.set(Holder::Open, self.assembler.memory());
+        held.set(Holder::Store, self.assembler.store().memory());
+        held.set(Holder::Parts, self.parts.memory());
+        if let Some(queries) = &self.queries {
+            let (decoders, windows) = queries.memory();
+            held.set(Holder::Decoders, decoders);
+            held.set(Holder::Captured, windows);
+            held.set(Holder::Names, queries.shared_memory());
+        }
+        let one = |holder: &Holder| {
+            let facts = holder.facts();
+            let bytes = held.of(*holder);
+            HeldBytes {
+                name: facts.name.to_owned(),
+                place: facts.place.name().to_owned(),
+                bytes: (facts.place == MemoryPlace::Agent && *holder != Holder::Large)
+                    .then_some(bytes as u64),
+                max_bytes: facts.bytes as u64,
+            }
+        };
+        Holder::ALL.iter().map(one).collect()
     }
 
     /// Writes the status.
@@ -76,6 +103,7 @@ impl LiveAgent<'_> {
             cpu_ns: usage.processor().as_nanos() as u64,
             helpers_cpu_ns: helper_time().as_nanos() as u64,
             memory_bytes: usage.resident_bytes,
+            held: self.held(),
             collectors,
             servers: self.watched.all().iter().map(server).collect(),
         };

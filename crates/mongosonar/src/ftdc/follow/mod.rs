@@ -30,10 +30,10 @@ const BUDGET: usize = 64;
 
 /// The longest document that a follower reads, in bytes. Servers pack their chunks into some hundred thousand, and begin
 /// another file at 10 MB.
-const MAX_DOCUMENT: usize = 8 << 20;
+const MAX_DOCUMENT: usize = 4 << 20;
 /// What chunks may take while they are followed. Those of the largest servers of 8.0 have some 5 MB and 6,000 metrics, of
 /// which some hundred are read; the server's own reader refuses more than 10 MB.
-const LIMITS: ChunkLimits = ChunkLimits { unpacked: 24 << 20, values: 1 << 20, schemas: 8 << 20 };
+const LIMITS: ChunkLimits = ChunkLimits { unpacked: 16 << 20, values: 1 << 20, schemas: 8 << 20 };
 
 /// What a follower has counted.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]

@@ -21,6 +21,8 @@ pub struct ThreadWindow {
     pub window: Window,
     /// Begin of the next interval that the thread collects: it hands over no earlier one. `None` after its last.
     pub next: Option<Timestamp>,
+    /// The bytes of its decoder.
+    pub held: usize,
 }
 
 /// Joins the windows of the same interval. An interval is complete when every thread has gone past it, whether or not
@@ -32,6 +34,8 @@ pub struct Joiner {
     /// Intervals that some thread has not gone past.
     waiting: BTreeMap<Timestamp, Window>,
     complete: VecDeque<Window>,
+    /// What each thread held.
+    held: Vec<usize>,
     /// No thread is left.
     pub ended: bool,
 }
@@ -39,8 +43,8 @@ pub struct Joiner {
 impl Joiner {
     /// Of threads numbered from 0.
     pub fn new(from: Receiver<ThreadWindow>, threads: usize) -> Self {
-        let reached = vec![Timestamp::default(); threads];
-        Self { from, reached, waiting: BTreeMap::new(), complete: VecDeque::new(), ended: false }
+        let (reached, held) = (vec![Timestamp::default(); threads], vec![0; threads]);
+        Self { from, reached, waiting: BTreeMap::new(), complete: VecDeque::new(), held, ended: false }
     }
 
     /// The next complete interval; `None` when there is none in time, or nothing is left.
@@ -61,16 +65,32 @@ impl Joiner {
         }
     }
 
+    /// The bytes of the windows that wait.
+    pub fn memory(&self) -> usize {
+        self.waiting.values().chain(&self.complete).map(Window::memory).sum()
+    }
+
+    /// The bytes of the decoders of all threads when each last handed a window over.
+    pub fn held(&self) -> usize {
+        self.held.iter().sum()
+    }
+
     /// The oldest interval that still waits for a thread.
     pub fn incomplete(&mut self) -> Option<Window> {
         self.waiting.pop_first().map(|(_, window)| window)
     }
 
-    fn take(&mut self, ThreadWindow { thread, window, next }: ThreadWindow) {
+    fn take(&mut self, ThreadWindow { thread, window, next, held }: ThreadWindow) {
+        if let Some(of_thread) = self.held.get_mut(thread) {
+            *of_thread = held;
+        }
         let next = next.unwrap_or(NEVER);
         let mut clock_was_set_back = next < window.start;
         match self.waiting.get_mut(&window.start) {
-            Some(joined) => joined.join(&window),
+            Some(joined) => {
+                joined.join(&window);
+                joined.limit(joined.max_bytes);
+            }
             None => drop(self.waiting.insert(window.start, window)),
         }
         if let Some(reached) = self.reached.get_mut(thread) {
@@ -87,6 +107,13 @@ impl Joiner {
         {
             self.complete.push_back(oldest.remove());
         }
+        // Windows that are to keep to some bytes do so together, but for the one that a thread collects.
+        while self.waiting.len() > 1
+            && let Some((_, newest)) = self.waiting.last_key_value()
+            && self.waiting.values().map(Window::memory).sum::<usize>() / 2 > newest.max_bytes
+        {
+            self.complete.extend(self.waiting.pop_first().map(|(_, window)| window));
+        }
         // A thread that has failed goes past nothing.
         while self.waiting.len() > MIN_WAITING
             && let (Some((oldest, _)), Some((newest, _))) =
@@ -100,9 +127,11 @@ impl Joiner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::mpsc::{SyncSender, sync_channel};
 
     use proptest::prelude::*;
+    use sonar_core::{Class, Identity, Row, ShapeId, ShapeInfo, Source, Subject};
 
     use super::*;
 
@@ -120,13 +149,38 @@ mod tests {
         window
     }
 
+    #[test]
+    fn windows_that_wait_for_a_thread_keep_to_their_bytes() {
+        const MOST: usize = 1 << 20;
+        let (to, mut joiner) = joiner(2);
+        let settings = sonar_core::window::WindowSettings { max_bytes: MOST, ..Default::default() };
+        for interval in 0..40 {
+            let mut window = Window::new(at(interval), settings);
+            window.end = at(interval + 1);
+            for id in 1..1_000 {
+                let shape = Arc::new(ShapeInfo { id: ShapeId(id), ..ShapeInfo::default() });
+                let subject = Subject::Shape { identity: Identity::Exact, shape, order: ShapeId(0) };
+                let mut row = Row::new(subject, Class::User);
+                row.observed_by_mut(Source::Wire).figures.calls = 1;
+                window.shapes.add(&row);
+            }
+            window.limit(MOST);
+            let next = Some(at(interval + 1));
+            to.send(ThreadWindow { thread: 0, window, next, held: 5 }).unwrap();
+            let _ = joiner.next(Duration::ZERO);
+            assert!(joiner.memory() <= 3 * MOST, "{}", joiner.memory());
+        }
+        assert_eq!(joiner.held(), 5);
+    }
+
     fn joiner(threads: usize) -> (SyncSender<ThreadWindow>, Joiner) {
         let (to, from) = sync_channel(10_000);
         (to, Joiner::new(from, threads))
     }
 
     fn send(to: &SyncSender<ThreadWindow>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
-        to.send(ThreadWindow { thread, window: window(interval, count), next: next.map(at) }).unwrap();
+        to.send(ThreadWindow { thread, window: window(interval, count), next: next.map(at), held: 0 })
+            .unwrap();
     }
 
     /// Intervals and their counts that are complete by now.

@@ -70,7 +70,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let helpers = match args.split {
         Some(_) => {
             let encrypted = EncryptedSplit::of(args.no_tls, args.tls_any_cost);
-            let plan = SplitPlan { confined, follows: args.pid.is_empty(), encrypted };
+            let plan = SplitPlan::of_command(confined, args.pid.is_empty(), encrypted);
             Some(SplitHelpers::start(splitting::processes(&args.pid, &[])?, None, plan)?)
         }
         None => None,

@@ -172,6 +172,7 @@ impl Pipeline {
         let mut window = std::mem::replace(&mut self.sink.window, following);
         window.end = end.max(window.start);
         window.in_flight = in_flight;
+        window.limit(window.max_bytes);
         let mut coverage = self.decoder.coverage();
         coverage.add(&self.kernel);
         window.coverage.add(&coverage.since(&self.counted));
@@ -179,7 +180,8 @@ impl Pipeline {
         if let Some(keep) = &self.keep {
             keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
         }
-        self.orphaned |= self.to.send(ThreadWindow { thread: self.thread, window, next }).is_err();
+        let held = self.decoder.memory();
+        self.orphaned |= self.to.send(ThreadWindow { thread: self.thread, window, next, held }).is_err();
     }
 }
 

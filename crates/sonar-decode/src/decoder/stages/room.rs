@@ -6,8 +6,7 @@ use super::Stages;
 use crate::decoder::caps::{age_limit, without_share};
 use crate::decoder::connection::Connection;
 use crate::decoder::emission::EndedSink;
-use crate::decoder::pairing::{GivenUp, MAX_ALL_EARLY, PENDING_BUDGET};
-use crate::decoder::unpacking::MAX_LONG;
+use crate::decoder::pairing::GivenUp;
 use crate::tcp::FlowTable;
 
 impl Stages {
@@ -15,7 +14,7 @@ impl Stages {
     #[cold]
     pub fn make_room(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, out: &mut impl EndedSink) {
         // Entries differ in size, so a share of them may not be enough.
-        while self.pairing.pending_bytes > PENDING_BUDGET {
+        while self.pairing.pending_bytes > self.caps.pending_bytes {
             let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.pending);
             let age = |number| self.pairing.arrivals.age(number);
             let Some(limit) = age_limit(all.map(|request| age(request.number))) else { break };
@@ -24,7 +23,7 @@ impl Stages {
                 self.emit(conn, out);
             }
         }
-        if self.pairing.early > MAX_ALL_EARLY {
+        if self.pairing.early > self.caps.early {
             let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.early);
             let limit = age_limit(all.map(|early| self.pairing.arrivals.age(early.number)));
             for (_, conn) in flows.iter_mut() {
@@ -32,7 +31,7 @@ impl Stages {
                 self.emit(conn, out);
             }
         }
-        if self.unpacker.long_messages() > MAX_LONG {
+        if self.unpacker.long_messages() > self.caps.long_messages {
             let all = flows.iter().flat_map(|(_, conn)| conn.long.iter().flatten());
             let limit = age_limit(all.map(|long| self.unpacker.age(long)));
             for (_, conn) in flows.iter_mut() {
@@ -44,7 +43,7 @@ impl Stages {
     /// Evicts the requests of this age and older, as far as that is necessary.
     fn evict_requests(&mut self, conn: &mut Connection, age: u32, now: Timestamp) {
         let mut at = 0;
-        while self.pairing.pending_bytes > without_share(PENDING_BUDGET)
+        while self.pairing.pending_bytes > without_share(self.caps.pending_bytes)
             && let Some(request) = conn.exchange.pending.get(at)
         {
             // What follows in a chain of replies stands in front of what came before it.
@@ -60,7 +59,7 @@ impl Stages {
 
     /// The same for early replies, which stand in the order of their arrival.
     fn evict_replies(&mut self, conn: &mut Connection, age: u32) {
-        while self.pairing.early > without_share(MAX_ALL_EARLY)
+        while self.pairing.early > without_share(self.caps.early)
             && let Some(early) = conn.exchange.early.first()
             && self.pairing.arrivals.age(early.number) >= age
             && let Some(early) = self.pairing.take_oldest_early(&mut conn.exchange, |_| true)
@@ -72,7 +71,7 @@ impl Stages {
     /// The same for long messages.
     fn evict_long_messages(&mut self, conn: &mut Connection, age: u32) {
         for (stream, long) in conn.streams.iter_mut().zip(&mut conn.long) {
-            if self.unpacker.long_messages() > without_share(MAX_LONG)
+            if self.unpacker.long_messages() > without_share(self.caps.long_messages)
                 && long.as_ref().is_some_and(|long| self.unpacker.age(long) >= age)
             {
                 self.unpacker.drop_long(long);

@@ -18,7 +18,7 @@ struct LoggedHost {
     log: PathBuf,
     server: FoundServer,
     task: FollowTask,
-    parts: Receiver<WindowPart>,
+    parts: Receiver<crate::agent::parts::WindowPart>,
 }
 
 impl LoggedHost {
@@ -29,7 +29,7 @@ impl LoggedHost {
         let (inspector, server) = with_log(PORT, &log);
         let (to, parts) = sync_channel(1_000);
         let task = FollowTask {
-            to,
+            to: to.into(),
             servers: Arc::new(WatchedServers::default()),
             inspector: Arc::new(inspector),
             board: Arc::new(CollectorBoard::new(|_| true)),

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use super::report::StatusReports;
 use crate::agent::live::watched::WatchedServers;
-use crate::agent::parts::WindowPart;
+use crate::agent::parts::PartSender;
 
 /// How often a thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(200);
@@ -15,7 +14,7 @@ const NAP: Duration = Duration::from_millis(200);
 /// What the threads share with the others.
 pub struct StatusTask {
     /// Where their windows go.
-    pub to: SyncSender<WindowPart>,
+    pub to: PartSender,
     /// The servers of this host.
     pub servers: Arc<WatchedServers>,
     /// Where they report their states.

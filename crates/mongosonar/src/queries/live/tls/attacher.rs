@@ -16,7 +16,7 @@ use sonar_sys::tls::{PlaintextSource, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::files::finder::array;
-use crate::privileges::confine_helper;
+use crate::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::queries::args::Range;
 use crate::queries::ports::{self, Listened};
 
@@ -153,7 +153,7 @@ fn serve(
         if tracer.may_need_sys_admin() {
             kept.push(capability::SYS_ADMIN);
         }
-        confine_helper("sonar-tls", &kept, Duty::Attaching)?;
+        confine_helper("sonar-tls", TLS_HELPER_BYTES, &kept, Duty::Attaching)?;
     }
     let host = Host::live();
     let mut listened = Listened::choose(&task.ports, &host);
