@@ -49,3 +49,11 @@ def test_the_status_has_each_holder_and_none_has_more_than_it_may(tmp_path):
             used = re.search(r"^VmData:\s+(\d+) kB", pathlib.Path(f"/proc/{helper}/status").read_text(), re.M)
             assert int(used[1]) << 10 < limits[-1] / 2, helper
         assert sum(limits) == helpers, limits
+
+
+def test_root_that_cannot_leave_its_user_is_in_the_status(tmp_path):
+    prefix = ["setpriv", "--bounding-set", "-setuid,-setgid"]
+    with agent(tmp_path, prefix=prefix) as running:
+        notices = running.status()["notices"]
+        assert any("stay root, because CAP_SETUID is missing" in notice for notice in notices), notices
+        assert labkit.stop(running.child) == 0

@@ -127,6 +127,11 @@ def test_root_that_cannot_leave_its_user_is_confined_otherwise(tmp_path):
         running.stop()
     output = running.err.read_text()
     assert output.count("privileges are dropped in part only: user id 0: CAP_SETUID is missing") == 1, output
+    command = [*prefix, labkit.MONGOSONAR, "doctor", "--json"]
+    doctor = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    checks = {check["name"]: check for check in json.loads(doctor.stdout)}
+    assert "it cannot become nobody, because CAP_SETUID is missing" in checks["confinement"]["found"], checks
+    assert checks["confinement"]["verdict"] == "warning" and "--cap-add SETUID" in checks["confinement"]["remedy"]
 
 
 @pytest.mark.servers

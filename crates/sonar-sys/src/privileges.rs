@@ -87,6 +87,17 @@ impl Duty {
 /// (`/proc/sys/kernel/overflowuid`).
 const NOBODY: u32 = 65_534;
 
+/// The capability without which the calling thread, which is root, cannot become `nobody`; `None` if it has what that
+/// takes, or is not root. Some containers have no such capability: then it stays root, and is restricted otherwise.
+pub fn missing_to_leave_root() -> Option<&'static str> {
+    let permitted = capabilities(None).map(|sets| sets.permitted).unwrap_or(NONE);
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let needed = [(capability::SETUID, "CAP_SETUID"), (capability::SETGID, "CAP_SETGID")];
+    needed.into_iter().find(|(number, _)| !permitted.contains(one_capability(*number))).map(|(_, name)| name)
+}
+
 /// If the calling thread is root, makes it `nobody`, in no group of root, and leaves it its capabilities, of which it will
 /// `keep` some. The threads that it starts later are `nobody` too. What is open stays usable. Call it before
 /// [`drop_capabilities`]: a thread that has no capability any more stays what it is.
@@ -100,14 +111,10 @@ pub fn leave_root(keep: &[u32]) -> io::Result<()> {
         return Ok(());
     }
     let reads = keep.contains(&capability::DAC_READ_SEARCH);
-    for (number, name, needed) in [
-        (capability::SETUID, "CAP_SETUID", true),
-        (capability::SETGID, "CAP_SETGID", true),
-        (capability::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", reads),
-    ] {
-        if needed && !permitted.contains(one_capability(number)) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{name} is missing")));
-        }
+    let cannot_read = reads && !permitted.contains(one_capability(capability::DAC_READ_SEARCH));
+    let missing = missing_to_leave_root().or(cannot_read.then_some("CAP_DAC_READ_SEARCH"));
+    if let Some(name) = missing {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{name} is missing")));
     }
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     // The kernel forgets it with the user.

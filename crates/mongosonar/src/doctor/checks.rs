@@ -180,6 +180,10 @@ fn confinement(host: &Host) -> DoctorLine {
     let line = DoctorLine::new("confinement", "queries, io live, io record");
     let seccomp = host.path("proc/sys/kernel/seccomp/actions_avail").exists();
     match (seccomp, privileges::landlock()) {
+        (true, Some(_)) if let Some(missing) = privileges::missing_to_leave_root() => line.warning(
+            format!("as root it cannot become nobody, because {missing} is missing: it stays root without capabilities"),
+            "add the capabilities SETUID and SETGID: --cap-add SETUID --cap-add SETGID".to_owned(),
+        ),
         (true, Some(version)) => {
             line.ok(format!("privileges are dropped after the start: seccomp, Landlock version {version}"))
         }

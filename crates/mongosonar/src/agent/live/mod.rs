@@ -201,6 +201,11 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         to,
         plan,
     };
+    if let Some(missing) = sonar_sys::privileges::missing_to_leave_root().filter(|_| agent.plan.confined) {
+        agent.note(format!(
+            "its threads and helpers stay root, because {missing} is missing (mongosonar doctor says what helps)"
+        ));
+    }
     let network = NetworkState::now();
     agent.note_network(&network);
     // Cost is shown without opening anything later.
