@@ -73,16 +73,28 @@ pub fn push_padded(out: &mut String, text: &str, columns: usize, right: bool) {
     }
 }
 
+/// Whether a word is an address, which is of no use in two parts.
+fn is_address(word: &str) -> bool {
+    word.contains("://")
+}
+
 /// Breaks an escaped text into lines of at most `columns` columns, at a space where there is one in
-/// the last third of the line.
+/// the last third of the line. The address of a page is never broken, even where a line gets too long.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
-    for c in text.chars() {
+    for (at, c) in text.char_indices() {
         let needs = c.width().unwrap_or(0);
         if used + needs > columns && !line.is_empty() {
-            let rest = match line.rfind(' ') {
-                Some(at) if at > line.len() * 2 / 3 => {
+            let begins = text[..at].rfind(' ').map_or(0, |space| space + 1);
+            let is_address = c != ' ' && is_address(text[begins..].split(' ').next().unwrap_or_default());
+            if is_address && !line.contains(' ') {
+                line.push(c);
+                used += needs;
+                continue;
+            }
+            let rest = match line.rfind(' ').filter(|_| c != ' ') {
+                Some(at) if is_address || at > line.len() * 2 / 3 => {
                     let rest = line.split_off(at + 1);
                     line.truncate(at);
                     rest
@@ -91,6 +103,9 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
             };
             lines.push(std::mem::replace(&mut line, rest));
             used = width(&line);
+            if c == ' ' && line.is_empty() {
+                continue;
+            }
         }
         line.push(c);
         used += needs;
@@ -193,6 +208,13 @@ pub fn fold(line: &str, columns: usize) -> Vec<String> {
         if !is_empty {
             parts.push(std::mem::replace(&mut part, " ".repeat(below)));
         }
+        if is_address(word) {
+            // With less indent it may fit.
+            part.truncate(columns.saturating_sub(width(word)));
+            part.push_str(word);
+            is_empty = false;
+            continue;
+        }
         // A word that is too long for a line of its own is broken; continuation lines have another indent.
         let first = wrap(word, columns - width(&part)).into_iter().next().unwrap_or_default();
         part.push_str(&first);
@@ -230,6 +252,21 @@ mod tests {
         );
         let word = "x".repeat(100);
         assert!(fold(&word, 20).iter().all(|part| width(part) <= 20));
+    }
+
+    #[test]
+    fn an_address_is_never_broken() {
+        let address = "https://www.mongodb.com/docs/manual/administration/production-notes/#kernel";
+        let line = format!("         from: {address} (and more)");
+        for columns in [20, 40, 60, 80] {
+            for parts in [fold(&line, columns), wrap(line.trim_start(), columns)] {
+                assert!(parts.iter().any(|part| part.contains(address)), "{parts:?}");
+                let others = parts.iter().filter(|part| !part.contains("://"));
+                assert!(others.clone().all(|part| width(part) <= columns), "{parts:?}");
+            }
+        }
+        assert_eq!(fold("    from: http://a.b.c/d/e", 20), ["    from:", "    http://a.b.c/d/e"]);
+        assert_eq!(wrap("see http://a.b/c now", 12), ["see", "http://a.b/c", "now"]);
     }
 
     #[test]
@@ -275,7 +312,8 @@ mod tests {
             prop_assert!(shown.chars().all(is_safe) && width(&shown) <= columns);
             let escaped = Escaped(&text).to_string();
             prop_assert!(escaped.chars().all(is_safe));
-            prop_assert_eq!(wrap(&escaped, columns.max(2)).iter().filter(|l| width(l) > columns.max(2)).count(), 0);
+            let is_wide = |line: &&String| width(line) > columns.max(2) && !line.contains("://");
+            prop_assert_eq!(wrap(&escaped, columns.max(2)).iter().filter(is_wide).count(), 0);
         }
 
         #[test]

@@ -171,8 +171,12 @@ impl TextTable {
             Some(cell) if headings[at].keeps_end => fit_end(cell, widths[at]),
             cell => cell.cloned().unwrap_or_default(),
         };
-        let hidden: Vec<&str> =
-            (0..headings.len()).filter(|at| !shown.contains(at)).map(|at| &*self.titles[at]).collect();
+        // A column without a title is a picture of another one.
+        let hidden: Vec<&str> = (0..headings.len())
+            .filter(|at| !shown.contains(at))
+            .map(|at| &*self.titles[at])
+            .filter(|title| !title.is_empty())
+            .collect();
         Laid {
             head: line(&|at| self.titles[at].clone()),
             rows: rows.iter().map(|row| line(&|at| cell(row, at))).collect(),
@@ -237,6 +241,18 @@ mod tests {
         table.keep(|title| title != "calls");
         assert_eq!(table.lay(None).rows, ["1ms"]);
         assert_eq!(table.lay(None).head, "p50 p99 plan shape");
+    }
+
+    #[test]
+    fn a_column_without_a_title_gives_way_silently() {
+        let mut table = TextTable::new(&[
+            Heading::figure("share", 0),
+            Heading::whole("", 9),
+            Heading::whole("over time", 8),
+        ]);
+        table.row(["50%", "#####", "..."].map(str::to_owned));
+        assert_eq!(table.lay(Some(15)).left_out, None);
+        assert_eq!(table.lay(Some(9)).left_out.unwrap(), "(no room for: over time; --width shows more)");
     }
 
     proptest! {

@@ -107,9 +107,9 @@ pub(super) fn text<W: Write>(rows: &[InProgressJson], seconds: f64, out: &mut Fi
     let mut table = TextTable::new(&[
         Heading::whole("STILL IN PROGRESS", 0),
         Heading::figure("so far", 1),
-        Heading::whole("now", 1),
-        Heading::figure("for", 2),
-        Heading::text("operation", 3, 20),
+        Heading::text("now", 2, 20),
+        Heading::figure("for", 3),
+        Heading::text("operation", 0, 20),
     ]);
     for row in rows {
         let shape = [&row.command, &row.namespace, &row.typed].map(|text| text.as_deref().unwrap_or(""));
@@ -128,4 +128,38 @@ pub(super) fn text<W: Write>(rows: &[InProgressJson], seconds: f64, out: &mut Fi
     }
     writeln!(out)?;
     table.spaced().write(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operation_stays_where_there_is_little_room() {
+        let row = InProgressJson {
+            thread: 7,
+            thread_name: "conn123".to_owned(),
+            client: None,
+            app: None,
+            shape_id: None,
+            command: Some("update".to_owned()),
+            namespace: Some("shop.orders".to_owned()),
+            typed: Some("{q: {city: ?string}}".to_owned()),
+            elapsed_ns: Some(9_876_000_000),
+            doing: None,
+            doing_ns: Some(5_432_000_000),
+            class: Some("the lock of a collection, which an index build holds".to_owned()),
+            parts: Vec::new(),
+        };
+        for (width, left_out) in [(100, None), (60, Some("now, for")), (40, Some("so far, now, for"))] {
+            let mut out = Vec::new();
+            text(std::slice::from_ref(&row), 10.0, &mut Fitting::new(&mut out, Some(width))).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains("update shop.orders"), "{out}");
+            let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+            let line = left_out.map(|names| format!("(no room for: {names}; --width shows more)"));
+            assert_eq!(words.contains("no room"), line.is_some(), "{out}");
+            assert!(words.ends_with(&line.unwrap_or_default()), "{out}");
+        }
+    }
 }
