@@ -97,7 +97,7 @@ impl IncidentReport {
         Ok(Self {
             schema: SCHEMA,
             kind: "incident",
-            about: About::new(None, changes.about.sources.clone(), span_ns),
+            about: About::new(changes.about.host.clone(), changes.about.sources.clone(), span_ns),
             zone: ZoneObject::new(zone, ends),
             gaps: changes.gaps.clone(),
             changes,

@@ -8,7 +8,9 @@ mod steps;
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
-use sonar_core::history::{Event, GapFinder, HistoryGap, HistoryWindow, ObservedSpan, Resolution, Span};
+use sonar_core::history::{
+    Event, EventKind, GapFinder, HistoryGap, HistoryWindow, ObservedSpan, Resolution, Span,
+};
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
 use sonar_view::changes::GapJson;
@@ -197,6 +199,16 @@ impl StoredHistory {
             events.retain(|event| event.server.port == 0 || event.server.port == server);
         }
         Ok(events)
+    }
+
+    /// The host that the agent last ran on; `None` if the history does not say it.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn host(&self) -> Result<Option<String>> {
+        let events = self.events(self.extent)?;
+        let starts = events.iter().rev().filter(|event| event.kind == EventKind::AgentStart);
+        Ok(starts.map(|start| start.subject.to_string()).find(|host| !host.is_empty()))
     }
 
     /// The times of a span that were not observed.

@@ -21,7 +21,11 @@ pub fn run(args: &StacksCompareArgs) -> Result<u8> {
             "only one of the two has full function names (--full-names), so they cannot be compared"
         ));
     }
-    let comparison = StackComparison::new(&before, &after, About::new(None, names.to_vec(), None));
+    let comparison = StackComparison::new(
+        &before,
+        &after,
+        About::of_sides([&before, &after].map(|side| side.about.host.as_deref()), names.to_vec()),
+    );
     let mut out = io::stdout().lock();
     if args.json {
         comparison.json(&mut out)?;

@@ -86,7 +86,9 @@ pub fn report(
     let Explained { span, against, usual, moments, seen, doubt } = explained;
     let gaps = history.gaps(span)?.iter().map(Into::into).collect();
     let spans = ComparedSpans { span, against, usual, source: history.name.clone(), zone: zone.clone() };
-    Ok(ChangesReport::new(&spans, &moments, gaps).with_seen(&seen, doubt))
+    let mut report = ChangesReport::new(&spans, &moments, gaps).with_seen(&seen, doubt);
+    report.about.host = history.host()?;
+    Ok(report)
 }
 
 /// The moments of change of a span, and what was seen of it.

@@ -525,7 +525,10 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
     let document = json!({
         "schema": SCHEMA,
         "kind": "comparison",
-        "about": About::new(None, sides.each_ref().map(|side| side.name.clone()).into(), None),
+        "about": About::of_sides(
+            sides.each_ref().map(|side| side.host.as_deref()),
+            sides.each_ref().map(|side| side.name.clone()).into(),
+        ),
         "sides": [side(&sides[0], comparison.totals[0]), side(&sides[1], comparison.totals[1])],
         "changed": comparison.changed(),
         "unchanged": comparison.unchanged(),

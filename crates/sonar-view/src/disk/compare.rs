@@ -151,7 +151,8 @@ impl RunComparison {
     /// # Errors
     /// Those of `out`.
     pub fn json(&self, a: &BenchReport, b: &BenchReport, out: impl io::Write) -> io::Result<()> {
-        let about = About::new(None, self.names.to_vec(), None);
+        let hosts = [a, b].map(|run| run.place.host.as_deref());
+        let about = About::of_sides(hosts, self.names.to_vec());
         kit::json::line(
             &DiskComparisonJson { comparison: self, about, words: self.words(), runs: [a, b] },
             out,

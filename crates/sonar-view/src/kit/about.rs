@@ -34,4 +34,25 @@ impl About {
             end_ns: span_ns.map(|span| span.1),
         }
     }
+
+    /// Of two sides that are compared: names, and the hosts that are known of them, each once.
+    pub fn of_sides(hosts: [Option<&str>; 2], names: Vec<String>) -> Self {
+        let mut known: Vec<&str> = hosts.into_iter().flatten().collect();
+        known.dedup();
+        Self::new((!known.is_empty()).then(|| known.join(" and ")), names, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_names_the_hosts_of_its_sides() {
+        let host = |hosts| About::of_sides(hosts, Vec::new()).host;
+        assert_eq!(host([Some("db1"), Some("db1")]).as_deref(), Some("db1"));
+        assert_eq!(host([Some("db1"), Some("db2")]).as_deref(), Some("db1 and db2"));
+        assert_eq!(host([None, Some("db2")]).as_deref(), Some("db2"));
+        assert_eq!(host([None, None]), None);
+    }
 }

@@ -49,6 +49,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::history::{Collector, Event, EventKind};
 use sonar_core::{Endpoint, HistoryStore};
 use sonar_store::SqliteHistory;
+use sonar_sys::Host;
 use sonar_sys::kernel_log::KernelLog;
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState};
@@ -223,11 +224,12 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     agent.start(lookup)?;
     agent.announce();
     agent.manager.ready();
+    let host = Host::live().name().unwrap_or_default();
     agent.event(Event::new(
         now(),
         EventKind::AgentStart,
         Endpoint::default(),
-        ("", env!("CARGO_PKG_VERSION")),
+        (&host, env!("CARGO_PKG_VERSION")),
     ));
     agent.collect(stop.flag(), &reload);
     agent.manager.stopping();
