@@ -316,7 +316,7 @@ def test_check_without_root_names_what_it_could_not_see(tmp_path):
     read = lambda name: (tmp_path / name).read_text()
     assert done.returncode == 0 and set(map(int, read("codes").split())) <= {0, 4, 5}, done.stderr
     seen, less = (json.loads(read(name)) for name in ("root", "nobody"))
-    assert f"mongod runs as {int(read('pid'))}" in less["about"]
+    assert f"mongod runs here: process {int(read('pid'))}" in less["about"]
     # Facts that everybody may read give the same findings.
     alike = {"kernel", "file-system", "atime", "readahead", "swappiness", "max-map-count", "limits", "free-space"}
     judged = lambda result: {f["name"]: f["verdict"] for f in result["findings"] if f["name"] in alike}
@@ -332,7 +332,32 @@ def test_check_of_a_folder_uses_the_mongod_that_owns_it(tmp_path):
         (own / "cmdline").write_bytes(b"/usr/bin/mongod\0--dbpath=" + folder.encode() + b"\0")
     for folder, pid in [("/data/two", 20), ("/data/three", 30), ("/data/none", 10)]:
         done = run("check", "--json", "--root", tmp_path, "--dbpath", folder)
-        assert f"mongod runs as {pid}" in json.loads(done.stdout)["about"], done
+        assert f"mongod runs here: process {pid}" in json.loads(done.stdout)["about"], done
+
+
+def test_a_folder_that_nothing_names_is_a_guess(tmp_path):
+    own = tmp_path / "proc/5726"
+    own.mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    (own / "comm").write_text("mongod\n")
+    (own / "status").write_text("Name:\tmongod\nUid:\t999\t999\t999\t999\n")
+    (own / "cmdline").write_bytes(b"/usr/bin/mongod\0-f\0/etc/mongod.conf\0")
+
+    def about():
+        found = json.loads(run("check", "--json", "--root", tmp_path).stdout)
+        return found["about"], found["dbpath"], found["dbpath_is_guess"]
+
+    # Its configuration is not in the copy.
+    sentence, folder, is_guess = about()
+    assert (folder, is_guess) == ("/data/db", True)
+    assert "is a guess" in sentence and "mongod (process 5726, user 999)" in sentence, sentence
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nmongodb:x:999:999::/:/bin/false\n")
+    assert "process 5726, user mongodb" in about()[0]
+    (tmp_path / "etc/mongod.conf").write_text("net:\n  port: 1\n")
+    sentence, folder, is_guess = about()
+    assert (folder, is_guess) == ("/data/db", False) and "mongod's default" in sentence, sentence
+    (tmp_path / "etc/mongod.conf").write_text("storage:\n  dbPath: /data/real\n")
+    assert about() == ("/data/real, the data of mongod (process 5726, user mongodb)", "/data/real", False)
 
 
 def test_check_of_an_invalid_root(tmp_path):

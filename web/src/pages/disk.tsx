@@ -253,7 +253,7 @@ export function DiskPage({ report: run }: { report: DiskRun }) {
         {verdict && !["not-reached", "unknown"].includes(verdict.limit) && (
           <Tile name="limited by" value={verdict.limit.replace("-", " ")} />
         )}
-        {verdict && <Tile name="comes nearest to" value={visible(verdict.class)} />}
+        {verdict?.class != null && <Tile name="comes nearest to" value={visible(verdict.class)} />}
       </div>
       <Words lines={[...(verdict?.words ?? []), ...run.notes]} tone="verdict" />
       <Plots runs={[run]} names={[""]} knee={knee} />

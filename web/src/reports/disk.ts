@@ -82,7 +82,7 @@ export interface DiskRun {
     best_per_second: number;
     still_scaling: boolean;
     limit: string;
-    class: string;
+    class: string | null;
     words: string[];
   } | null;
   notes: string[];

@@ -60,7 +60,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
         processes.sort_by_key(|mongod| dbpath_of(&machine, mongod).map(PathBuf::from).as_ref() != Some(path));
     }
     let mongod = processes.first();
-    let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen)?;
+    let DataFolder { path: dbpath, about, is_guess } = data_folder(&machine, args, &processes, &mut unseen)?;
     let mut facts = MachineFacts {
         has_mongod: mongod.is_some(),
         kernel: machine.text("proc/sys/kernel/osrelease"),
@@ -109,26 +109,43 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
         let own = mongod.filter(|_| args.dbpath.is_none());
         unseen.extend(of_folder(&machine, dbpath, own, &mut facts));
     }
-    Ok(CheckReport { dbpath: facts.dbpath.clone(), about, findings: findings(&facts), unseen })
+    Ok(CheckReport {
+        dbpath: facts.dbpath.clone(),
+        is_dbpath_guess: is_guess,
+        about,
+        findings: findings(&facts),
+        unseen,
+    })
 }
 
-/// The folder of the data, and how it was found, in words.
+/// The folder of the data.
+struct DataFolder {
+    /// `None` if there is none to check.
+    path: Option<PathBuf>,
+    /// How it was found, in words.
+    about: String,
+    /// Nothing says that it is the one: it is mongod's default.
+    is_guess: bool,
+}
+
+/// The folder of the data, and how it was found.
 fn data_folder(
     machine: &Host,
     args: &CheckArgs,
     processes: &[Process],
     unseen: &mut Vec<String>,
-) -> Result<(Option<PathBuf>, String)> {
-    let whose =
-        processes.first().map_or_else(String::new, |mongod| format!(" (mongod runs as {})", mongod.pid));
+) -> Result<DataFolder> {
+    let whose = processes.first().map_or_else(String::new, |mongod| {
+        format!(" (mongod runs here: {})", process::name(machine, mongod))
+    });
     if let Some(path) = &args.dbpath {
         let real = if machine.is_live() { folder(path)? } else { copied_folder(machine, path)? };
         let about = format!("{}{whose}", real.display());
-        return Ok((Some(real), about));
+        return Ok(DataFolder { path: Some(real), about, is_guess: false });
     }
     let Some(mongod) = processes.first() else {
         let about = "No mongod runs here and no --dbpath was given: only the machine was checked.";
-        return Ok((None, about.to_owned()));
+        return Ok(DataFolder { path: None, about: about.to_owned(), is_guess: false });
     };
     if processes.len() > 1 {
         unseen.push(format!("{} more mongod run here: give --dbpath to check theirs", processes.len() - 1));
@@ -137,9 +154,40 @@ fn data_folder(
     if path.is_none() && mongod.arguments.is_empty() {
         unseen.push("the arguments of mongod: run as root, or give --dbpath".to_owned());
     }
-    let path = PathBuf::from(path.unwrap_or_else(|| DEFAULT_DBPATH.to_owned()));
-    let about = format!("{}, of the mongod that runs as {}", path.display(), mongod.pid);
-    Ok((Some(path), about))
+    let whose = format!("mongod ({})", process::name(machine, mongod));
+    let (path, about, is_guess) = match path.map(PathBuf::from).or_else(|| open_folder(mongod)) {
+        Some(path) => {
+            let about = format!("{}, the data of {whose}", path.display());
+            (path, about, false)
+        }
+        None if says_no_folder(machine, mongod) => {
+            let about = format!("{DEFAULT_DBPATH}, mongod's default: {whose} names no other");
+            (PathBuf::from(DEFAULT_DBPATH), about, false)
+        }
+        None => {
+            let about = format!(
+                "{DEFAULT_DBPATH} is a guess, mongod's default: which folder {whose} uses cannot be seen. Run as root, or \
+                 give --dbpath"
+            );
+            (PathBuf::from(DEFAULT_DBPATH), about, true)
+        }
+    };
+    Ok(DataFolder { path: Some(path), about, is_guess })
+}
+
+/// The folder of the file that a mongod always has open.
+fn open_folder(mongod: &Process) -> Option<PathBuf> {
+    let mut open = mongod.open_files().into_iter().map(|(_, path)| path);
+    let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
+    file.parent().map(Path::to_path_buf)
+}
+
+/// Whether everything that could name the folder of a mongod was read: its arguments, and the configuration that they
+/// name.
+fn says_no_folder(machine: &Host, mongod: &Process) -> bool {
+    !mongod.arguments.is_empty()
+        && (mongod.option(&["--config", "-f"]).is_none()
+            || ServerConfiguration::of_process(machine, mongod).is_some())
 }
 
 /// The folder that a mongod names in its arguments or its configuration.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use sonar_core::disk::verdict::{self, DiskProbe};
 use sonar_core::disk::{DiskCounters, DiskRates, DiskStep, KernelBytes, SplitMix};
+use sonar_core::machine::ControlGroup;
 use sonar_sys::Host;
 use sonar_sys::disk::{
     Access, DiskEngine, DiskError, EngineStep, Live, Mmap, StepResult, TestFile, TestFileSettings, Threads,
@@ -356,6 +357,7 @@ impl Bench<'_> {
             usage: ResourceUsage::now().ok(),
             ticks: host.processors().ok().map(|found| found.all_and_idle_ticks()),
             kernel: host.own_bytes().ok(),
+            group: host.control_groups(std::process::id()).map(|groups| groups.group).unwrap_or_default(),
         }
     }
 }
@@ -374,6 +376,8 @@ struct Reading {
     usage: Option<ResourceUsage>,
     ticks: Option<(u64, u64)>,
     kernel: Option<KernelBytes>,
+    /// The control group of this process.
+    group: ControlGroup,
 }
 
 /// The kernel's counters before and after a step.
@@ -414,6 +418,11 @@ impl MeasuredSpan<'_> {
                 let (all, idle) = (after.0.checked_sub(before.0)?, after.1.saturating_sub(before.1));
                 (all > 0).then(|| 1.0 - idle as f64 / all as f64)
             }),
+            usable_processors: after.group.usable_processors([
+                thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
+                None,
+            ]),
+            throttled: after.group.throttled_since(&before.group),
             device: self.device.and_then(rates),
             members,
             kernel: before.kernel.zip(after.kernel).map(|(before, after)| after.since(before)),

@@ -18,6 +18,29 @@ const LIBC: [&str; 5] = [
     "lib/aarch64-linux-gnu/libc.so.6",
 ];
 
+/// The number and the user of a process: `process 5726, user mongodb`.
+pub fn name(machine: &Host, process: &Process) -> String {
+    let pid = process.pid;
+    let status = machine.text(&format!("proc/{pid}/status")).unwrap_or_default();
+    let user =
+        status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok());
+    match user {
+        Some(user) => format!("process {pid}, user {}", user_name(machine, user)),
+        None => format!("process {pid}"),
+    }
+}
+
+/// The name of a user of this machine, else its number (passwd(5)).
+fn user_name(machine: &Host, user: u32) -> String {
+    let passwd = machine.text("etc/passwd").unwrap_or_default();
+    let name = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(user)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| user.to_string())
+}
+
 /// Adds what is known of a mongod. What could not be read goes to `unseen`.
 pub fn of_process(machine: &Host, mongod: &Process, facts: &mut MachineFacts, unseen: &mut Vec<String>) {
     let pid = mongod.pid;

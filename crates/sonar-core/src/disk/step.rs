@@ -62,6 +62,11 @@ pub struct DiskStep {
     pub system_ns: u64,
     /// Busy share of all processors of the machine, 0 to 1, including other processes.
     pub machine_busy: Option<f64>,
+    /// How many processors this process may use, by its affinity and its control group; `None` if that is not known.
+    pub usable_processors: Option<f64>,
+    /// Share of the periods of its control group in which threads were stopped for lack of processor time, 0 to 1; `None`
+    /// without a quota.
+    pub throttled: Option<f64>,
     /// Rates of the device below the file, from the kernel's counters.
     pub device: Option<DiskRates>,
     /// Rates of the devices that it consists of, by name.

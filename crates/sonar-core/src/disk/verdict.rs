@@ -8,6 +8,8 @@ const REACHED: f64 = 0.9;
 const STILL_SCALING: f64 = 1.1;
 /// Busy share of the processors, or of the threads that make requests, from which on they are the limit.
 const PROCESSOR_BUSY: f64 = 0.9;
+/// Share of the periods in which the control group stopped threads, from which on its quota is the limit.
+const THROTTLED: f64 = 0.1;
 /// Share of the requests in flight that are in the device, from which on the device is the limit.
 const IN_DEVICE: f64 = 0.5;
 
@@ -119,10 +121,10 @@ pub enum Limit {
         /// The limit.
         per_second: f64,
     },
-    /// The processors of the machine, or those of the threads that make requests.
+    /// Processor time, so nothing is known of the disk.
     Processor {
-        /// Busy share of the machine's processors.
-        machine: Option<f64>,
+        /// Whose.
+        of: ProcessorLimit,
         /// Number of processors that this process kept busy: 1.0 is one processor.
         own: f64,
     },
@@ -146,6 +148,44 @@ pub enum Limit {
     Unknown,
 }
 
+/// Which processor time was used up.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum ProcessorLimit {
+    /// That of the control group: its threads were stopped.
+    Quota {
+        /// Share of the periods in which that happened, 0 to 1.
+        throttled: f64,
+    },
+    /// That of the processors that this process may use.
+    Usable {
+        /// How many.
+        processors: f64,
+    },
+    /// That of the machine.
+    Machine {
+        /// Busy share of its processors, 0 to 1.
+        busy: f64,
+    },
+    /// That of the threads that make requests.
+    Threads,
+}
+
+/// The processor time that a step used up; `None` if none was.
+fn processor_limit(step: &DiskStep, threads_each: bool) -> Option<ProcessorLimit> {
+    if let Some(throttled) = step.throttled.filter(|share| *share >= THROTTLED) {
+        return Some(ProcessorLimit::Quota { throttled });
+    }
+    let own = step.processors();
+    if let Some(processors) = step.usable_processors.filter(|usable| own >= PROCESSOR_BUSY * usable) {
+        return Some(ProcessorLimit::Usable { processors });
+    }
+    if let Some(busy) = step.machine_busy.filter(|busy| *busy >= PROCESSOR_BUSY) {
+        return Some(ProcessorLimit::Machine { busy });
+    }
+    let threads = if threads_each { step.in_flight } else { step.threads };
+    (own >= PROCESSOR_BUSY * f64::from(threads.max(1))).then_some(ProcessorLimit::Threads)
+}
+
 /// What limits the steps of a ramp. `threads_each` is true if each request in flight has its own thread.
 pub fn limit(steps: &[DiskStep], volume: Option<Volume>, threads_each: bool) -> Option<Limit> {
     let knee = knee(steps)?;
@@ -157,12 +197,16 @@ pub fn limit(steps: &[DiskStep], volume: Option<Volume>, threads_each: bool) -> 
     if from_memory {
         return Some(Limit::Memory);
     }
+    // Before the others: without processor time the rate is even, and few requests are in the device.
+    let at_knee = steps.iter().find(|s| s.in_flight == knee.in_flight);
+    let bound = [Some(step), at_knee].into_iter().flatten().find_map(|step| {
+        Some(Limit::Processor { of: processor_limit(step, threads_each)?, own: step.processors() })
+    });
+    if bound.is_some() {
+        return bound;
+    }
     if let Some(Volume::Capped { per_second }) = volume {
         return Some(Limit::Cap { per_second });
-    }
-    let thread_busy = !threads_each && step.processors() >= PROCESSOR_BUSY * f64::from(step.threads.max(1));
-    if thread_busy || step.machine_busy.is_some_and(|busy| busy >= PROCESSOR_BUSY) {
-        return Some(Limit::Processor { machine: step.machine_busy, own: step.processors() });
     }
     if knee.still_scaling {
         return Some(Limit::NotReached);
@@ -292,11 +336,23 @@ mod tests {
 
         let mut busy = ramp(f64::from);
         busy.iter_mut().for_each(|step| step.machine_busy = Some(0.97));
-        assert_eq!(limit(&busy, None, true), Some(Limit::Processor { machine: Some(0.97), own: 0.0 }));
+        let machine = ProcessorLimit::Machine { busy: 0.97 };
+        assert_eq!(limit(&busy, None, true), Some(Limit::Processor { of: machine, own: 0.0 }));
         let mut thread = ramp(f64::from);
         thread.iter_mut().for_each(|step| step.system_ns = 990_000_000);
-        assert_eq!(limit(&thread, None, false), Some(Limit::Processor { machine: None, own: 0.99 }));
+        let threads = ProcessorLimit::Threads;
+        assert_eq!(limit(&thread, None, false), Some(Limit::Processor { of: threads, own: 0.99 }));
         assert!(matches!(limit(&thread, None, true), Some(Limit::Device { .. })));
+        // What looks like a cap, or like a lock above the device, while the quota of a container is used up.
+        let mut stopped = ramp(|_| 1.0);
+        stopped.iter_mut().for_each(|step| (step.system_ns, step.throttled) = (250_000_000, Some(0.8)));
+        let quota = Limit::Processor { of: ProcessorLimit::Quota { throttled: 0.8 }, own: 0.25 };
+        assert_eq!(limit(&stopped, capped, true), Some(quota));
+        stopped.iter_mut().for_each(|step| step.throttled = Some(0.02));
+        assert_eq!(limit(&stopped, capped, true), Some(Limit::Cap { per_second: 200.0 }));
+        stopped.iter_mut().for_each(|step| step.usable_processors = Some(0.25));
+        let usable = Limit::Processor { of: ProcessorLimit::Usable { processors: 0.25 }, own: 0.25 };
+        assert_eq!(limit(&stopped, capped, true), Some(usable));
 
         let mut cached = ramp(|_| 0.0);
         cached.iter_mut().for_each(|step| step.kernel = Some(KernelBytes { read: 4_096, written: 0 }));

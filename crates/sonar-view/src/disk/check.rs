@@ -13,6 +13,8 @@ use crate::kit::{escape, plural};
 pub struct CheckReport {
     /// The folder of the data.
     pub dbpath: Option<String>,
+    /// Nothing says that it is the one: it is mongod's default.
+    pub is_dbpath_guess: bool,
     /// How it was found, or why not.
     pub about: String,
     /// The lines.
@@ -46,6 +48,7 @@ impl CheckReport {
             "schema": SCHEMA,
             "kind": "disk_check",
             "dbpath": self.dbpath,
+            "dbpath_is_guess": self.is_dbpath_guess,
             "about": self.about,
             "worst": self.worst().name(),
             "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),

@@ -290,6 +290,12 @@ pub struct Cpu {
     pub ns_per_operation: Option<f64>,
     /// Share of all processors of the machine that was busy with anything, 0 to 1.
     pub machine_busy: Option<f64>,
+    /// How many processors the test was allowed to use.
+    #[serde(default)]
+    pub usable_processors: Option<f64>,
+    /// Share of the periods in which its control group stopped it for lack of processor time, 0 to 1; null without a quota.
+    #[serde(default)]
+    pub throttled: Option<f64>,
 }
 
 /// One step of the ramp.
@@ -346,6 +352,8 @@ impl StepJson {
                 system_ns: step.system_ns,
                 ns_per_operation: step.cpu_ns_per_operation(),
                 machine_busy: step.machine_busy,
+                usable_processors: step.usable_processors,
+                throttled: step.throttled,
             },
             device: step.device.as_ref().map(|rates| DeviceRates::new(device, rates)),
             disks: step.members.iter().map(|(name, rates)| DeviceRates::new(name, rates)).collect(),
@@ -375,10 +383,10 @@ pub struct BenchVerdict {
     pub still_scaling: bool,
     /// `not-reached`, `cap`, `processor`, `device`, `file-system`, `memory` or `unknown`.
     pub limit: String,
-    /// By the probes: `capped`, `seeks`, `parallel` or `flat`; null without them.
+    /// By the probes: `capped`, `seeks`, `parallel` or `flat`; null without them, and where the processor was the limit.
     pub volume: Option<String>,
-    /// The known kind of disk that comes nearest.
-    pub class: String,
+    /// The known kind of disk that comes nearest; null where the processor was the limit.
+    pub class: Option<String>,
     /// All of it in sentences.
     pub words: Vec<String>,
 }
@@ -389,6 +397,7 @@ impl BenchVerdict {
         let knee = verdict::knee(steps)?;
         let volume = verdict::volume(probes);
         let limit = verdict::limit(steps, volume, threads_each)?;
+        let is_of_the_disk = !matches!(limit, Limit::Processor { .. });
         Some(Self {
             knee_in_flight: knee.in_flight,
             knee_per_second: knee.operations_per_second,
@@ -404,7 +413,7 @@ impl BenchVerdict {
                 Limit::Unknown => "unknown",
             }
             .to_owned(),
-            volume: volume.map(|volume| {
+            volume: volume.filter(|_| is_of_the_disk).map(|volume| {
                 match volume {
                     Volume::Capped { .. } => "capped",
                     Volume::Seeks { .. } => "seeks",
@@ -413,7 +422,7 @@ impl BenchVerdict {
                 }
                 .to_owned()
             }),
-            class: verdict::class(knee.best_per_second).name.to_owned(),
+            class: is_of_the_disk.then(|| verdict::class(knee.best_per_second).name.to_owned()),
             words: super::words::verdict(steps, &knee, &limit, volume.as_ref()),
         })
     }

@@ -171,20 +171,25 @@ fn steps(run: &BenchReport) -> TextTable {
 
 /// The columns of the devices in each step, named and rounded as `iostat -x` does; `None` where the kernel counts none.
 fn devices(run: &BenchReport) -> Option<TextTable> {
+    // What the test did not ask the device for gives way first.
+    let (reads, writes) = match (run.settings.r, run.settings.w) {
+        (true, false) => (1, 6),
+        (false, true) => (6, 1),
+        _ => (1, 1),
+    };
     let mut table = TextTable::new(&[
-        Heading::figure("in flight", 1),
+        Heading::figure("in flight", 2),
         Heading::figure("device", 0),
-        Heading::figure("r/s", 0),
-        Heading::figure("w/s", 0),
-        Heading::figure("rkB/s", 4),
-        Heading::figure("wkB/s", 3),
-        Heading::figure("r_await", 0),
-        Heading::figure("w_await", 0),
+        Heading::figure("r/s", reads),
+        Heading::figure("w/s", writes),
+        Heading::figure("rkB/s", reads),
+        Heading::figure("wkB/s", writes),
+        Heading::figure("r_await", reads),
+        Heading::figure("w_await", writes),
         Heading::figure("f_await", 5),
-        Heading::figure("aqu-sz", 2),
+        Heading::figure("aqu-sz", 3),
         Heading::figure("%util", 0),
-    ])
-    .spaced();
+    ]);
     let mut any = false;
     for step in &run.steps {
         for rates in step.device.iter().chain(&step.disks) {
@@ -225,6 +230,25 @@ fn probes(run: &BenchReport) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_table_of_devices_has_the_bytes_of_what_was_asked() {
+        let mut run =
+            BenchReport::read(include_bytes!("../../../../fixtures/disk-bench.json")).expect("a report");
+        for (reads, writes, shown, hidden) in [
+            (true, false, "rkB/s", "wkB/s"),
+            (false, true, "wkB/s", "rkB/s"),
+            (true, true, "rkB/s", "f_await"),
+        ] {
+            (run.settings.r, run.settings.w) = (reads, writes);
+            for rates in run.steps.iter_mut().flat_map(|step| &mut step.device) {
+                (rates.r, rates.rkb, rates.w, rates.wkb) = (123_456.0, 654_321.0, 123_456.0, 654_321.0);
+            }
+            let laid = devices(&run).unwrap().lay(Some(80));
+            assert!(laid.head.contains(shown), "{laid:?}");
+            assert!(laid.left_out.is_some_and(|line| line.contains(hidden)));
+        }
+    }
 
     #[test]
     fn lines_are_those_that_mongoperf_prints() {

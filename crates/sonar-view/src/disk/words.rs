@@ -1,9 +1,9 @@
 //! What a test means, in sentences.
 
 use sonar_core::disk::DiskStep;
-use sonar_core::disk::verdict::{CLASSES, Knee, Limit, Volume, class};
+use sonar_core::disk::verdict::{CLASSES, Knee, Limit, ProcessorLimit, Volume, class};
 
-use crate::kit::{Count, Nanos};
+use crate::kit::{Count, Nanos, plural};
 
 fn p99(step: &DiskStep) -> Option<Nanos> {
     let kinds = [&step.reads, &step.writes];
@@ -13,6 +13,11 @@ fn p99(step: &DiskStep) -> Option<Nanos> {
 /// The sentences that follow the table.
 pub fn verdict(steps: &[DiskStep], knee: &Knee, limit: &Limit, volume: Option<&Volume>) -> Vec<String> {
     let mut words = vec![scaling(steps, knee), self::limit(limit)];
+    if matches!(limit, Limit::Processor { .. }) {
+        // What the test could not reach says nothing of the disk.
+        words.rotate_right(1);
+        return words;
+    }
     words.extend(volume.map(self::volume));
     words.push(beside(knee.best_per_second));
     words
@@ -55,16 +60,7 @@ fn limit(limit: &Limit) -> String {
              is what provisioned volumes and limited containers do; buy more, or raise the limit.",
             Count(*per_second)
         ),
-        Limit::Processor { machine: Some(busy), own } if *busy >= 0.9 => format!(
-            "The limit is the processors of this machine: {:.0} % of their time was taken, and this test used \
-             {own:.1} of them. The disk may be able to do more; measure again when nothing else runs.",
-            busy * 100.0
-        ),
-        Limit::Processor { .. } => {
-            "The limit is the processor time of the thread that makes the requests; the \
-                                    disk may be able to do more."
-                .to_owned()
-        }
+        Limit::Processor { of, own } => processor(*of, *own),
         Limit::Device { queue, in_flight } => format!(
             "The limit is the device: of {in_flight} requests in flight it had {queue:.1} on average. More \
              requests at once bring nothing but waiting."
@@ -80,6 +76,42 @@ fn limit(limit: &Limit) -> String {
         }
         Limit::Unknown => "The limit is not known: the kernel has no counters for the device.".to_owned(),
     }
+}
+
+/// Which processor time was used up, and what helps.
+fn processor(of: ProcessorLimit, own: f64) -> String {
+    let (what, remedy) = match of {
+        ProcessorLimit::Quota { throttled } => (
+            format!(
+                "the processor quota of this control group stopped the test in {:.0} % of its periods, and left it \
+                 {own:.2} processors",
+                throttled * 100.0
+            ),
+            "measure again with a larger quota, or outside of the container",
+        ),
+        ProcessorLimit::Usable { processors } => (
+            format!("the test used {own:.2} of the {} that it may use", processors_text(processors)),
+            "measure again with more processors",
+        ),
+        ProcessorLimit::Machine { busy } => (
+            format!(
+                "{:.0} % of the time of all processors of this machine was taken, and the test used {own:.1} of them",
+                busy * 100.0
+            ),
+            "measure again when nothing else runs",
+        ),
+        ProcessorLimit::Threads => (
+            format!("the threads that make the requests used {own:.2} processors, all that they can"),
+            "measure again with --engine threads, which has one for each request",
+        ),
+    };
+    format!(
+        "The processor was the limit, not the disk: {what}. So these figures do not judge the disk; {remedy}."
+    )
+}
+
+fn processors_text(count: f64) -> String {
+    if count.fract() == 0.0 { plural(count as u64, "processor") } else { format!("{count:.2} processors") }
 }
 
 fn volume(volume: &Volume) -> String {
@@ -116,4 +148,33 @@ fn beside(best: f64) -> String {
         class(best).name,
         known.join("; ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_lacked_processor_time_does_not_judge_the_disk() {
+        let knee = Knee {
+            in_flight: 4,
+            operations_per_second: 900.0,
+            best_per_second: 1_000.0,
+            still_scaling: false,
+        };
+        for (of, what) in [
+            (ProcessorLimit::Quota { throttled: 0.87 }, "stopped the test in 87 % of its periods"),
+            (ProcessorLimit::Usable { processors: 1.0 }, "used 0.50 of the 1 processor that it may use"),
+            (ProcessorLimit::Usable { processors: 0.5 }, "used 0.50 of the 0.50 processors that it may use"),
+            (ProcessorLimit::Machine { busy: 0.99 }, "99 % of the time of all processors"),
+            (ProcessorLimit::Threads, "the threads that make the requests used 0.50 processors"),
+        ] {
+            let limit = Limit::Processor { of, own: 0.5 };
+            let words = verdict(&[], &knee, &limit, Some(&Volume::Capped { per_second: 1_000.0 }));
+            assert_eq!(words.len(), 2, "{words:?}");
+            assert!(words[0].starts_with("The processor was the limit, not the disk: "), "{words:?}");
+            assert!(words[0].contains(what), "{words:?}");
+            assert!(!words.iter().any(|line| line.contains("SSD") || line.contains("volume")), "{words:?}");
+        }
+    }
 }
