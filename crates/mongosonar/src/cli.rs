@@ -53,7 +53,7 @@ Examples:
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
   mongosonar io report reads.msio          which files were read, in which order
   sudo mongosonar stacks --duration 30s    what its threads wait for
-  sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded of itself: what is wrong, since when
+  sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded: what is wrong, since when
   sudo mongosonar agent                    collect all of that all the time, and keep it
   mongosonar what-changed --at 14:05       what changed then, from the history of the agent
   mongosonar doctor                        what works here, and how to fix what does not";
@@ -152,7 +152,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Why(args) => why::run(&args)?,
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
-        Command::Report(args) if args.digest.files.is_empty() => incident::run(&args.digest, &args.store)?,
+        Command::Report(args) if args.digest.is_of_the_history() => incident::run(&args.digest, &args.store)?,
         Command::Report(args) => digest::report(&args)?,
         Command::Compare(args) => digest::compare(&args)?,
         Command::WhatChanged(args) => what_changed::run(&args)?,

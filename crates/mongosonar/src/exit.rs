@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use sonar_view::kit::wrap;
 
 use crate::stop;
 
@@ -35,10 +36,15 @@ pub const TABLE: [(&str, &str); 7] = [
 
 /// The table as lines of help.
 pub fn help() -> String {
+    /// Columns of a meaning, so that no terminal of 80 columns breaks a line.
+    const MEANING: usize = 67;
     let mut text = String::from("Exit codes:");
     for (code, meaning) in TABLE {
-        // Strings take every write.
-        let _ = write!(text, "\n  {code:<8}  {meaning}");
+        for (at, part) in wrap(meaning, MEANING).iter().enumerate() {
+            let code = if at == 0 { code } else { "" };
+            // Strings take every write.
+            let _ = write!(text, "\n  {code:<8}  {part}");
+        }
     }
     text
 }

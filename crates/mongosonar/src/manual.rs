@@ -153,6 +153,19 @@ mod tests {
     }
 
     #[test]
+    fn no_line_after_the_options_is_broken() {
+        // clap breaks lines at 100 columns, and does not indent what follows.
+        for (path, command) in all() {
+            let after = command.get_after_long_help().or(command.get_after_help()).unwrap().to_string();
+            for line in after.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 100, "{path:?}: {line}");
+            }
+            let codes = after.split("Exit codes:").nth(1).unwrap();
+            assert!(codes.lines().all(|line| line.chars().count() <= 80), "{path:?}: {codes}");
+        }
+    }
+
+    #[test]
     fn a_wrong_number_is_answered_with_what_is_accepted_and_an_example() {
         let mut count = 0;
         for (path, command) in all() {

@@ -12,7 +12,7 @@ pub enum StoreError {
     #[error("there is no history in {}: start mongosonar agent, or name its folder with --store", .0.display())]
     Missing(PathBuf),
     /// Another process writes to it.
-    #[error("{holder} writes to the store {}: stop it, or name another folder with --store", dir.display())]
+    #[error("{holder} writes to the history in {}: stop it, or name another folder with --store", dir.display())]
     Locked {
         /// The folder.
         dir: PathBuf,
@@ -20,7 +20,7 @@ pub enum StoreError {
         holder: String,
     },
     /// It was opened for reading only.
-    #[error("the store {} is open for reading only", .0.display())]
+    #[error("the history in {} is open for reading only", .0.display())]
     ReadOnly(PathBuf),
     /// A newer program wrote it.
     #[error("{} has format {version}, this program knows formats up to {newest}: update mongosonar", path.display())]

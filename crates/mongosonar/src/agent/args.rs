@@ -11,7 +11,7 @@ use crate::values::{number, parse_duration};
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar agent                                  collect until stopped, into /var/lib/mongosonar
+  sudo mongosonar agent                                  collect until it is stopped
   sudo mongosonar agent --once 60s --store /tmp/minute   collect for a minute
   mongosonar agent --replay wire.pcap mongod.log diagnostic.data --store /tmp/incident
   sudo mongosonar agent --uri localhost:27017            also serverStatus, sizes of collections

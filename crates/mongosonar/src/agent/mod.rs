@@ -17,14 +17,15 @@ mod settings;
 mod store;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
 use sonar_view::agent::{AgentStatus, AgentSummary};
-use sonar_view::kit::{Nanos, Zone};
+use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
 use self::live::LivePlan;
@@ -38,15 +39,12 @@ const SILENT_NS: u64 = 30 * NS_PER_S;
 
 /// Runs the command; returns the exit code. `config` is the configuration file that was named.
 pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
-    let (mut settings, file) = AgentSettings::load(config)?;
-    let folder = &args.store.clone().unwrap_or_else(|| settings.store.path.clone());
+    let loaded = AgentSettings::load(config);
     if args.check_config {
-        match file {
-            Some(file) => println!("{}: valid", file.display()),
-            None => println!("no configuration file ({}); defaults are used", settings::PLACE),
-        }
-        return Ok(OK);
+        return check(config, loaded.map(|(_, file)| file), args.json);
     }
+    let (mut settings, _) = loaded?;
+    let folder = &args.store.clone().unwrap_or_else(|| settings.store.path.clone());
     if !args.replay.is_empty() {
         let plan = ReplayPlan { paths: &args.replay, port: args.port, folder };
         let (summary, code) = replay::run(&plan, store::open(folder, &settings.store, false)?)?;
@@ -63,7 +61,16 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     let begun = Instant::now();
     let tunnels = args.tunnels;
     let mut summary = live::run(LivePlan { folder, settings, targets, config, tunnels, once, confined })?;
-    let Some(once) = once else { return Ok(OK) };
+    let Some(once) = once else {
+        let why = exit::stopped().map_or_else(String::new, |(what, _)| format!(" by {what}"));
+        eprintln!(
+            "mongosonar: stopped{why} after {}: {} stored in {}",
+            Nanos(begun.elapsed().as_secs() * NS_PER_S),
+            plural(summary.windows, "window"),
+            folder.display()
+        );
+        return Ok(OK);
+    };
     let stopped = exit::stopped();
     if let Some((what, _)) = stopped {
         let (after, whole) = (Nanos(begun.elapsed().as_secs() * NS_PER_S), Nanos(once.as_nanos() as u64));
@@ -73,6 +80,38 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     }
     show(&summary, args.json)?;
     Ok(stopped.map_or(OK, |(_, code)| code))
+}
+
+/// Says whether the configuration is valid; `loaded` is the file that it was read from, if there is one.
+///
+/// # Errors
+/// It is not valid. With `json`, that is a part of the answer.
+fn check(config: Option<&Path>, loaded: Result<Option<PathBuf>>, json: bool) -> Result<u8> {
+    #[derive(Serialize)]
+    struct Checked<'a> {
+        schema: u32,
+        kind: &'static str,
+        file: Option<String>,
+        valid: bool,
+        problem: Option<&'a str>,
+    }
+    if !json {
+        match loaded? {
+            Some(file) => println!("{}: valid", file.display()),
+            None => println!("no configuration file ({}); defaults are used", settings::PLACE),
+        }
+        return Ok(OK);
+    }
+    let (file, problem, code) = match loaded {
+        Ok(file) => (file, None, OK),
+        Err(error) => (config.map(Path::to_path_buf), Some(exit::message(&error)), exit::code(&error)),
+    };
+    let file = file.map(|file| file.display().to_string());
+    let (valid, problem) = (problem.is_none(), problem.as_deref());
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, &Checked { schema: 1, kind: "agent_config", file, valid, problem })?;
+    writeln!(out)?;
+    Ok(code)
 }
 
 /// Shows what the running agent does.

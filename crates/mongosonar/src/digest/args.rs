@@ -16,7 +16,7 @@ use crate::when::{When, parse_time};
 #[derive(Subcommand, Debug)]
 pub enum LogsCommand {
     /// Digest of log files
-    #[command(after_long_help = LOGS_EXAMPLES)]
+    #[command(after_long_help = LOGS_EXAMPLES, mut_arg("files", |files| files.required(true)))]
     Report(Box<DigestArgs>),
 }
 
@@ -38,9 +38,9 @@ Examples:
   mongosonar report wire.pcap mongod.log --from 2026-05-01T10:00 --to 2026-05-01T10:05
   mongosonar report wire.pcap mongod.log --by namespace --sort examined
   mongosonar report wire.pcap mongod.log --html report.html
-  mongosonar report --from 14:00 --to 14:30 --html incident.html   an incident, from the history of an agent
+  mongosonar report --from 14:00 --to 14:30 --html incident.html   an incident, from an agent
   mongosonar report wire.pcap mongod.log --json > monday.json   for `mongosonar compare`
-  mongosonar report explain.json                     a plan: what is wrong with it, and which index would help";
+  mongosonar report explain.json                     a plan: what is wrong, which index would help";
 
 /// Examples for the help of `compare`.
 pub const COMPARE_EXAMPLES: &str = "\
@@ -54,7 +54,7 @@ Examples:
 #[derive(Args, Debug, Default, Clone)]
 pub struct DigestArgs {
     /// Files to read, plain, gzip or zstd; - is standard input
-    #[arg(required_unless_present_any = ["uri", "host", "port", "from", "to"], value_name = "FILE")]
+    #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// One row for each [default: shape]; user and comment only with --show-values
     #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan", "client", "user", "comment"], help_heading = "What to show")]
@@ -98,6 +98,13 @@ pub struct DigestArgs {
     /// Write the report as one self-contained page with charts into this file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse, help_heading = "How to show it")]
     pub html: Option<PathBuf>,
+}
+
+impl DigestArgs {
+    /// Whether a span of the history was asked for: no files, and a time.
+    pub const fn is_of_the_history(&self) -> bool {
+        self.files.is_empty() && (self.from.is_some() || self.to.is_some())
+    }
 }
 
 /// The arguments of `report`.

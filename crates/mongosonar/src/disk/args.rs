@@ -45,7 +45,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   mongosonar disk check                                 the data folder of the mongod here
   mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
-  mongosonar disk check --root tree --dbpath /data/db   copies of /proc and /sys of another machine";
+  mongosonar disk check --root tree --dbpath /data/db   copies of /proc and /sys of another one";
 
 /// The arguments of `disk check`.
 #[derive(Args, Debug, Default, Clone)]
@@ -78,7 +78,7 @@ Examples:
   mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks below it
   mongosonar disk stat --interval 5s --duration 1m  all active devices, for a minute
   mongosonar disk stat md0 --json                   one JSON object for each interval
-  mongosonar disk stat --from 14:00 --to 14:10      means of that time, from the history of an agent";
+  mongosonar disk stat --from 14:00 --to 14:10      means of that time, from an agent";
 
 /// The arguments of `disk stat`.
 #[derive(Args, Debug, Clone)]

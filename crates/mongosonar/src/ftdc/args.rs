@@ -11,10 +11,10 @@ use crate::when::{When, parse_time};
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar ftdc report /var/lib/mongodb/diagnostic.data       what is wrong with this server, and since when
+  sudo mongosonar ftdc report /var/lib/mongodb/diagnostic.data  what is wrong, and since when
   mongosonar ftdc report metrics.2026-05-01T10-00-00Z-00000 --html report.html
   mongosonar ftdc report diagnostic.data --from 2026-05-01T14:00 --to 2026-05-01T15:00
-  mongosonar ftdc export diagnostic.data --metric 'serverStatus.connections.*' --csv > connections.csv
+  mongosonar ftdc export diagnostic.data --metric 'serverStatus.connections.*' --csv > open.csv
   mongosonar ftdc compare monday/diagnostic.data tuesday/diagnostic.data";
 
 /// The commands of `ftdc`.
@@ -32,7 +32,7 @@ pub enum FtdcCommand {
     Export(FtdcExportArgs),
     /// Compare two servers, or one server before and after
     #[command(
-        after_help = "Examples:\n  mongosonar ftdc compare before/diagnostic.data after/diagnostic.data\n  mongosonar ftdc compare diagnostic.data diagnostic.data --to-a 2026-05-01T14:00 --from-b 2026-05-01T14:00"
+        after_help = "Examples:\n  mongosonar ftdc compare before/diagnostic.data after/diagnostic.data\n  mongosonar ftdc compare db.tar db.tar --to-a 2026-05-01T14:00 --from-b 2026-05-01T14:00"
     )]
     Compare(FtdcCompareArgs),
 }

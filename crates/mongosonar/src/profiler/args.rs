@@ -101,7 +101,7 @@ const SET_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler set --db shop --level 1 --slowms 50
   mongosonar profiler set --db shop --level 2 --size 64m --duration 60s  for a minute
-  mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
+  mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}}'
   mongosonar profiler set --db shop --filter unset
 slowms, sample rate and rate limit apply to the whole server, whichever database is named.";
 

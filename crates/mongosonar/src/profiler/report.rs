@@ -22,6 +22,9 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     let files = &args.digest.files;
     let servers: Vec<&str> = files.iter().filter_map(|path| address(path)).collect();
     match (servers.as_slice(), files.len()) {
+        ([], 0) if !args.digest.server.has_address() => Err(usage!(
+            "which profile? Name a dump of system.profile, - for standard input, or a server with --uri"
+        )),
         ([], 0) => live(args, args.digest.server.target()?),
         ([], _) if args.duration.is_some() || !args.db.is_empty() => Err(usage!(
             "--db and --duration are for a server: name one with --uri or --host instead of a file"

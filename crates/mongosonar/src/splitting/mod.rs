@@ -22,6 +22,7 @@ pub use self::trace::{SplitHelpers, SplitTrace};
 use anyhow::{Result, bail};
 use sonar_sys::Host;
 
+use crate::exit::usage;
 use crate::queries::args::Range;
 use crate::queries::ports::Listened;
 use crate::servers;
@@ -49,7 +50,9 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     let listened = Listened::of(ports, Vec::new());
     let serving = host.serving(&found, &|port| listened.has(port));
     if serving.is_empty() {
-        bail!("no mongod or mongos listens on {listened} here: name another port, or a process with --pid");
+        return Err(usage!(
+            "no mongod or mongos listens on {listened} here: name another port, or a process with --pid"
+        ));
     }
     Ok(serving)
 }

@@ -53,7 +53,10 @@ pub struct StacksArgs {
     pub all: bool,
     /// Output format
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
-    pub format: StackFormat,
+    format: StackFormat,
+    /// One JSON object instead of text, as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Show functions with arguments, templates and namespaces, and leave none out
     #[arg(long)]
     pub full_names: bool,
@@ -66,6 +69,13 @@ pub struct StacksArgs {
     /// Print at most this many stacks as text
     #[arg(long, value_name = "N", default_value = "20", value_parser = number(1_usize.., 20))]
     pub limit: usize,
+}
+
+impl StacksArgs {
+    /// The output format.
+    pub const fn format(&self) -> StackFormat {
+        if self.json { StackFormat::Json } else { self.format }
+    }
 }
 
 /// Commands for stacks that were saved.

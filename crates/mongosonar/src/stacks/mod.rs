@@ -82,7 +82,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
 
 fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
     let mut out = io::stdout().lock();
-    match args.format {
+    match args.format() {
         StackFormat::Json => report.json(&mut out)?,
         StackFormat::Html => page::write(&mut out, |out| report.json(out))?,
         StackFormat::Pmp => pmp(report, &mut out)?,

@@ -14,11 +14,11 @@ use sonar_core::time_split::ConnectionSample;
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar why                                 the heaviest query shapes of the next ten seconds
+  sudo mongosonar why                                 the heaviest shapes of the next ten seconds
   sudo mongosonar why --namespace shop.orders         those of one collection
   sudo mongosonar why --shape 1f2e3d4c5b6a7980 --duration 1m
   sudo mongosonar why --app shop-api --html why.html  also a page with charts
-  sudo mongosonar why --uri mongodb://localhost       with names of collections and indexes, and what the profiler says";
+  sudo mongosonar why --uri mongodb://localhost       also names of collections, and the profiler";
 
 /// The arguments of `why`.
 #[derive(Args, Debug, Clone)]

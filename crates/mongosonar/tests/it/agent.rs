@@ -454,6 +454,30 @@ fn a_minute_that_is_cut_short_is_stored_and_a_second_ctrl_c_ends_at_once() {
 }
 
 #[test]
+fn a_service_that_is_stopped_says_so_last() {
+    let folder = Folder::new("agent-terminated");
+    let config = folder.file(
+        "agent.toml",
+        b"[collectors]\nqueries = false\nlog = false\ninternals = false\nfiles = false\nsplit = false\n",
+    );
+    let store = folder.path("store");
+    let words = ["agent", "--config", config.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    let child = program(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !store.join("agent.json").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stderr);
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("mongosonar: stopped by SIGTERM after ") && last.contains(" stored in "),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_configuration_is_checked() {
     let folder = Folder::new("agent-config");
     let check = |content: &str| {
@@ -468,6 +492,13 @@ fn the_configuration_is_checked() {
     for part in ["agent.toml, line 5: collectors.logs", "expected one of", "internals"] {
         assert!(message.contains(part), "{message}");
     }
+    let json = |file: &str| {
+        let output = program(["agent", "--check-config", "--json", "--config", file]).output().unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let (code, valid) = json(folder.path("agent.toml").to_str().unwrap());
+    assert_eq!((code, &valid["schema"], &valid["kind"]), (Some(2), &1.into(), &"agent_config".into()));
+    assert_eq!((&valid["valid"], valid["problem"].is_string()), (&false.into(), true), "{valid}");
     let missing = program(["agent", "--check-config", "--config", "/nonexistent.toml"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
 }
