@@ -390,9 +390,9 @@ def test_on_a_full_disk_a_recording_ends_and_counting_continues(tmp_path):
         assert reader.wait(60) == 0
         assert recording.returncode == 1 and output.count("No space left on device") == 1, output
         held = int(re.search(r"(\d+) accesses recorded", output)[1])
-        missing = int(re.search(r"lost: not_written (\d+)", output)[1])
+        missing = int(re.search(r"lost: accesses that were not written because the disk was full: (\d+)", output)[1])
         # What a busy machine reads too late from the ring.
-        overrun = sum(map(int, re.findall(r"lost: ring_full (\d+)", output)))
+        overrun = sum(map(int, re.findall(r"lost: accesses that found the ring to the program full: (\d+)", output)))
         # The reader's own few reads at the start, and those of its input.
         assert count <= held + missing + overrun <= count + 100 and missing + overrun >= 30_000, (count, output)
         report = subprocess.run([labkit.MONGOSONAR, "io", "report", kept, "--json"], capture_output=True, text=True)

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 
-import { clampRange, stack, zoomed } from "../src/parts/chart";
+import { clampRange, placeNames, stack, zoomed } from "../src/parts/chart";
 import { bounds, heat, logShare } from "../src/parts/density";
 import { unpack } from "../src/parts/scatter";
-import { begins, grid, rates } from "../src/parts/timeline";
+import { begins, grid, rates, widest } from "../src/parts/timeline";
 import { placed } from "../src/pages/impact";
 import type { Impact, IoPicture } from "../src/report";
 
@@ -21,6 +21,14 @@ describe("a range", () => {
 
   it("is zoomed around a place that stays where it is", () => {
     expect(zoomed([0, 100], 25, 0.5)).toEqual([12.5, 62.5]);
+  });
+});
+
+describe("names of marks", () => {
+  it("lie on no other name and within the chart", () => {
+    const marks = [0, 10, 60, 95, 300].map((left) => ({ left, width: 40 }));
+    expect(placeNames(marks, [5, 100], 8)).toEqual([null, 10, 60, null, null]);
+    expect(placeNames([{ left: 90, width: 40 }], [5, 100], 8)).toEqual([60]);
   });
 });
 
@@ -61,6 +69,27 @@ describe("a timeline", () => {
     }
     // A wide bucket is spread evenly.
     expect(rates(timeline, grid([0, 4], 1e9, 100))).toEqual([2, 2, 2, 2]);
+  });
+
+  it("shares its columns with others of longer sources, each bucket in one of them", () => {
+    const of = (seconds: number, buckets: [number, number][]) => ({
+      width_ns: seconds * 1e9,
+      buckets: buckets.map(([at, calls]): [number, number, number, number] => [at * 1e9, calls, 0, 0]),
+    });
+    const row = of(1, [
+      [1001, 5],
+      [1003, 1],
+    ]);
+    const all = of(4, [
+      [1000, 6],
+      [1004, 8],
+    ]);
+    const columns = grid([1001.5, 1006], widest([row, all]), 100);
+    expect(begins(columns)).toEqual([1000, 1004, 1008]);
+    expect([rates(row, columns), rates(all, columns)]).toEqual([
+      [1.5, 0],
+      [1.5, 2],
+    ]);
   });
 });
 

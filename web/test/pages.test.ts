@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { outcome } from "../src/pages/comparison";
-import { caller, columnsOf, label, REMARKS } from "../src/pages/digest";
+import { caller, columnsOf, label, pointsNote, REMARKS } from "../src/pages/digest";
 import { shown } from "../src/parts/columns";
 import type { Comparison, Digest, DigestRow } from "../src/report";
 
@@ -44,6 +44,27 @@ describe("a remark", () => {
       "find shop.orders",
       "1000 examined for each returned; shop.orders is a view of shop.all\\u{202e}, and indexes for it belong there",
     ]);
+  });
+});
+
+describe("the chart of single operations", () => {
+  it("says why it has fewer than the head of the page", () => {
+    const note = (calls: number, seen: number, shown: number, sources = 1) =>
+      pointsNote(
+        {
+          points_seen: seen,
+          source: "wire",
+          totals: { calls, latency_ns: { count: seen } },
+          sources: Array.from({ length: sources }),
+        } as unknown as Digest,
+        shown,
+      );
+    expect(note(999, 999, 999)).toBe("All 999 operations.");
+    expect(note(4199, 4168, 4168)).toBe(
+      "All 4.17k operations with a latency. The other 31 of 4.20k have none: nothing answered them.",
+    );
+    expect(note(300000, 300000, 100000)).toBe("100k of 300k operations, chosen at random.");
+    expect(note(4199, 20, 20, 2)).toBe("All 20 operations of one source.");
   });
 });
 

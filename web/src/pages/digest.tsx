@@ -12,7 +12,7 @@ import { type Fact, Facts, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { logTicks, timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
-import { begins, grid, rates } from "../parts/timeline";
+import { begins, grid, rates, widest } from "../parts/timeline";
 import type { Digest, DigestRow, Latency, Remark, Tally } from "../report";
 
 const TITLES = { log: "Log report", profile: "Profile report", wire: "Capture report" };
@@ -227,7 +227,7 @@ export function DigestPage({ report }: { report: Digest }) {
     <Shell title={TITLES[report.source] ?? "Report"} about={report.about} clock={clock}>
       <Words tone="verdict" lines={report.answer ? [report.answer] : []} />
       <Words tone="bad" lines={report.notes} />
-      <Lost lost={report.lost} />
+      <Lost lost={report.lost} words={report.lost_in_words} />
       <div class="tiles">
         <Tile
           name="operations"
@@ -324,7 +324,9 @@ const timeAxis = (clock: Clock) => ({
 
 function OverTime({ report, clock, extent, range, onRange, chosen }: ChartsProps) {
   const { xs, series } = useMemo(() => {
-    const columns = grid(range ?? extent, report.totals.timeline.width_ns, MOST_COLUMNS);
+    // Sources of different lengths have buckets of different widths.
+    const timelines = [report.totals, ...report.rows].map((one) => one.timeline);
+    const columns = grid(range ?? extent, widest(timelines), MOST_COLUMNS);
     const total = rates(report.totals.timeline, columns);
     const order = report.rows
       .map((_, at) => at)
@@ -369,6 +371,20 @@ function OverTime({ report, clock, extent, range, onRange, chosen }: ChartsProps
   );
 }
 
+/** Which operations have a point, and why the others have none. */
+export function pointsNote(report: Digest, shown: number): string {
+  const seen = report.points_seen ?? shown;
+  // Of several sources, one has single operations.
+  const several = (report.sources ?? []).length > 1;
+  const without = several ? 0 : Math.max(0, report.totals.calls - report.totals.latency_ns.count);
+  const which = without > 0 ? "operations with a latency" : several ? "operations of one source" : "operations";
+  const shownText =
+    shown < seen ? `${count(shown)} of ${count(seen)} ${which}, chosen at random.` : `All ${count(seen)} ${which}.`;
+  return without > 0
+    ? `${shownText} The other ${exact(without)} of ${count(report.totals.calls)} have none: ${report.source === "wire" ? "nothing answered them" : "the source states none"}.`
+    : shownText;
+}
+
 function EachOperation({ report, clock, extent, range, onRange, chosen, points }: ChartsProps & { points: number[] }) {
   const isRounded = report.precision_ns > 1;
   // What is shorter than the source can say lies on a line of its own.
@@ -391,11 +407,7 @@ function EachOperation({ report, clock, extent, range, onRange, chosen, points }
       ),
     [chosen],
   );
-  const seen = report.points_seen ?? dots.x.length;
-  const note =
-    dots.x.length < seen
-      ? `${count(dots.x.length)} of ${count(seen)} operations, chosen at random.`
-      : `All ${count(seen)} operations.`;
+  const note = pointsNote(report, dots.x.length);
   const latency = {
     name: "latency",
     log: 10,

@@ -90,7 +90,7 @@ export function IoPage({ report }: { report: IoReport }) {
   return (
     <Shell title="Accesses to files" about={report.about}>
       {report.incomplete && <Words tone="bad" lines={[`Incomplete: ${report.incomplete}`]} />}
-      <Lost lost={report.lost} />
+      <Lost lost={report.lost} words={report.lost_in_words} />
       <Words tone="verdict" lines={report.verdict.words} />
       <div class="tiles">
         <Tile name={`accesses in ${duration(span)}`} value={count(report.accesses)} about={exact(report.accesses)} />

@@ -363,7 +363,7 @@ function options(
   const logOf = (base: number | undefined) => ({ range, ...(base ? { distr: 3 as const, log: base as 10 | 2 } : {}) });
   return {
     ...size,
-    padding: [8, 14, 0, 0],
+    padding: [props().marks?.length ? letters() + 8 : 8, 14, 0, 0],
     legend: { show: false },
     focus: { alpha: 1 },
     cursor: {
@@ -451,18 +451,44 @@ function draw(plot: uPlot, props: ChartProps) {
   ctx.textAlign = "left";
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-  let free = -Infinity;
-  for (const mark of props.marks ?? []) {
-    const left = plot.valToPos(mark.at, "x", true);
+  const marks = (props.marks ?? []).map((mark) => ({
+    name: mark.name,
+    left: plot.valToPos(mark.at, "x", true),
+    width: ctx.measureText(mark.name).width,
+  }));
+  for (const { left } of marks) {
     ctx.beginPath();
     ctx.moveTo(left, bbox.top);
     ctx.lineTo(left, bbox.top + bbox.height);
     ctx.stroke();
-    if (left < free) continue;
-    ctx.fillText(mark.name, left + 4 * devicePixelRatio, bbox.top + 2 * devicePixelRatio);
-    free = left + ctx.measureText(mark.name).width + 8 * devicePixelRatio;
   }
   ctx.restore();
+  // The names stand above the plot, where no line crosses them.
+  ctx.save();
+  ctx.fillStyle = css("--soft");
+  ctx.font = `${letters() * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textBaseline = "bottom";
+  ctx.textAlign = "left";
+  const ends: Range = [bbox.left, bbox.left + bbox.width];
+  placeNames(marks, ends, 8 * devicePixelRatio).forEach((left, at) => {
+    if (left !== null) ctx.fillText(marks[at]!.name, left, bbox.top - 2 * devicePixelRatio);
+  });
+  ctx.restore();
+}
+
+/** Where the names of marks begin, so that none lies on another one or beyond the ends; null for those without room. */
+export function placeNames(
+  marks: readonly { left: number; width: number }[],
+  [first, last]: Range,
+  gap: number,
+): (number | null)[] {
+  let free = first;
+  return marks.map(({ left, width }) => {
+    const at = Math.min(left, last - width);
+    if (left < first || left > last || at < free) return null;
+    free = at + width + gap;
+    return at;
+  });
 }
 
 /** Draws a horizontal line above everything else. */

@@ -183,13 +183,10 @@ export const Words = ({ lines, tone }: { lines: readonly string[]; tone?: string
   ) : null;
 
 /** What was lost, in one line. */
-export function Lost({ lost }: { lost: Record<string, number> }) {
-  const lines = Object.entries(lost).filter(([, count]) => count > 0);
-  if (lines.length === 0) return null;
-  return (
-    <Words
-      tone="bad"
-      lines={[`Not in full: ${lines.map(([name, count]) => `${name} ${count.toLocaleString("en-US")}`).join(", ")}`]}
-    />
-  );
+export function Lost({ lost, words }: { lost: Record<string, number>; words?: readonly string[] | undefined }) {
+  const named = Object.entries(lost)
+    .filter(([, count]) => count > 0)
+    .map(([name, count]) => `${name} ${count.toLocaleString("en-US")}`);
+  const lines = words ?? named;
+  return lines.length > 0 ? <Words tone="bad" lines={[`Not in full: ${lines.join("; ")}`]} /> : null;
 }

@@ -9,11 +9,20 @@ export interface Grid {
   columns: number;
 }
 
-/** Columns for a range: not narrower than the buckets of the timeline, and at most `most`. */
+/** The width of the widest buckets of some timelines, in nanoseconds: that of the columns which they can share. */
+export const widest = (timelines: readonly Timeline[]): number =>
+  timelines.reduce((most, timeline) => Math.max(most, timeline.width_ns), 0);
+
+/**
+ * Columns that hold a range: whole buckets each, and at most `most`. Buckets begin at multiples of their width since
+ * 1970, so each bucket that is not wider lies in one column.
+ */
 export function grid([from, to]: [number, number], bucketNs: number, most: number): Grid {
-  const span = Math.max(to - from, 1e-6);
-  const columns = Math.max(1, Math.min(most, Math.ceil(span / Math.max(bucketNs / 1e9, 1e-6))));
-  return { begin: from, step: span / columns, columns };
+  const width = Math.max(bucketNs / 1e9, 1e-6);
+  const first = Math.floor(from / width);
+  const buckets = Math.max(1, Math.ceil(to / width) - first);
+  const each = Math.ceil(buckets / Math.max(1, most));
+  return { begin: first * width, step: each * width, columns: Math.ceil(buckets / each) };
 }
 
 /** Calls a second in each column. The calls of a bucket that is wider than a column are spread over it. */

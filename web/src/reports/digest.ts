@@ -112,6 +112,10 @@ export interface Digest {
   /** Operations that the rows do not show, by reason, and the switch that shows them. */
   hidden?: { reason: string; operations: number; classes: Counters; show_with: string }[];
   lost: Counters;
+  /** What was read of each source, where there are several. */
+  sources?: readonly unknown[];
+  /** The same in words; missing in documents of earlier versions. */
+  lost_in_words?: string[];
   zone: Zone;
   precision_ns: number;
   rows_total: number;

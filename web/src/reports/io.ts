@@ -66,6 +66,8 @@ export interface IoReport {
   end_ns: Unknown;
   accesses: number;
   lost: Counters;
+  /** The same in words; missing in documents of earlier versions. */
+  lost_in_words?: string[];
   left_out: number;
   incomplete: string | null;
   info: Record<string, string>;

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use sonar_core::{Notices, Reading, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Zone, plural};
 
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::in_order::{self, in_order};
@@ -234,6 +234,8 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         let before = self.log.reading();
         let (files, damaged, mut count) = (before.files, before.files_damaged, 0u64);
         let reference_ms = self.log.settings().reference_ms;
+        // What is in it instead: how many files, and one that another command reads.
+        let (mut others, mut known) = (0u64, None);
         while !self.stop.load(Ordering::Relaxed) {
             let member = match members.next() {
                 Ok(Some(member)) => member,
@@ -258,7 +260,10 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
                     continue;
                 }
             };
-            if FileContent::of(&head) != FileContent::Log {
+            let content = FileContent::of(&head);
+            if content != FileContent::Log {
+                others += 1;
+                known = known.or_else(|| content.command().map(|command| (content, command)));
                 if let Some(error) = failed {
                     self.lose(&name, &error);
                 }
@@ -281,7 +286,16 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         let stopped = self.stop.load(Ordering::Relaxed);
         let reading = self.log.reading_mut();
         if count == 0 && reading.files_damaged == damaged && !stopped {
-            bail!("{name}: no log is in this archive");
+            let files = plural(others, "file");
+            match known {
+                Some((content, command)) => {
+                    bail!("{name}: this archive of {files} holds no log, but {content}; use `{command}`")
+                }
+                None => bail!(
+                    "{name}: this archive of {files} holds nothing that mongosonar knows: neither a log nor \
+                     diagnostic.data"
+                ),
+            }
         }
         // It is one file of those that were named.
         reading.files = files + 1;

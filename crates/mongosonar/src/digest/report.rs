@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use sonar_core::{Application, Digest, GroupBy, Notices, Reading, RowTotals, Source, Subject};
-use sonar_view::kit::{Count, Hidden, Zone, plural};
+use sonar_view::kit::{Count, Hidden, Zone, counted_in_words, plural};
 use sonar_view::logs::SourceSummary;
 
 use super::args::JoinedReportArgs;
@@ -93,7 +93,8 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
     let (args, key_log) = (&args.digest, args.tls_keylog.as_deref());
     if args.files.is_empty() {
         return Err(usage!(
-            "which files? Name captures, logs and profiles; --uri only says where to look up indexes"
+            "which files? Name captures, logs and profiles, or a span of the history with --from and --to; --uri only \
+             says where to look up indexes"
         ));
     }
     input::refuse_repeated(&args.files)?;
@@ -140,7 +141,7 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
         let counters = coverage.iter();
         let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
         let unread = coverage.unread().chain(coverage.skipped());
-        let unread = unread.map(|(name, _, count)| (name, count)).collect();
+        let unread = counted_in_words(unread);
         joined.stopped = stopped;
         joined.add(collect.digest, collect.hidden, SourceSummary { damaged, unread, ..summary });
     }

@@ -77,8 +77,8 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let unplaced = recorder.paths.unplaced();
     let RecordingEnd { accesses, losses, failed } = recorder.recording.end(tracer.losses());
     eprintln!("mongosonar: {} recorded, {} lost", plural(accesses, "access"), losses.total());
-    for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
-        eprintln!("mongosonar: lost: {name} {count}");
+    for (what, count) in losses.in_words() {
+        eprintln!("mongosonar: lost: {what}: {count}");
     }
     if unplaced > 0 {
         eprintln!(

@@ -70,12 +70,28 @@ fn logs_in_an_archive_are_read_as_if_each_were_named() {
     assert_eq!((&read["reading"]["files"], &read["reading"]["files_damaged"]), (&1.into(), &1.into()));
     let nothing = folder.file("nothing.tar", &[archived("README", b"some text"), vec![0; 1_024]].concat());
     let output = program(["logs", "report"]).arg(&nothing).output().unwrap();
-    assert!(text(&output.stderr).contains("no log is in this archive"), "{output:?}");
+    assert!(
+        text(&output.stderr)
+            .contains("nothing.tar: this archive of 1 file holds nothing that mongosonar knows"),
+        "{output:?}"
+    );
+    let report = program(["report"]).arg(&nothing).output().unwrap();
+    assert_eq!(report.stderr, output.stderr, "the same words");
+    let samples = file_of("ftdc/day/metrics.2026-11-21T21-22-47Z-00000");
+    let samples = [archived("diagnostic.data/metrics.x", &samples), vec![0; 1_024]].concat();
+    let output = program(["report"]).arg(folder.file("dd.tar", &samples)).output().unwrap();
+    assert!(
+        text(&output.stderr).contains("but a file of MongoDB's diagnostic.data; use `mongosonar ftdc report")
+    );
     // Whatever a file before it was like.
     let damaged = archived("db/mongod.log.gz", &broken[..15]);
     let damaged = folder.file("damaged.tar", &[damaged, vec![0; 1_024]].concat());
     let output = program(["logs", "report"]).arg(&damaged).arg(&nothing).output().unwrap();
-    assert!(text(&output.stderr).contains("no log is in this archive"), "{output:?}");
+    assert!(
+        text(&output.stderr)
+            .contains("nothing.tar: this archive of 1 file holds nothing that mongosonar knows"),
+        "{output:?}"
+    );
 }
 
 #[test]

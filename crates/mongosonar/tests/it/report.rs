@@ -235,11 +235,64 @@ fn applications_are_joined_by_name() {
     assert_eq!(names.len(), rows.len(), "each once");
 }
 
+/// Ten o'clock on the first of May 2026, in nanoseconds since 1970.
+const TEN: u64 = 1_777_629_600_000_000_000;
+
+#[test]
+fn sources_of_different_lengths_lie_on_one_axis() {
+    let folder = Folder::new("axis");
+    let logged = |time: &str| {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T{time}.000+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn1","msg":"Slow query","attr":{{"type":"command","ns":"shop.orders","command":{{"find":"orders","filter":{{"a":1}},"$db":"shop"}},"planSummary":"COLLSCAN","nreturned":1,"durationMillis":200}}}}"#
+        )
+    };
+    let profiled = |time: &str| {
+        format!(
+            r#"{{"op":"query","ns":"shop.carts","command":{{"find":"carts","filter":{{"b":1}},"$db":"shop"}},"nreturned":1,"millis":300,"ts":{{"$date":"2026-05-01T{time}.000Z"}}}}"#
+        )
+    };
+    let log = ["10:00:00", "10:10:00"].map(logged).join("\n");
+    let profile = ["10:05:01", "10:05:02", "10:05:03"].map(profiled).join("\n");
+    let files = [folder.file("profile.json", profile.as_bytes()), folder.file("mongod.log", log.as_bytes())];
+    let page = folder.path("report.html");
+    let joined = object(&run(&format!("report --json --html {}", page.display()), &files));
+    let totals = &joined["totals"];
+    assert_eq!((&totals["first_seen"], &totals["calls"]), (&TEN.into(), &5.into()));
+    assert_eq!(totals["last_seen"], TEN + 600 * 1_000_000_000);
+    for (head, figure) in [("start_ns", "first_seen"), ("end_ns", "last_seen")] {
+        assert_eq!(joined["about"][head], totals[figure], "the head of the page");
+    }
+    // The dots are those of the profile.
+    let after_us: Vec<u64> =
+        joined["points"].as_array().unwrap().chunks(3).map(|dot| dot[0].as_u64().unwrap()).collect();
+    assert_eq!(after_us, [301_000_000, 302_000_000, 303_000_000]);
+    let shown = run("report --width 200", &files);
+    let shown = text(&shown.stdout);
+    let carts = shown.lines().find(|line| line.contains("shop.carts") && line.contains("300ms")).unwrap();
+    let bars = carts.chars().filter(|c| ('\u{2581}'..='\u{2588}').contains(c)).count();
+    assert_eq!(bars, 1, "three seconds of ten minutes: {carts}");
+}
+
 #[test]
 fn it_ends_as_every_command_does() {
     let (folder, [recording, _]) = (Folder::new("joined-codes"), recordings());
     let code = |words: &str, files: &[PathBuf]| run(words, files).status.code();
     assert_eq!(code("report", &[]), Some(2));
+    // The usage is the same in the help and in an error.
+    for (words, usage) in [
+        ("report --help", "report [OPTIONS] [FILE]..."),
+        ("logs report --help", "logs report [OPTIONS] <FILE>..."),
+        ("logs report", "logs report <FILE>..."),
+        ("profiler report --help", "profiler report [OPTIONS] [FILE]..."),
+    ] {
+        let said = run(words, &[]);
+        let said = [text(&said.stdout), text(&said.stderr)].concat();
+        assert!(said.contains(&format!("Usage: mongosonar {usage}\n")), "{words}: {said}");
+    }
+    for words in ["report", "profiler report"] {
+        let said = run(words, &[]);
+        assert!(text(&said.stderr).contains("mongosonar: which "), "{words}: {said:?}");
+    }
     assert_eq!(code("report -", &[]), Some(1), "nothing on standard input");
     assert_eq!(code("report", &["/nonexistent".into(), recording.log.clone()]), Some(1));
     let readme = folder.file("README", b"not from a server\n");

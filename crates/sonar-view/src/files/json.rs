@@ -9,7 +9,7 @@ use sonar_core::files::{Density, FileAccesses};
 
 use super::picture::{Picture, picture};
 use super::{Recording, SCHEMA};
-use crate::kit::About;
+use crate::kit::{About, Grouped};
 
 /// Writes the report as one line of JSON; what is not known is null. At most `limit` files and threads, with pictures
 /// of the reads of some files.
@@ -105,6 +105,12 @@ pub(super) fn document(recording: &Recording<'_>, limit: usize) -> Value {
         "end_ns": span.map(|(_, last)| last.unix_ns()),
         "accesses": analysis.accesses(),
         "lost": lost,
+        "lost_in_words": recording
+            .losses
+            .in_words()
+            .chain(recording.not_distinguished_in_words())
+            .map(|(what, count)| format!("{what}: {}", Grouped(count)))
+            .collect::<Vec<_>>(),
         "left_out": recording.left_out,
         "incomplete": recording.damage,
         "info": recording.info.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect::<Map<_, _>>(),

@@ -109,6 +109,19 @@ impl Recording<'_> {
         threads
     }
 
+    /// The same in words, without those that are zero.
+    fn not_distinguished_in_words(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = [
+            "accesses to files beyond the limit of files",
+            "accesses by threads beyond the limit of threads",
+            "distances between reads of which the first was forgotten",
+        ];
+        words
+            .into_iter()
+            .zip(self.not_distinguished().map(|(_, count)| count))
+            .filter(|(_, count)| *count > 0)
+    }
+
     /// Accesses that the analysis could not attribute, by reason.
     fn not_distinguished(&self) -> [(&'static str, u64); 3] {
         [

@@ -76,11 +76,11 @@ fn head(recording: &Recording<'_>, out: &mut impl Write) -> io::Result<()> {
         write!(out, " in {}: {first} to {last}", Nanos(last.since(first)))?;
     }
     writeln!(out)?;
-    for (_, name, count) in recording.losses.iter().filter(|(_, _, count)| *count > 0) {
-        writeln!(out, "  lost: {name} {}", Grouped(count))?;
+    for (what, count) in recording.losses.in_words() {
+        writeln!(out, "  lost: {what}: {}", Grouped(count))?;
     }
-    for (name, count) in recording.not_distinguished().into_iter().filter(|(_, count)| *count > 0) {
-        writeln!(out, "  not distinguished: {name} {}", Grouped(count))?;
+    for (what, count) in recording.not_distinguished_in_words() {
+        writeln!(out, "  not distinguished: {what}: {}", Grouped(count))?;
     }
     if recording.left_out > 0 {
         let count = plural(Grouped(recording.left_out), "access");

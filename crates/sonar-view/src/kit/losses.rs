@@ -34,6 +34,11 @@ pub fn in_words<'a>(
     counters.map(words).collect()
 }
 
+/// Counters (name, meaning, value) with what was counted, and how many.
+pub fn counted_in_words<'a>(counters: impl Iterator<Item = (&'static str, &'a str, u64)>) -> Vec<String> {
+    counters.map(|(_, meaning, count)| format!("{}: {}", gist(meaning), Grouped(count))).collect()
+}
+
 /// What a counter counts, without explanations.
 fn gist(meaning: &str) -> String {
     let ends = [": ", "; ", ". "].into_iter().filter_map(|end| meaning.find(end));

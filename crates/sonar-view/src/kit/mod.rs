@@ -17,7 +17,7 @@ pub use escape::{Escaped, escape, is_safe};
 pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;
 pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
-pub use losses::{in_words, losses};
+pub use losses::{counted_in_words, in_words, losses};
 pub use sonar_core::words::plural;
 pub use table::{Heading, Laid, TextTable};
 pub use units::{

@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sonar_core::figures::{Figures, ServerFigures};
-use sonar_core::notices::Start;
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Digest, Notices, Reading, Row, RowTotals, Source, Subject, Sum, Timestamp};
+use sonar_core::{Digest, Reading, Row, RowTotals, Source, Subject, Sum};
 
 use super::beyond::RowRemark;
 use super::hint::Suggestion;
+use super::notices::{known, notices};
 use super::{DigestView, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
@@ -27,7 +27,7 @@ pub const SCHEMA: u32 = 1;
 /// # Errors
 /// Those of `out`.
 pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
-    let digest = view.digest;
+    let (digest, totals) = (view.digest, &view.totals.figures);
     let reading = |reading: &Reading| reading.iter().map(|(name, _, n)| (name, n)).collect();
     line(
         &DigestDocument {
@@ -54,7 +54,8 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
                 .collect(),
             notes: view.notes.clone(),
             lost: view.losses().into_iter().collect(),
-            zone: ZoneObject::new(&view.zone, [digest.totals().first_seen, digest.totals().last_seen]),
+            lost_in_words: view.losses_in_words(),
+            zone: ZoneObject::new(&view.zone, [totals.first_seen, totals.last_seen]),
             precision_ns: view.source.precision_ns(),
             points: digest.settings.points.then(|| points(view)),
             points_seen: digest.settings.points.then_some(digest.points_seen),
@@ -131,6 +132,9 @@ pub(super) struct DigestDocument {
     /// What was not read in full, by reason.
     #[serde(skip_deserializing)]
     pub lost: BTreeMap<&'static str, u64>,
+    /// The same in words, one loss each.
+    #[serde(skip_deserializing)]
+    pub lost_in_words: Vec<String>,
     /// The zone in which people see its times.
     #[serde(skip_deserializing)]
     pub zone: ZoneObject,
@@ -152,7 +156,7 @@ pub(super) struct DigestDocument {
 fn points(view: &DigestView<'_>) -> Vec<i64> {
     let places: HashMap<u32, i64> =
         view.rows.iter().enumerate().map(|(place, (row, _))| (*row as u32, place as i64)).collect();
-    let first = view.digest.totals().first_seen;
+    let first = view.totals.figures.first_seen;
     let number = |micros: u64| i64::try_from(micros).unwrap_or(i64::MAX);
     view.digest
         .points
@@ -176,11 +180,6 @@ impl ObservedJson {
         let (start, end) = digest.observed_by(source).ends()?;
         Some(Self { start_ns: start.unix_ns(), end_ns: end.unix_ns() })
     }
-}
-
-/// Nanoseconds since the Unix epoch, if the time is known.
-fn known(at: Timestamp) -> Option<u64> {
-    at.is_known().then_some(at.unix_ns())
 }
 
 /// What was read of one source.
@@ -318,55 +317,6 @@ fn remark(row: &Row, remark: RowRemark, view: &DigestView<'_>) -> Option<Value> 
         "time_share": view.share(row),
         "words": remark.words(row),
     }))
-}
-
-/// What a log tells beside operations.
-fn notices(notices: &Notices) -> Value {
-    let start = |start: &Start| {
-        json!({
-            "at": start.at.unix_ns(),
-            "version": start.version,
-            "pid": start.pid,
-            "port": start.port,
-            "host": start.host,
-        })
-    };
-    let clients = notices.clients.iter().map(|(app, count)| {
-        json!({
-            "app": app.name,
-            "driver": app.driver,
-            "driver_version": app.driver_version,
-            "connections": count,
-        })
-    });
-    let messages = notices.messages.iter().map(|(kind, seen)| {
-        json!({
-            "severity": kind.severity.name(),
-            "component": kind.component,
-            "id": kind.id,
-            "text": kind.text,
-            "count": seen.count,
-            "first": seen.first.unix_ns(),
-            "last": seen.last.unix_ns(),
-        })
-    });
-    json!({
-        "accepted": notices.accepted,
-        "ended": notices.ended,
-        "most_open": notices.most_open,
-        "versions": notices.versions(),
-        "starts": notices.starts.iter().map(start).collect::<Vec<_>>(),
-        "clients": clients.collect::<Vec<_>>(),
-        "slow_replies": {
-            "count": notices.slow_replies.seen.count,
-            "total_ms": notices.slow_replies.total_ms,
-            "longest_ms": notices.slow_replies.longest_ms,
-            "first": known(notices.slow_replies.seen.first),
-            "last": known(notices.slow_replies.seen.last),
-        },
-        "messages": messages.collect::<Vec<_>>(),
-        "messages_other": notices.messages_other,
-    })
 }
 
 #[derive(Serialize, Deserialize, Default, Debug)]

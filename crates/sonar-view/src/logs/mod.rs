@@ -8,6 +8,7 @@ pub mod beyond;
 mod csv;
 pub mod hint;
 pub(crate) mod json;
+mod notices;
 pub mod saved;
 mod text;
 
@@ -22,7 +23,7 @@ use sonar_core::figures::Figures;
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, RowTotals, Subject, Timestamp};
 pub use text::text;
 
-use crate::kit::{About, Count, Hidden, Percent, Reason, Zone, plural, sparkline};
+use crate::kit::{self, About, Count, Hidden, Percent, Reason, Zone, plural, sparkline};
 use crate::queries::Form;
 
 /// The figure by which rows are sorted, the largest first.
@@ -181,8 +182,10 @@ pub struct SourceSummary {
     pub counters: Vec<(&'static str, u64)>,
     /// What could not be shown in full, likewise.
     pub losses: Vec<(&'static str, u64)>,
-    /// What was recognised as something else, or left out as asked, likewise.
-    pub unread: Vec<(&'static str, u64)>,
+    /// The same in words.
+    pub losses_in_words: Vec<String>,
+    /// What was recognised as something else, or left out as asked, in words.
+    pub unread: Vec<String>,
     /// A file was cut or damaged.
     pub damaged: bool,
 }
@@ -196,11 +199,13 @@ impl SourceSummary {
         losses: impl Iterator<Item = (&'static str, &'c str, u64)>,
     ) -> Self {
         let counters = counters.filter(|(_, _, count)| *count > 0);
+        let losses: Vec<_> = losses.collect();
         Self {
+            losses_in_words: kit::counted_in_words(losses.iter().copied()),
             source,
             files,
             counters: counters.map(|(name, _, count)| (name, count)).collect(),
-            losses: losses.map(|(name, _, count)| (name, count)).collect(),
+            losses: losses.into_iter().map(|(name, _, count)| (name, count)).collect(),
             unread: Vec::new(),
             damaged: false,
         }
@@ -324,8 +329,8 @@ impl<'a> DigestView<'a> {
 
     /// Where it comes from.
     pub fn about(&self) -> About {
-        let (host, totals) =
-            (self.host.clone().or_else(|| self.notices.and_then(hosts)), self.digest.totals());
+        let host = self.host.clone().or_else(|| self.notices.and_then(hosts));
+        let totals = &self.totals.figures;
         let span =
             totals.first_seen.is_known().then(|| (totals.first_seen.unix_ns(), totals.last_seen.unix_ns()));
         About::new(host, self.sources.clone(), span)
@@ -337,6 +342,14 @@ impl<'a> DigestView<'a> {
         let coverage = self.coverage.into_iter().flat_map(|coverage| coverage.losses());
         let sources = self.summaries.iter().flat_map(|source| source.losses.iter().copied());
         reading.chain(coverage).map(|(name, _, count)| (name, count)).chain(sources).collect()
+    }
+
+    /// The same in words.
+    pub fn losses_in_words(&self) -> Vec<String> {
+        let reading = self.reading.into_iter().flat_map(|reading| kit::counted_in_words(reading.losses()));
+        let coverage = self.coverage.into_iter().flat_map(kit::losses);
+        let sources = self.summaries.iter().flat_map(|source| source.losses_in_words.iter().cloned());
+        reading.chain(coverage).chain(sources).collect()
     }
 
     /// Whether a row is in no total.
@@ -460,7 +473,7 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
 
 /// Calls over the span of the whole digest, in at most `columns` characters.
 fn calls_over_time(view: &DigestView<'_>, row: &Row, columns: usize) -> String {
-    let Some((from, to)) = view.digest.totals().timeline().span() else { return String::new() };
+    let Some((from, to)) = view.totals.figures.timeline().span() else { return String::new() };
     let parts = row.figures().timeline().resampled(from, to, columns);
     let most = parts.iter().map(|part| part.calls).max().unwrap_or(0);
     sparkline(parts.iter().map(|part| part.calls as f64), most as f64)

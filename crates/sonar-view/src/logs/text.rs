@@ -72,8 +72,7 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
             quantile(summary.source, figures, 0.99),
             escape(&summary.files.join(", "))
         )?;
-        let losses: Vec<_> = summary.losses.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        let unread: Vec<_> = summary.unread.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let (losses, unread) = (&summary.losses_in_words, &summary.unread);
         let lost = match (losses.is_empty(), unread.is_empty()) {
             (true, true) => "nothing lost".to_owned(),
             (true, false) => format!("not read: {}", unread.join(", ")),
