@@ -23,6 +23,7 @@ import labkit
 pytestmark = pytest.mark.root
 
 QUERIES = ["queries", "--interface", "lo", "--port", "1"]
+FIXTURES = labkit.LAB.parent / "fixtures"
 # Seconds within which a program ends, without those in which it waited for a processor.
 SOON = 3.0
 
@@ -454,7 +455,7 @@ def command_line(pid):
 
 def test_a_replay_draws_nothing_but_the_view():
     """Also when the recording, which takes 4 seconds, begins again."""
-    recording = labkit.LAB.parent / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
+    recording = FIXTURES / "mongod-4.0-mixed/wire.pcap.gz"
     with on_terminal("queries", "--read", recording, "--replay") as terminal:
         terminal.wait_for(b"replay of")
         deadline = time.monotonic() + 9
@@ -464,3 +465,37 @@ def test_a_replay_draws_nothing_but_the_view():
         assert b"reading" not in terminal.shown
         terminal.type(b"q")
         assert terminal.end() == 0
+
+
+def in_terminal(*command, **size):
+    """A program that starts when its terminal has its size."""
+    terminal = Terminal(["sh", "-c", 'read -r _; exec "$@"', "sh", *command], **size)
+    terminal.type(b"\n")
+    return terminal
+
+
+def test_a_span_of_the_history_is_shown_whole_on_a_terminal():
+    # What `what-changed` advises.
+    span = ["--from", "2026-11-21T21:24:00Z", "--to", "2026-11-21T21:27:00Z"]
+    command = [str(labkit.MONGOSONAR), "queries", "--utc", "--store", str(FIXTURES / "history"), *span]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    whole = json.loads(done.stdout)
+    clock = lambda ns: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ns / 1e9))
+    start, end = clock(whole["start_ns"]), clock(whole["end_ns"])
+    assert whole["end_ns"] - whole["start_ns"] > 100e9, whole
+    terminal = in_terminal(*command, rows=24, columns=100)
+    terminal.wait_for(f"{start} to {end[11:19]}".encode())
+    terminal.type(b"q")
+    terminal.end()
+    assert terminal.code == 0
+
+
+def test_a_low_terminal_shows_the_rows_that_fit_and_how_to_see_the_others():
+    command = [labkit.MONGOSONAR, "queries", "--read", FIXTURES / "mongod-4.0-mixed/wire.pcap.gz"]
+    terminal = in_terminal(*command, rows=24, columns=100)
+    terminal.end()
+    lines = terminal.shown.decode().splitlines()
+    # The line that starts it is echoed.
+    assert len(lines) <= 24 and "42 more rows (--limit 52 shows all)" in terminal.shown.decode(), lines
+    everything = subprocess.run([*map(str, command), "--width", "100"], capture_output=True, text=True).stdout
+    assert len(everything.splitlines()) > 52, everything

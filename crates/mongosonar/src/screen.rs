@@ -25,6 +25,12 @@ pub fn width() -> Option<usize> {
     WIDTH.get().copied().or_else(terminal).or_else(columns).filter(|width| *width > 0)
 }
 
+/// Lines of the terminal that standard output is; `None` if it is none.
+pub fn height() -> Option<usize> {
+    let size = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
+    size.map(|(_, lines)| usize::from(lines)).filter(|lines| *lines > 0)
+}
+
 /// Columns of a text that consists of sentences: those of [`width`], but within what reads well.
 pub fn reading_width() -> usize {
     width().map_or(100, |columns| columns.clamp(40, 120))

@@ -16,6 +16,16 @@ use crate::exit::usage;
 use crate::outfile::OutFile;
 use crate::{screen, stop};
 
+/// Lines of a summary beside its rows: its head, what is not shown, what was lost, and the prompt of the shell.
+const BESIDE_ROWS: usize = 14;
+/// The fewest rows, however low the terminal is.
+const FEWEST_ROWS: usize = 5;
+
+/// How many rows leave the rest of a summary on a terminal of this many lines; `None`: any number, as into a pipe.
+fn rows_of(lines: Option<usize>) -> Option<usize> {
+    lines.map(|lines| lines.saturating_sub(BESIDE_ROWS).max(FEWEST_ROWS))
+}
+
 /// How figures are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum OutputFormat {
@@ -70,12 +80,16 @@ impl QueriesOutput {
             _ => OutputFormat::Table,
         };
         let digest = if args.makes_digest() { Some(gathering(args, selection)?) } else { None };
+        let is_table = format == OutputFormat::Table && digest.is_none() && !args.each;
         Ok(Self {
             out: BufWriter::with_capacity(64 * 1024, io::stdout()),
             format,
             each: args.each,
             digest,
-            selection: selection.clone(),
+            selection: Selection {
+                limit: selection.limit.or_else(|| rows_of(screen::height()).filter(|_| is_table)),
+                ..selection.clone()
+            },
             width: screen::width(),
             heading: false,
             origin,
@@ -266,4 +280,16 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<DigestOutput> 
 fn hostname() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_shows_the_rows_that_leave_room_for_the_rest() {
+        assert_eq!(rows_of(Some(24)), Some(10));
+        assert_eq!(rows_of(Some(3)), Some(FEWEST_ROWS));
+        assert_eq!(rows_of(None), None);
+    }
 }

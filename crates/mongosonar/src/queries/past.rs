@@ -9,10 +9,10 @@ use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::{ByArg, QueriesArgs};
-use super::live::{on_screen, show_past};
+use super::live::{PastViews, on_screen, show_past};
 use super::output::QueriesOutput;
 use crate::exit::{OK, usage};
-use crate::history::{HistoryStep, HistorySteps, StoredHistory, gap_notes, whole_windows};
+use crate::history::{HistorySteps, StoredHistory, gap_notes, whole_windows};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
@@ -22,9 +22,14 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let history = StoredHistory::open(&args.store)?;
     let span = span(args, &history, &selection.zone)?;
     if args.at.is_none() && on_screen(args) && args.interval.is_none() {
-        let steps = HistorySteps::start(&args.store, false)?;
-        steps.ask(HistoryStep::From(span.from));
-        show_past(args, selection, (&history.name, steps))?;
+        let views = PastViews {
+            source: &history.name,
+            // They go on from the ends of the span.
+            steps: HistorySteps::start(&args.store, false)?,
+            whole: whole(&history, span, &selection.zone)?,
+            notes: gap_notes(&history.gaps(span)?, &selection.zone, span),
+        };
+        show_past(args, selection, views)?;
         return Ok(OK);
     }
     let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
@@ -34,21 +39,24 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if let Some(interval) = args.interval {
         intervals(&history, span, interval, &mut output)?;
     }
-    match history.read(span)? {
-        Some(all) => output.summary(&all.window)?,
-        None => {
-            let at = |at| selection.zone.show_seconds(at);
-            bail!(
-                "nothing is stored between {} and {}; the history in {} covers {} to {}",
-                at(span.from),
-                at(span.to),
-                history.name,
-                at(history.extent.from),
-                at(history.extent.to)
-            );
-        }
-    }
+    output.summary(&whole(&history, span, &selection.zone)?)?;
     Ok(OK)
+}
+
+/// Everything within a span.
+fn whole(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Window> {
+    let Some(all) = history.read(span)? else {
+        let at = |at| zone.show_seconds(at);
+        bail!(
+            "nothing is stored between {} and {}; the history in {} covers {} to {}",
+            at(span.from),
+            at(span.to),
+            history.name,
+            at(history.extent.from),
+            at(history.extent.to)
+        );
+    };
+    Ok(all.window)
 }
 
 /// What to show: `--from` and `--to`, or the window, minute or day that `--at` names.

@@ -97,7 +97,28 @@ pub struct Placed {
     pub column: Column,
     /// How wide; `usize::MAX` for the last one when the width is not bounded.
     pub width: usize,
+    /// The shape stands behind its command and namespace, which have no columns of their own.
+    pub is_whole: bool,
 }
+
+impl Placed {
+    /// The cell of a row, not escaped and not cut.
+    pub fn cell(&self, row: &ReportRow<'_>, report: &WindowReport<'_>) -> String {
+        let cell = |column: Column| column.cell(row, report);
+        match self.is_whole {
+            true => format!("{} {} {}", cell(Column::Command), cell(Column::Namespace), cell(self.column)),
+            false => cell(self.column),
+        }
+    }
+
+    /// The heading.
+    pub fn title(&self, report: &WindowReport<'_>) -> String {
+        if self.is_whole { "query".to_owned() } else { title(self.column, report) }
+    }
+}
+
+/// On a terminal that is narrower than this, columns for commands and namespaces would leave too little for shapes.
+const NARROW: usize = 100;
 
 /// Rows that are measured to find how wide names are.
 const ROWS_MEASURED: usize = 500;
@@ -105,16 +126,24 @@ const ROWS_MEASURED: usize = 500;
 /// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
 pub fn sortable(selection: &Selection) -> Vec<Column> {
     let differing = Differing { servers: true, roles: true, classes: true, tls: true };
-    let wanted = wanted((selection, selection.has_splits), differing, Column::Calls).0;
+    let wanted = wanted((selection, selection.has_splits), differing, Column::Calls).columns;
     Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
 }
 
-/// The columns of a grouping, most important first, and how many at the beginning must stay.
+/// The columns of a grouping.
+struct WantedColumns {
+    /// The most important first.
+    columns: Vec<Column>,
+    /// How many of them, from the first on, may take the room of a text.
+    needed: usize,
+}
+
+/// The columns of a grouping.
 fn wanted(
     (selection, has_splits): (&Selection, bool),
     differing: Differing,
     sorted: Column,
-) -> (Vec<Column>, usize) {
+) -> WantedColumns {
     use Column::*;
     let by = selection.by;
     let (by_shape, knows_in_flight) = (
@@ -141,7 +170,23 @@ fn wanted(
     wanted.extend((by_shape && differing.servers).then_some(Server));
     wanted.extend([Out, Max, P95, Docs, In, P999]);
     wanted.extend(knows_in_flight.then_some(InFlight));
-    (wanted, needed)
+    WantedColumns { columns: wanted, needed }
+}
+
+impl WantedColumns {
+    /// For a narrow terminal: shapes stand behind their command and namespace, and quantiles come first.
+    fn in_one(self) -> Self {
+        let Self { mut columns, needed } = self;
+        columns.retain(|column| !matches!(column, Column::Command | Column::Namespace));
+        if let (Some(calls), Some(p99)) = (
+            columns.iter().position(|one| *one == Column::Calls),
+            columns.iter().position(|one| *one == Column::P99),
+        ) && calls < p99
+        {
+            columns[calls..=p99].rotate_right(1);
+        }
+        Self { columns, needed: needed - 2 }
+    }
 }
 
 /// Chooses the columns that fit into `width` terminal columns (`None`: all fit), the most important
@@ -149,7 +194,10 @@ fn wanted(
 pub fn place(report: &WindowReport<'_>, width: Option<usize>) -> Vec<Placed> {
     let (by, sorted) = (report.selection.by, report.selection.sort.column);
     let has_splits = report.selection.has_splits || report.rows.iter().any(|row| row.split.is_some());
-    let (wanted, needed) = wanted((report.selection, has_splits), report.differing(), sorted);
+    let by_shape = matches!(by, Grouping::Shape | Grouping::Order);
+    let is_whole = by_shape && width.is_some_and(|width| width < NARROW);
+    let all = wanted((report.selection, has_splits), report.differing(), sorted);
+    let WantedColumns { columns, needed } = if is_whole { all.in_one() } else { all };
     let wide = |column: Column| {
         let Some((least, most)) = column.bounds() else { return column.spec().width };
         let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));
@@ -157,17 +205,20 @@ pub fn place(report: &WindowReport<'_>, width: Option<usize>) -> Vec<Placed> {
     };
     let budget = width.unwrap_or(usize::MAX);
     // Optional columns must leave room for a text that can be read.
-    let spare = if matches!(by, Grouping::Shape | Grouping::Order) { (budget / 5).min(40) } else { 0 };
+    let spare = if by_shape { (budget / 5).min(40) } else { 0 };
+    // All others leave half of a narrow line.
+    let of_whole = if is_whole { (budget / 2).saturating_sub(Column::Shape.spec().width) } else { 0 };
     let (mut chosen, mut used) = (Vec::<Placed>::new(), 0usize);
-    for (at, column) in wanted.into_iter().enumerate() {
-        let budget = if at < needed { budget } else { budget - spare };
+    for (at, column) in columns.into_iter().enumerate() {
+        let budget = if at < needed { budget - of_whole } else { budget - spare.max(of_whole) };
         let wide = wide(column);
         // A name starts narrow and gets what is left at the end.
         let width = wide.min(column.spec().width);
         let needs = width + usize::from(!chosen.is_empty());
         let is_new = chosen.iter().all(|placed| placed.column != column);
         if is_new && (used.saturating_add(needs) <= budget || chosen.is_empty()) {
-            chosen.push(Placed { column, width: width.min(budget) });
+            let is_whole = is_whole && column == Column::Shape;
+            chosen.push(Placed { column, width: width.min(budget), is_whole });
             used += needs;
         }
     }

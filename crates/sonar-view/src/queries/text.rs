@@ -9,7 +9,7 @@ use crate::kit::{self, Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown,
 use crate::queries::WindowReport;
 use crate::queries::advice::advice;
 use crate::queries::column::Column;
-use crate::queries::layout::{self, Placed, place, push_cell};
+use crate::queries::layout::{Placed, place, push_cell};
 
 /// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
 /// of the terminal; `None` leaves the last column as long as it is.
@@ -168,7 +168,7 @@ fn rows(
     let cells: Vec<Vec<String>> = report
         .rows
         .iter()
-        .map(|row| placed.iter().map(|placed| placed.column.cell(row, report)).collect())
+        .map(|row| placed.iter().map(|placed| placed.cell(row, report)).collect())
         .collect();
     if width.is_none() {
         // Nothing is cut: each column is as wide as its widest cell, the last one is not filled.
@@ -180,7 +180,7 @@ fn rows(
             last.width = usize::MAX;
         }
     }
-    let heading = placed.iter().map(|placed| layout::title(placed.column, report)).collect();
+    let heading = placed.iter().map(|placed| placed.title(report)).collect();
     for cells in std::iter::once(&heading).chain(&cells) {
         let mut line = String::new();
         for (placed, cell) in placed.iter().zip(cells) {
@@ -195,7 +195,8 @@ fn rows(
         paragraph(&format!("{UNKNOWN} {}", empty(report)), width, out)?;
     }
     if report.rows_total > report.rows.len() {
-        writeln!(out, "… and {}", plural(report.rows_total - report.rows.len(), "more row"))?;
+        let more = plural(report.rows_total - report.rows.len(), "more row");
+        writeln!(out, "… and {more} (--limit {} shows all)", report.rows_total)?;
     }
     match report.hidden.line(report.sample, HiddenContext::CommandLine) {
         Some(line) => paragraph(&line, width, out),

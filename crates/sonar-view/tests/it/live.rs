@@ -46,7 +46,7 @@ fn type_keys(app: &mut App, keys: &str) {
 
 #[test]
 fn rows_at_several_sizes() {
-    for (columns, rows) in [(80, 24), (100, 30), (120, 40), (200, 50), (30, 8)] {
+    for (columns, rows) in [(80, 24), (100, 30), (120, 40), (200, 50), (40, 24), (30, 8)] {
         let mut app = app_with(LiveSettings::default(), 12);
         insta::assert_snapshot!(format!("rows_{columns}x{rows}"), screen(&mut app, columns, rows));
     }
@@ -57,7 +57,9 @@ fn pages() {
     for (name, keys, (columns, rows)) in [
         ("detail", "\n", (120, 40)),
         ("detail_narrow", "\n", (80, 50)),
+        ("detail_very_narrow", "\n", (40, 50)),
         ("help", "?", (100, 48)),
+        ("help_narrow", "?", (40, 60)),
         ("filter_typed", "/regex", (100, 24)),
         ("filter_kept", "/sessions\n", (100, 24)),
         ("by_namespace", "b", (100, 24)),
@@ -72,6 +74,59 @@ fn pages() {
         type_keys(&mut app, keys);
         insta::assert_snapshot!(name, screen(&mut app, columns, rows));
     }
+}
+
+/// The lines of a screen, without quotes.
+fn lines_of(app: &mut App, columns: u16, rows: u16) -> Vec<String> {
+    let shown = screen(app, columns, rows);
+    shown.lines().map(|line| line.trim_matches('"').to_owned()).collect()
+}
+
+#[test]
+fn a_narrow_row_says_which_query_it_is() {
+    for columns in [40, 80] {
+        let mut app = app_with(LiveSettings::default(), 12);
+        let lines = lines_of(&mut app, columns, 24);
+        let find = lines.iter().find(|line| line.contains("find shop.orders")).expect("the find");
+        assert!(find.contains("p99") || find.contains("6.43ms"), "{lines:?}");
+        let heading = lines.iter().position(|line| line.contains("query") && line.contains("p99")).unwrap();
+        let query = lines[heading].find("query").unwrap();
+        assert!(usize::from(columns) - query >= usize::from(columns) / 2, "{lines:?}");
+        // No figure of the head is cut.
+        assert!(lines[2].trim_end().ends_with(|c: char| c.is_ascii_digit() || c == 'k'), "{lines:?}");
+        assert!(lines[4].trim_end().ends_with(['…', 'd']), "{lines:?}");
+    }
+}
+
+#[test]
+fn help_lies_above_what_is_open() {
+    for close in [KeyCode::Char('?'), KeyCode::Esc, KeyCode::Enter] {
+        let mut app = app_with(LiveSettings::default(), 12);
+        type_keys(&mut app, "\n");
+        let open = screen(&mut app, 120, 40);
+        assert!(open.contains("shape id"), "{open}");
+        type_keys(&mut app, "?");
+        assert!(screen(&mut app, 120, 40).contains(" Keys"));
+        press(&mut app, close);
+        assert_eq!(screen(&mut app, 120, 40), open, "{close:?}");
+        press(&mut app, KeyCode::Esc);
+        assert!(!screen(&mut app, 120, 40).contains("shape id"), "one step each");
+    }
+}
+
+#[test]
+fn a_key_that_cannot_sort_says_why() {
+    let mut app = app_with(LiveSettings::default(), 12);
+    type_keys(&mut app, "w");
+    let shown = screen(&mut app, 120, 40);
+    assert!(shown.contains("known only with --split"), "{shown}");
+    let selection = Selection { has_splits: true, ..Selection::default() };
+    let mut app = app_with(LiveSettings { selection, ..LiveSettings::default() }, 12);
+    type_keys(&mut app, "bbw");
+    let shown = screen(&mut app, 120, 40);
+    assert!(shown.contains("known by shape and namespace (key b)"), "{shown}");
+    type_keys(&mut app, "bbw");
+    assert!(screen(&mut app, 120, 40).contains("sorted by wait"));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use self::capture::{CaptureTask, LiveCapture};
 use self::changes::CaptureChange;
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
-pub use self::show::{WindowFeed, add, show_past};
+pub use self::show::{PastViews, WindowFeed, add, show_past};
 use self::split::{RowSplitTask, RunningSplits};
 use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};

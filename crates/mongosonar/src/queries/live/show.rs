@@ -269,13 +269,26 @@ fn show_answer(app: &mut App, answer: Option<SteppedWindow>) {
     }
 }
 
-/// Shows windows of the history, from the one that was asked for, until the user quits.
-pub fn show_past(
-    args: &QueriesArgs,
-    selection: &Selection,
-    (source, steps): (&str, HistorySteps),
-) -> Result<()> {
+/// What is shown of a history.
+pub struct PastViews<'a> {
+    /// Its name.
+    pub source: &'a str,
+    /// Steps to the windows before and after.
+    pub steps: HistorySteps,
+    /// The whole span that was asked for: it is shown first.
+    pub whole: Window,
+    /// What was not observed of it.
+    pub notes: Vec<String>,
+}
+
+/// Shows a span of the history, and the windows before and after it, until the user quits.
+pub fn show_past(args: &QueriesArgs, selection: &Selection, views: PastViews<'_>) -> Result<()> {
+    let PastViews { source, steps, whole, notes } = views;
     let mut app = new_app(args, selection, (source, PacketOrigin::History), true);
+    app.show_past(whole);
+    if !notes.is_empty() {
+        app.notify(notes.join(" "));
+    }
     let job = JobState::listen()?;
     let Some(mut screen) = stop::unless_gone(Screen::enter())? else { return Ok(()) };
     let stop = stop::flag()?;

@@ -12,7 +12,7 @@ use super::palette::Palette;
 use super::{App, Page, RowFilter, detail};
 use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, plural, width, wrap};
 use crate::queries::column::Column;
-use crate::queries::layout::{self, Placed, place, push_cell};
+use crate::queries::layout::{Placed, place, push_cell};
 use crate::queries::{NamespaceFilter, ReportRow, Selection, WindowReport, text};
 
 /// Puts a line on the screen, cut at the right edge; nothing is drawn outside of `area`.
@@ -94,7 +94,7 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
             let lines = detail::lines(app, window.as_ref(), identity, columns);
             page(app, &lines, scroll, |row, line| put(buffer, body, row, line));
         }
-        Page::Help { scroll } => {
+        Page::Help { scroll, .. } => {
             page(app, &help(columns, palette), scroll, |row, line| put(buffer, body, row, line))
         }
     }
@@ -137,7 +137,7 @@ fn header<'a>(
         totals(report, columns, palette),
         types(report, columns, palette),
         in_flight(report, columns, palette),
-        shown(app, report, palette),
+        shown(app, report, columns, palette),
     ]
 }
 
@@ -230,7 +230,15 @@ fn types<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette
     } else if fits(&narrower) {
         narrower
     } else {
-        narrowest
+        // The first span is the unit, then a name and a figure each.
+        let mut spans = narrowest.spans.into_iter();
+        let (unit, mut groups) = (spans.next().unwrap_or_default(), Vec::new());
+        while let (Some(name), Some(figure)) = (spans.next(), spans.next()) {
+            groups.push([name, figure]);
+        }
+        let mut line = whole(groups, columns.saturating_sub(unit.width()));
+        line.spans.insert(0, unit);
+        line
     }
 }
 
@@ -297,7 +305,7 @@ fn coverage<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, pa
     Line::from(spans)
 }
 
-fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> Line<'a> {
+fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     if let Some(prompt) = &app.prompt {
         let what = match prompt.what {
             RowFilter::Text => " filter: ",
@@ -336,7 +344,9 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> 
     } else if app.paused.is_some() {
         spans.push(Span::styled(" PAUSED ", palette.warning.add_modifier(Modifier::REVERSED)));
     }
-    spans.push(Span::styled(format!(" {}", parts.join(" · ")), palette.dim));
+    let used: usize = spans.iter().map(Span::width).sum();
+    let parts = fit(&parts.join(" · "), columns.saturating_sub(used + 1));
+    spans.push(Span::styled(format!(" {parts}"), palette.dim));
     if *namespace != NamespaceFilter::Any {
         spans.push(Span::styled(format!("  namespace {}", escape(namespace.text())), palette.accent));
     }
@@ -357,7 +367,7 @@ fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rec
     let heading = placed.iter().enumerate().flat_map(|(at, placed)| {
         let style = if placed.column == sort.column { palette.sorted } else { palette.heading };
         let mut cell = String::new();
-        push_cell(&mut cell, *placed, &layout::title(placed.column, report));
+        push_cell(&mut cell, *placed, &placed.title(report));
         [Span::styled(if at == 0 { "" } else { " " }, palette.heading), Span::styled(cell, style)]
     });
     put(buffer, body, 0, &Line::from(heading.collect::<Vec<_>>()));
@@ -377,7 +387,7 @@ fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rec
         let selected = at == app.cursor;
         let cells = placed.iter().enumerate().flat_map(|(nth, placed)| {
             let mut cell = String::new();
-            push_cell(&mut cell, *placed, &placed.column.cell(row, report));
+            push_cell(&mut cell, *placed, &placed.cell(row, report));
             let style = if selected { palette.cursor } else { style_of(*placed, row, palette) };
             let between = if selected { palette.cursor } else { palette.plain };
             let cell = match placed.column {
@@ -481,9 +491,19 @@ pub const KEYS: [(&str, &str); 20] = [
     ("q, Ctrl-C", "quit; a summary follows"),
 ];
 
+/// The fewest columns beside names in which meanings can be read.
+const MEANING: usize = 30;
+
 fn help<'a>(columns: usize, palette: Palette) -> Vec<Line<'a>> {
     let entry = |name: &str, meaning: &str, room: usize| {
-        let parts = wrap(meaning, columns.saturating_sub(room + 5).max(20));
+        if columns < room + MEANING {
+            let name = fit(name, columns.saturating_sub(2));
+            let name = Line::styled(format!("  {name}"), palette.strong);
+            let meaning = wrap(meaning, columns.saturating_sub(4));
+            let meaning = meaning.into_iter().map(|part| Line::styled(format!("    {part}"), palette.plain));
+            return std::iter::once(name).chain(meaning).collect::<Vec<_>>();
+        }
+        let parts = wrap(meaning, columns.saturating_sub(room + 5));
         let line = |(at, part): (usize, String)| {
             let name = if at == 0 { name } else { "" };
             Line::from(vec![
@@ -498,9 +518,8 @@ fn help<'a>(columns: usize, palette: Palette) -> Vec<Line<'a>> {
     lines.extend([Line::default(), Line::styled(" Columns", palette.accent)]);
     lines.extend(text::legend().flat_map(|(_, title, meaning)| entry(title, meaning, 11)));
     lines.push(Line::default());
-    lines.push(Line::styled(
-        " A figure that is not known is shown as -. What is lost on the way is counted in the header.",
-        palette.dim,
-    ));
+    let last = "A figure that is not known is shown as -. What is lost on the way is counted in the header.";
+    let last = wrap(last, columns.saturating_sub(1));
+    lines.extend(last.into_iter().map(|part| Line::styled(format!(" {part}"), palette.dim)));
     lines
 }

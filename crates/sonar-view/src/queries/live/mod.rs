@@ -7,6 +7,7 @@ pub mod clipboard;
 mod detail;
 mod draw;
 mod history;
+mod page;
 mod palette;
 mod screen;
 
@@ -26,6 +27,7 @@ use crate::queries::{
     ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, WindowReport,
 };
 use history::History;
+use page::{OpenRow, Page};
 
 /// Settings of the live view.
 #[derive(Clone, Debug)]
@@ -91,14 +93,6 @@ pub enum LiveAction {
     Later,
     /// End.
     Quit,
-}
-
-/// What fills the screen.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Page {
-    Rows,
-    Detail { identity: u64, scroll: usize },
-    Help { scroll: usize },
 }
 
 /// A line that is being typed.
@@ -363,8 +357,11 @@ impl App {
             KeyCode::Char('N') => self.show_now(),
             KeyCode::Char('h' | '?') | KeyCode::F(1) => {
                 self.page = match self.page {
-                    Page::Help { .. } => Page::Rows,
-                    _ => Page::Help { scroll: 0 },
+                    Page::Help { .. } => self.page.before(),
+                    Page::Detail { identity, scroll } => {
+                        Page::Help { scroll: 0, above: Some(OpenRow { identity, scroll }) }
+                    }
+                    Page::Rows => Page::Help { scroll: 0, above: None },
                 };
             }
             code => match self.page {
@@ -449,6 +446,7 @@ impl App {
             KeyCode::Char('w') if sortable(&self.selection).contains(&Column::Wait) => {
                 self.selection.sort = Sort { column: Column::Wait, reverse: false };
             }
+            KeyCode::Char('w') => self.notify(self.without_waits().to_owned()),
             KeyCode::Char('r') => self.selection.sort.reverse = !self.selection.sort.reverse,
             KeyCode::Char('b') => self.next_grouping(),
             KeyCode::Char('c') => {
@@ -473,6 +471,17 @@ impl App {
         LiveAction::Continue
     }
 
+    /// Why rows cannot be sorted by how long operations waited.
+    const fn without_waits(&self) -> &'static str {
+        match (self.selection.has_splits, self.past.is_some()) {
+            (true, _) => "How long operations waited is known by shape and namespace (key b).",
+            (false, true) => {
+                "How long operations waited was not recorded, or is in the letters of a row alone."
+            }
+            (false, false) => "How long operations waited is known only with --split.",
+        }
+    }
+
     fn open_prompt(&mut self, what: RowFilter, input: String) {
         self.prompt = Some(Prompt { what, input, before: self.selection.clone() });
     }
@@ -480,10 +489,11 @@ impl App {
     fn key_in_page(&mut self, code: KeyCode) {
         let page = self.page_height.max(1);
         let last = self.page_lines.saturating_sub(self.page_height);
-        let (Page::Detail { scroll, .. } | Page::Help { scroll }) = &mut self.page else { return };
+        let before = self.page.before();
+        let (Page::Detail { scroll, .. } | Page::Help { scroll, .. }) = &mut self.page else { return };
         *scroll = (*scroll).min(last);
         match code {
-            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.page = Page::Rows,
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.page = before,
             KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => *scroll = (*scroll + 1).min(last),
             KeyCode::PageUp => *scroll = scroll.saturating_sub(page),
