@@ -130,7 +130,7 @@ def test_the_doctor_in_a_container_names_the_options_that_are_missing(in_contain
         added = [f"--cap-add=CAP_{name}" for name in capabilities]
         dropped = [f"--cap-drop=CAP_{name}" for name in CAPABILITIES if name not in capabilities]
         lines = json.loads(in_container([*added, *dropped], ["doctor", "--json"]).stdout)
-        return {line["name"]: line for line in lines}
+        return {line["name"]: line for line in lines["checks"]}
 
     without = found([])
     assert without["packet-socket"]["remedy"] == "docker run --cap-add NET_RAW …"
@@ -169,5 +169,5 @@ def test_the_program_for_aarch64_runs(tmp_path):
         for name, start in (("emulated", [emulator, program]), ("here", [labkit.MONGOSONAR]))
     )
     assert stored["windows"] == expected["windows"] > 0 and stored["collectors"] == expected["collectors"]
-    doctor = json.loads(run(emulator, program, "doctor", "--json").stdout)
+    doctor = json.loads(run(emulator, program, "doctor", "--json").stdout)["checks"]
     assert {line["verdict"] for line in doctor if line["name"] in ("kernel", "configuration")} == {"ok"}, doctor

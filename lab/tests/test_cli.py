@@ -169,7 +169,8 @@ def test_the_manual_is_written(tmp_path):
 def test_the_doctor_lists_what_works():
     text, machine = run("doctor"), run("doctor", "--json")
     assert text.returncode == 0 and text.stdout.strip()
-    assert json.loads(machine.stdout)
+    found = json.loads(machine.stdout)
+    assert (found["schema"], found["kind"]) == (1, "doctor") and found["checks"]
 
 
 def test_a_closed_pipe_is_not_an_error():

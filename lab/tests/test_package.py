@@ -240,7 +240,7 @@ def test_lintian_finds_no_error(packages):
 def test_the_program_runs_in_a_clean_debian(installed):
     version = installed.run("mongosonar", "--version").stdout
     assert version == subprocess.run([labkit.MONGOSONAR, "--version"], capture_output=True, text=True).stdout
-    doctor = json.loads(installed.run("mongosonar", "doctor", "--json", code=None).stdout)
+    doctor = json.loads(installed.run("mongosonar", "doctor", "--json", code=None).stdout)["checks"]
     assert {line["verdict"] for line in doctor if line["name"] in ("kernel", "packet-socket")} == {"ok"}, doctor
     # The shell finds the completions, and man the page.
     assert (
@@ -422,7 +422,7 @@ def in_sandbox(system, command, settings=""):
 def doctor(system, settings=""):
     out, err = in_sandbox(system, "/usr/bin/mongosonar doctor --json", settings)
     assert out, err
-    return {line["name"]: line["verdict"] for line in json.loads(out)}
+    return {line["name"]: line["verdict"] for line in json.loads(out)["checks"]}
 
 
 # What the sources of the agent need, by the names of the doctor.

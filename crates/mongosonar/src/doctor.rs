@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use sonar_core::history::Collector;
 use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
@@ -17,6 +18,17 @@ use sonar_view::kit::escape;
 use self::checks::DoctorLine;
 use crate::config;
 use crate::exit::{OK, PROBLEM};
+
+/// Version of the schema of `--json`.
+const SCHEMA: u32 = 1;
+
+/// All findings.
+#[derive(Serialize)]
+struct DoctorDocument<'a> {
+    schema: u32,
+    kind: &'static str,
+    checks: &'a [DoctorLine],
+}
 
 /// The arguments of `mongosonar doctor`.
 #[derive(Args, Debug)]
@@ -53,7 +65,8 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     lines.push(terminal());
     let mut out = io::stdout().lock();
     if json {
-        serde_json::to_writer(&mut out, &lines)?;
+        let document = DoctorDocument { schema: SCHEMA, kind: "doctor", checks: &lines };
+        serde_json::to_writer(&mut out, &document)?;
         writeln!(out)?;
     } else {
         text(&lines, &mut out)?;
@@ -91,9 +104,20 @@ pub fn remedy(collector: Collector) -> Option<String> {
 fn servers(found: io::Result<FoundListeners>) -> DoctorLine {
     let (verdict, found, remedy) = match found {
         Ok(found) if found.listeners.is_empty() => {
-            let hidden =
-                found.incomplete.iter().map(|one| format!("; {} ({}): {}", one.name, one.pid, one.reason));
-            let found = format!("no mongod or mongos listens here{}", hidden.collect::<String>());
+            let hidden: Vec<String> = found
+                .incomplete
+                .iter()
+                .map(|one| {
+                    format!(
+                        "{} ({}) runs here, but its ports are not known: {}",
+                        one.name, one.pid, one.reason
+                    )
+                })
+                .collect();
+            let found = match hidden.is_empty() {
+                true => "no mongod or mongos listens here".to_owned(),
+                false => hidden.join("; "),
+            };
             ("warning", found, Some("mongosonar queries --port PORT, or --read FILE".to_owned()))
         }
         Ok(found) => {

@@ -40,6 +40,7 @@ mod input;
 mod journal_export;
 mod large;
 mod log_container;
+mod log_location;
 mod made_lines;
 mod manual;
 mod outfile;

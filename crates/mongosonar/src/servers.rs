@@ -32,6 +32,11 @@ pub fn mongodb(host: &Host) -> Vec<Process> {
     host.processes(&MONGODB)
 }
 
+/// The process with this number, if it is a running mongod or mongos.
+pub fn server(host: &Host, pid: u32) -> Option<Process> {
+    host.process(pid, &MONGODB)
+}
+
 /// Every running mongod and mongos, by its program file: what a process calls itself does not count.
 pub fn proven(host: &Host) -> Vec<Process> {
     host.processes_running(&MONGODB)

@@ -1,6 +1,6 @@
 //! Checks what commands need in addition to packets: eBPF, other users' processes, logs, servers, io_uring.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -14,9 +14,13 @@ use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges;
 
-use crate::server_configuration::{ServerConfiguration, named_log};
+use crate::log_location::{self, LocatedLog};
+use crate::server_configuration::ServerConfiguration;
 use crate::servers;
 
+/// What reads the log of a server that writes it into no file.
+const WITHOUT_FILE: &str =
+    "journalctl -u mongod -o cat | mongosonar logs report -, or the same with docker logs";
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -89,13 +93,16 @@ fn processes(servers: &[Process]) -> DoctorLine {
         let open = fs::read_dir(server.folder().join("fd"));
         open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     };
-    let hidden: Vec<_> = servers.iter().filter(hidden).map(|server| server.pid.to_string()).collect();
+    let hidden: Vec<_> =
+        servers.iter().filter(hidden).map(|server| format!("{} ({})", server.name, server.pid)).collect();
     match (servers.len(), hidden.is_empty()) {
         (0, _) => line.ok("no mongod or mongos runs here".to_owned()),
         (_, true) => line.ok("what mongod and mongos have open can be seen".to_owned()),
         _ => {
-            let found =
-                format!("what process {} has open cannot be seen: ports and paths", hidden.join(", "));
+            let found = format!(
+                "{}: this user may not see their sockets and files, so ports, logs and data folders may be unknown",
+                hidden.join(", ")
+            );
             line.warning(found, inspection_remedy())
         }
     }
@@ -105,17 +112,35 @@ fn processes(servers: &[Process]) -> DoctorLine {
 fn logs(servers: &[Process]) -> DoctorLine {
     let line = DoctorLine::new("log", "logs report");
     let host = Host::live();
-    let paths: Vec<String> = servers.iter().filter_map(|server| named_log(&host, server)).collect();
-    if let Some(path) = paths.iter().find(|path| File::open(path).is_err()) {
-        return line.warning(format!("{path} cannot be read"), format!("sudo mongosonar logs report {path}"));
+    if servers.is_empty() {
+        return line.ok("no mongod or mongos runs here; any log can be named".to_owned());
     }
-    match paths.as_slice() {
-        [] if servers.is_empty() => line.ok("no mongod or mongos runs here; any log can be named".to_owned()),
-        [] => line
-            .ok("no server here writes its log into a file that its arguments or configuration name"
-                .to_owned()),
-        paths => line.ok(format!("can be read: {}", paths.join(", "))),
+    let (mut readable, mut unread, mut remedies) = (Vec::new(), Vec::new(), Vec::new());
+    for server in servers {
+        let log = LocatedLog::of_process(&host, server);
+        let path = log.as_ref().map(LocatedLog::path).unwrap_or_default();
+        match log.as_ref().map(LocatedLog::open) {
+            Ok(Ok(_)) => readable.push(path.display().to_string()),
+            Ok(Err(error)) => {
+                unread.push(log_location::unreadable(&path, &error));
+                if error.kind() == ErrorKind::PermissionDenied {
+                    remedies.push(format!("sudo mongosonar logs report {}", path.display()));
+                }
+            }
+            Err(reason) => {
+                unread.push(format!("{} ({}): {reason}", server.name, server.pid));
+                remedies.push(WITHOUT_FILE.to_owned());
+            }
+        }
     }
+    remedies.dedup();
+    let readable = (!readable.is_empty()).then(|| format!("can be read: {}", readable.join(", ")));
+    if unread.is_empty() {
+        return line.ok(readable.unwrap_or_default());
+    }
+    let found: Vec<String> = unread.into_iter().chain(readable).collect();
+    let remedy = (!remedies.is_empty()).then(|| remedies.join("; "));
+    DoctorLine { verdict: "warning", found: found.join("; "), remedy, ..line }
 }
 
 /// Whether queries on the wire are readable, or encrypted.
@@ -226,6 +251,31 @@ mod tests {
                 .iter()
                 .all(|line| line.verdict == "ok" || line.verdict == "warning" || line.verdict == "problem")
         );
+    }
+
+    #[test]
+    fn a_log_that_is_no_file_is_said_to_be_elsewhere() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-doctor-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("out");
+        fs::write(&path, "2018-11-21T21:26:53.420+0000 I COMMAND\n").unwrap();
+        let log_of = |output: std::process::Stdio| {
+            let mut command = std::process::Command::new("sleep");
+            let mut child = command.arg("60").stdout(output).spawn().unwrap();
+            let mut server = Host::live().process(child.id(), &["sleep"]).unwrap();
+            server.arguments = ["mongod", "--logpath", "/proc/self/fd/1"].map(str::to_owned).to_vec();
+            let line = logs(&[server]);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            line
+        };
+        let piped = log_of(std::process::Stdio::piped());
+        assert_eq!(piped.verdict, "warning");
+        assert!(piped.found.contains("standard output, which is a pipe"), "{}", piped.found);
+        assert!(piped.remedy.unwrap().contains("mongosonar logs report -"));
+        let file = log_of(fs::File::options().append(true).open(&path).unwrap().into());
+        assert!(file.verdict == "ok" && file.found.starts_with("can be read: /proc/"), "{}", file.found);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

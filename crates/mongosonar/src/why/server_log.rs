@@ -19,7 +19,9 @@ use sonar_sys::host::regular;
 
 use super::server_operation::DescribedOperations;
 use crate::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
+use crate::log_location::{LocatedLog, unreadable};
 use crate::server_configuration::named_log;
+use crate::servers;
 use crate::when::now;
 
 /// The most logs of a process, and files of it that are looked at.
@@ -47,16 +49,35 @@ impl ServerLogs {
         paths.iter().map(open).collect::<Result<_>>().map(Self)
     }
 
-    /// The logs that these processes write.
+    /// The logs that these processes write: the one that their arguments or configuration say, and other open files
+    /// called `*.log`.
     pub fn of_processes(processes: &[u32]) -> Self {
-        let mut logs = Vec::new();
-        for process in processes {
-            for log in written_logs(*process) {
-                let opened = log.open().and_then(|file| TracedLog::new(log.path, file, Some(*process)));
-                match opened {
-                    Ok(log) => logs.push(log),
-                    Err(error) => eprintln!("mongosonar: cannot read the log of process {process}: {error}"),
+        let mut logs: Vec<TracedLog> = Vec::new();
+        for &process in processes {
+            let before = logs.len();
+            let mut add = |path: PathBuf, opened: io::Result<File>| {
+                let traced = opened.and_then(|file| TracedLog::new(path.clone(), file, Some(process)));
+                match traced {
+                    Ok(log) if logs.iter().any(|other| other.identity == log.identity) => None,
+                    Ok(log) => {
+                        logs.push(log);
+                        None
+                    }
+                    Err(error) => Some(unreadable(&path, &error)),
                 }
+            };
+            let said = match said_log(process) {
+                Some(Ok(log)) => add(log.path(), log.open()),
+                Some(Err(reason)) => Some(reason),
+                None => None,
+            };
+            let others = written_logs(process);
+            let mut problems: Vec<String> = said.into_iter().collect();
+            problems.extend(others.into_iter().filter_map(|log| add(log.path.clone(), log.open())));
+            // Another log that was found is no reason for words about the first.
+            if logs.len() == before {
+                let pid = process;
+                problems.iter().for_each(|why| eprintln!("mongosonar: process {pid}: {why}"));
             }
         }
         Self(logs)
@@ -140,6 +161,13 @@ struct WrittenLog {
     process: Process,
     number: u32,
     identity: FileIdentity,
+}
+
+/// The log of a mongod or mongos, or where it goes instead; `None` for other programs.
+fn said_log(process: u32) -> Option<Result<LocatedLog, String>> {
+    let host = Host::live();
+    let process = servers::server(&host, process)?;
+    Some(LocatedLog::of_process(&host, &process))
 }
 
 /// The logs that a process has open: regular files that it writes, and that are named `*.log` or as its configuration

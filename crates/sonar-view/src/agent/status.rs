@@ -9,6 +9,9 @@ use sonar_core::words::plural;
 
 use crate::kit::{Bytes, Grouped, Nanos, Zone, escape, json};
 
+/// Version of the schema of JSON.
+const SCHEMA: u32 = 1;
+
 /// How a collector is.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -95,8 +98,14 @@ pub struct WatchedServer {
     pub port: u16,
     /// Its log, if it is known.
     pub log: Option<String>,
+    /// Why its log is not followed; `None` if it is.
+    #[serde(default)]
+    pub log_problem: Option<String>,
     /// Its `diagnostic.data`, if it is known.
     pub diagnostic_data: Option<String>,
+    /// Why that is not followed; `None` if it is.
+    #[serde(default)]
+    pub diagnostic_problem: Option<String>,
 }
 
 /// A running agent.
@@ -152,11 +161,12 @@ impl AgentStatus {
     pub fn json(&self, out: impl Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Document<'a> {
+            schema: u32,
             kind: &'static str,
             #[serde(flatten)]
             status: &'a AgentStatus,
         }
-        json::line(&Document { kind: "agent_status", status: self }, out)
+        json::line(&Document { schema: SCHEMA, kind: "agent_status", status: self }, out)
     }
 
     /// Text, with times in this zone.
@@ -231,10 +241,14 @@ impl AgentStatus {
             writeln!(out, "no mongod or mongos runs here")?;
         }
         for server in &self.servers {
-            let WatchedServer { name, version, pid, port, log, diagnostic_data } = server;
-            let known =
-                |path: &Option<String>| path.as_deref().map_or("not known", |_| "followed").to_owned();
-            let (log, data) = (known(log), known(diagnostic_data));
+            let WatchedServer { name, version, pid, port, .. } = server;
+            let state = |path: &Option<String>, problem: &Option<String>| match (problem, path) {
+                (Some(problem), _) => format!("not followed ({})", escape(problem)),
+                (None, Some(_)) => "followed".to_owned(),
+                (None, None) => "not known".to_owned(),
+            };
+            let log = state(&server.log, &server.log_problem);
+            let data = state(&server.diagnostic_data, &server.diagnostic_problem);
             let version =
                 version.as_deref().map_or_else(String::new, |version| format!(" {}", escape(version)));
             let name = escape(name);
@@ -250,6 +264,19 @@ impl AgentStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn server(port: u16, problem: Option<&str>) -> WatchedServer {
+        WatchedServer {
+            name: "mongod".to_owned(),
+            version: None,
+            pid: 4,
+            port,
+            log: Some("/proc/1/fd/1".to_owned()),
+            log_problem: problem.map(str::to_owned),
+            diagnostic_data: None,
+            diagnostic_problem: None,
+        }
+    }
 
     #[test]
     fn the_status_shows_what_fails_and_what_it_costs() {
@@ -285,6 +312,7 @@ mod tests {
                 max_bytes: 12_582_912,
             }],
             collectors: vec![queries, files],
+            servers: vec![server(5, None), server(6, Some("/proc/1/fd/1 cannot be read: no permission"))],
             ..AgentStatus::default()
         };
         let mut text = Vec::new();
@@ -298,13 +326,18 @@ mod tests {
             "NOT STORING: no room\\u{1b}",
             "LOST: 1 window could not be stored",
             "           db1: all\\u{1b}",
-            "no mongod or mongos runs here",
+            "mongod (process 4) on port 5: log followed, diagnostic.data not known",
+            "mongod (process 4) on port 6: log not followed (/proc/1/fd/1 cannot be read: no permission), diagnostic.data not known",
         ] {
             assert!(text.lines().any(|found| found.trim_end() == line), "{line}\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "escaped");
+        let mut none = Vec::new();
+        AgentStatus::default().text(&Zone::utc(), &mut none).unwrap();
+        assert!(String::from_utf8(none).unwrap().ends_with("\nno mongod or mongos runs here\n"));
         let mut json = Vec::new();
         status.json(&mut json).unwrap();
+        assert!(json.starts_with(br#"{"schema":1,"kind":"agent_status","#));
         let back: AgentStatus = serde_json::from_slice(&json).unwrap();
         assert_eq!(back, status);
     }

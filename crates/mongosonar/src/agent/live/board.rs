@@ -316,6 +316,16 @@ impl CollectorBoard {
         self.entries()[collector as usize] = CollectorEntry::new(collector, is_wanted);
     }
 
+    /// Why a part is not collected; `None` if it is, as far as that is known.
+    pub fn problem(&self, source: impl Into<SourceId>) -> Option<String> {
+        let source = source.into();
+        let entry = &self.entries()[source.collector as usize];
+        match entry.is_wanted {
+            true => entry.failing.get(&source.part).map(CollectorProblem::text),
+            false => Some(format!("{} is switched off", source.collector.name())),
+        }
+    }
+
     /// What fails, in words.
     pub fn failing(&self) -> Vec<String> {
         let entries = self.entries();
@@ -384,6 +394,10 @@ mod tests {
         let log = log_of(&board);
         assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(0).unix_ns())));
         assert_eq!(log.problems, ["port 6: b.log cannot be read; fix: sudo"]);
+        assert_eq!(board.problem((Collector::Log, 6)).as_deref(), Some("b.log cannot be read; fix: sudo"));
+        assert_eq!(board.problem((Collector::Log, 5)), None);
+        let off = CollectorBoard::new(|_| false);
+        assert_eq!(off.problem((Collector::Log, 5)).as_deref(), Some("log is switched off"));
         assert_eq!(board.data((Collector::Log, 5), at(2)), None, "it never failed");
         board.forget((Collector::Log, 5));
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou, "nothing else works");

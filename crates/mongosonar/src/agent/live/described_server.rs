@@ -5,11 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sonar_sys::host::regular;
-
 use super::options;
-use super::server_files::{InspectableLog, InspectableSamples, LogLocation, ServerProcess, beside_log};
+use super::server_files::{InspectableLog, InspectableSamples, ServerProcess, beside_log};
 use crate::agent::settings::ServerTable;
+use crate::log_location::LogLocation;
 use crate::server_configuration::ServerConfiguration;
 use crate::servers;
 
@@ -30,6 +29,8 @@ pub struct FoundServer {
     pub name: String,
     /// Its log; `None` if it writes none into a file, or nothing says which.
     pub log: Option<PathBuf>,
+    /// Why it has no log that can be read: where it goes instead.
+    pub no_log: Option<String>,
     /// The folder of its data, as it names it itself; `None` on a mongos, or if nothing says which.
     pub dbpath: Option<PathBuf>,
     /// The folder of its samples.
@@ -68,20 +69,13 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
     let text = file.as_ref().map(|path| server.configuration(&inside(path)));
     // Without the file that its command line names they are not known.
     let knows_options = text.as_ref().is_none_or(Option::is_some);
-    let configuration = ServerConfiguration::parse(&text.flatten().unwrap_or_default());
+    let read = text.flatten().map(|text| ServerConfiguration::parse(&text));
+    let configuration = read.clone().unwrap_or_default();
     let open = process.open_files();
     let named_log = option(&["--logpath"]).or_else(|| configuration.log().map(PathBuf::from));
-    let place = match (configured.and_then(|table| table.log.clone()), &named_log) {
-        (Some(path), _) => LogLocation::Configured(path),
-        (None, Some(path)) => LogLocation::Named(inside(path)),
-        // Without a log path a server may write to standard output, which may be a file.
-        (None, None) => LogLocation::Output,
-    };
-    let output = process.folder().join("fd/1");
-    let log_path = match &place {
-        LogLocation::Configured(path) => Some(path.clone()),
-        LogLocation::Named(path) => Some(outside(path)),
-        LogLocation::Output => regular::open(&output).is_ok().then_some(output),
+    let place = match configured.and_then(|table| table.log.clone()) {
+        Some(path) => Ok(LogLocation::Configured(path)),
+        None => LogLocation::of(process, read.as_ref()),
     };
     // A mongod always has this file open.
     let of_open_file = || {
@@ -108,12 +102,13 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         pid: process.pid,
         started,
         name: process.name.clone(),
-        log: log_path.clone(),
+        log: place.as_ref().ok().map(|place| place.path(process)),
+        no_log: place.as_ref().err().cloned(),
         dbpath: dbpath.filter(|_| is_mongod),
         diagnostic: folder.as_deref().map(outside),
         is_closed: false,
         options,
     };
-    let log = log_path.map(|_| InspectableLog { server: server.clone(), place });
+    let log = place.ok().map(|place| InspectableLog { server: server.clone(), place });
     KnownServer { found, log, samples: folder.map(|folder| InspectableSamples { server, folder }) }
 }

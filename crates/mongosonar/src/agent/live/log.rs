@@ -177,7 +177,7 @@ impl<'a> LogsFollower<'a> {
         let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(FollowedLog::lost).sum();
         self.task.board.lost(Collector::Log, self.lost_before + lost);
         if self.sources.is_empty() {
-            self.task.board.waits(Collector::Log, "no server here has a log that is known");
+            self.task.board.waits(Collector::Log, &without_log(&servers));
         }
         if is_observed {
             let from = reading.since(&self.observed).from;
@@ -317,6 +317,13 @@ impl LogSource {
 fn note_ends(log: &mut FollowedLog<InspectedLog>, port: u16, servers: &WatchedServers) {
     let LoggedEnds { began, events } = log.take_ends();
     servers.log((port, began), &events);
+}
+
+/// Why there is no log to follow.
+fn without_log(servers: &[FoundServer]) -> String {
+    let reason = |server: &FoundServer| Some(format!("port {}: {}", server.port, server.no_log.as_deref()?));
+    let reasons: Vec<String> = servers.iter().filter_map(reason).collect();
+    if reasons.is_empty() { "no server here has a log that is known".to_owned() } else { reasons.join("; ") }
 }
 
 fn path_of(server: &FoundServer) -> String {

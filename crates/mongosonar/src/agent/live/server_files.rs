@@ -15,17 +15,12 @@ use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::follow::{FileIdentity, FollowedPlace, newest_copies};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
+use crate::log_location::{LogLocation, is_log};
 
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 /// The most bytes to read of a configuration of a server.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// How much of a log is looked at, at its beginning and at its end, for lines of a server.
-const LOOKED_AT: usize = 64 << 10;
-/// How every line of a log begins since MongoDB 4.4.
-const JSON_LINE: &[u8] = br#"{"t":{"$date""#;
-/// The number of standard output.
-const OUTPUT: u32 = 1;
 
 /// A process, and when it started, in clock ticks since boot: another one may get its number.
 #[derive(Clone, Debug)]
@@ -63,17 +58,6 @@ impl ServerProcess {
     }
 }
 
-/// Where the log of a server is.
-#[derive(Clone, Debug)]
-pub enum LogLocation {
-    /// At this path, as the process sees it.
-    Named(PathBuf),
-    /// At this path, as we see it: the configuration of the agent says so.
-    Configured(PathBuf),
-    /// The server's standard output.
-    Output,
-}
-
 /// The log of a server.
 #[derive(Clone, Debug)]
 pub struct InspectableLog {
@@ -87,12 +71,8 @@ impl InspectableLog {
     fn files(&self) -> io::Result<ProcessFiles> {
         match self.place {
             LogLocation::Configured(_) => self.server.named(),
-            LogLocation::Named(_) | LogLocation::Output => self.server.files(),
+            LogLocation::Named(_) | LogLocation::Descriptor(_) => self.server.files(),
         }
-    }
-
-    fn open_output(&self) -> io::Result<File> {
-        checked(self.server.files()?.open_descriptor(&self.server.process, OUTPUT)?, is_log)
     }
 }
 
@@ -100,19 +80,16 @@ impl FollowedPlace for InspectableLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         let found = match &self.place {
             LogLocation::Named(path) | LogLocation::Configured(path) => self.files()?.metadata(path)?,
-            LogLocation::Output => {
-                Some(self.server.still(fs::metadata(self.server.process.folder().join("fd/1"))?)?)
+            LogLocation::Descriptor(_) => {
+                let process = &self.server.process;
+                Some(self.server.still(fs::metadata(self.place.path(process))?)?)
             }
         };
         Ok(found.map(|found| FileIdentity { device: found.dev(), inode: found.ino() }))
     }
 
     fn open(&mut self) -> io::Result<File> {
-        match &self.place {
-            LogLocation::Named(path) => checked(self.files()?.open(path)?, is_log),
-            LogLocation::Configured(path) => self.files()?.open(path),
-            LogLocation::Output => self.open_output(),
-        }
+        self.place.open(&self.server.process, &self.files()?)
     }
 
     fn copies(&mut self) -> Vec<File> {
@@ -124,7 +101,7 @@ impl FollowedPlace for InspectableLog {
         };
         let listed = files.list(folder, MAX_ENTRIES).unwrap_or_default();
         let changed = listed.into_iter().filter_map(|(name, found)| Some((found.modified().ok()?, name)));
-        let open = |name| checked(files.open(&folder.join(name)).ok()?, is_log).ok();
+        let open = |name| files.open(&folder.join(name)).ok().filter(|file| is_log(file).unwrap_or(false));
         newest_copies(name, changed).into_iter().filter_map(open).collect()
     }
 }
@@ -149,43 +126,14 @@ impl DiagnosticFolder for InspectableSamples {
         if !name.starts_with("metrics.") || name.contains('/') {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        checked(self.server.files()?.open(&self.folder.join(name))?, is_samples)
+        let file = self.server.files()?.open(&self.folder.join(name))?;
+        match is_samples(&file)? {
+            true => Ok(file),
+            false => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it does not look like a file of MongoDB"))
+            }
+        }
     }
-}
-
-fn checked(file: File, looks_right: fn(&File) -> io::Result<bool>) -> io::Result<File> {
-    match looks_right(&file)? {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it does not look like a file of MongoDB")),
-    }
-}
-
-/// Whether a line at the beginning or the end of a file looks like one of a server's log. An empty file is a log that
-/// has just begun.
-fn is_log(file: &File) -> io::Result<bool> {
-    let size = file.metadata()?.len();
-    let part = |at: u64| -> io::Result<bool> {
-        let mut bytes = vec![0; LOOKED_AT];
-        let read = file.read_at(&mut bytes, at)?;
-        Ok(bytes[..read].split(|byte| *byte == b'\n').any(is_log_line))
-    };
-    Ok(size == 0 || part(0)? || part(size.saturating_sub(LOOKED_AT as u64))?)
-}
-
-/// `{"t":{"$date"…`, `2018-11-21T21:26:53…`, or `Wed Nov 21 21:26:53…`.
-fn is_log_line(line: &[u8]) -> bool {
-    const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
-    let fits = |pattern: &[u8]| {
-        line.len() >= pattern.len()
-            && pattern.iter().zip(line).all(|(wanted, byte)| match wanted {
-                b'0' => byte.is_ascii_digit(),
-                b'a' => byte.is_ascii_alphabetic(),
-                b'_' => *byte == b' ' || byte.is_ascii_digit(),
-                other => other == byte,
-            })
-    };
-    let is_ctime = || DAYS.iter().any(|day| line.starts_with(day)) && fits(b"aaa aaa _0 00:00:00");
-    line.starts_with(JSON_LINE) || fits(b"0000-00-00T00:00:00") || is_ctime()
 }
 
 /// Whether a file begins with a document as `diagnostic.data` has them, which starts with a date named `_id`. An empty one
@@ -207,27 +155,8 @@ pub fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn lines_of_every_kind_of_log_are_recognised_and_those_of_other_files_are_not() {
-        for line in [
-            r#"{"t":{"$date":"2026-11-21T21:26:53.420+00:00"},"s":"I",  "c":"COMMAND""#,
-            "2018-11-21T21:26:53.420+0000 I COMMAND  [conn7] command stats.daily",
-            "Wed Nov 21 21:26:53.420 [conn7] query stats.daily",
-            "Sun Nov  1 01:26:53 [initandlisten] connection accepted",
-        ] {
-            assert!(is_log_line(line.as_bytes()), "{line}");
-        }
-        for line in [
-            "root:$6$salt$hash:19000:0:99999:7:::",
-            "-----BEGIN PRIVATE KEY-----",
-            r#"{"password":"x","t":{"$date":1}}"#,
-            "2018-11-21 21:26:53 not a server's",
-            "Wed Nov",
-            "",
-        ] {
-            assert!(!is_log_line(line.as_bytes()), "{line}");
-        }
-    }
+    /// How much of a log is looked at, at its beginning and at its end.
+    const LOOKED_AT: usize = 64 << 10;
 
     #[test]
     fn what_stands_before_and_after_the_lines_of_a_log_does_not_matter_and_other_files_are_refused() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use sonar_core::Timestamp;
+use sonar_core::history::Collector;
 use sonar_sys::Host;
 use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
@@ -82,7 +83,9 @@ impl LiveAgent<'_> {
             pid: server.pid,
             port: server.port,
             log: path(&server.log),
+            log_problem: server.no_log.clone().or_else(|| self.board.problem((Collector::Log, server.port))),
             diagnostic_data: path(&server.diagnostic),
+            diagnostic_problem: self.board.problem((Collector::Internals, server.port)),
         };
         let pid = std::process::id();
         let summary = self.assembler.summary().clone();
