@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use super::options;
 use super::server_files::{InspectableLog, InspectableSamples, ServerProcess, beside_log};
 use crate::agent::settings::ServerTable;
 use crate::log_location::LogLocation;
 use crate::server_configuration::ServerConfiguration;
 use crate::servers;
+use serde::{Deserialize, Serialize};
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";

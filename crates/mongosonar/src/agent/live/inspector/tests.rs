@@ -10,8 +10,8 @@ use std::sync::mpsc::{Sender, channel};
 use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
-use super::super::server_files::LogLocation;
 use super::*;
+use crate::log_location::LogLocation;
 
 /// Another user, who may run a program called mongod.
 const USER: u32 = 65_533;
