@@ -46,6 +46,9 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
             stack.enter_context(answering_mongod(tmp_path, port))
         life = stack.enter_context(AgentLife(tmp_path, tmp_path / "store"))
         life.wait(lambda: (life.collector("log") or {}).get("state") == "working", "the logs")
+        # One of both, and by the next status the other one, too.
+        written = life.status()["written_ns"]
+        life.wait(lambda: life.status()["written_ns"] > written, "another status")
         begun = time.time()
         # The one on the file system that hangs writes what is below it: it does not hang itself.
         writers = [

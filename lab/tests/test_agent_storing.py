@@ -67,9 +67,12 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
         small_disk(store, 32),
         answering_mongod(tmp_path / "busy", busy),
         agent(tmp_path, config) as running,
-        Writer(log, busy, turns=50) as writer,
+        contextlib.ExitStack() as stack,
     ):
+        # It begins at the end of the log.
+        running.wait_for("log", "working")
         ballast, begun = store / "ballast", time.time()
+        writer = stack.enter_context(Writer(log, busy, turns=50))
         labkit.wait_until(lambda: running.status()["windows"] >= 2, "two windows")
         fill(ballast)
         full = time.time()
