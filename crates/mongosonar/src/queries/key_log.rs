@@ -305,6 +305,7 @@ mod tests {
             while key_log.keys.sessions() < sessions {
                 assert!(begin.elapsed().as_secs() < 60, "{}", key_log.keys.sessions());
                 key_log.read(false).unwrap();
+                // span: between two looks
                 std::thread::sleep(Duration::from_millis(1));
             }
         };

@@ -464,6 +464,7 @@ fn a_service_that_is_stopped_says_so_last() {
     let words = ["agent", "--config", config.to_str().unwrap(), "--store", store.to_str().unwrap()];
     let child = program(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !store.join("agent.json").exists() {
+        // span: between two looks
         std::thread::sleep(Duration::from_millis(20));
     }
     Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();

@@ -324,6 +324,7 @@ fn wait_until_open(process: u32, path: &Path) {
     let begin = std::time::Instant::now();
     while !is_open() {
         assert!(begin.elapsed().as_secs() < 60, "{} is not opened", path.display());
+        // span: between two looks
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

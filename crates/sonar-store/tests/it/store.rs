@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::*;
 use proptest::prelude::*;
 use sonar_core::history::{Event, EventKind, HistoryStore, HistoryWindow, ObservedSpan, Resolution, Span};
-use sonar_core::{Endpoint, ShapeId, ShapeInfo};
+use sonar_core::{Class, Endpoint, Identity, Row, ShapeId, ShapeInfo, Source, Subject};
 use sonar_store::{SqliteHistory, StoreError, StoreSettings};
 
 fn settings() -> StoreSettings {
@@ -349,18 +349,24 @@ fn many_windows_at_once_are_those_that_are_read_one_by_one() {
 #[test]
 fn windows_that_are_put_together_keep_to_their_bytes_and_to_all_totals() {
     let dir = tempfile::tempdir().unwrap();
-    let bounded = StoreSettings { window_bytes: 384 << 10, ..settings() };
+    let bounded = StoreSettings { window_bytes: 1 << 20, ..settings() };
     let mut store = SqliteHistory::create(dir.path(), bounded).unwrap();
-    let mut unbounded = 0;
     let mut expected = HistoryWindow::new(at(DAY), Resolution::Hour);
     for number in 0..60 {
-        let window = window(DAY + number * 60, 200, &mut Random(number));
+        let mut window = small(DAY + number * 60);
+        for id in 0..200 {
+            let id = ShapeId(1 + 200 * number + id);
+            let shape = Arc::new(ShapeInfo { id, typed: "{}".into(), ..ShapeInfo::default() });
+            let subject = Subject::Shape { identity: Identity::Exact, shape, order: ShapeId(0) };
+            let mut row = Row::new(subject, Class::User);
+            row.observed_by_mut(Source::Wire).figures.calls = 1;
+            window.window.shapes.add(&row);
+        }
         expected.merge(&window);
-        unbounded = unbounded.max(expected.memory());
         store.append(&window, &[]).unwrap();
         assert!(store.memory() <= 2 * bounded.window_bytes, "{}", store.memory());
     }
-    assert!(unbounded > 4 * bounded.window_bytes, "{unbounded}");
+    assert!(expected.memory() > 4 * bounded.window_bytes, "{}", expected.memory());
     assert_eq!(calls_by_level(&store, span(DAY, DAY + 3_600)), [calls(&expected); 3]);
     // The next hour stores this one.
     store.append(&window(DAY + 3_600, 1, &mut Random(1)), &[]).unwrap();
