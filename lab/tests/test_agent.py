@@ -306,7 +306,8 @@ def test_an_interface_that_comes_goes_and_is_created_again_is_captured(tmp_path)
             labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets")
             assert running.stop() == 0
         text = running.err.read_text()
-        assert text.count("queries, interface s0: it works again") == 2 and text.count("it is down") == 1, text
+        # An interface is also down between its creation and the next command, which the agent may see.
+        assert text.count("queries, interface s0: it works again") == 2 and 1 <= text.count("it is down") <= 3, text
 
 
 def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
