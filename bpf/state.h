@@ -18,7 +18,7 @@ enum { RECORD_ACCESS, RECORD_FILE, RECORD_THREAD, RECORD_PROCESS };
 enum { PROCESS_STARTED, PROCESS_ENDED, PROCESS_REFUSED };
 // How a call passes its offset and length; bits above the kind.
 enum { KIND = 3, AT_OFFSET = 4, VECTOR = 8, URING = 16, NO_CALL = 32 };
-enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 8192, SLOTS = 4096 };
+enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 16384, SLOTS = 4096 };
 enum { NAME = 96, PARENTS = 6, PARENT_NAME = 32, PROGRAM_NAME = 16 };
 // Instead of a number: user space ignores the file, or there was no room to report it.
 #define IGNORED (~0U)

@@ -58,11 +58,23 @@ pub const MAX_FILES: usize = 65_536;
 
 /// How long records are read before the tick runs, even if more keep coming.
 const DRAIN: Duration = Duration::from_millis(100);
-/// Files whose accesses can be added up ([`TraceMode::Totals`]).
-pub const MAX_TOTALS: usize = 8_192;
-/// Bytes of the ring where the kernel adds accesses up: it has only files, threads and processes that are new. It is read
-/// ten times a second.
-const TOTALS_RING_BYTES: u32 = 2 << 20;
+/// How much room the kernel has where it adds accesses up.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TotalsRoom {
+    /// The most files whose accesses are added up.
+    pub files: u32,
+    /// Bytes of the ring, a power of two: it has only files, threads and processes that are new. It is read ten times a
+    /// second.
+    pub ring_bytes: u32,
+}
+
+impl TotalsRoom {
+    /// That of a command.
+    pub const COMMAND: Self = Self { files: 16_384, ring_bytes: 16 << 20 };
+    /// That of the agent, which stays within the memory of its service.
+    pub const AGENT: Self = Self { files: 8_192, ring_bytes: 2 << 20 };
+}
+
 /// Number of an ignored file.
 const IGNORED: u32 = u32::MAX;
 /// How long the number of a file rests before another file gets it: by then the programs have added everything to the
@@ -77,7 +89,7 @@ pub enum TraceMode {
     /// The same, and also pages that come into the page cache, as `AccessKind::PageIn`.
     EachAndPages,
     /// The kernel adds them up; see [`Tracer::each_usage`].
-    Totals,
+    Totals(TotalsRoom),
 }
 
 /// What to trace.
@@ -193,7 +205,11 @@ impl Tracer {
         }
         let settings = open.maps.rodata_data.as_deref_mut();
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
-        settings.live = mode == TraceMode::Totals;
+        let totals = match mode {
+            TraceMode::Totals(room) => Some(room),
+            TraceMode::Each | TraceMode::EachAndPages => None,
+        };
+        settings.live = totals.is_some();
         settings.uring_seen = plan.has_uring();
         settings.pseudo_seen = trace.pseudo;
         settings.page_shift = rustix::param::page_size().ilog2();
@@ -202,17 +218,16 @@ impl Tracer {
         let name = trace.program.unwrap_or_default().bytes().take(room);
         settings.program_name.iter_mut().zip(name).for_each(|(to, byte)| *to = byte);
         // What nothing would use would take its memory at once.
-        if mode == TraceMode::Totals {
-            open.maps.ring.set_max_entries(TOTALS_RING_BYTES).map_err(error)?;
-        } else {
-            open.maps.usages.set_max_entries(1).map_err(error)?;
+        open.maps.usages.set_max_entries(totals.map_or(1, |room| room.files)).map_err(error)?;
+        if let Some(room) = totals {
+            open.maps.ring.set_max_entries(room.ring_bytes).map_err(error)?;
         }
         let mut tracer = Self {
             skeleton: open.load().map_err(error)?,
             // Zeroed memory of the programs is of generation 0.
             control: Cell::new(types::control { generation: 1, ..types::control::default() }),
             resting: RefCell::default(),
-            totals: mode == TraceMode::Totals,
+            totals: totals.is_some(),
             links: Vec::new(),
             followed: RefCell::default(),
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),

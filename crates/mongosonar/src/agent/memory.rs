@@ -135,7 +135,7 @@ holders! {
     /// Files whose accesses are added up.
     Files: "files", Agent, 16 * MIB,
         "figures of 8,192 files and their paths; the ones idle longest give way",
-        "`sonar-sys`: `MAX_TOTALS`";
+        "`sonar-sys`: `TotalsRoom`";
     /// See [`large`](crate::large::large).
     Large: "large", Agent, LARGE_BYTES,
         "a chunk of `diagnostic.data`, or a file of symbols, while it is read: one at a time; a larger one is skipped",
@@ -179,7 +179,7 @@ holders! {
     /// Maps of the programs for files.
     FileMaps: "file_maps", Kernel, 26 * MIB,
         "eBPF maps of `files`: figures of 8,192 files; the ones idle longest give way",
-        "`bpf/state.h`";
+        "`sonar-sys`: `TotalsRoom`";
     /// Maps of the programs that divide time.
     SplitMaps: "split_maps", Kernel, 21 * MIB,
         "eBPF maps of `split`: 8,192 threads, and rings; further operations are lost, and counted",

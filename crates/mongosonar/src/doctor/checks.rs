@@ -9,7 +9,7 @@ use serde::Serialize;
 use sonar_sys::Host;
 use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
-use sonar_sys::ebpf::{Trace, TraceError, TraceMode, Tracer};
+use sonar_sys::ebpf::{TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges;
@@ -73,7 +73,7 @@ pub fn tracing() -> DoctorLine {
     let trace = Trace {
         processes: &[std::process::id()],
         program: None,
-        mode: TraceMode::Totals,
+        mode: TraceMode::Totals(TotalsRoom::COMMAND),
         way: None,
         pseudo: false,
     };

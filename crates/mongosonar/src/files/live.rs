@@ -10,7 +10,7 @@ use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, FileUsage};
 use sonar_core::history::SeriesSubject;
 use sonar_sys::Host;
-use sonar_sys::ebpf::{KernelEvent, Trace, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, TotalsRoom, Trace, TraceMode, Tracer};
 use sonar_sys::host::devices::{DeviceCounters, Devices};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
@@ -50,7 +50,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),
-        mode: TraceMode::Totals,
+        mode: TraceMode::Totals(TotalsRoom::COMMAND),
         way: args.way.map(Into::into),
         pseudo: args.pseudo_filesystems,
     };
@@ -58,7 +58,12 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();
-    let look = LiveState { files: TotalsTable::default(), disks: Disks::new(), at: Instant::now(), watch };
+    let look = LiveState {
+        files: TotalsTable::new(TotalsRoom::COMMAND),
+        disks: Disks::new(),
+        at: Instant::now(),
+        watch,
+    };
     let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };

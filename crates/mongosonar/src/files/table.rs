@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sonar_sys::ebpf::{FileKey, MAX_FILES, MAX_TOTALS};
+use sonar_sys::ebpf::{FileKey, MAX_FILES, TotalsRoom};
 
 /// A file, and its number if it has one.
 pub type Released = (FileKey, Option<u32>);
@@ -27,8 +27,8 @@ struct TableFile<T> {
 
 impl<T> FileTable<T> {
     /// For accesses that are added up. A quarter of the room stays free for files that appear within an interval.
-    pub fn of_totals() -> Self {
-        Self::new(MAX_TOTALS / 4 * 3)
+    pub fn of_totals(room: TotalsRoom) -> Self {
+        Self::new(room.files as usize / 4 * 3)
     }
 
     /// For accesses that are reported one by one.
@@ -130,7 +130,7 @@ mod tests {
     fn six_months_of_turtle_files_need_no_more_numbers_than_there_are() {
         const COLLECTIONS: u32 = 20;
         const DAYS: u32 = 182;
-        let mut table = FileTable::of_totals();
+        let mut table = FileTable::of_totals(TotalsRoom::AGENT);
         let mut numbers = Numbers::default();
         for collection in 0..COLLECTIONS {
             table.insert(numbers.next(), key(1_000 + u64::from(collection), 1), 0, ());
@@ -153,7 +153,7 @@ mod tests {
                 numbers.free.extend(number);
                 released += 1;
             }
-            assert!(numbers.next <= MAX_TOTALS as u32, "minute {minute}: out of numbers");
+            assert!(numbers.next <= TotalsRoom::AGENT.files, "minute {minute}: out of numbers");
         }
         assert!(released > 60 * 24 * (DAYS - 12));
     }

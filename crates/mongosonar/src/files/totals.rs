@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use sonar_core::files::FileUsage;
-use sonar_sys::ebpf::{FileKey, PseudoFolders, Tracer};
+use sonar_sys::ebpf::{FileKey, PseudoFolders, TotalsRoom, Tracer};
 
 use super::finder::PathFinder;
 use super::paths::FoundFile;
@@ -47,13 +47,12 @@ pub struct TotalsTable {
     looks: u64,
 }
 
-impl Default for TotalsTable {
-    fn default() -> Self {
-        Self { files: FileTable::of_totals(), looks: 0 }
-    }
-}
-
 impl TotalsTable {
+    /// For as many files as the kernel has room for.
+    pub fn new(room: TotalsRoom) -> Self {
+        Self { files: FileTable::of_totals(room), looks: 0 }
+    }
+
     /// Takes a file that was not seen before.
     pub fn add(&mut self, tracer: &Tracer, places: &mut PathFinder, new: &FirstSeenFile<'_>) {
         let FirstSeenFile { file, key, opened: (process, fd), name, pseudo } = *new;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::history::Collector;
 use sonar_core::{Endpoint, Timestamp};
-use sonar_sys::ebpf::{KernelEvent, Trace, TraceError, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 
 use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
@@ -92,7 +92,7 @@ fn begin(search: &FileSearch, task: &FilesTask, say: &Sender<bool>) -> Option<Tr
         let trace = Trace {
             processes: &search.processes.running(),
             program: search.processes.program(),
-            mode: TraceMode::Totals,
+            mode: TraceMode::Totals(TotalsRoom::AGENT),
             way: None,
             pseudo: false,
         };
@@ -158,7 +158,7 @@ struct FileTracing<'a> {
 
 fn trace_files(tracer: &Tracer, search: FileSearch, task: &FilesTask) {
     let windows = WindowCutter::new(task.to.clone());
-    let (files, taken) = (TotalsTable::default(), ClockReading::now());
+    let (files, taken) = (TotalsTable::new(TotalsRoom::AGENT), ClockReading::now());
     let open = taken.time.floor_to(WIDTH_NS);
     let mut tracing = FileTracing { files, search, windows, taken, open, task };
     let ended = tracer.run_with(
