@@ -112,7 +112,7 @@ pub struct HelperTask {
 }
 
 /// The most bytes of memory of a helper that answers questions about processes, files or rings: see
-/// [`limit_memory`](sonar_sys::helper::limit_memory). A few for what the program had when it started, and for one answer.
+/// [`limit_memory`]. A few for what the program had when it started, and for one answer.
 pub const HELPER_BYTES: usize = 8 << 20;
 /// The same for the helper that finds the paths of files, which remembers those that servers have open.
 pub const PATHS_HELPER_BYTES: usize = 16 << 20;

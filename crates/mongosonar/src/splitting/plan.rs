@@ -9,7 +9,7 @@ pub struct SplitPlan {
     pub follows: bool,
     /// At what cost it divides encrypted operations.
     pub encrypted: EncryptedSplit,
-    /// It samples the stacks of all threads, on request ([`SplitTrace::now`]).
+    /// It samples the stacks of all threads, on request.
     pub samples: bool,
     /// The most bytes of the tables of functions of all servers.
     pub table_bytes: usize,
