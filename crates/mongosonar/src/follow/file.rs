@@ -91,8 +91,9 @@ impl FileThreadState {
     fn thread(&mut self) -> io::Result<&Sender<FileJob>> {
         if self.to.is_none() {
             let (to, jobs) = channel::<FileJob>();
-            // The time of it is that of the thread that asks.
-            let name = std::thread::current().name().unwrap_or("files").to_owned();
+            // The time of it is that of the thread that asks. Of main threads only that of the helper for logs asks.
+            let asking = std::thread::current();
+            let name = asking.name().filter(|name| *name != "main").unwrap_or("sonar-logs").to_owned();
             let run = move || jobs.into_iter().for_each(|job| job());
             std::thread::Builder::new().name(name).stack_size(STACK).spawn(run)?;
             self.to = Some(to);
