@@ -16,9 +16,13 @@ from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.servers]
-
 LONG = bool(os.environ.get("LONG"))
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.servers,
+    pytest.mark.skipif(not (LONG or os.environ.get("AGENT_STOPS")), reason="AGENT_STOPS=1 or LONG=1 lets it run"),
+]
+
 # The collectors that each works for.
 HELPERS = {
     "sonar-logs": ["log", "internals"],
@@ -27,7 +31,7 @@ HELPERS = {
     "sonar-paths": ["files"],
 }
 # With the programs that divide time, and those at TLS libraries: loading them takes a while.
-MORE = {"sonar-tls": ["queries"], "sonar-stacks": ["split"], "sonar-files": ["split"], "sonar-functions": ["split"]}
+MORE = {"sonar-tls": ["queries"], "sonar-files": ["split"], "sonar-functions": ["split"]}
 # With LONG=1, one after the other for a minute each; else all at once, until the agent has said so and stored two windows.
 STANDSTILL_S = 60 if LONG else 0
 
