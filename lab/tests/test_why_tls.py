@@ -233,4 +233,4 @@ def test_a_named_port_means_the_servers_that_listen_on_it_alone(served, tmp_path
         assert json.loads(done.stdout)["processes"] == [one.pid]
         command[3] = tlskit.free_port()
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert done.returncode == 1 and "no mongod or mongos listens on port" in done.stderr, done.stderr
+    assert done.returncode == 2 and "no mongod or mongos listens on port" in done.stderr, done.stderr
