@@ -107,6 +107,42 @@ fi
 spare_lane &
 spare=$!
 
+# run_lab STAGE TARGET [VARIABLE=VALUE…]: runs tests of the lab.
+run_lab() {
+    stage "lab: $1" make --no-print-directory -C lab "${@:2}" MONGOSONAR="$program"
+}
+# lab_tests TARGET [COMMAND]: runs tests of the lab and counts them. Those that fail run once more, one after the other,
+# with the command in front.
+lab_tests() {
+    local log code=0 again=$logs/again-$1
+    log=$(log_of "lab: $1")
+    run_lab "$1" "$1" || code=$?
+    note_durations "$log"
+    failed_tests "$log" >"$again"
+    # Where pytest did not run to its end, the other tests have not run.
+    if [ $code != 0 ] && [ -s "$again" ] && [ "$repeats" != 0 ] && ! grep -qE 'Interrupted:|INTERNALERROR' "$log"; then
+        grep -E '^(FAILED|ERROR) ' "$log"
+        add passed "$(pytest_count "$log" passed)" skipped "$(pytest_count "$log" skipped)"
+        code=0
+        run_lab "$1 again" test-again AGAIN="$again" WITHIN="${2:-}" || code=$?
+        log=$(log_of "lab: $1 again")
+        if [ $code = 0 ]; then sed 's/^/lab: /' "$again" >>"$logs/repeated"; fi
+    fi
+    count_pytest "$log" $code
+}
+# They wait more than they compute, so they run beside the tests of the workspace, none of which looks for the servers of the
+# machine.
+apart_lane() {
+    lane=apart
+    wait_for "build the lab" "$lab"
+    [ "$(code_of "build the lab")" != 0 ] || lab_tests test-apart ./apart.sh
+}
+apart=''
+if [ -z "${LONG:-}" ]; then
+    apart_lane &
+    apart=$!
+fi
+
 workspace_tests() {
     # One more than there are processors, as some wait for the disk.
     cargo nextest run --binaries-metadata "$logs/binaries.json" --cargo-metadata "$logs/metadata.json" \
@@ -116,28 +152,6 @@ code=0
 stage "tests of the workspace" workspace_tests || code=$?
 count_nextest "$(log_of "tests of the workspace")" "$code"
 
-# run_lab TARGET [VARIABLE=VALUE…]: runs tests of the lab.
-run_lab() {
-    stage "lab: $1" make --no-print-directory -C lab "$@" MONGOSONAR="$program"
-}
-# lab_tests TARGET: runs tests of the lab and counts them. Those that fail run once more, one after the other.
-lab_tests() {
-    local log code=0
-    log=$(log_of "lab: $1")
-    run_lab "$1" || code=$?
-    note_durations "$log"
-    failed_tests "$log" >"$logs/again"
-    # Where pytest did not run to its end, the other tests have not run.
-    if [ $code != 0 ] && [ -s "$logs/again" ] && [ "$repeats" != 0 ] && ! grep -qE 'Interrupted:|INTERNALERROR' "$log"; then
-        grep -E '^(FAILED|ERROR) ' "$log"
-        add passed "$(pytest_count "$log" passed)" skipped "$(pytest_count "$log" skipped)"
-        code=0
-        run_lab test-again AGAIN="$logs/again" || code=$?
-        log=$(log_of "lab: test-again")
-        if [ $code = 0 ]; then sed 's/^/lab: /' "$logs/again" >>"$logs/repeated"; fi
-    fi
-    count_pytest "$log" $code
-}
 wait "$lab"
 if [ "$(code_of "build the lab")" = 0 ]; then
     if [ -n "${LONG:-}" ]; then
@@ -147,6 +161,7 @@ if [ "$(code_of "build the lab")" = 0 ]; then
         case $(uname -m) in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
         stage "static binary for $other" scripts/dist-musl.sh dev "$other"
     fi
+    if [ -n "$apart" ]; then wait "$apart"; else lab_tests test-apart ./apart.sh; fi
     lab_tests test-beside
     lab_tests test-alone
 else

@@ -2,7 +2,6 @@
 before, the agent ends when it is asked to, and goes on where it was once they answer."""
 
 import contextlib
-import os
 import signal
 import time
 
@@ -14,12 +13,7 @@ from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
 
 import labkit
 
-IS_ASKED_FOR = bool(os.environ.get("AGENT_HANGS") or os.environ.get("LONG"))
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.servers,
-    pytest.mark.skipif(not IS_ASKED_FOR, reason="AGENT_HANGS=1 or LONG=1 lets it run"),
-]
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 SOURCES = "[collectors]\nfiles = false\n[queries]\ntls = false\n"
 HANGS = "its file system does not answer"

@@ -1,6 +1,7 @@
 """The agent is killed at any moment, and its history has each line of a log once, and each window that was complete.
 
-A writer keeps its own record of 300 lines and commands a second. With LONG=1 there are two hundred kills. Each waits for
+A writer keeps its own record of 300 lines and commands a second. In the short form there are a few kills, with LONG=1 two
+hundred. Each waits for
 something that the agent does, and then for a part of a second or some seconds that a seed has chosen: what is killed
 depends on the machine, what must be true does not.
 """
@@ -25,14 +26,9 @@ from writing import WINDOW_S, Writer, answering_mongod, iso, stored, window_of
 
 import labkit
 
-KILLS = int(os.environ.get("AGENT_KILLS") or (200 if os.environ.get("LONG") else 0))
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.servers,
-    pytest.mark.skipif(KILLS == 0, reason="AGENT_KILLS=NUMBER or LONG=1 lets it run"),
-]
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
-
+KILLS = int(os.environ.get("AGENT_KILLS") or (200 if os.environ.get("LONG") else 8))
 SEED = int(os.environ.get("AGENT_KILLS_SEED") or 20_261_126)
 # Where the agent is when it is killed.
 PHASES = ["start", "window", "commit", "reload", "start", "end", "commit", "start"]

@@ -16,12 +16,9 @@ from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
 
 import labkit
 
+pytestmark = [pytest.mark.root, pytest.mark.apart]
+
 LONG = bool(os.environ.get("LONG"))
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.servers,
-    pytest.mark.skipif(not (LONG or os.environ.get("AGENT_STOPS")), reason="AGENT_STOPS=1 or LONG=1 lets it run"),
-]
 
 # The collectors that each works for.
 HELPERS = {
