@@ -185,7 +185,11 @@ impl EntryTime {
         let mut unescaped = Vec::new();
         let text = match value.first()? {
             b'"' => json::text(value, 0, &mut unescaped).ok()?.0,
-            b'{' => return Self::of(text_field(value, "$date").or_else(|| text_field(value, "seconds"))?),
+            b'{' => {
+                let inner = text_field(value, "$date").or_else(|| text_field(value, "seconds"))?;
+                // Once: a hostile line may nest them a million times.
+                return if inner.starts_with(b"{") { None } else { Self::of(inner) };
+            }
             _ => &value[..json::skip(value, 0).ok()?],
         };
         let text = text.trim_ascii();
@@ -236,6 +240,14 @@ mod tests {
             let time = EntryTime::of(value.as_bytes());
             assert!(time.is_none_or(|time| time::iso(time.iso.as_bytes()).is_some()), "{value}");
         }
+    }
+
+    #[test]
+    fn dates_inside_dates_cost_no_stack() {
+        let depth = 500_000;
+        let date = "{\"$date\":".repeat(depth) + "1" + &"}".repeat(depth);
+        assert!(EntryTime::of(date.as_bytes()).is_none());
+        assert!(line(format!("{{\"attr\":1,\"timestamp\":{date}}}").as_bytes()).is_none());
     }
 
     proptest::proptest! {
