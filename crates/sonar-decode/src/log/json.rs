@@ -108,6 +108,8 @@ pub(super) struct Top<'a> {
     pub(super) stream: Option<OutputStream>,
     /// It comes from a container.
     is_of_container: bool,
+    /// A field says of each part of a line that it is one: without that field it is a whole line, or the last part.
+    names_parts: bool,
     /// It is a part of a line that goes on in a later object, by a field that says so.
     is_partial: bool,
     /// It is the last of those parts.
@@ -128,8 +130,8 @@ impl<'a> Top<'a> {
         })
     }
 
-    /// Notes a field that tells of a container: of docker's json-file, of the objects that its drivers `fluentd` and
-    /// `journald` write (<https://docs.docker.com/engine/logging/drivers/>), and of those that leave the stream out.
+    /// Notes a field that only the objects of a container runtime have: docker's drivers json-file, `fluentd` and `journald`
+    /// (<https://docs.docker.com/engine/logging/drivers/>), also without the name of the stream.
     fn note_container(&mut self, key: &[u8], value: &[u8]) {
         match key {
             b"stream" | b"source" => {
@@ -138,7 +140,8 @@ impl<'a> Top<'a> {
             b"log" => self.is_of_container |= value.first() == Some(&b'"'),
             b"CONTAINER_PARTIAL_MESSAGE" | b"partial_message" => self.is_partial |= value == b"\"true\"",
             b"partial_last" => self.is_last_part = value == b"\"true\"",
-            _ => self.is_of_container |= key.starts_with(b"CONTAINER_"),
+            _ if key.starts_with(b"CONTAINER_") => (self.is_of_container, self.names_parts) = (true, true),
+            _ => {}
         }
     }
 
@@ -148,7 +151,7 @@ impl<'a> Top<'a> {
             return None;
         }
         let line = RuntimeLine::of_docker(text, self.stream.unwrap_or(OutputStream::Stdout));
-        let is_last = if self.is_partial { self.is_last_part } else { line.is_last };
+        let is_last = if self.is_partial { self.is_last_part } else { self.names_parts || line.is_last };
         Some(RuntimeLine { is_last, ..line })
     }
 

@@ -12,6 +12,8 @@
 pub(super) const MAX_LINE: usize = 4 << 20;
 /// Docker cuts a line into parts of this many bytes. Shorter texts without a line feed come from other programs.
 const DOCKER_PART: usize = 16 << 10;
+/// How much longer a part is at most whose first and last characters were cut: three bytes take the place of each byte.
+const REPLACED: usize = 12;
 
 /// The output of the server that a part belongs to. Parts of both may alternate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -65,8 +67,10 @@ impl<'a> RuntimeLine<'a> {
             None => (text, false),
         };
         // A line of 4.4 or later ends with its bracket.
-        let is_begun = text.starts_with(b"{\"t\":") && !text.ends_with(b"}");
-        Self { stream, is_last: has_end || text.len() < DOCKER_PART && !is_begun, text }
+        let is_begun = text.starts_with(b"{\"t\":") && !text.trim_ascii_end().ends_with(b"}");
+        // What is longer was joined by whoever collected it.
+        let may_be_part = (DOCKER_PART..=DOCKER_PART + REPLACED).contains(&text.len());
+        Self { stream, is_last: has_end || !may_be_part && !is_begun, text }
     }
 }
 
@@ -151,6 +155,8 @@ mod tests {
         let docker = |text: &[u8]| RuntimeLine::of_docker(text, OutputStream::Stdout).is_last;
         assert!(docker(b"short\n") && docker(b"short, from a program that takes the line feed off"));
         assert!(!docker(b"{\"t\":{\"$date\":\"2026\"},\"attr\":") && docker(b"{\"t\":{\"$date\":\"2026\"}}"));
+        let whole = [&b"{\"t\":"[..], &[b'x'; 40_000], b"} "].concat();
+        assert!(docker(&whole) && docker(&[b'x'; 40_000]), "whoever collected it has joined its parts");
         assert!(!docker(&[b'x'; DOCKER_PART]) && docker(&[&[b'x'; DOCKER_PART][..], b"\n"].concat()));
     }
 
