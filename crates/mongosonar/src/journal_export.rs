@@ -1,4 +1,5 @@
-//! The log lines in an exported journal of systemd (`journalctl -o export`): entries of fields, some of which are binary.
+//! Reads the log lines of an exported journal of systemd (`journalctl -o export`). Its entries have fields of text and of
+//! bytes.
 //!
 //! Format: <https://systemd.io/JOURNAL_EXPORT_FORMATS/>. Each entry becomes an object, as `journalctl -o json` writes it.
 
@@ -6,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use sonar_decode::syntax::documents::MAX_DOCUMENT;
 
-use crate::made_lines::{BROKEN, FOREIGN, MadeLines};
+use crate::made_lines::{FOREIGN, MadeLines};
 
 /// Bytes read at once.
 const BLOCK: usize = 256 << 10;
@@ -88,9 +89,17 @@ impl ExportLines {
 
     fn keep(&mut self, name: &[u8], value: &[u8]) {
         self.has_fields = true;
-        let is_of_use = matches!(name, b"MESSAGE" | b"__REALTIME_TIMESTAMP" | b"SYSLOG_IDENTIFIER")
-            || name.starts_with(b"CONTAINER_") && name.len() < 64;
+        let is_of_use = matches!(
+            name,
+            b"MESSAGE"
+                | b"__REALTIME_TIMESTAMP"
+                | b"SYSLOG_IDENTIFIER"
+                | b"CONTAINER_NAME"
+                | b"CONTAINER_PARTIAL_MESSAGE"
+        );
         if is_of_use {
+            // A copy may have got the line ends of Windows.
+            let value = value.strip_suffix(b"\r").unwrap_or(value);
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             self.fields.insert(text(name), text(value).into());
         }
@@ -121,7 +130,7 @@ impl Read for ExportLines {
                     self.is_over = true;
                 }
                 ExportedField::Cut => {
-                    self.ready.bytes.extend_from_slice(BROKEN.trim_ascii_end());
+                    self.ready.add_cut();
                     self.is_over = true;
                 }
             }
@@ -133,6 +142,7 @@ impl Read for ExportLines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made_lines::BROKEN;
 
     fn lines(export: &[u8]) -> String {
         let mut text = String::new();
@@ -158,6 +168,13 @@ mod tests {
         let cut = &export[..export.iter().position(|byte| *byte == 0).unwrap() + 9];
         assert_eq!(lines(cut).as_bytes(), BROKEN.trim_ascii_end());
         assert!(is_export(&export) && !is_export(b"MESSAGE=x"));
+    }
+
+    #[test]
+    fn an_entry_keeps_few_fields() {
+        let fields: String = (0..1_000).map(|number| format!("CONTAINER_{number}=x\n")).collect();
+        let export = format!("__CURSOR=s=1\nCONTAINER_NAME=m\nMESSAGE=a\n{fields}\n");
+        assert_eq!(lines(export.as_bytes()), "{\"CONTAINER_NAME\":\"m\",\"MESSAGE\":\"a\"}\n");
     }
 
     #[test]
