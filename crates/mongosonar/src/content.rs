@@ -95,6 +95,8 @@ impl FileContent {
         }
         if LogContainer::of(text, 0).is_some() || is_log(text) {
             Self::Log
+        } else if let Some(what) = foreign::of_short_signature(head) {
+            Self::Foreign(what)
         } else if head.contains(&0) {
             Self::Binary
         } else {
@@ -188,8 +190,12 @@ pub fn instead(head: &[u8], rest: impl Read, wanted: FileContent, otherwise: &dy
     if content == wanted || matches!(content, FileContent::Text | FileContent::Binary) {
         return otherwise.to_string();
     }
-    let use_it = content.command().map_or_else(String::new, |command| format!("; use `{command}`"));
-    format!("this is {content}, not {wanted}{use_it}")
+    match (content, content.command()) {
+        // It says what to do by itself.
+        (FileContent::Foreign(_), _) => advice(content),
+        (_, Some(command)) => format!("this is {content}, not {wanted}; use `{command}`"),
+        (_, None) => format!("this is {content}, not {wanted}"),
+    }
 }
 
 /// A file of known content.
@@ -353,6 +359,18 @@ fn is_bson(head: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signature_of_two_bytes_does_not_hide_what_is_read() {
+        // The length begins as a program of Windows does.
+        let mut profile = vec![0; 0x5a4d];
+        profile[..4].copy_from_slice(&0x5a4d_u32.to_le_bytes());
+        profile[4..18].copy_from_slice(b"\x02op\0\x06\0\0\0query\0");
+        assert_eq!(FileContent::of(&profile), FileContent::ProfileBson);
+        let line = "{\"t\":{\"$date\":\"2026-05-01T10:00:00.120+00:00\"},\"s\":\"I\",\"c\":\"NETWORK\",\"id\":22943,\"ctx\":\"listener\",\"msg\":\"Connection accepted\"}";
+        assert_eq!(FileContent::of(format!("MZ-db1 | {line}\n").as_bytes()), FileContent::Log);
+        assert_eq!(FileContent::of(b"MZ\x90\0\x03\0"), FileContent::Foreign("a program of Windows"));
+    }
 
     #[test]
     fn each_kind_of_file_is_known_by_its_first_bytes() {

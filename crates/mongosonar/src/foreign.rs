@@ -1,10 +1,12 @@
-//! Files that no command reads, by their first bytes: what they are, and how to turn them into what is read.
+//! Recognises files that no command reads by their first bytes, and says what they are and how to convert them.
 //!
 //! Sources: the formats' own documentation, and the list of signatures of `file` (<https://github.com/file/file>).
 
 use std::path::Path;
 
-/// Signatures, each with where it stands in the file, and what the file is, as that stands behind "this is".
+/// Fewer bytes than these may also be the length of a BSON document, or the beginning of a line.
+const SURE: usize = 4;
+/// Signatures: the offset, the bytes, and the words that follow "this is".
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\xfd7zXZ\0", "an xz archive; unpack it first: `xz -dk FILE`"),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first: `7z x FILE`"),
@@ -89,7 +91,7 @@ const SPREADSHEET: &str = "a spreadsheet; save it as CSV (UTF-8), with the lines
 const CORE: &str = "a core dump of a process, which only a debugger reads (`gdb PROGRAM FILE`)";
 const PROGRAM: &str = "a program or a library (ELF)";
 
-/// What a file is that begins with these bytes; `None`: it may be something that is read.
+/// Names the kind of file that begins with these bytes; `None` if a command may read it.
 pub fn of(head: &[u8]) -> Option<&'static str> {
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         return Some(of_zip(head));
@@ -97,8 +99,17 @@ pub fn of(head: &[u8]) -> Option<&'static str> {
     if head.starts_with(b"\x7fELF") {
         return Some(of_elf(head));
     }
+    of_signature(head, |mark| mark.len() >= SURE)
+}
+
+/// As [`of`], by signatures so short that a file which a command reads may begin with them. Ask once nothing else fits.
+pub fn of_short_signature(head: &[u8]) -> Option<&'static str> {
+    of_signature(head, |mark| mark.len() < SURE)
+}
+
+fn of_signature(head: &[u8], counts: impl Fn(&[u8]) -> bool) -> Option<&'static str> {
     let has = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
-    SIGNATURES.iter().find(|(at, mark, _)| has(*at, mark)).map(|(_, _, what)| *what)
+    SIGNATURES.iter().find(|(at, mark, _)| counts(mark) && has(*at, mark)).map(|(_, _, what)| *what)
 }
 
 /// By the name of the first file in it.
@@ -126,11 +137,13 @@ fn of_elf(head: &[u8]) -> &'static str {
     if kind == Some(CORE_TYPE) { CORE } else { PROGRAM }
 }
 
-/// What a text is that begins with this, if it is of another program and has nothing that is read.
+/// Names a text of another program that holds nothing we read, by its beginning.
 pub fn of_text(text: &[u8]) -> Option<&'static str> {
     let lower = text[..text.len().min(512)].to_ascii_lowercase();
     if lower.starts_with(b"<!doctype html") || lower.starts_with(b"<html") {
-        return Some("a web page; if a report of mongosonar, write that with --json beside --html");
+        return Some(
+            "a web page; if it is a report of mongosonar, write the report again with --json as well as --html",
+        );
     }
     if lower.starts_with(b"<?xml") {
         return Some("an XML document; write its lines as text, or as CSV with a column `message`");
@@ -154,7 +167,7 @@ pub fn of_text(text: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// What an object as text is, by the names of its fields.
+/// Names the kind of a JSON object by its fields.
 pub fn of_fields(has: impl Fn(&str) -> bool) -> Option<&'static str> {
     if has("indexes") && has("options") && (has("uuid") || has("collectionName")) {
         return Some(
@@ -169,7 +182,7 @@ pub fn of_fields(has: impl Fn(&str) -> bool) -> Option<&'static str> {
     None
 }
 
-/// The documents of a dump, by the names of the fields of one of them; `None`: it may be of a profile.
+/// Names the kind of a dump by the fields of one document; `None` if it may be a profile.
 pub fn of_dump(has: impl Fn(&str) -> bool) -> Option<&'static str> {
     match (has("op"), has("ns")) {
         (true, true) if has("o") && has("ts") && !has("millis") => Some(
@@ -189,27 +202,33 @@ pub fn folder(path: &Path) -> String {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     };
     let here = names(path);
-    let ends = |names: &[String], end: &str| names.iter().any(|name| name.ends_with(end));
-    let is_dump = |names: &[String]| ends(names, ".bson") || ends(names, ".metadata.json");
-    let dumped = here
-        .iter()
-        .take(100)
-        .map(|name| path.join(name))
-        .find(|inner| inner.is_dir() && is_dump(&names(inner)));
+    let is_of_dump = |name: &String| {
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        name.ends_with(".bson") || name.ends_with(".metadata.json")
+    };
+    let is_dump = |names: &[String]| names.iter().any(is_of_dump);
+    let profile_in =
+        |names: &[String]| names.iter().find(|name| name.starts_with("system.profile.bson")).cloned();
+    let inside = here.iter().take(100).map(|name| path.join(name));
+    let dumped: Vec<_> = inside.filter(|inner| inner.is_dir() && is_dump(&names(inner))).collect();
     let has = |name: &str| here.iter().any(|one| one == name);
     let shown = path.display();
-    if is_dump(&here) || is_dump(&here.iter().map(|name| name.replace(".gz", "")).collect::<Vec<_>>()) {
-        let profile = here.iter().find(|name| name.starts_with("system.profile.bson"));
-        return match profile {
-            Some(name) => format!("this is a folder of mongodump; use `mongosonar profiler report {shown}/{name}`"),
-            None => "this is a folder of mongodump without a profile; `mongodump -d DATABASE -c system.profile` dumps one".to_owned(),
-        };
-    }
-    if let Some(inner) = dumped {
-        return format!(
-            "this is a folder of mongodump; name the profile in it, if there is one: {}/system.profile.bson",
-            inner.display()
-        );
+    let profile = if is_dump(&here) {
+        Some(profile_in(&here).map(|name| path.join(name)))
+    } else {
+        // The databases of a dump have a folder each.
+        (!dumped.is_empty())
+            .then(|| dumped.iter().find_map(|inner| Some(inner.join(profile_in(&names(inner))?))))
+    };
+    match profile {
+        Some(Some(profile)) => {
+            let profile = profile.display();
+            return format!("this is a folder of mongodump; use `mongosonar profiler report {profile}`");
+        }
+        Some(None) => {
+            return "this is a folder of mongodump without a profile; `mongodump -d DATABASE -c system.profile` dumps one".to_owned();
+        }
+        None => {}
     }
     if has("WiredTiger.wt") || has("diagnostic.data") {
         return format!(
