@@ -24,7 +24,7 @@ USE = re.compile(rf"^\s*({VISIBILITY})?use ([^;]+);", re.M)
 UNESCAPED = re.compile(r"\bstd::e?println!|\bwrite(?:ln)?!\(\s*(?:std::)?io::stderr\(\)|\beprint!|\bdbg!")
 PRINTED = re.compile(r"\be?print(?:ln)?!")
 MACROS = pathlib.Path("crates/mongosonar/src/main.rs")
-SLEEP = re.compile(r"\bthread::sleep\(")
+SLEEP = re.compile(r"\b(?:thread|time)::sleep\(|\bpark_timeout\(|(?<![\w:.])(?<!fn )sleep\(")
 SPAN = re.compile(r"\s*(?:#|//) span: \w")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
 
@@ -188,13 +188,13 @@ def raw_output(files):
 def unexplained(path, lines, numbers):
     """The sleeps on these lines, counted from 1, without a comment above that says which span they observe."""
     for number in numbers:
-        if not SPAN.match(lines[number - 2]):
+        if number < 2 or not SPAN.match(lines[number - 2]):
             yield f"{path}:{number}: a test waits for a condition, or a comment above says what it observes: span: …"
 
 
 def python_sleeps(path, text):
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    sleeps = [call.lineno for call in calls if ast.unparse(call.func) in ("time.sleep", "sleep")]
+    sleeps = [call.lineno for call in calls if ast.unparse(call.func).rpartition(".")[2] == "sleep"]
     return unexplained(path, text.splitlines(), sleeps)
 
 
@@ -212,7 +212,7 @@ def sleeps():
         yield from python_sleeps(path.relative_to(ROOT), path.read_text())
     for path in sorted((ROOT / "crates").rglob("*.rs")):
         own = path.relative_to(ROOT)
-        yield from rust_sleeps(own, path.read_text(), own.parts[2] == "tests" or path.name == "tests.rs")
+        yield from rust_sleeps(own, path.read_text(), "tests" in own.parts or path.name == "tests.rs")
 
 
 def check_itself():
@@ -237,8 +237,9 @@ def check_itself():
     }
     raw = [line.split(":")[0] for line in raw_output(printing)]
     assert raw == ["crates/mongosonar/src/a.rs", "crates/sonar-sys/src/a.rs"]
-    python = "# span: of the test\ntime.sleep(1)\n\ntime.sleep(2)\nprogram = 'time.sleep(3)'"
-    assert [line.split(":")[1] for line in python_sleeps("a.py", python)] == ["4"]
+    python = "# span: of the test\ntime.sleep(1)\n\ntime.sleep(2)\nprogram = 'time.sleep(3)'\nasyncio.sleep(4)\n# span: none"
+    assert [line.split(":")[1] for line in python_sleeps("a.py", python)] == ["4", "6"]
+    assert list(python_sleeps("a.py", "time.sleep(1)\n# span: below it"))
     rust = (
         "std::thread::sleep(PAUSE);\n#[cfg(test)]\nmod tests {\n// span: of it\nthread::sleep(x);\nthread::sleep(y);}"
     )

@@ -8,7 +8,8 @@
 #                             passes only when it is repeated fails the run
 #   FUZZ_SECONDS=N            with LONG=1, seconds for each fuzz target, instead of 300
 #
-# Everything but the release build is a static program with musl, as users install it; clippy checks the one with glibc.
+# Everything but the release build is a static program with musl, as users install it (with glibc where musl cannot be
+# installed); clippy checks the one with glibc.
 # Three lanes run beside each other: the foreground builds the workspace and runs its tests and those of the lab; `lab`
 # builds what the lab needs; `spare` does everything else with what the others leave of the processors.
 set -uo pipefail
@@ -42,6 +43,7 @@ list_tests() {
         cargo nextest list --workspace --locked --list-type binaries-only --message-format json >"$logs/binaries.json"
 }
 check "build the workspace and its tests" list_tests
+grep '^skipped: ' "$(log_of "build the workspace and its tests")"
 if [ ! -s "$logs/binaries.json" ]; then
     wait "$lab"
     summary

@@ -8,8 +8,9 @@ the measurement works, and says nothing about MongoDB.
     mongod.py --plays 6.0 [--port 0] [--cost-us 0] [--databases shop,blog] [--user NAME:PASSWORD]
 
 prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. Tests control it by the command `{mock: …}`:
-`{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, or, with `until:
-PATH` instead, until that file exists; with `restart` also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
+`{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for so many seconds (with
+`until: PATH`: until that file exists); with `restart` the profiler also has the settings that it started with; with
+`--members` (a replica set, of which it knows only who belongs to it)
 `{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "still"}`: its secondaries apply nothing more;
 `{mock: "log"}` gives the commands received that changed something;
 `{mock: "fill", db: …, documents: [...]}` puts documents into system.profile as the server's own profiler does;

@@ -57,11 +57,9 @@ class AgentLife:
         self.wait(lambda: ((self.collector("log") or {}).get("last_data_ns") or 0) > now, "the log")
 
     def waited_for_processor(self):
-        """Seconds that its threads were ready to run and did not, since they began."""
-        total = 0
-        for (text,) in labkit.of_each_thread(self.child.pid, "schedstat"):
-            total += int(text.split()[1])
-        return total / 1e9
+        """For how many seconds each thread was ready to run and did not, since it began; by its number."""
+        threads = labkit.of_each_thread(self.child.pid, "stat", "schedstat")
+        return {int(stat.split()[0]): int(text.split()[1]) / 1e9 for stat, text in threads}
 
     def end(self, number):
         # What it may have stored by then.
@@ -74,5 +72,7 @@ class AgentLife:
 
     def __exit__(self, *_):
         if self.child.poll() is None:
-            # On a file system that hangs it may not end before that is gone.
             self.child.kill()
+            # On a file system that hangs it may not end before that is gone.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.child.wait(10)

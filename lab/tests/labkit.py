@@ -143,9 +143,9 @@ def held_lock(database):
     """Another connection holds the lock of the threaded server, in one sleep, until the end of the block."""
     holder = threading.Thread(target=ask_threaded, args=(database, {"hold": 600_000}))
     holder.start()
-    thread = wait_until(lambda: database.command("lockHolder")["thread"], "the holder of the lock")
-    wait_until(lambda: sleeps(thread), "its sleep")
     try:
+        thread = wait_until(lambda: database.command("lockHolder")["thread"], "the holder of the lock")
+        wait_until(lambda: sleeps(thread), "its sleep")
         yield
     finally:
         database.command("releaseLock")
