@@ -9,8 +9,9 @@ use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
 
 use super::args::StacksCompareArgs;
+use crate::content::FileContent;
 use crate::exit::{OK, usage};
-use crate::{input, outfile, page, screen};
+use crate::{content, input, outfile, page, screen};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StacksCompareArgs) -> Result<u8> {
@@ -52,5 +53,8 @@ fn read(path: &Path) -> Result<StackReport> {
     if bytes.len() as u64 > MOST_BYTES {
         bail!("{name}: longer than {} MiB, which no result of stacks is", MOST_BYTES >> 20);
     }
-    StackReport::read(&bytes).map_err(|why| anyhow!("{name}: {why}"))
+    StackReport::read(&bytes).map_err(|why| match FileContent::of(&bytes) {
+        foreign @ FileContent::Foreign(_) => anyhow!("{name}: {}", content::advice(foreign)),
+        _ => anyhow!("{name}: {why}"),
+    })
 }

@@ -56,19 +56,28 @@ fn files() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 #[test]
 fn each_file_that_is_not_read_is_named_with_what_to_do() {
     let folder = Folder::new("named-files");
-    let readers =
-        ["logs report", "report", "profiler report", "queries --read", "compare", "ftdc report", "io report"];
+    let readers = [
+        "logs report",
+        "report",
+        "profiler report",
+        "queries --read",
+        "compare",
+        "ftdc report",
+        "io report",
+        "stacks compare",
+    ];
     for (name, content, expected) in files() {
         let compressed = zstd::encode_all(content.as_slice(), 1).unwrap();
         for (name, content) in [(name.to_owned(), content), (format!("{name}.zst"), compressed)] {
             let file = folder.file(&name, &content);
-            // Recordings of accesses are not compressed.
-            for reader in
-                readers.into_iter().filter(|reader| *reader != "io report" || !name.ends_with(".zst"))
+            // Recordings of accesses and results of stacks are not compressed.
+            for reader in readers
+                .into_iter()
+                .filter(|reader| !["io report", "stacks compare"].contains(reader) || !name.ends_with(".zst"))
             {
                 let mut run = program(reader.split(' '));
                 run.arg(&file);
-                if reader == "compare" {
+                if reader.ends_with("compare") {
                     run.arg(&file);
                 }
                 let output = run.output().unwrap();
