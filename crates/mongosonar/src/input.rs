@@ -238,11 +238,11 @@ fn open_with(
     Ok((input, progress))
 }
 
-/// Returns an error that was met before.
+/// A reader that fails once, with an error from an earlier read.
 pub struct Failing(Option<io::Error>);
 
 impl Failing {
-    /// Returns this one, and then nothing more.
+    /// Fails with `error`, then ends.
     pub fn new(error: io::Error) -> Self {
         Self(Some(error))
     }
@@ -254,7 +254,7 @@ impl Read for Failing {
     }
 }
 
-/// How often a file may be compressed.
+/// The most layers of compression.
 const MAX_LAYERS: usize = 4;
 
 /// The content of what may be compressed (gzip, zstd), as plain text in UTF-8: a text may be in UTF-16, or have colours.
@@ -268,7 +268,7 @@ pub fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
         match content.by_ref().take(4).read_to_end(&mut head) {
             Ok(_) => {}
             Err(error) if layer == 0 => return Err(error),
-            // Whoever reads the content meets it.
+            // The reader of the content gets the error.
             Err(error) => return Ok(Box::new(io::Cursor::new(head).chain(Failing::new(error)))),
         }
         let whole = io::Cursor::new(head.clone()).chain(content);

@@ -24,7 +24,7 @@ pub const CHUNK: usize = 64 * 1024;
 const FIRST_CHUNK: usize = 4 * 1024;
 /// The most decoders of one pool in use at once.
 pub const MAX_LIVE: usize = 64;
-/// The same of a pool with any share: so many long messages are read at once.
+/// A pool has at least this many, however small its share.
 const MIN_LIVE: usize = 8;
 /// The most zstd decoders of one pool with a window of 8 MiB.
 pub const WIDE_WINDOWS: usize = 4;

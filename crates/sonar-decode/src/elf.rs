@@ -19,14 +19,14 @@ pub(crate) const MAX_SECTION: u64 = 256 << 20;
 pub const MAX_BUILD_ID: usize = 64;
 /// The most symbols of a file.
 const MAX_SYMBOLS: usize = 4_000_000;
-/// The most bytes to read of a file for its headers and small sections, since a damaged file may name the same bytes many
-/// times.
+/// The most bytes to read of a file for its headers and small sections, since the headers of a damaged file may refer
+/// to the same bytes many times.
 const MAX_HEADERS: u64 = 8 << 20;
-/// Bytes that are read at once of what is read piece by piece.
+/// The size of a piece, in bytes.
 const PIECE: usize = 64 << 10;
 /// Bytes of a symbol in a file.
 const SYMBOL_ENTRY: usize = 24;
-/// Bytes that reading the name of a section counts for.
+/// How many bytes each read of a section's name counts as.
 const NAME_READ: u64 = 4_096;
 /// The most segments of a file.
 const MAX_SEGMENTS: usize = 256;

@@ -86,7 +86,8 @@ impl CbcKey {
         (made.sign().as_ref() == mac).then_some(())
     }
 
-    /// The plaintext without its padding: each byte of that is the number of those before it.
+    /// The plaintext without its padding: the last byte says how many padding bytes stand before it, and each of these has
+    /// the same value.
     fn decrypt<'a>(&self, sealed: &'a mut [u8]) -> Option<&'a [u8]> {
         let (iv, text) = sealed.split_at_mut_checked(BLOCK)?;
         let text = match self.suite.key_len {

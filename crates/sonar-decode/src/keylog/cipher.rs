@@ -133,8 +133,8 @@ impl RecordCipher {
         added as u64
     }
 
-    /// How much plaintext a record of this length has, where its padding is not known: none. `None`: each has some, so that
-    /// nobody knows.
+    /// The plaintext length of a record of this length, if it has no padding. `None` if its suite always pads, so that the
+    /// length is unknown.
     pub fn plaintext_length(&self, body: u16) -> Option<u64> {
         let is_padded = matches!(self.protection, Protection::Cbc(_));
         (!is_padded).then(|| u64::from(body).saturating_sub(self.added()))

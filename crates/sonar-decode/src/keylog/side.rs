@@ -141,7 +141,7 @@ impl TlsSide {
         if !matches!(self.phase, SidePhase::Only { finished: true } | SidePhase::Traffic) {
             return None;
         }
-        // Behind a gap, the place of the next plaintext must be known.
+        // After a gap we must know where the next plaintext belongs.
         cipher.plaintext_length(0)?;
         let opener = self.opener.as_mut()?;
         let PassedRecord { header, beyond } = self.records.pass(missing);

@@ -1,6 +1,6 @@
-//! Log lines of which another program keeps the parts apart: the time in a field of its entry, and the rest as a text
-//! without a time or as an object without `t`. So do Google Cloud (`timestamp` beside `textPayload` or `jsonPayload`),
-//! Elastic (`@timestamp` beside `mongodb.log`) and Splunk (`_time`).
+//! Rebuilds log lines that another program has split: it keeps the time in a field of its entry, and the rest as a text
+//! without a time or as an object without `t`. Google Cloud (`timestamp` beside `textPayload` or `jsonPayload`), Elastic
+//! (`@timestamp` beside `mongodb.log`) and Splunk (`_time`) do so.
 //!
 //! Sources: the entries that Google's agent makes, <https://github.com/GoogleCloudPlatform/ops-agent>
 //! (`confgenerator/testdata/valid/linux/logging-receiver_mongodb`), and the fields of Elastic's integration,

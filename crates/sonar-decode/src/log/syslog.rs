@@ -158,7 +158,7 @@ fn dated_by_month(line: &[u8], reference_ms: i64) -> Option<(i64, &[u8])> {
     let (ms, length) = time::syslog(line, reference_ms)?;
     let rest = line.get(length..)?;
     Some(match rest.strip_prefix(b" ").and_then(year) {
-        // Behind it stands the host, or nothing of a year.
+        // If the host follows instead, it is not a year.
         Some((year, _)) => (time::syslog(line, time::end_of_year(year))?.0, &rest[5..]),
         None => (ms, rest),
     })

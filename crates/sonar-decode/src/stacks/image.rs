@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub use crate::elf::MAX_BUILD_ID;
 use crate::elf::{ElfHeaders, LoadedSegment, MAX_SECTION, SectionPlace, Symbol, SymbolTable};
 
-/// The most bytes that the tables of a file take where nobody says less.
+/// The most bytes that the tables of a file take unless the caller sets a lower limit.
 const MAX_TABLES: usize = 1 << 30;
 /// The longest name of a function, in bytes; a longer one is cut.
 const MAX_NAME: usize = 8_192;

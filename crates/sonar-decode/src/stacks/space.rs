@@ -22,7 +22,7 @@ const MAX_FRAMES: usize = 512;
 const MAX_NAMES: usize = 200_000;
 /// What a name takes in addition to its texts, in bytes: a table has room for up to twice as many as it has.
 const NAME_PLACE: usize = 2 * size_of::<(u64, (NamedFrame, TakenBytes))>();
-/// The most bytes that the tables of all files may take where nobody says less.
+/// The most bytes that the tables of all files may take unless the caller sets a lower limit.
 const MAX_BYTES: usize = 1 << 30;
 /// The most executable mappings of a process.
 const MAX_MODULES: usize = 4_096;

@@ -79,7 +79,7 @@ fn latest(reference_ms: i64) -> i64 {
     }
 }
 
-/// The reference for dates without a year that are known to be in this one.
+/// The reference that puts dates without a year into `year`.
 pub fn end_of_year(year: i64) -> i64 {
     days(year + 1, 1, 1) * DAY_MS - 1 - DAY_MS
 }
