@@ -237,7 +237,9 @@ def check_itself():
     }
     raw = [line.split(":")[0] for line in raw_output(printing)]
     assert raw == ["crates/mongosonar/src/a.rs", "crates/sonar-sys/src/a.rs"]
-    python = "# span: of the test\ntime.sleep(1)\n\ntime.sleep(2)\nprogram = 'time.sleep(3)'\nasyncio.sleep(4)\n# span: none"
+    python = (
+        "# span: of the test\ntime.sleep(1)\n\ntime.sleep(2)\nprogram = 'time.sleep(3)'\nasyncio.sleep(4)\n# span: none"
+    )
     assert [line.split(":")[1] for line in python_sleeps("a.py", python)] == ["4", "6"]
     assert list(python_sleeps("a.py", "time.sleep(1)\n# span: below it"))
     rust = (
