@@ -1,37 +1,58 @@
-//! A followed file that is open, and the thread that waits for its file system.
+//! A followed file that is open, and the threads that wait for its file system.
 //!
 //! A file system may stop answering: a server of NFS is gone, a disk is broken. A thread that asks it then stands still, and
-//! not even a signal wakes it. So whoever follows files of several file systems lets a thread for each wait.
+//! not even a signal wakes it. So whoever follows files of several file systems lets other threads wait: one, and another
+//! one for each place whose file system does not answer.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a file system may take to answer. A busy disk takes less.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The size of its stack in bytes: there may be some for each server.
+/// The size of a thread's stack in bytes.
 const STACK: usize = 128 << 10;
+/// The most threads of one [`FileThreads`]: their stacks have to fit into the memory of a helper.
+const MAX_THREADS: usize = 24;
 
 type FileJob = Box<dyn FnOnce() + Send>;
 
-/// A thread that works on files for others, who wait for it for a while only. It starts with the first work.
+/// The threads that wait for file systems for one thread, at most 24: one that waits for work, one that closes files, and
+/// those that stand still.
 #[derive(Default)]
-pub struct FileThread {
-    state: Mutex<FileThreadState>,
+pub struct FileThreads {
+    state: Mutex<FileThreadsState>,
     /// Another patience, for tests.
     patience: Option<Duration>,
 }
 
 #[derive(Default)]
-struct FileThreadState {
-    /// `None` before it has started.
-    to: Option<Sender<FileJob>>,
-    /// Dropped once the work has ended for which nobody waits any more, in whichever way.
-    late: Weak<()>,
+struct FileThreadsState {
+    /// Has nothing to do.
+    spare: Option<FileWorker>,
+    /// Closes files; nobody waits for it.
+    closer: Option<FileWorker>,
+    /// Each thread has one more of it until it ends.
+    running: Arc<()>,
+}
+
+/// A thread.
+struct FileWorker {
+    to: Sender<FileJob>,
+    /// Dropped once its last work has ended, in whichever way.
+    busy: Weak<()>,
+}
+
+/// Works on the files of one place for others, who wait for it for a while only.
+#[derive(Default)]
+pub struct FileThread {
+    threads: Arc<FileThreads>,
+    /// The thread that still works on what nobody waits for any more.
+    late: Mutex<Option<FileWorker>>,
 }
 
 impl std::fmt::Debug for FileThread {
@@ -40,65 +61,138 @@ impl std::fmt::Debug for FileThread {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl FileThread {
-    /// Lets the thread work, and waits for the result. What comes later is discarded there, also files that were opened.
+    /// For one place, by one of these threads.
+    pub fn of(threads: &Arc<FileThreads>) -> Self {
+        Self { threads: threads.clone(), late: Mutex::default() }
+    }
+
+    /// Lets a thread work, and waits for the result. What comes later is discarded there, also files that were opened.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if the file system does not answer within five seconds, or has not answered what it
-    /// was asked before: asking again later is of use. Or the thread has failed.
+    /// was asked before, or if so many others do not answer that no thread is left: asking again later is of use. Or the
+    /// thread has failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.late.strong_count() > 0 {
+        let mut late = lock(&self.late);
+        if late.as_ref().is_some_and(FileWorker::is_busy) {
             return Err(unanswered());
         }
-        // Without a thread whoever asks has to wait.
-        let Ok(to) = state.thread() else { return Ok(work()) };
-        let (give, result) = channel();
-        let token = Arc::new(());
-        let working = Arc::downgrade(&token);
-        let job = move || {
-            let _token = token;
-            // Nobody may wait for it any more.
-            let _ = give.send(work());
+        let mut worker = match late.take().map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
+            Ok(Some(worker)) => worker,
+            Ok(None) => return Err(unanswered()),
+            // Without a thread whoever asks has to wait.
+            Err(_) => return Ok(work()),
         };
-        // If that fails, so does what follows.
-        let _ = to.send(Box::new(job));
-        match result.recv_timeout(self.patience.unwrap_or(PATIENCE)) {
-            Ok(value) => Ok(value),
+        let (give, result) = channel();
+        worker.give(move || {
+            let value = work();
+            // Nobody may wait for it any more.
+            let _ = give.send(value);
+        });
+        match result.recv_timeout(self.threads.patience.unwrap_or(PATIENCE)) {
+            Ok(value) => {
+                self.threads.put_back(worker);
+                Ok(value)
+            }
             Err(RecvTimeoutError::Timeout) => {
-                state.late = working;
+                *late = Some(worker);
                 Err(unanswered())
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                state.to = None;
-                Err(io::Error::other("the thread that reads it has failed"))
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads it has failed")),
         }
     }
 
-    /// Lets the thread drop something, and does not wait: even closing a file asks some file systems.
+    /// Lets a thread drop something, and does not wait: even closing a file asks some file systems.
     fn discard(&self, value: impl Send + 'static) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without a thread it is dropped here.
-        if let Ok(to) = state.thread() {
-            let _ = to.send(Box::new(move || drop(value)));
+        match lock(&self.late).as_mut().filter(|worker| worker.is_busy()) {
+            Some(worker) => worker.give(move || drop(value)),
+            None => self.threads.close(value),
         }
     }
 }
 
-impl FileThreadState {
-    /// Starts the thread if it does not run.
-    fn thread(&mut self) -> io::Result<&Sender<FileJob>> {
-        if self.to.is_none() {
-            let (to, jobs) = channel::<FileJob>();
-            // The time of it is that of the thread that asks. Of main threads only that of the helper for logs asks.
-            let asking = std::thread::current();
-            let name = asking.name().filter(|name| *name != "main").unwrap_or("sonar-logs").to_owned();
-            let run = move || jobs.into_iter().for_each(|job| job());
-            std::thread::Builder::new().name(name).stack_size(STACK).spawn(run)?;
-            self.to = Some(to);
+impl FileThreads {
+    /// How many threads there are.
+    #[cfg(test)]
+    pub fn running(&self) -> usize {
+        lock(&self.state).count()
+    }
+
+    /// A thread that has nothing to do; `None` if all of them stand still.
+    fn take(&self) -> io::Result<Option<FileWorker>> {
+        let mut state = lock(&self.state);
+        let FileThreadsState { spare, closer, .. } = &mut *state;
+        match spare.take().or_else(|| closer.take_if(|closer| !closer.is_busy())) {
+            Some(worker) => Ok(Some(worker)),
+            None if state.count() < MAX_THREADS => state.start().map(Some),
+            None => Ok(None),
         }
-        self.to.as_ref().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Takes a thread back that has done its work.
+    fn put_back(&self, worker: FileWorker) {
+        // Another one may be there: this one ends then.
+        lock(&self.state).spare.get_or_insert(worker);
+    }
+
+    /// Lets a thread drop something.
+    fn close(&self, value: impl Send + 'static) {
+        let mut state = lock(&self.state);
+        let can_start = state.count() < MAX_THREADS;
+        // A file system that does not answer holds up the files of others only where no thread is left.
+        let is_free = |closer: &FileWorker| !closer.is_busy() || !can_start;
+        if state.spare.is_some() || !state.closer.as_ref().is_some_and(is_free) {
+            let next = state.spare.take().map_or_else(|| state.start(), Ok);
+            // Without a thread it is dropped here.
+            let Ok(next) = next else { return };
+            let before = state.closer.replace(next);
+            state.spare = before.filter(|before| !before.is_busy());
+        }
+        if let Some(closer) = &mut state.closer {
+            closer.give(move || drop(value));
+        }
+    }
+}
+
+impl FileThreadsState {
+    fn count(&self) -> usize {
+        Arc::strong_count(&self.running) - 1
+    }
+
+    fn start(&self) -> io::Result<FileWorker> {
+        let (to, jobs) = channel::<FileJob>();
+        // The time of it is that of the thread that asks. Of main threads only that of the helper for logs asks.
+        let asking = std::thread::current();
+        let name = asking.name().filter(|name| *name != "main").unwrap_or("sonar-logs").to_owned();
+        let running = self.running.clone();
+        let run = move || {
+            let _running = running;
+            jobs.into_iter().for_each(|job| job());
+        };
+        std::thread::Builder::new().name(name).stack_size(STACK).spawn(run)?;
+        Ok(FileWorker { to, busy: Weak::new() })
+    }
+}
+
+impl FileWorker {
+    fn is_busy(&self) -> bool {
+        self.busy.strong_count() > 0
+    }
+
+    /// Gives it work, after what it was given before.
+    fn give(&mut self, work: impl FnOnce() + Send + 'static) {
+        let token = Arc::new(());
+        self.busy = Arc::downgrade(&token);
+        // If the thread has failed, nothing comes of it.
+        let _ = self.to.send(Box::new(move || {
+            let _token = token;
+            work();
+        }));
     }
 }
 
@@ -190,26 +284,96 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn who_waits_for_a_file_system_goes_on_and_asks_again_once_it_has_answered() {
-        let thread = FileThread { patience: Some(Duration::from_millis(20)), ..FileThread::default() };
+    fn threads(patience: Duration) -> Arc<FileThreads> {
+        Arc::new(FileThreads { patience: Some(patience), ..FileThreads::default() })
+    }
+
+    /// Lets a place wait until the sender is dropped.
+    fn hang(place: &FileThread) -> Sender<()> {
         let (answer, answered) = channel::<()>();
         let waits = move || {
             let _ = answered.recv();
         };
-        assert_eq!(thread.run(waits).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(place.run(waits).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        answer
+    }
+
+    #[test]
+    fn who_waits_for_a_file_system_goes_on_and_asks_again_once_it_has_answered() {
+        let thread = FileThread::of(&threads(Duration::from_millis(20)));
+        let answer = hang(&thread);
         let (say, hear) = channel();
         assert_eq!(thread.run(move || say.send(()).unwrap()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(hear.recv().is_err(), "nothing else is asked until then");
-        answer.send(()).unwrap();
+        drop(answer);
         while thread.run(|| ()).is_err() {
             std::thread::yield_now();
         }
     }
 
     #[test]
+    fn places_share_a_thread_as_long_as_their_file_systems_answer() {
+        let threads = threads(Duration::from_secs(600));
+        let places: Vec<FileThread> = (0..300).map(|_| FileThread::of(&threads)).collect();
+        for _ in 0..2 {
+            assert!(places.iter().enumerate().all(|(at, place)| place.run(move || at).unwrap() == at));
+        }
+        assert_eq!(threads.running(), 1);
+    }
+
+    #[test]
+    fn a_place_that_hangs_holds_up_no_other_one_until_too_many_do() {
+        let threads = threads(Duration::from_millis(1));
+        let hanging: Vec<FileThread> = (0..MAX_THREADS).map(|_| FileThread::of(&threads)).collect();
+        let mut answers: Vec<Sender<()>> = hanging.iter().map(hang).collect();
+        let other = FileThread::of(&threads);
+        let (say, hear) = channel();
+        assert_eq!(other.run(move || say.send(()).unwrap()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(hear.recv().is_err(), "nobody was asked");
+        assert_eq!(threads.running(), MAX_THREADS);
+        // Who is no longer asked for stands still all the same.
+        drop(hanging);
+        assert_eq!(threads.running(), MAX_THREADS);
+        answers.pop();
+        while other.run(|| ()).is_err() {
+            std::thread::yield_now();
+        }
+        answers.clear();
+        while threads.running() > 1 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Something whose closing takes until the sender is dropped.
+    struct SlowToClose(std::sync::mpsc::Receiver<()>);
+
+    impl Drop for SlowToClose {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_file_that_is_closed() {
+        let threads = threads(Duration::from_secs(600));
+        let place = FileThread::of(&threads);
+        let mut answers = Vec::new();
+        for _ in 0..MAX_THREADS * 2 {
+            let (answer, answered) = channel();
+            place.discard(SlowToClose(answered));
+            answers.push(answer);
+        }
+        assert_eq!(threads.running(), MAX_THREADS);
+        answers.clear();
+        while threads.running() > 1 {
+            std::thread::yield_now();
+        }
+        assert_eq!(place.run(|| 7).unwrap(), 7);
+    }
+
+    #[test]
     fn after_a_failure_another_thread_works() {
-        let thread = FileThread { patience: Some(Duration::from_secs(600)), ..FileThread::default() };
+        let thread = FileThread::of(&threads(Duration::from_secs(600)));
         assert_eq!(thread.run(|| 7).unwrap(), 7);
         assert_eq!(thread.run::<()>(|| panic!("it fails")).unwrap_err().kind(), io::ErrorKind::Other);
         assert_eq!(thread.run(|| 8).unwrap(), 8);

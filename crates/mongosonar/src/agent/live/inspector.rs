@@ -21,7 +21,7 @@ use super::described_server::{KnownServer, describe};
 use super::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use super::server_files::{InspectableLog, InspectableSamples, ServerProcess};
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::follow::{FileIdentity, FileThread, FollowedPlace};
+use crate::follow::{FileIdentity, FileThread, FileThreads, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::privileges::{self, HelperTask};
 use crate::servers;
@@ -125,14 +125,16 @@ pub struct Inspection {
     next: Option<(u64, Vec<ServerTable>)>,
     known: Vec<KnownServer>,
     /// Look at files, by the process whose these are.
-    threads: BTreeMap<(u32, InspectedPart), FileThread>,
+    places: BTreeMap<(u32, InspectedPart), FileThread>,
+    /// The threads that do it. They are few, however many servers there are.
+    threads: Arc<FileThreads>,
 }
 
 impl Inspection {
     /// With these servers in the configuration file that was named.
     fn new(config: Option<PathBuf>, configured: Vec<ServerTable>) -> Self {
-        let (next, known, threads) = (None, Vec::new(), BTreeMap::new());
-        Self { host: Host::live(), config, configured, next, known, threads }
+        let (next, known, places, threads) = (None, Vec::new(), BTreeMap::new(), Arc::default());
+        Self { host: Host::live(), config, configured, next, known, places, threads }
     }
 
     /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
@@ -162,7 +164,7 @@ impl Inspection {
         let open: BTreeSet<u16> = known.iter().filter(is_open).map(|one| one.found.port).collect();
         known.retain(|one| !one.found.is_closed || !open.contains(&one.found.port));
         known.sort_by(|a, b| a.found.cmp(&b.found));
-        self.threads.retain(|(pid, _), _| known.iter().any(|one| one.found.pid == *pid));
+        self.places.retain(|(pid, _), _| known.iter().any(|one| one.found.pid == *pid));
         self.known = known;
         self.found()
     }
@@ -205,7 +207,8 @@ impl Inspection {
         part: InspectedPart,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        self.threads.entry((pid, part)).or_default().run(work)
+        let threads = &self.threads;
+        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads)).run(work)
     }
 
     fn reload(&mut self, configuration: ConfigurationUse) -> io::Result<Vec<ServerFiles>> {
@@ -472,9 +475,9 @@ pub struct InspectedFolder {
 }
 
 impl InspectedFolder {
-    /// The folder at a path that the inspector has reported; a thread of its own reads its files.
-    pub fn new(path: PathBuf, inspector: Arc<Inspector>) -> Self {
-        Self { path, inspector, thread: Arc::default() }
+    /// The folder at a path that the inspector has reported; `thread` reads its files.
+    pub fn new(path: PathBuf, inspector: Arc<Inspector>, thread: Arc<FileThread>) -> Self {
+        Self { path, inspector, thread }
     }
 }
 

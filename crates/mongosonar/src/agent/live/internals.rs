@@ -18,6 +18,7 @@ use crate::agent::figures::SampleCutter;
 use crate::agent::memory::Holder;
 use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
+use crate::follow::{FileThread, FileThreads};
 use crate::ftdc::follow::FtdcFollower;
 use crate::large::large;
 use crate::queries::live::now;
@@ -51,6 +52,8 @@ struct SampleSource {
 pub fn run(task: &FollowTask) {
     let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
     let mut windows = WindowCutter::new(task.to.clone());
+    // They wait for the file systems of folders.
+    let threads: Arc<FileThreads> = Arc::default();
     // In folders that are no longer followed.
     let mut lost_before = 0;
     loop {
@@ -67,7 +70,7 @@ pub fn run(task: &FollowTask) {
             stays
         });
         for server in servers.iter().filter(|server| server.diagnostic.is_some()) {
-            let source = || SampleSource::new(server, &task.inspector);
+            let source = || SampleSource::new(server, &task.inspector, &threads);
             let source = sources.entry(server.port).or_insert_with(source);
             // Another process may write into the same folder.
             source.server.clone_from(server);
@@ -139,9 +142,10 @@ fn silent(server: &FoundServer) -> CollectorProblem {
 }
 
 impl SampleSource {
-    fn new(server: &FoundServer, inspector: &Arc<Inspector>) -> Self {
+    fn new(server: &FoundServer, inspector: &Arc<Inspector>, threads: &Arc<FileThreads>) -> Self {
         let time = now();
-        let folder = InspectedFolder::new(server.diagnostic.clone().unwrap_or_default(), inspector.clone());
+        let path = server.diagnostic.clone().unwrap_or_default();
+        let folder = InspectedFolder::new(path, inspector.clone(), Arc::new(FileThread::of(threads)));
         let after_ms = i64::try_from(time.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         Self {
             server: server.clone(),

@@ -22,7 +22,7 @@ use crate::agent::applications::KnownApplications;
 use crate::agent::memory::Holder;
 use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
-use crate::follow::{FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace};
+use crate::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
 use crate::queries::live::now;
 use crate::servers::started_at;
 
@@ -108,6 +108,8 @@ struct LogsFollower<'a> {
     task: &'a FollowTask,
     /// By the ports of their servers.
     sources: BTreeMap<u16, LogSource>,
+    /// Wait for the file systems of logs.
+    threads: Arc<FileThreads>,
     windows: WindowCutter,
     /// Until when logs were observed.
     observed: ClockReading,
@@ -135,6 +137,7 @@ impl<'a> LogsFollower<'a> {
         Self {
             task,
             sources: BTreeMap::new(),
+            threads: Arc::default(),
             windows: WindowCutter::new(task.to.clone()),
             observed: ClockReading::now(),
             lost_before: 0,
@@ -150,7 +153,7 @@ impl<'a> LogsFollower<'a> {
             let source = self.sources.entry(server.port).or_insert_with(|| LogSource {
                 server: server.clone(),
                 log: None,
-                thread: Arc::default(),
+                thread: Arc::new(FileThread::of(&self.threads)),
                 backoff: Backoff::default(),
                 unread_since: None,
                 stated: self.stated.remove(&server.port).unwrap_or_default(),

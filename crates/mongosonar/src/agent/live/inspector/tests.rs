@@ -301,6 +301,17 @@ fn servers_stay_known_while_processes_cannot_be_listed() {
     assert_eq!(inspection.servers(ConfigurationUse::default()), [found]);
 }
 
+#[test]
+fn the_files_of_many_servers_take_few_threads() {
+    let mut inspection = Inspection::new(None, Vec::new());
+    for pid in 0..MAX_SERVERS as u32 {
+        for part in [InspectedPart::Log, InspectedPart::Samples] {
+            assert_eq!(inspection.wait(pid, part, move || pid).unwrap(), pid);
+        }
+    }
+    assert_eq!(inspection.threads.running(), 1, "their stacks count as memory of the helper");
+}
+
 /// An inspector whose helper answers each request as soon as it may; it finds no server.
 fn standing_still(config: &Path) -> (Inspector, Arc<Mutex<Inspection>>, Sender<()>) {
     let inspection = Arc::new(Mutex::new(Inspection {
