@@ -345,20 +345,7 @@ impl Bench<'_> {
     }
 
     fn reading(&self) -> Reading {
-        let host = Host::live();
-        let counters = host.disk_counters().unwrap_or_default();
-        Reading {
-            at: Instant::now(),
-            devices: counters
-                .into_iter()
-                .filter(|counted| self.devices.contains(&counted.name))
-                .map(|counted| (counted.name, counted.counters))
-                .collect(),
-            usage: ResourceUsage::now().ok(),
-            ticks: host.processors().ok().map(|found| found.all_and_idle_ticks()),
-            kernel: host.own_bytes().ok(),
-            group: host.control_groups(std::process::id()).map(|groups| groups.group).unwrap_or_default(),
-        }
+        Reading::of(&Host::live(), &self.devices)
     }
 }
 
@@ -376,8 +363,29 @@ struct Reading {
     usage: Option<ResourceUsage>,
     ticks: Option<(u64, u64)>,
     kernel: Option<KernelBytes>,
+    /// How many processors this process may run on.
+    processors: Option<u32>,
     /// The control group of this process.
     group: ControlGroup,
+}
+
+impl Reading {
+    fn of(host: &Host, devices: &[String]) -> Self {
+        let counters = host.disk_counters().unwrap_or_default();
+        Self {
+            at: Instant::now(),
+            devices: counters
+                .into_iter()
+                .filter(|counted| devices.contains(&counted.name))
+                .map(|counted| (counted.name, counted.counters))
+                .collect(),
+            usage: ResourceUsage::now().ok(),
+            ticks: host.processors().ok().map(|found| found.all_and_idle_ticks()),
+            kernel: host.own_bytes().ok(),
+            processors: host.own_processors(),
+            group: host.control_groups(std::process::id()).map(|groups| groups.group).unwrap_or_default(),
+        }
+    }
 }
 
 /// The kernel's counters before and after a step.
@@ -418,10 +426,7 @@ impl MeasuredSpan<'_> {
                 let (all, idle) = (after.0.checked_sub(before.0)?, after.1.saturating_sub(before.1));
                 (all > 0).then(|| 1.0 - idle as f64 / all as f64)
             }),
-            usable_processors: after.group.usable_processors([
-                thread::available_parallelism().ok().and_then(|count| u32::try_from(count.get()).ok()),
-                None,
-            ]),
+            usable_processors: after.group.usable_processors([after.processors, None]),
             throttled: after.group.throttled_since(&before.group),
             device: self.device.and_then(rates),
             members,
@@ -486,5 +491,27 @@ fn explained(error: DiskError) -> anyhow::Error {
     match hint {
         Some(hint) => anyhow!("{error:#}; {hint}"),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_of_one_and_a_half_processors_is_not_rounded() {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc.path().join("self")).unwrap();
+        std::fs::write(proc.path().join("self/status"), "Cpus_allowed_list:\t0-4095\n").unwrap();
+        let usable = |cpu_limit| {
+            let group = ControlGroup { cpu_limit, ..ControlGroup::default() };
+            let reading = || Reading { group, ..Reading::of(&Host::of_proc(proc.path()), &[]) };
+            let span = MeasuredSpan { before: reading(), after: reading(), device: None };
+            span.step(1, StepResult::default()).usable_processors
+        };
+        assert_eq!(usable(Some(1.5)), Some(1.5));
+        // More than the machine of this test has: the figure is that of the process, not that of a pool of threads.
+        assert_eq!(usable(Some(2_000.5)), Some(2_000.5));
+        assert_eq!(usable(None), Some(4_096.0));
     }
 }

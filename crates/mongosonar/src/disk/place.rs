@@ -54,7 +54,7 @@ impl Ground {
             }),
             scheduler: first.and_then(|disk| devices.queue(disk).scheduler).map(|(chosen, _)| chosen),
             kernel: host.kernel(),
-            processors: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+            processors: host.own_processors().unwrap_or(0),
         };
         Self { device: place.device.clone(), disks: place.disks.clone(), place }
     }

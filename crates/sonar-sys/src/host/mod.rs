@@ -230,6 +230,14 @@ impl Host {
             .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// How many processors this process may run on: those of its affinity, at most as many as the machine has. A quota of
+    /// its control group does not count. `None` if none of it can be read.
+    pub fn own_processors(&self) -> Option<u32> {
+        let machine = self.processors().ok().map(|found| found.count);
+        let allowed = self.text("proc/self/status").and_then(|status| process::allowed_processors(&status));
+        machine.into_iter().chain(allowed).min()
+    }
+
     /// Bytes that this process has caused to be read from and written to storage, by the kernel's count.
     ///
     /// # Errors
@@ -273,9 +281,24 @@ mod tests {
         assert_eq!(host.path("proc"), tree.0.join("proc"));
         assert_eq!((host.bytes_read(77), host.bytes_read(78)), (Some(4_096), None));
         assert!(host.own_bytes().is_err() && host.processors().is_err() && host.devices().is_err());
+        assert_eq!(host.own_processors(), None);
         let only_proc = Host::of_proc(tree.0.join("proc"));
         assert_eq!(only_proc.name().as_deref(), Some("db1"));
         assert!(only_proc.choice("sys/kernel/mm/transparent_hugepage/enabled").is_none());
+    }
+
+    #[test]
+    fn a_process_may_run_on_the_processors_of_its_affinity_that_the_machine_has() {
+        let stat = "cpu 1 0 1 1 0 0 0 0 0 0\ncpu0 1 1\ncpu1 1 1\ncpu2 1 1\ncpu3 1 1\n";
+        let own = |name, list: &str| {
+            let status = format!("Name:\tmongosonar\nCpus_allowed_list:\t{list}\n");
+            let tree = TempTree::new(name, &[("proc/stat", stat), ("proc/self/status", &status)]);
+            Host::at(&tree.0).own_processors()
+        };
+        assert_eq!(own("narrow", "0-1,3"), Some(3));
+        // Processors that could be added to the machine.
+        assert_eq!(own("wide", "0-127"), Some(4));
+        assert_eq!(own("unreadable", "a"), Some(4));
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub struct RunPlace {
     pub scheduler: Option<String>,
     /// Release of the kernel.
     pub kernel: Option<String>,
-    /// Processors.
+    /// Processors that the test may run on; 0 if unknown.
     pub processors: u32,
 }
 
