@@ -182,8 +182,9 @@ fn processor_limit(step: &DiskStep, threads_each: bool) -> Option<ProcessorLimit
     if let Some(busy) = step.machine_busy.filter(|busy| *busy >= PROCESSOR_BUSY) {
         return Some(ProcessorLimit::Machine { busy });
     }
-    let threads = if threads_each { step.in_flight } else { step.threads };
-    (own >= PROCESSOR_BUSY * f64::from(threads.max(1))).then_some(ProcessorLimit::Threads)
+    // Where each request has its own thread, no thread waits for another one.
+    let are_few = !threads_each && own >= PROCESSOR_BUSY * f64::from(step.threads.max(1));
+    are_few.then_some(ProcessorLimit::Threads)
 }
 
 /// What limits the steps of a ramp. `threads_each` is true if each request in flight has its own thread.
@@ -342,6 +343,8 @@ mod tests {
         thread.iter_mut().for_each(|step| step.system_ns = 990_000_000);
         let threads = ProcessorLimit::Threads;
         assert_eq!(limit(&thread, None, false), Some(Limit::Processor { of: threads, own: 0.99 }));
+        // With a thread for each request there is nothing to gain from the other engine.
+        thread.iter_mut().for_each(|step| step.system_ns = 990_000_000 * u64::from(step.in_flight));
         assert!(matches!(limit(&thread, None, true), Some(Limit::Device { .. })));
         // What looks like a cap, or like a lock above the device, while the quota of a container is used up.
         let mut stopped = ramp(|_| 1.0);
