@@ -25,6 +25,7 @@ use crate::exit::usage;
 use crate::when::{self, When};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
+const DAY_NS: u64 = 24 * HOUR_NS;
 /// The most gaps that are listed.
 const MAX_GAPS: usize = 10;
 /// The most windows that one view reads.
@@ -206,9 +207,7 @@ impl StoredHistory {
     /// # Errors
     /// The history cannot be read.
     pub fn host(&self) -> Result<Option<String>> {
-        let events = self.events(self.extent)?;
-        let starts = events.iter().rev().filter(|event| event.kind == EventKind::AgentStart);
-        Ok(starts.map(|start| start.subject.to_string()).find(|host| !host.is_empty()))
+        last_host(self.extent, &mut |span| self.events(span))
     }
 
     /// The times of a span that were not observed.
@@ -228,6 +227,27 @@ impl StoredHistory {
 
     fn cannot_read(&self) -> String {
         format!("cannot read the history in {}", self.name)
+    }
+}
+
+/// The host of the last start of an agent that names one. Most agents have started not long before the end: looks at the
+/// last day, and then at twice as much each time.
+fn last_host(
+    extent: Span,
+    events: &mut dyn FnMut(Span) -> Result<Vec<Event>>,
+) -> Result<Option<String>> {
+    // An event may be later than the last window, but not than its day.
+    let last = extent.to.floor_to(DAY_NS);
+    let (mut span, mut length) = (Span { from: last, to: last.plus_ns(DAY_NS) }, DAY_NS);
+    loop {
+        let events = events(span)?;
+        let starts = events.iter().rev().filter(|event| event.kind == EventKind::AgentStart);
+        let host = starts.map(|start| start.subject.to_string()).find(|host| !host.is_empty());
+        if host.is_some() || span.from <= extent.from {
+            return Ok(host);
+        }
+        length = length.saturating_mul(2);
+        span = Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
     }
 }
 
@@ -277,6 +297,37 @@ pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone, span: Span) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_is_found_without_reading_days_before_its_start() {
+        let day = |day: u64, ns: u64| Timestamp::from_unix_ns(day * DAY_NS + ns);
+        let started = |at, host| {
+            Event::new(at, EventKind::AgentStart, Endpoint::default(), (host, "version 1.0.0"))
+        };
+        let search = |extent: Span, stored: &[Event]| {
+            let mut first = extent.to;
+            let host = last_host(extent, &mut |span| {
+                first = first.min(span.from);
+                Ok(stored.iter().filter(|event| span.contains(event.at)).cloned().collect())
+            });
+            (host.unwrap(), first)
+        };
+        let extent = Span { from: day(1, 5), to: day(40, 7) };
+        let mut stored = vec![started(day(1, 9), "old"), started(day(39, 3), "db1"), started(day(39, 4), "")];
+        assert_eq!(search(extent, &stored), (Some("db1".to_owned()), day(38, 0)));
+        stored.push(started(day(40, 6), "db2"));
+        assert_eq!(search(extent, &stored), (Some("db2".to_owned()), day(40, 0)));
+        // At the very end, which may be where a day begins.
+        for to in [day(40, 7), day(40, 0)] {
+            let extent = Span { to, ..extent };
+            assert_eq!(search(extent, &[started(to, "db3")]).0.as_deref(), Some("db3"));
+        }
+        assert_eq!(search(extent, &stored[..1]).0.as_deref(), Some("old"));
+        assert_eq!(search(extent, &[]).0, None);
+        // The clock was wrong.
+        let all = Span { from: Timestamp::from_unix_ns(0), to: Timestamp::from_unix_ns(u64::MAX) };
+        assert_eq!(search(all, &[]), (None, all.from));
+    }
 
     #[test]
     fn a_span_has_nothing_that_is_still_to_come() {
