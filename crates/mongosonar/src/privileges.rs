@@ -82,10 +82,10 @@ pub fn confine_follower() {
     give_up(Duty::Showing, &[], &[]);
 }
 
-/// Drops all privileges but that to read files below `folder`, whoever owns them, for this thread and those it starts.
-pub fn give_up_but_files(folder: &Path) {
+/// Drops all privileges but that to read files below `folders`, whoever owns them, for this thread and those it starts.
+pub fn give_up_but_files(folders: &[&Path]) {
     let keep = [capability::DAC_READ_SEARCH];
-    for (what, error) in privileges::give_up(Duty::Reading, FileAccess::Below(&[folder]), &keep) {
+    for (what, error) in privileges::give_up(Duty::Reading, FileAccess::Below(folders), &keep) {
         lacking(what, &error);
     }
 }

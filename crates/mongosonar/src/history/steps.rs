@@ -40,7 +40,7 @@ impl HistorySteps {
         let args = args.clone();
         let work = move || {
             if is_confined {
-                privileges::give_up_but_files(args.folder());
+                privileges::give_up_but_files(&[args.folder()]);
             }
             for step in asked {
                 // The agent writes on: a history that is opened again shows what came meanwhile.

@@ -115,6 +115,9 @@ impl KeyLogFollower {
     }
 }
 
+/// Why the name could not be followed when that was last tried; `None` once it could.
+type FollowError = Arc<Mutex<Option<io::Error>>>;
+
 /// A key log that decoders read themselves.
 struct SharedKeyLog(Arc<Mutex<OpenKeyLog>>);
 
@@ -134,6 +137,7 @@ pub struct KeyLogFile {
     identity: (u64, u64),
     /// Ends the thread that follows the name.
     follower: Option<Sender<()>>,
+    follow_error: FollowError,
 }
 
 impl KeyLogFile {
@@ -157,13 +161,14 @@ impl KeyLogFile {
         let keys = if grows { KeyLog::growing(SharedKeyLog(open.clone())) } else { KeyLog::default() };
         keys.set_in_use();
         let (path, keys) = (path.to_owned(), Arc::new(keys));
-        let key_log = Self { path, open, keys, identity, follower: None };
+        let key_log = Self { path, open, keys, identity, follower: None, follow_error: Arc::default() };
         key_log.read(!grows).with_context(about)?;
         Ok(key_log)
     }
 
     /// The same, and a thread follows its name for as long as this is kept. If `is_confined`, the thread drops all
-    /// privileges but that to read files in the folder of the key log. Call it when no process is started any more.
+    /// privileges but that to read files in the folder of the key log, and in that of the file that it links to. Call it
+    /// when no process is started any more.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -176,14 +181,22 @@ impl KeyLogFile {
             keys: keys.clone(),
             identity: *identity,
         };
+        let last_error = self.follow_error.clone();
         let work = move || {
             if is_confined {
-                let folder = follower.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                privileges::give_up_but_files(folder.unwrap_or(Path::new(".")));
+                let target = follower.path.canonicalize().ok();
+                let paths = [Some(&follower.path), target.as_ref()].into_iter().flatten();
+                let folders: Vec<&Path> = paths.filter_map(|path| folder_of(path)).collect();
+                privileges::give_up_but_files(&folders);
             }
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                // Another one may come later.
-                let _ = follower.look();
+                let error = match follower.look() {
+                    Ok(()) => None,
+                    // Another one may come later.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => Some(error),
+                };
+                *last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
             }
         };
         std::thread::Builder::new()
@@ -198,14 +211,18 @@ impl KeyLogFile {
         self.keys.clone()
     }
 
-    /// Reads what is left, and counts what of all of it is of no use. If it cannot be read, a message says so: what was
-    /// captured is shown all the same.
+    /// Reads what is left, and counts what of all of it is of no use. If it, or the file that took its place, cannot be
+    /// read, a message says so: what was captured is shown all the same.
     pub fn finish(mut self, coverage: &mut Coverage) {
         self.follower = None;
+        let shown = self.path.display().to_string();
         if let Err(error) = self.read(true) {
+            eprintln!("mongosonar: cannot read the end of the key log {}: {error}", escape(&shown));
+        }
+        if let Some(error) = self.follow_error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             eprintln!(
-                "mongosonar: cannot read the end of the key log {}: {error}",
-                escape(&self.path.display().to_string())
+                "mongosonar: cannot open the file that took the place of the key log {}: {error}",
+                escape(&shown)
             );
         }
         coverage.add(&self.open.lock().unwrap_or_else(PoisonError::into_inner).reader.coverage);
@@ -220,6 +237,11 @@ impl KeyLogFile {
         }
         Ok(())
     }
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> Option<&Path> {
+    path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 /// Adds the connections of each version and cipher suite to those that are known.
@@ -328,6 +350,46 @@ mod tests {
         let mut coverage = Coverage::default();
         key_log.finish(&mut coverage);
         assert_eq!(coverage.tls_keys_unread, 0);
+    }
+
+    fn wait_until(condition: &mut dyn FnMut() -> bool) {
+        let begin = std::time::Instant::now();
+        while !condition() {
+            assert!(begin.elapsed().as_secs() < 60);
+            // span: between two looks
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_key_log_behind_a_link_to_another_folder_is_followed() {
+        let [links, files] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let (link, target) = (links.path().join("keys.log"), files.path().join("keys.log"));
+        std::fs::write(&target, line("a1")).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let key_log = KeyLogFile::open(&link, true).unwrap().following(true).unwrap();
+        let other = files.path().join("other");
+        std::fs::write(&other, line("b1")).unwrap();
+        std::fs::rename(&other, &target).unwrap();
+        wait_until(&mut || {
+            key_log.read(false).unwrap();
+            key_log.keys.sessions() == 2
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_opened_in_place_of_a_key_log_is_known_until_something_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.log");
+        std::fs::write(&path, line("a1")).unwrap();
+        let key_log = KeyLogFile::open(&path, true).unwrap().following(true).unwrap();
+        let error = || key_log.follow_error.lock().unwrap().as_ref().map(io::Error::kind);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        wait_until(&mut || error() == Some(io::ErrorKind::InvalidInput));
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::write(&path, line("b1")).unwrap();
+        wait_until(&mut || error().is_none());
     }
 
     #[test]
