@@ -89,7 +89,7 @@ pub struct ServerNews {
     pub ports: Vec<u16>,
     /// The ports of servers whose process has ended since the last look.
     pub ended: Vec<SilentPort>,
-    /// The addresses of this host, and where servers listen; `None` if this look was no search.
+    /// The addresses of this host, and where servers listen; `None` if this look was no search, or it failed.
     pub found: Option<ListeningServers>,
 }
 
@@ -144,7 +144,7 @@ impl KnownProcesses {
             || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_EVERY)
         {
             self.searched = Some(Instant::now());
-            news.found = Some(self.search(host));
+            news.found = self.search(host);
         }
         for one in &ended {
             let others = self.all.iter().filter(|other| other.port == one.port);
@@ -156,8 +156,9 @@ impl KnownProcesses {
         news
     }
 
-    fn search(&mut self, host: &Host) -> ListeningServers {
-        let listeners = servers::listeners(host).unwrap_or_default().listeners;
+    /// `None` if something of it cannot be read: what was found before stays true.
+    fn search(&mut self, host: &Host) -> Option<ListeningServers> {
+        let listeners = servers::listeners(host).ok()?.listeners;
         for found in &listeners {
             let Some(stat) = host.stat(found.pid) else { continue };
             if self.all.len() < MAX_SERVERS {
@@ -165,8 +166,8 @@ impl KnownProcesses {
                 self.all.insert(ListeningServer { port, pid: found.pid, started: stat.started });
             }
         }
-        let addresses = host.addresses().unwrap_or_default().into_iter().collect();
-        ListeningServers { addresses, listening: all(&listeners) }
+        let addresses = host.addresses().ok()?.into_iter().collect();
+        Some(ListeningServers { addresses, listening: all(&listeners) })
     }
 }
 
@@ -368,6 +369,8 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         let (host, time) = (Host::of_proc(proc.path()), now());
         fs::write(proc.path().join("uptime"), "1 1\n").unwrap();
+        fs::create_dir(proc.path().join("net")).unwrap();
+        fs::write(proc.path().join("net/fib_trie"), "Local:\n").unwrap();
         process(proc.path(), 6, ("bash", false));
         let mut known = KnownProcesses::default();
         assert_eq!(
@@ -388,7 +391,6 @@ mod tests {
         let at = ListeningAt { pid: 7, ip: "127.0.0.1".parse().unwrap(), port: 5 };
         assert_eq!((news.ports, news.found.unwrap().listening), (vec![5], vec![at]));
         assert_eq!(look(&mut known).found, None);
-        fs::create_dir(proc.path().join("net")).unwrap();
         let routes = "Local:\n  |-- 192.0.2.2\n     /32 host LOCAL\n";
         fs::write(proc.path().join("net/fib_trie"), routes).unwrap();
         fs::remove_dir_all(proc.path().join("7")).unwrap();
@@ -398,6 +400,26 @@ mod tests {
         let [old, new] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
         let search = LocalServerSearch { helper: None, known, addresses: vec![old] };
         assert_eq!(*search.ended(&news)[0].addresses, [old, new]);
+    }
+
+    #[test]
+    fn a_search_that_fails_has_found_nothing_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let (proc, table) = (folder.path().join("proc"), folder.path().join("proc/net/fib_trie"));
+        fs::create_dir_all(proc.join("net")).unwrap();
+        fs::write(&table, "Local:\n  |-- 192.0.2.1\n     /32 host LOCAL\n").unwrap();
+        process(&proc, 7, ("mongod", true));
+        let (host, mut known) = (Host::of_proc(&proc), KnownProcesses::default());
+        let mut search = || {
+            known.searched = None;
+            known.look(&host, now())
+        };
+        let found = search().found.unwrap();
+        assert_eq!((found.addresses.len(), found.listening.len()), (1, 1));
+        fs::remove_file(&table).unwrap();
+        assert_eq!(search(), ServerNews { ports: vec![5], ..ServerNews::default() });
+        fs::write(&table, "Local:\n").unwrap();
+        assert!(search().found.is_some());
     }
 
     #[test]
