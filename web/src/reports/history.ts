@@ -43,7 +43,7 @@ export interface Changes {
   zone: Zone;
   /** Null if each moment was compared with the time before it. */
   compared_with: Span | null;
-  /** The time before that shows what is usual; null unless a moment was asked for. */
+  /** The time before that shows what is usual; null unless it is longer than `compared_with`. */
   usual: Span | null;
   /** The answer in one sentence. */
   summary: string;

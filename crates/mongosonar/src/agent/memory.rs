@@ -129,16 +129,16 @@ holders! {
         "lines that are read, and shapes and connections of logs; a longer line is skipped",
         "`FileFollower`, `LogReader`";
     /// Schemas of `diagnostic.data`.
-    Schemas: "schemas", Agent, 8 * MIB,
-        "what was learned of the schemas of `diagnostic.data`; the largest are learned again",
-        "`internals`: `SCHEMAS_BYTES`";
+    Schemas: "schemas", Agent, 12 * MIB,
+        "what was learned of the schemas of `diagnostic.data`, and the documents that are read; the largest schemas are learned again",
+        "`internals`: `SCHEMAS_BYTES`; `ftdc::follow`: `MAX_DOCUMENT`";
     /// Files whose accesses are added up.
     Files: "files", Agent, 16 * MIB,
         "figures of 8,192 files and their paths; the ones idle longest give way",
         "`sonar-sys`: `TotalsRoom`";
-    /// See [`large`](crate::large::large).
+    /// See [`LARGE`](crate::large::LARGE).
     Large: "large", Agent, LARGE_BYTES,
-        "a chunk of `diagnostic.data`, or a file of symbols, while it is read: one at a time; a larger one is skipped",
+        "a chunk of `diagnostic.data` that is unpacked, or a file of symbols, while it is read: one at a time; a larger one is skipped",
         "`ftdc::follow`: `LIMITS`; `Image::read_within`";
     /// Operations that wait for their other side.
     SplitWaiting: "split_waiting", Agent, 27 * MIB,

@@ -21,6 +21,9 @@ pub use self::place::{FileIdentity, FollowedPlace, newest_copies};
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
+/// Bytes read at once at first, and those of each buffer that is kept between two calls: there may be many files, most of
+/// which have little that is new.
+const FIRST_PIECE: usize = 4 << 10;
 /// Bytes read by one call of [`FileFollower::poll`].
 const BUDGET: usize = 4 << 20;
 /// The longest line that is kept.
@@ -209,7 +212,7 @@ impl OpenedFile {
     /// Reads what comes next into `buffer`, together with the bytes before it, which must be as they were; `None` if
     /// they are not, because the file was truncated.
     fn read(&self, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
-        buffer.resize(self.mark.len() + PIECE, 0);
+        buffer.resize(buffer.len().max(self.mark.len() + FIRST_PIECE), 0);
         let mut length = 0;
         // One call mostly takes all that there is.
         while length < buffer.len() {
@@ -219,6 +222,9 @@ impl OpenedFile {
                 Ok(read) => length += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+            if length == buffer.len() {
+                buffer.resize(buffer.len().max(self.mark.len() + PIECE), 0);
             }
         }
         let is_same = buffer.get(..self.mark.len()).is_some_and(|bytes| bytes == self.mark);
@@ -230,6 +236,13 @@ impl OpenedFile {
         self.position += (buffer.len() - self.mark.len()) as u64;
         self.mark.clear();
         self.mark.extend_from_slice(last(buffer));
+    }
+}
+
+/// Gives up the memory of a large buffer.
+fn keep_little(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > 2 * FIRST_PIECE {
+        *buffer = Vec::new();
     }
 }
 
@@ -277,6 +290,19 @@ impl<P: FollowedPlace> FileFollower<P> {
         Some(LinePlace { position, read: self.read - ago })
     }
 
+    /// The bytes that it holds.
+    pub fn memory(&self) -> usize {
+        self.buffer.capacity() + self.partial.capacity()
+    }
+
+    /// Gives up the beginning of a long line: the line counts as too long.
+    pub fn forget_long(&mut self) {
+        if self.partial.len() > PIECE {
+            self.partial = Vec::new();
+            self.skipping = Some(SkipReason::TooLong);
+        }
+    }
+
     /// Whether no file is at its place. The one that was there is still read.
     pub fn is_missing(&self) -> bool {
         self.is_missing
@@ -288,6 +314,12 @@ impl<P: FollowedPlace> FileFollower<P> {
     /// The file cannot be read, or its place cannot be looked at. Lines may have been given out before; calling again
     /// goes on.
     pub fn poll(&mut self, sink: &mut impl LineSink) -> io::Result<bool> {
+        let polled = self.poll_files(sink);
+        keep_little(&mut self.buffer);
+        polled
+    }
+
+    fn poll_files(&mut self, sink: &mut impl LineSink) -> io::Result<bool> {
         if self.current.is_none() && !self.find_first(sink)? {
             return Ok(false);
         }
@@ -507,6 +539,7 @@ impl<P: FollowedPlace> FileFollower<P> {
 
     /// The present line has been given out.
     fn forget_line(&mut self) {
+        keep_little(&mut self.partial);
         self.partial.clear();
         self.begun = 0;
     }

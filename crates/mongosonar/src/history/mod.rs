@@ -232,10 +232,7 @@ impl StoredHistory {
 
 /// The host of the last start of an agent that names one. Most agents have started not long before the end: looks at the
 /// last day, and then at twice as much each time.
-fn last_host(
-    extent: Span,
-    events: &mut dyn FnMut(Span) -> Result<Vec<Event>>,
-) -> Result<Option<String>> {
+fn last_host(extent: Span, events: &mut dyn FnMut(Span) -> Result<Vec<Event>>) -> Result<Option<String>> {
     // An event may be later than the last window, but not than its day.
     let last = extent.to.floor_to(DAY_NS);
     let (mut span, mut length) = (Span { from: last, to: last.plus_ns(DAY_NS) }, DAY_NS);
@@ -247,7 +244,8 @@ fn last_host(
             return Ok(host);
         }
         length = length.saturating_mul(2);
-        span = Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
+        span =
+            Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
     }
 }
 
@@ -301,9 +299,8 @@ mod tests {
     #[test]
     fn the_host_is_found_without_reading_days_before_its_start() {
         let day = |day: u64, ns: u64| Timestamp::from_unix_ns(day * DAY_NS + ns);
-        let started = |at, host| {
-            Event::new(at, EventKind::AgentStart, Endpoint::default(), (host, "version 1.0.0"))
-        };
+        let started =
+            |at, host| Event::new(at, EventKind::AgentStart, Endpoint::default(), (host, "version 1.0.0"));
         let search = |extent: Span, stored: &[Event]| {
             let mut first = extent.to;
             let host = last_host(extent, &mut |span| {

@@ -1,5 +1,7 @@
 //! What a trace of the threads of servers will do.
 
+use crate::large::LargeMemory;
+
 /// What a trace will do.
 #[derive(Copy, Clone, Debug)]
 pub struct SplitPlan {
@@ -13,12 +15,14 @@ pub struct SplitPlan {
     pub samples: bool,
     /// The most bytes of the tables of functions of all servers.
     pub table_bytes: usize,
+    /// The memory into which files of symbols are read, one at a time; `None`: as much as it takes.
+    pub large: Option<&'static LargeMemory>,
 }
 
 impl SplitPlan {
     /// For a command that somebody watches: it samples, and functions may take what they need.
     pub fn of_command(confined: bool, follows: bool, encrypted: EncryptedSplit) -> Self {
-        Self { confined, follows, encrypted, samples: true, table_bytes: 1 << 30 }
+        Self { confined, follows, encrypted, samples: true, table_bytes: 1 << 30, large: None }
     }
 }
 

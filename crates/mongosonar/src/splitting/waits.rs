@@ -12,6 +12,7 @@ use sonar_sys::Host;
 
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
+use crate::large::LargeMemory;
 use crate::stacks::helper::{LaterSources, StackSource};
 use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
 
@@ -25,6 +26,8 @@ pub struct WaitClassifier {
     unread: Vec<u32>,
     /// Room for the tables of functions of all servers.
     budget: TableBudget,
+    /// The memory into which files are read.
+    large: Option<&'static LargeMemory>,
     vdso: Vec<u8>,
     problems: WaitProblems,
 }
@@ -42,13 +45,14 @@ impl WaitClassifier {
         let symbols = |process: &u32| {
             let source = StackSource::start(*process)?;
             let symbols = ProcessSymbols::new(source, program(*process), vdso.clone());
-            Ok((*process, symbols.within(budget.clone())))
+            Ok((*process, symbols.within(budget.clone(), plan.large)))
         };
         let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
         let processes = sampled.iter().map(symbols).collect::<Result<_>>()?;
         let later = if plan.follows || !plan.samples { LaterSources::start() } else { None };
         let unread = unread.to_vec();
-        Ok(Self { classes, processes, later, unread, budget, vdso, problems: WaitProblems::default() })
+        let (large, problems) = (plan.large, WaitProblems::default());
+        Ok(Self { classes, processes, later, unread, budget, large, vdso, problems })
     }
 
     /// The bytes of the tables of functions of all servers.
@@ -61,7 +65,7 @@ impl WaitClassifier {
         let Some(later) = &mut self.later else { return };
         let loaded = later.source(process).and_then(|source| {
             let symbols = ProcessSymbols::new(source, program(process), self.vdso.clone());
-            let symbols = symbols.within(self.budget.clone());
+            let symbols = symbols.within(self.budget.clone(), self.large);
             self.processes.entry(process).insert_entry(symbols).get_mut().load()
         });
         let limits = self.processes.get_mut(&process).map(ProcessSymbols::take_limits);

@@ -15,13 +15,15 @@ use sonar_decode::stacks::{
 };
 
 use super::helper::StackSource;
-use crate::large::large;
+use crate::large::{LargeMemory, MemoryInUse, TakenMemory};
 
 /// Time between two reads of the mappings because of an address in none of their files. Addresses in code that the
 /// process generates never are in one.
 const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 /// The most files to read of a process.
 const MAX_FILES: usize = 4_096;
+/// How long a file waits for memory.
+const MEMORY_WAIT: Duration = Duration::from_secs(2);
 
 /// The bytes of an executable file.
 pub enum ImageFile {
@@ -106,6 +108,9 @@ fn unknown(
     files
 }
 
+/// What was read of a file, and the memory that it takes until its tables are counted.
+type TakenImage = (Image<ImageFile>, Option<TakenMemory<'static>>);
+
 /// The executable files of a process, read when an address in them is first seen.
 pub struct ProcessSymbols {
     /// Where files and mappings come from.
@@ -122,6 +127,8 @@ pub struct ProcessSymbols {
     limits: Vec<String>,
     /// Room for the tables of all files.
     budget: TableBudget,
+    /// The memory into which files are read, one at a time.
+    large: Option<&'static LargeMemory>,
 }
 
 impl ProcessSymbols {
@@ -136,12 +143,14 @@ impl ProcessSymbols {
             next_reload: None,
             limits: Vec::new(),
             budget: TableBudget::default(),
+            large: None,
         }
     }
 
-    /// The same, with room for its tables in this budget, which several processes may share.
-    pub fn within(self, budget: TableBudget) -> Self {
-        Self { space: AddressSpace::within(budget.clone()), budget, ..self }
+    /// The same, with room for its tables in this budget, which several processes may share, and with memory into which
+    /// it reads files.
+    pub fn within(self, budget: TableBudget, large: Option<&'static LargeMemory>) -> Self {
+        Self { space: AddressSpace::within(budget.clone()), budget, large, ..self }
     }
 
     /// Takes the sentences about files that could not be read.
@@ -176,9 +185,9 @@ impl ProcessSymbols {
     /// Reads the newly mapped files, and forgets those that are no longer mapped.
     ///
     /// # Errors
-    /// The process or the helper has ended, or the helper stands still.
+    /// The process or the helper has ended, or the helper stands still, or another thread has the memory that a file
+    /// takes.
     pub fn load(&mut self) -> Result<()> {
-        let _large = large();
         let mappings = executable(&self.source.maps()?);
         self.space.keep(&mappings);
         let mapped: HashSet<_> = mappings.iter().map(key_of).collect();
@@ -197,7 +206,8 @@ impl ProcessSymbols {
                 ));
             }
             match self.image(&mappings) {
-                Ok(Some(image)) => {
+                // The memory is given back once its tables are counted.
+                Ok(Some((image, _taken))) => {
                     let is_program = mappings[0].file_name() == self.program;
                     if !self.space.add(image, &mappings, is_program) {
                         self.limits.push(format!(
@@ -207,7 +217,7 @@ impl ProcessSymbols {
                 }
                 Ok(None) => {}
                 Err(error) if self.source.has_ended() => return Err(error),
-                Err(error) if self.source.is_late() => {
+                Err(error) if self.source.is_late() || error.is::<MemoryInUse>() => {
                     // It is read when it is needed next.
                     self.known.retain(|(known, _)| *known != file);
                     return Err(error);
@@ -219,15 +229,20 @@ impl ProcessSymbols {
     }
 
     /// Reads the file of these mappings, with its separate file of symbols; `None` if there is nothing to read.
-    fn image(&mut self, mappings: &[Mapping]) -> Result<Option<Image<ImageFile>>> {
+    fn image(&mut self, mappings: &[Mapping]) -> Result<Option<TakenImage>> {
         let mapping = &mappings[0];
         if mapping.path.starts_with('[') {
             let is_vdso = mapping.path == "[vdso]" && !self.vdso.is_empty();
             // It may be mapped again elsewhere.
             let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(self.vdso.clone())));
-            return Ok(bytes.map(Image::read).transpose()?);
+            return Ok(bytes.map(Image::read).transpose()?.map(|image| (image, None)));
         }
         let file = self.source.mapped_file(mapping)?.ok_or_else(|| anyhow!("it cannot be opened"))?;
+        // Not earlier: the helper may take its time.
+        let taken = match self.large {
+            Some(large) => Some(large.take(MEMORY_WAIT).ok_or(MemoryInUse)?),
+            None => None,
+        };
         let mut image = Image::read_within(ImageFile::Opened(file), self.budget.left())?;
         if !image.has_symtab() {
             let id = image.build_id().unwrap_or_default().to_vec();
@@ -238,7 +253,7 @@ impl ProcessSymbols {
                 image.with_symbols_of(symbols);
             }
         }
-        Ok(Some(image))
+        Ok(Some((image, taken)))
     }
 }
 
@@ -323,6 +338,38 @@ mod tests {
         }
         assert!(symbols.space.covers(code.range.start));
         assert!(symbols.take_limits().is_empty());
+    }
+
+    #[test]
+    fn a_file_for_which_there_is_no_memory_now_is_read_later() {
+        let large: &LargeMemory = Box::leak(Box::new(LargeMemory::new()));
+        let source = StackSource::in_thread(std::process::id());
+        let symbols = ProcessSymbols::new(source, String::new(), Vec::new());
+        let mut symbols = symbols.within(TableBudget::default(), Some(large));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let program = std::env::current_exe().unwrap();
+        let code = executable(&maps).into_iter().find(|map| Path::new(&map.path) == program).unwrap();
+        let taken = large.take(Duration::ZERO).unwrap();
+        assert!(symbols.load().unwrap_err().is::<MemoryInUse>());
+        assert!(!symbols.space.covers(code.range.start));
+        drop(taken);
+        symbols.load().unwrap();
+        assert!(symbols.space.covers(code.range.start));
+        assert!(large.take(Duration::ZERO).is_some(), "it is given back");
+        assert!(symbols.take_limits().is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_a_helper_holds_no_memory() {
+        let large: &LargeMemory = Box::leak(Box::new(LargeMemory::new()));
+        let (go, may_open) = std::sync::mpsc::channel();
+        let source = StackSource::in_slow_thread(std::process::id(), may_open);
+        let symbols = ProcessSymbols::new(source, String::new(), Vec::new());
+        let mut symbols = symbols.within(TableBudget::default(), Some(large));
+        let taken = large.take(Duration::ZERO).unwrap();
+        // The helper is asked, and does not answer, before any memory is needed.
+        assert!(symbols.load().is_err() && symbols.source.is_late());
+        drop((taken, go));
     }
 
     #[test]

@@ -77,9 +77,8 @@ pub fn report(
         (Asked::Moment(at), against) => moment(history, *at, against, zone)?,
         (Asked::Span(span), Some(against)) => {
             let against = against.of(*span, zone)?;
-            let compared = compare(history, *span, against, None)?;
             let width = history::resolution(*span).width_ns();
-            Explained { span: *span, against: Some(against), ..compared.explained(history, width)? }
+            compare(history, *span, against, None)?.explained(history, width)?
         }
         (Asked::Span(span), None) => scan(history, *span, zone)?,
     };
@@ -120,13 +119,7 @@ fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zo
             Some(against) => against.of(span, zone)?,
             None => baseline(history, span.from, width),
         };
-        let compared = compare(history, span, before, Some(resolution))?;
-        let recent = compared.recent.filter(|_| against.is_none());
-        return Ok(Explained {
-            against: recent.or(Some(before)),
-            usual: recent.map(|_| before),
-            ..compared.explained(history, width)?
-        });
+        return compare(history, span, before, Some(resolution))?.explained(history, width);
     }
     bail!("nothing is stored of {}", zone.show_seconds(focus.from))
 }
@@ -143,7 +136,9 @@ struct ComparedMoment {
     moment: ScanMoment,
     seen: SeenSpan,
     /// What its figures were compared with.
-    recent: Option<Span>,
+    against: Span,
+    /// The time before that shows what is usual, if it is longer than that.
+    usual: Option<Span>,
 }
 
 impl ComparedMoment {
@@ -152,7 +147,14 @@ impl ComparedMoment {
         let span = self.moment.span;
         let moments = with_all_events(vec![self.moment], &history.events(span)?, width_ns);
         let moments = each_once(moments, width_ns);
-        Ok(Explained { span, against: None, usual: None, moments, seen: self.seen, doubt: None })
+        Ok(Explained {
+            span,
+            against: Some(self.against),
+            usual: self.usual,
+            moments,
+            seen: self.seen,
+            doubt: None,
+        })
     }
 }
 
@@ -194,7 +196,10 @@ fn compare(
     let mut seen = SeenSpan::default();
     after.iter().for_each(|window| seen.add(window));
     let moment = ScanMoment { span, measured_ns: span.length_ns(), changes };
-    Ok(ComparedMoment { moment, seen, recent: input.recent() })
+    let recent = input.recent();
+    let is_part = |recent: &Span| before.first().is_some_and(|first| first.window.start < recent.from);
+    let usual = recent.filter(is_part).map(|_| against);
+    Ok(ComparedMoment { moment, seen, against: recent.unwrap_or(against), usual })
 }
 
 /// The moments of change within a span.

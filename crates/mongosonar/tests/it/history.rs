@@ -87,6 +87,21 @@ fn a_moment_is_compared_with_as_many_windows_before_it() {
     let words = ["--from", "2026-11-21T21:24:00", "--to", "21:25:00", "--against", "2026-11-21T21:23:00+1m"];
     let report = json(&[&["what-changed"][..], &words].concat());
     assert!(report["usual"].is_null() && report["compared_with"].is_object());
+    // If the other one ends where the span begins, the figures are those of its end; else of all of it.
+    for (from, against, compared, usual) in [
+        ("21:24:30", "21:23:00+90s", ["210", "270"], Some(["180", "270"])),
+        ("21:25:00", "21:23:00+90s", ["180", "270"], None),
+    ] {
+        let from = format!("2026-11-21T{from}");
+        let words = ["--from", &from, "--to", "21:25:30", "--against", &format!("2026-11-21T{against}")];
+        let report = json(&[&["what-changed"][..], &words].concat());
+        let ends = |span: &Value| {
+            [&span["start_ns"], &span["end_ns"]].map(|end| end.as_u64().map(|ns| ns / 1_000_000_000))
+        };
+        let seconds = |span: [&str; 2]| span.map(|time| Some(second(time)));
+        assert_eq!(ends(&report["compared_with"]), seconds(compared), "{from}");
+        assert_eq!(ends(&report["usual"]), usual.map_or([None; 2], seconds), "{from}");
+    }
 }
 
 #[test]

@@ -28,9 +28,9 @@ pub struct ChangesReport {
     pub about: About,
     /// The zone of times in sentences.
     pub zone: ZoneObject,
-    /// What the span was compared with; null if each moment was compared with the time before it.
+    /// What the figures of the span were compared with; null if each moment was compared with the time before it.
     pub compared_with: Option<SpanJson>,
-    /// The time before that shows what is usual; null unless a moment was asked for.
+    /// The time before that shows what is usual; null unless it is longer than `compared_with`.
     pub usual: Option<SpanJson>,
     /// The answer in one sentence.
     pub summary: String,

@@ -92,13 +92,15 @@ impl<P: FollowedPlace> FollowedLog<P> {
         self.lines.flush(windows);
     }
 
-    /// The bytes that it holds of the lines so far.
+    /// The bytes that it holds of the lines so far, and of the one that is not complete yet.
     pub fn memory(&self) -> usize {
-        self.lines.reader.memory()
+        self.lines.reader.memory() + self.follower.memory()
     }
 
-    /// Forgets what lines so far said of shapes and connections, and counts what waits.
+    /// Forgets what lines so far said of shapes and connections, and a long line that is not complete yet; counts what
+    /// waits.
     pub fn forget(&mut self, windows: &mut WindowCutter) {
+        self.follower.forget_long();
         self.lines.reader.forget(&mut LogOperations { windows, server: self.lines.server() });
         self.lines.flush(windows);
     }

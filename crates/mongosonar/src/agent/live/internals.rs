@@ -19,8 +19,7 @@ use crate::agent::memory::Holder;
 use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::follow::{FileThread, FileThreads};
-use crate::ftdc::follow::FtdcFollower;
-use crate::large::large;
+use crate::ftdc::{self, follow::FtdcFollower};
 use crate::queries::live::now;
 use crate::servers;
 
@@ -30,11 +29,13 @@ const EVERY: Duration = Duration::from_secs(2);
 const DELAY_NS: u64 = 15_000_000_000;
 /// A sample that is later than this after the start of a process is its own, in nanoseconds.
 const STARTING_NS: u64 = 2_000_000_000;
+/// Another thread may have the memory for chunks this long before that is a problem.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that wrote no sample for this long has stopped writing them.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The most bytes that are kept of what was learned of the schemas of all servers. A large server has less than one MB.
-const SCHEMAS_BYTES: usize = Holder::Schemas.facts().bytes;
+const SCHEMAS_BYTES: usize = Holder::Schemas.facts().bytes - 2 * ftdc::follow::MAX_DOCUMENT;
 
 /// The samples of a server that are followed.
 struct SampleSource {
@@ -46,6 +47,8 @@ struct SampleSource {
     /// When it came.
     came: Instant,
     backoff: Backoff,
+    /// Since when another thread has had the memory for its chunks.
+    waits_since: Option<Instant>,
 }
 
 /// Follows the samples of all servers until it is stopped.
@@ -154,6 +157,7 @@ impl SampleSource {
             last: time,
             came: Instant::now(),
             backoff: Backoff::default(),
+            waits_since: None,
         }
     }
 
@@ -165,7 +169,10 @@ impl SampleSource {
         let id = (Collector::Internals, self.server.port);
         let outcome = self.read(windows, &task.stop);
         let time = now();
+        let waits = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
         let report = match outcome {
+            // It goes on soon.
+            Err(_) if self.waits_shortly(waits) => None,
             // It is forgotten as soon as the end is noticed.
             Err(_) if task.inspector.has_ended(&self.server) => None,
             Err(error) => {
@@ -200,6 +207,14 @@ impl SampleSource {
         }
     }
 
+    /// Notes whether another thread has the memory for its chunks; whether that has not lasted long.
+    fn waits_shortly(&mut self, waits: bool) -> bool {
+        if !waits {
+            self.waits_since = None;
+        }
+        waits && self.waits_since.get_or_insert_with(Instant::now).elapsed() < MEMORY_PATIENCE
+    }
+
     fn read(&mut self, windows: &mut WindowCutter, stop: &AtomicBool) -> io::Result<()> {
         let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(Collector::Internals));
         let Self { sequence, last, came, follower, .. } = self;
@@ -209,15 +224,7 @@ impl SampleSource {
             (*last, *came) = (Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)), Instant::now());
             cutter.add(sequence, sample);
         };
-        loop {
-            // Only while it reads: other threads wait for it.
-            let large = large();
-            let has_more = follower.poll(&mut each)?;
-            drop(large);
-            if !has_more || stop.load(Ordering::Relaxed) {
-                break;
-            }
-        }
+        while follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}
         Ok(())
     }
 }

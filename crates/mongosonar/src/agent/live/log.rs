@@ -34,7 +34,7 @@ const APPEARED: Duration = Duration::from_secs(15);
 /// The most bytes of a log that are read from its beginning.
 const MAX_FROM_BEGINNING: u64 = 16 << 20;
 
-/// The most bytes that the readers of all logs hold of the lines so far. A server with 1,000 shapes has one MB.
+/// The most bytes that the readers of all logs hold between two looks. A server with 1,000 shapes has one MB.
 const LINES_BYTES: usize = 8 << 20;
 
 /// A process may name its version this long before it seems to have started, in nanoseconds: clocks differ by ticks.
@@ -119,15 +119,22 @@ struct LogsFollower<'a> {
     stated: BTreeMap<u16, LoggedServer>,
 }
 
-/// Keeps what readers hold of the lines so far below the limit; returns how many bytes they hold.
+/// Keeps what readers hold of the lines so far below the limit: the largest ones go first. Returns how many bytes they
+/// hold.
 fn forget_lines(sources: &mut BTreeMap<u16, LogSource>, windows: &mut WindowCutter) -> usize {
     let held = |source: &LogSource| source.log.as_ref().map_or(0, FollowedLog::memory);
-    let bytes: usize = sources.values().map(held).sum();
-    if bytes > LINES_BYTES
+    let mut bytes: usize = sources.values().map(held).sum();
+    while bytes > LINES_BYTES
         && let Some(largest) = sources.values_mut().max_by_key(|source| held(source))
         && let Some(log) = &mut largest.log
     {
+        let before = log.memory();
         log.forget(windows);
+        let forgotten = before.saturating_sub(log.memory());
+        if forgotten == 0 {
+            break;
+        }
+        bytes -= forgotten;
     }
     bytes
 }

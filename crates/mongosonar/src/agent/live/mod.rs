@@ -80,6 +80,7 @@ use super::parts::{PartReceiver, PartSender, part_channel};
 use super::servers::LocalServers;
 use super::store;
 use crate::follow::FollowedPlace;
+use crate::large::LARGE;
 use crate::privileges;
 use crate::queries::applications::Lookup;
 use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
@@ -146,6 +147,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         encrypted: EncryptedSplit::of(!settings.queries.tls, false),
         samples: false,
         table_bytes: memory::SYMBOL_BYTES,
+        large: Some(&LARGE),
     };
     let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, split_plan));
     let starter = match plan.confined {

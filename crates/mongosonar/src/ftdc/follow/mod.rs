@@ -8,16 +8,16 @@ mod folder;
 mod tests;
 
 use std::io;
+use std::time::Duration;
 
 use sonar_core::Timestamp;
 use sonar_core::internals::{ServerDescription, ServerSample};
-use sonar_decode::ftdc::{
-    ChunkError, ChunkLimits, DocumentContent, DocumentError, SampleReader, document_length, parse,
-};
+use sonar_decode::ftdc::{ChunkLimits, DocumentContent, DocumentError, SampleReader, document_length, parse};
 
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
 use super::input::Repetitions;
 use crate::follow::{FileIdentity, FollowedFile};
+use crate::large::{LARGE, LargeMemory, MemoryInUse};
 
 /// The file with the newest samples.
 const INTERIM: &str = "metrics.interim";
@@ -30,7 +30,9 @@ const BUDGET: usize = 64;
 
 /// The longest document that a follower reads, in bytes. Servers pack their chunks into some hundred thousand, and begin
 /// another file at 10 MB.
-const MAX_DOCUMENT: usize = 4 << 20;
+pub const MAX_DOCUMENT: usize = 2 << 20;
+/// How long a chunk waits for memory.
+const MEMORY_WAIT: Duration = Duration::from_millis(500);
 /// What chunks may take while they are followed. Those of the largest servers of 8.0 have some 5 MB and 6,000 metrics, of
 /// which some hundred are read; the server's own reader refuses more than 10 MB.
 const LIMITS: ChunkLimits = ChunkLimits { unpacked: 16 << 20, values: 1 << 20, schemas: 8 << 20 };
@@ -58,6 +60,8 @@ pub struct FtdcFollower<F> {
     document: Vec<u8>,
     server: Option<ServerDescription>,
     counts: FollowedSamples,
+    /// Chunks are unpacked into it.
+    large: &'static LargeMemory,
 }
 
 /// The file that the server appends to, or did before it began another one.
@@ -94,6 +98,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             document: Vec::new(),
             server: None,
             counts: FollowedSamples::default(),
+            large: &LARGE,
         }
     }
 
@@ -110,11 +115,11 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     /// Gives out the samples that are new. Returns whether more are waiting.
     ///
     /// # Errors
-    /// The folder or a file in it cannot be read. Samples may have been given out before; calling again goes on.
+    /// The folder or a file in it cannot be read, or [`io::ErrorKind::ResourceBusy`]: another thread has the memory that
+    /// a chunk takes. Samples may have been given out before; calling again goes on.
     pub fn poll(&mut self, each: impl FnMut(&ServerSample)) -> io::Result<bool> {
         let polled = self.poll_files(each);
         // There may be many servers, and samples come every ten seconds.
-        self.reader.release();
         self.document = Vec::new();
         polled
     }
@@ -142,7 +147,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             return Ok(true);
         }
         if let Some((file, data)) = interim {
-            self.give_interim(file, &data, &mut each);
+            self.give_interim(file, &data, &mut each)?;
         }
         // What comes now is new, whatever its time: clocks are set back.
         self.after_ms = None;
@@ -166,7 +171,12 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         Ok(Some((found.clone(), read_all(&file)?)))
     }
 
-    fn give_interim(&mut self, file: DiagnosticFile, data: &[u8], each: &mut impl FnMut(&ServerSample)) {
+    fn give_interim(
+        &mut self,
+        file: DiagnosticFile,
+        data: &[u8],
+        each: &mut impl FnMut(&ServerSample),
+    ) -> io::Result<()> {
         let mut interim = Interim { file, first_ms: 0, samples: 0 };
         let length = data.first_chunk().map(|first| document_length(*first));
         let document = match length {
@@ -174,7 +184,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             // It is empty, or was closed by an old server.
             None | Some(Ok(None)) => {
                 self.interim = Some(interim);
-                return;
+                return Ok(());
             }
             Some(Err(_)) => None,
         };
@@ -185,12 +195,13 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
                     let known = self.interim.as_ref().filter(|known| known.first_ms == found.time_ms);
                     let known = known.map_or(0, |known| known.samples);
                     interim.first_ms = found.time_ms;
-                    interim.samples = self.give_chunk(data, known, each).unwrap_or(0);
+                    interim.samples = self.give_chunk(data, known, each)?;
                 }
             }
             _ => self.counts.damaged += 1,
         }
         self.interim = Some(interim);
+        Ok(())
     }
 
     /// Reads what was appended to files. Returns whether more is waiting.
@@ -216,10 +227,13 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             if archive.read_next(&mut self.document, &mut self.counts)? {
                 let document = std::mem::take(&mut self.document);
                 // It was counted if it is too long.
-                if !document.is_empty() {
-                    self.give_document(&document, each);
+                let given = if document.is_empty() { Ok(()) } else { self.give_document(&document, each) };
+                if let (Err(_), Some(archive)) = (&given, &mut self.archive) {
+                    // It comes again.
+                    archive.offset -= document.len() as u64;
                 }
                 self.document = document;
+                given?;
             } else if !self.open_next(&archives)? {
                 return Ok(false);
             }
@@ -281,28 +295,31 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     }
 
     /// Gives out the samples of a document.
-    fn give_document(&mut self, document: &[u8], each: &mut impl FnMut(&ServerSample)) {
+    fn give_document(&mut self, document: &[u8], each: &mut impl FnMut(&ServerSample)) -> io::Result<()> {
         match parse(document).map(|found| found.content) {
             Ok(DocumentContent::Metadata(metadata)) => {
                 self.server = Some(self.reader.metadata(metadata));
             }
             Ok(DocumentContent::Chunk(data)) => {
-                // A damaged one was counted.
-                let _ = self.give_chunk(data, 0, each);
+                self.give_chunk(data, 0, each)?;
             }
             Ok(DocumentContent::Parameters | DocumentContent::Unknown) => {}
             Err(_) => self.counts.damaged += 1,
         }
+        Ok(())
     }
 
-    /// Gives out the samples of a chunk, except the first ones, which are known; returns how many it has.
+    /// Gives out the samples of a chunk, except the first ones, which are known; returns how many it has. A damaged one
+    /// is counted, and has none.
     fn give_chunk(
         &mut self,
         data: &[u8],
         known: usize,
         each: &mut impl FnMut(&ServerSample),
-    ) -> Result<usize, ChunkError> {
-        let Self { reader, repetitions, counts, after_ms, .. } = self;
+    ) -> io::Result<usize> {
+        let Self { reader, repetitions, counts, after_ms, large, .. } = self;
+        let in_use = || io::Error::new(io::ErrorKind::ResourceBusy, MemoryInUse);
+        let taken = large.take(MEMORY_WAIT).ok_or_else(in_use)?;
         let read = reader.read_from(data, known, |sample| {
             let is_new = repetitions.is_new(sample.key());
             if !is_new {
@@ -313,7 +330,9 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             }
         });
         counts.damaged += u64::from(read.is_err());
-        read
+        reader.release();
+        drop(taken);
+        Ok(read.unwrap_or(0))
     }
 }
 

@@ -165,7 +165,27 @@ fn poll(follower: &mut FtdcFollower<DiagnosticPath>) -> Vec<(i64, i64)> {
 }
 
 fn follower(folder: &TempFolder, after_ms: i64) -> FtdcFollower<DiagnosticPath> {
-    FtdcFollower::new(DiagnosticPath(folder.0.clone()), after_ms)
+    // Each has its own memory: tests wait for no others.
+    let large = Box::leak(Box::new(LargeMemory::new()));
+    FtdcFollower { large, ..FtdcFollower::new(DiagnosticPath(folder.0.clone()), after_ms) }
+}
+
+#[test]
+fn a_chunk_for_which_there_is_no_memory_now_comes_later() {
+    for is_interim in [false, true] {
+        let folder = TempFolder::new("memory");
+        fs::write(folder.0.join(if is_interim { INTERIM } else { DAY }), &day()[1]).unwrap();
+        let mut follower = follower(&folder, 0);
+        let taken = follower.large.take(Duration::ZERO).unwrap();
+        for _ in 0..2 {
+            let refused = follower.poll(|_| panic!("there is no memory")).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
+        }
+        drop(taken);
+        assert!(!poll(&mut follower).is_empty());
+        assert_eq!((follower.counts().damaged, follower.counts().repeated), (0, 0));
+        assert!(follower.large.take(Duration::ZERO).is_some(), "it is given back");
+    }
 }
 
 #[test]

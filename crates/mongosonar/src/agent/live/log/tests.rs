@@ -107,3 +107,26 @@ fn a_log_that_is_read_again_soon_was_observed() {
     source.log = None;
     assert!(!source.is_observed(after(1)));
 }
+
+#[test]
+fn lines_that_are_not_complete_stay_below_the_limit_of_all_logs() {
+    let host = LoggedHost::new();
+    let servers: Vec<FoundServer> =
+        (PORT..PORT + 8).map(|port| FoundServer { port, ..host.server.clone() }).collect();
+    host.task.servers.set(servers);
+    let mut follower = LogsFollower::new(&host.task);
+    follower.poll();
+    append(&host.log, &"x".repeat(3 << 20));
+    follower.poll();
+    let held = host.task.board.held.of(Holder::Logs);
+    assert!(held <= LINES_BYTES, "{held}");
+    // Two have room. The lines of the others are too long.
+    append(&host.log, "\n");
+    follower.poll();
+    follower.windows.finish();
+    let windows: Vec<_> = host.parts.try_iter().map(|part| part.window).collect();
+    let too_long: u64 = windows.iter().map(|window| window.reading.lines_too_long).sum();
+    assert!((1..8).contains(&too_long), "{too_long}");
+    let held = host.task.board.held.of(Holder::Logs);
+    assert!(held < 1 << 20, "a long line leaves no room behind: {held}");
+}
