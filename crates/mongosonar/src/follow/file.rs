@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a file system may take to answer. A busy disk takes less.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const FILE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The size of a thread's stack in bytes.
 const STACK: usize = 128 << 10;
@@ -78,6 +78,18 @@ impl FileThread {
     /// was asked before, or if so many others do not answer that no thread is left: asking again later is of use. Or the
     /// thread has failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        self.run_within(self.threads.patience.unwrap_or(FILE_PATIENCE), work)
+    }
+
+    /// The same, and waits for another time.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
         let mut late = lock(&self.late);
         if late.as_ref().is_some_and(FileWorker::is_busy) {
             return Err(unanswered());
@@ -94,7 +106,7 @@ impl FileThread {
             // Nobody may wait for it any more.
             let _ = give.send(value);
         });
-        match result.recv_timeout(self.threads.patience.unwrap_or(PATIENCE)) {
+        match result.recv_timeout(patience) {
             Ok(value) => {
                 self.threads.put_back(worker);
                 Ok(value)
@@ -103,7 +115,9 @@ impl FileThread {
                 *late = Some(worker);
                 Err(unanswered())
             }
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads it has failed")),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(io::Error::other("the thread that reads it has failed"))
+            }
         }
     }
 

@@ -16,7 +16,7 @@ mod tests;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-pub use self::file::{FileThread, FileThreads, FollowedFile};
+pub use self::file::{FILE_PATIENCE, FileThread, FileThreads, FollowedFile};
 pub use self::place::{FileIdentity, FollowedPlace, newest_copies};
 
 /// Bytes read at once.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
@@ -21,7 +22,7 @@ use super::described_server::{KnownServer, describe};
 use super::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use super::server_files::{InspectableLog, InspectableSamples, ServerProcess};
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::follow::{FileIdentity, FileThread, FileThreads, FollowedPlace};
+use crate::follow::{FILE_PATIENCE, FileIdentity, FileThread, FileThreads, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::privileges::{self, HelperTask};
 use crate::servers;
@@ -30,6 +31,8 @@ use crate::servers;
 const MAX_SERVERS: usize = 128;
 /// The most files of a folder that are listed: a server keeps some twenty.
 const MAX_FILES: usize = 1_000;
+/// How long a search waits for the file systems of all servers together: less than the agent waits for the answer.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(8);
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +118,22 @@ enum InspectedPart {
     Samples,
 }
 
+/// How long a search may still wait for file systems. Each gets half of it, so that one which does not answer leaves time
+/// for the others.
+struct SearchPatience(Duration);
+
+impl SearchPatience {
+    /// How long to wait for the next one.
+    fn next(&self) -> Duration {
+        (self.0 / 2).min(FILE_PATIENCE)
+    }
+
+    /// It has taken so long.
+    fn spend(&mut self, taken: Duration) {
+        self.0 = self.0.saturating_sub(taken);
+    }
+}
+
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 pub struct Inspection {
     host: Host,
@@ -144,12 +163,13 @@ impl Inspection {
         // Without a list of processes nothing is known that was not known before.
         let Ok(listeners) = servers::listeners(&self.host) else { return self.found() };
         let mut known: Vec<KnownServer> = Vec::new();
+        let mut patience = SearchPatience(SEARCH_PATIENCE);
         for process in servers::proven(&self.host) {
             if known.len() >= MAX_SERVERS {
                 break;
             }
             match ServerPort::of(process.pid, &listeners) {
-                ServerPort::Open(port) => known.push(self.describe(process, port)),
+                ServerPort::Open(port) => known.push(self.describe(process, port, &mut patience)),
                 ServerPort::Closed => {
                     known.extend(self.known(&process).map(|one| KnownServer {
                         found: FoundServer { is_closed: true, ..one.found },
@@ -182,21 +202,22 @@ impl Inspection {
     }
 
     /// A server with its files. If a file system does not answer, they are those that were known before.
-    fn describe(&mut self, process: Process, port: u16) -> KnownServer {
+    fn describe(&mut self, process: Process, port: u16, patience: &mut SearchPatience) -> KnownServer {
         let configured = self.configured.iter().find(|table| table.port.0 == port).cloned();
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
         let server = ServerProcess { process: process.clone(), started };
-        let described =
-            self.wait(process.pid, InspectedPart::Log, move || describe(server, port, configured));
-        described.unwrap_or_else(|_| {
-            let known = self.known(&process);
-            known.map(|one| KnownServer { found: FoundServer { port, ..one.found }, ..one }).unwrap_or_else(
-                || {
-                    let (pid, name) = (process.pid, process.name);
-                    let found = FoundServer { port, pid, started, name, ..FoundServer::default() };
-                    KnownServer { found, log: None, samples: None }
-                },
-            )
+        let begun = Instant::now();
+        let place = self.place(process.pid, InspectedPart::Log);
+        let described = place.run_within(patience.next(), move || describe(server, port, configured));
+        patience.spend(begun.elapsed());
+        described.unwrap_or_else(|error| match self.known(&process) {
+            Some(one) => KnownServer { found: FoundServer { port, ..one.found }, ..one },
+            None => {
+                let (pid, name) = (process.pid, process.name);
+                let no_log = Some(format!("its log is not known: {error}"));
+                let found = FoundServer { port, pid, started, name, no_log, ..FoundServer::default() };
+                KnownServer { found, log: None, samples: None }
+            }
         })
     }
 
@@ -207,8 +228,12 @@ impl Inspection {
         part: InspectedPart,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
+        self.place(pid, part).run(work)
+    }
+
+    fn place(&mut self, pid: u32, part: InspectedPart) -> &FileThread {
         let threads = &self.threads;
-        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads)).run(work)
+        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads))
     }
 
     fn reload(&mut self, configuration: ConfigurationUse) -> io::Result<Vec<ServerFiles>> {

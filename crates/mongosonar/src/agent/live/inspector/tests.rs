@@ -312,6 +312,39 @@ fn the_files_of_many_servers_take_few_threads() {
     assert_eq!(inspection.threads.running(), 1, "their stacks count as memory of the helper");
 }
 
+#[test]
+fn a_server_whose_file_system_has_never_answered_says_so() {
+    let host = Host::live();
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    let process = host.process(std::process::id(), &[name.trim_end()]).unwrap();
+    let mut inspection = Inspection::new(None, Vec::new());
+    let (answer, answered) = channel::<()>();
+    let hangs = move || {
+        let _ = answered.recv();
+    };
+    let place = inspection.place(process.pid, InspectedPart::Log);
+    assert!(place.run_within(Duration::from_millis(1), hangs).is_err());
+    let mut patience = SearchPatience(SEARCH_PATIENCE);
+    let found = inspection.describe(process, 27_017, &mut patience).found;
+    let said = "its log is not known: its file system does not answer";
+    assert_eq!((found.port, found.log, found.no_log.as_deref()), (27_017, None, Some(said)));
+    assert_eq!(patience.next(), patience.0 / 2);
+    drop(answer);
+}
+
+#[test]
+fn a_search_ends_before_the_agent_has_lost_patience_however_many_file_systems_hang() {
+    let mut patience = SearchPatience(SEARCH_PATIENCE);
+    let mut waited = Duration::ZERO;
+    for server in 0..MAX_SERVERS {
+        let next = patience.next();
+        assert!(server > 2 || next >= Duration::from_secs(1), "{server}: {next:?}");
+        waited += next;
+        patience.spend(next);
+    }
+    assert!(waited <= SEARCH_PATIENCE && SEARCH_PATIENCE < sonar_sys::helper::PATIENCE);
+}
+
 /// An inspector whose helper answers each request as soon as it may; it finds no server.
 fn standing_still(config: &Path) -> (Inspector, Arc<Mutex<Inspection>>, Sender<()>) {
     let inspection = Arc::new(Mutex::new(Inspection {
