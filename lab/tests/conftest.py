@@ -35,6 +35,9 @@ def pytest_configure(config):
 
 # What takes longest, so it begins first. The tests of one group run one after another.
 LONGEST = [
+    "test_agent_hanging",
+    "test_agent_kills",
+    "test_agent_stops",
     "servers",
     "test_agent_storing",
     "test_io",
@@ -44,7 +47,6 @@ LONGEST = [
     "test_why",
     "test_ending",
     "test_tls_vm",
-    "test_agent_status",
     "test_disk",
     "test_why_tls",
 ]

@@ -20,7 +20,7 @@ from test_privileges import ATTACHING, DAC_READ_SEARCH, NET_RAW, SYS_PTRACE, chi
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.servers]
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 
 # Seconds of a window.

@@ -11,7 +11,7 @@ from test_agent import agent, free_port
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.servers]
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 
 @contextlib.contextmanager

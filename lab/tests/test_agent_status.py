@@ -17,7 +17,7 @@ from test_privileges import tasks
 
 import labkit
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 ONLY_STATUS = "[collectors]\nqueries = false\nlog = false\ninternals = false\nmachine = false\nfiles = false\n"
 

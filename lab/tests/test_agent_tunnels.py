@@ -10,7 +10,7 @@ from test_netns import MirroredFrames, calls, inside, mirror, send_frames
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.servers]
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 EVERYTHING = ["--class", "all", "--role", "all", "--limit", "1000"]
 

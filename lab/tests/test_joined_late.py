@@ -10,7 +10,7 @@ import pytest
 
 import labkit
 
-pytestmark = [pytest.mark.root, pytest.mark.servers]
+pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 # MOCK: a mongod that answers $currentOp, which the lab's server does not.
 MOCK = [sys.executable, labkit.LAB / "mock/mongod.py", "--plays", "6.0"]

@@ -72,7 +72,7 @@ while True:
 """
 
 
-@pytest.mark.servers
+@pytest.mark.apart
 @pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
 def test_what_is_in_flight_on_a_server_ends_with_its_process(named, tmp_path):
     program = tmp_path / "mongod"
@@ -108,7 +108,7 @@ def test_what_is_in_flight_on_a_server_ends_with_its_process(named, tmp_path):
     assert (row["calls"], row["unanswered"], row["in_flight"]) == (1, 1, 0), row
 
 
-@pytest.mark.servers
+@pytest.mark.apart
 def test_a_server_that_starts_later_is_captured_and_announced_once(tmp_path):
     server = labkit.put_as_mongod("server", tmp_path / "mongod")
     with (

@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import gzip
 import json
-import os
 import pathlib
+import secrets
 import struct
 import subprocess
 import sys
@@ -25,8 +25,10 @@ def ip(*arguments):
 
 @contextlib.contextmanager
 def namespaces(*names):
-    """Network namespaces named after this process, with loopback up; gone at the end."""
-    made = {name: f"sonar-{os.getpid()}-{name}" for name in names}
+    """Network namespaces with names of their own, with loopback up; gone at the end."""
+    # Others run tests in other PID namespaces, so the number of this process is not enough.
+    own = secrets.token_hex(4)
+    made = {name: f"sonar-{own}-{name}" for name in names}
     try:
         for name in made.values():
             try:
