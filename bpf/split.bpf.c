@@ -21,7 +21,8 @@
 #include "stack.h"
 #include "tls_call.h"
 
-enum { MOST_THREADS = 8192, MOST_PROCESSES = 64, SPLIT_RING_BYTES = 8 << 20, STACKS_RING_BYTES = 4 << 20 };
+// User space gives `split_ring` less where it has less room.
+enum { MOST_THREADS = 8192, MOST_PROCESSES = 64, SPLIT_RING_BYTES = 16 << 20, STACKS_RING_BYTES = 4 << 20 };
 enum {
     SPLIT_LOST_RING_FULL,
     SPLIT_LOST_THREADS_FULL,

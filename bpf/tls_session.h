@@ -8,7 +8,8 @@
 #include "tls.h"
 #include "tls_call.h"
 
-enum { TLS_PROCESSES = 64, TLS_SESSIONS = 32768, TLS_RING_BYTES = 16 << 20 };
+// User space gives `tls_sessions` less where it has less room.
+enum { TLS_PROCESSES = 64, TLS_SESSIONS = 65536, TLS_RING_BYTES = 16 << 20 };
 enum {
     TLS_LOST_RING_FULL,
     TLS_LOST_SESSIONS_FULL,

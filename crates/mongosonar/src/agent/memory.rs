@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sonar_sys::split::SplitRoom;
+
 use crate::large::LARGE_BYTES;
 use crate::privileges::{FUNCTIONS_HELPER_BYTES, HELPER_BYTES, PATHS_HELPER_BYTES, TLS_HELPER_BYTES};
 
@@ -155,7 +157,7 @@ holders! {
     /// Names of files.
     SplitFiles: "split_files", Agent, 9 * MIB,
         "names of the files that servers have open; further ones have none",
-        "`OpenFiles`: `MAX_FILES`, `MAX_ANSWER`";
+        "`OpenFilesRoom`";
     /// Functions of servers.
     Symbols: "symbols", Agent, SYMBOL_BYTES,
         "where functions of the servers begin and how to unwind them; functions of further files have no names",
@@ -181,13 +183,13 @@ holders! {
         "eBPF maps of `files`: figures of 8,192 files; the ones idle longest give way",
         "`sonar-sys`: `TotalsRoom`";
     /// Maps of the programs that divide time.
-    SplitMaps: "split_maps", Kernel, 21 * MIB,
+    SplitMaps: "split_maps", Kernel, SplitRoom::AGENT.ring_bytes as usize + 13 * MIB,
         "eBPF maps of `split`: 8,192 threads, and rings; further operations are lost, and counted",
-        "`bpf/split.bpf.c`";
+        "`sonar-sys`: `SplitRoom`; `bpf/split.bpf.c`";
     /// Maps of the programs for TLS.
     TlsMaps: "tls_maps", Kernel, 25 * MIB,
         "eBPF maps of `queries` with TLS: 32,768 sessions, and a ring; what is lost is counted",
-        "`bpf/tls_session.h`";
+        "`sonar-sys`: `TlsRoom`; `bpf/tls_session.h`";
 }
 
 /// What each holder has, in bytes, as it last said. Those of helpers and of the kernel say nothing.

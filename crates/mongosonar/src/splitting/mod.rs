@@ -14,7 +14,7 @@ mod wait_problems;
 mod waits;
 
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
-pub use self::open_files::FileId;
+pub use self::open_files::{FileId, OpenFilesRoom};
 pub use self::plan::{EncryptedSplit, SplitPlan};
 pub use self::rows::WindowSplits;
 pub use self::trace::{SplitHelpers, SplitTrace};
@@ -72,9 +72,6 @@ pub fn ports(asked: &[u32], named: &[Range]) -> Result<Vec<Range>> {
     }
     Ok(host.ports_of(asked).into_iter().map(|port| Range(port, port)).collect())
 }
-
-#[cfg(test)]
-pub use self::open_files::OpenFiles;
 
 #[cfg(test)]
 pub mod tests {

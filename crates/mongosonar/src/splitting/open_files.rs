@@ -21,15 +21,43 @@ use crate::files::finder::{INSPECTING, array};
 use crate::privileges::{self, HelperTask};
 use crate::stacks::helper_socket::HelperSocket;
 
-/// The most files of an answer.
-const MAX_FILES: usize = 16_384;
 /// The most processes of a question.
 const MAX_PROCESSES: usize = 64;
 /// The longest path of an answer, in bytes; the end of a longer one is kept.
 const MAX_PATH: usize = 4_096;
+/// The bytes of a file of an answer, beside its path: device, inode, and the length of the path.
+const ENTRY_BYTES: usize = 14;
 
-/// The longest answer, in bytes.
-const MAX_ANSWER: usize = 2 << 20;
+/// How much room there is for the names of files.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct OpenFilesRoom {
+    /// The most files of an answer.
+    files: usize,
+    /// The longest answer, in bytes.
+    answer_bytes: usize,
+    /// The most bytes of memory of the helper: an answer twice, and what is known of each file.
+    helper_bytes: usize,
+}
+
+impl OpenFilesRoom {
+    /// That of a command.
+    pub const COMMAND: Self = Self { files: 65_536, answer_bytes: 64 << 20, helper_bytes: 256 << 20 };
+    /// That of the agent, which stays within the memory of its service.
+    pub const AGENT: Self =
+        Self { files: 16_384, answer_bytes: 2 << 20, helper_bytes: privileges::HELPER_BYTES };
+
+    /// The most bytes that names take while they are read: an answer, the same as a table, and the same with names that are
+    /// shared, with their counts of references.
+    #[cfg(test)]
+    pub const fn max_memory(self) -> usize {
+        self.answer_bytes
+            + sonar_core::held::table_bytes(self.files / 2, size_of::<(FileId, String)>())
+            + self.answer_bytes
+            + sonar_core::held::table_bytes(self.files / 2, size_of::<(FileId, std::sync::Arc<str>)>())
+            + self.files * 2 * size_of::<usize>()
+            + self.answer_bytes
+    }
+}
 
 /// Device in the kernel's own encoding, inode.
 pub type FileId = (u32, u64);
@@ -40,32 +68,23 @@ pub struct OpenFiles {
     helper: Option<RefCell<HelperSocket>>,
     /// The last answer could not be used, which was said.
     is_told: Cell<bool>,
+    room: OpenFilesRoom,
 }
 
 impl OpenFiles {
-    /// The most bytes that names take while they are read: an answer, the same as a table, and the same with names that are
-    /// shared, with their counts of references.
-    #[cfg(test)]
-    pub const MAX_MEMORY: usize = MAX_ANSWER
-        + sonar_core::held::table_bytes(MAX_FILES / 2, size_of::<(FileId, String)>())
-        + MAX_ANSWER
-        + sonar_core::held::table_bytes(MAX_FILES / 2, size_of::<(FileId, std::sync::Arc<str>)>())
-        + MAX_FILES * 2 * size_of::<usize>()
-        + MAX_ANSWER;
-
     /// Prepares a helper where privileges are to be dropped. Call it before any thread is started.
-    pub fn new(confined: bool) -> Self {
-        let helper = if confined { helper() } else { None };
-        let helper = helper.and_then(|helper| HelperSocket::to(helper, MAX_ANSWER).ok());
-        Self { helper: helper.map(RefCell::new), is_told: Cell::new(false) }
+    pub fn new(confined: bool, room: OpenFilesRoom) -> Self {
+        let helper = if confined { helper(room) } else { None };
+        let helper = helper.and_then(|helper| HelperSocket::to(helper, room.answer_bytes).ok());
+        Self { helper: helper.map(RefCell::new), is_told: Cell::new(false), room }
     }
 
     /// Files that these processes have open now, with their paths. None while the helper stands still.
     pub fn read(&self, processes: &[u32]) -> HashMap<FileId, String> {
         let Some(helper) = &self.helper else {
-            return find(processes).into_iter().map(|(id, path)| (id, lossy(&path))).collect();
+            return find(processes, self.room).into_iter().map(|(id, path)| (id, lossy(&path))).collect();
         };
-        let found = ask(&mut helper.borrow_mut(), processes);
+        let found = ask(&mut helper.borrow_mut(), processes, self.room);
         let is_told = self.is_told.replace(found.is_err());
         found.unwrap_or_else(|error| {
             // It is said once: the agent asks again and again.
@@ -77,18 +96,18 @@ impl OpenFiles {
     }
 }
 
-fn ask(helper: &mut HelperSocket, processes: &[u32]) -> Result<HashMap<FileId, String>> {
+fn ask(helper: &mut HelperSocket, processes: &[u32], room: OpenFilesRoom) -> Result<HashMap<FileId, String>> {
     let answer = helper.ask(&question(processes))?;
-    Ok(files(&mut answer.bytes.as_slice())?)
+    Ok(files(&mut answer.bytes.as_slice(), room)?)
 }
 
-fn helper() -> Option<Helper> {
+fn helper(room: OpenFilesRoom) -> Option<Helper> {
     let what = "finding the names of files";
-    let memory = privileges::HELPER_BYTES;
+    let memory = room.helper_bytes;
     let task = HelperTask { name: "sonar-files", what, memory, keep: INSPECTING, duty: Duty::Reading };
     privileges::helper(task, |socket| {
         answer_all(socket, |question| {
-            let bytes = answer(&find(&asked(question)));
+            let bytes = answer(&find(&asked(question), room));
             Ok(HelperAnswer { bytes, files: Vec::new() })
         })
     })
@@ -104,26 +123,34 @@ fn asked(question: &[u8]) -> Vec<u32> {
     processes.iter().take(MAX_PROCESSES).map(|process| u32::from_le_bytes(*process)).collect()
 }
 
-/// The regular files that these processes have open.
-fn find(processes: &[u32]) -> Vec<(FileId, Vec<u8>)> {
+/// The regular files that these processes have open, as many as an answer has room for, each with the end of its path.
+fn find(processes: &[u32], room: OpenFilesRoom) -> Vec<(FileId, Vec<u8>)> {
     let folders = processes.iter().map(|process| Host::live().path(&format!("proc/{process}/fd")));
     let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     let file = |entry: fs::DirEntry| {
         let path = fs::read_link(entry.path()).ok()?;
         let known = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
         let device = u32::try_from(FileKey::device_of_stat(known.dev())).ok()?;
-        Some(((device, known.ino()), path.as_os_str().as_bytes().to_vec()))
+        let path = path.as_os_str().as_bytes();
+        Some(((device, known.ino()), path[path.len().saturating_sub(MAX_PATH)..].to_vec()))
     };
-    entries.filter_map(file).take(MAX_FILES).collect()
+    fitting(entries.filter_map(file), room)
+}
+
+/// As many of the files as an answer has room for.
+fn fitting(found: impl Iterator<Item = (FileId, Vec<u8>)>, room: OpenFilesRoom) -> Vec<(FileId, Vec<u8>)> {
+    let mut bytes = 0;
+    let has_room = |(_, path): &(FileId, Vec<u8>)| {
+        bytes += ENTRY_BYTES + path.len();
+        bytes <= room.answer_bytes
+    };
+    found.take(room.files).take_while(has_room).collect()
 }
 
 fn answer(files: &[(FileId, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let length = files.iter().map(|(_, path)| ENTRY_BYTES + path.len()).sum();
+    let mut bytes = Vec::with_capacity(length);
     for ((device, inode), path) in files {
-        let path = &path[path.len().saturating_sub(MAX_PATH)..];
-        if bytes.len() + 14 + path.len() > MAX_ANSWER {
-            break;
-        }
         bytes.extend(device.to_le_bytes());
         bytes.extend(inode.to_le_bytes());
         bytes.extend(u16::try_from(path.len()).unwrap_or(0).to_le_bytes());
@@ -133,7 +160,7 @@ fn answer(files: &[(FileId, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The files of an answer.
-fn files(answer: &mut &[u8]) -> io::Result<HashMap<FileId, String>> {
+fn files(answer: &mut &[u8], room: OpenFilesRoom) -> io::Result<HashMap<FileId, String>> {
     let too_much = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     let mut files = HashMap::new();
     while !answer.is_empty() {
@@ -143,7 +170,7 @@ fn files(answer: &mut &[u8]) -> io::Result<HashMap<FileId, String>> {
         if length > MAX_PATH {
             return too_much("a path that is too long");
         }
-        if files.len() >= MAX_FILES {
+        if files.len() >= room.files {
             return too_much("too many files");
         }
         let mut path = vec![0; length];
@@ -164,17 +191,19 @@ mod tests {
 
     use super::*;
 
+    const ROOM: OpenFilesRoom = OpenFilesRoom::COMMAND;
+
     #[test]
     fn an_open_file_has_its_name_here_and_across_a_socket() {
         let path = std::env::temp_dir().join(format!("mongosonar-open-{}", std::process::id()));
         let file = fs::File::create(&path).unwrap();
         let known = file.metadata().unwrap();
         let id = (FileKey::device_of_stat(known.dev()) as u32, known.ino());
-        let files = OpenFiles::new(false).read(&[std::process::id()]);
+        let files = OpenFiles::new(false, ROOM).read(&[std::process::id()]);
         assert_eq!(files[&id], path.to_str().unwrap());
         assert_eq!(asked(&question(&[3, 4])), [3, 4]);
-        let found = answer(&find(&[std::process::id()]));
-        assert_eq!(super::files(&mut found.as_slice()).unwrap()[&id], files[&id]);
+        let found = answer(&find(&[std::process::id()], ROOM));
+        assert_eq!(super::files(&mut found.as_slice(), ROOM).unwrap()[&id], files[&id]);
         fs::remove_file(&path).unwrap();
     }
 
@@ -187,15 +216,34 @@ mod tests {
             (entry(5), "failed to fill whole buffer"),
             (many.collect(), "too many files"),
         ] {
-            assert_eq!(files(&mut answer.as_slice()).unwrap_err().to_string(), why);
+            assert_eq!(files(&mut answer.as_slice(), ROOM).unwrap_err().to_string(), why);
         }
+    }
+
+    #[test]
+    fn a_command_has_room_for_the_files_of_a_server_with_many_collections() {
+        let found: Vec<(FileId, Vec<u8>)> =
+            (0..60_000).map(|inode| ((1, inode), format!("/data/collection-{inode}.wt").into())).collect();
+        let bytes = answer(&found);
+        assert_eq!(files(&mut bytes.as_slice(), OpenFilesRoom::COMMAND).unwrap().len(), found.len());
+        assert!(files(&mut bytes.as_slice(), OpenFilesRoom::AGENT).is_err());
+    }
+
+    #[test]
+    fn an_answer_has_as_many_files_as_there_is_room_for() {
+        let found = || (0..9).map(|inode| ((1, inode), b"/data/a".to_vec()));
+        let room = OpenFilesRoom { answer_bytes: 3 * (ENTRY_BYTES + 7) + 1, ..ROOM };
+        let fits = fitting(found(), room);
+        assert_eq!((fits.len(), answer(&fits).len()), (3, room.answer_bytes - 1));
+        assert_eq!(fitting(found(), OpenFilesRoom { files: 2, ..room }).len(), 2);
+        assert_eq!(fitting(found(), ROOM).len(), 9);
     }
 
     #[test]
     fn names_are_found_again_after_a_helper_has_stood_still() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let helper = RefCell::new(HelperSocket::new(ours, MAX_ANSWER));
-        let open = OpenFiles { helper: Some(helper), is_told: Cell::new(false) };
+        let helper = RefCell::new(HelperSocket::new(ours, ROOM.answer_bytes));
+        let open = OpenFiles { helper: Some(helper), is_told: Cell::new(false), room: ROOM };
         let serving = std::thread::spawn(move || {
             let mut asked = 0;
             answer_all(theirs, |_| {

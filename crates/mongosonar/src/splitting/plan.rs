@@ -1,5 +1,8 @@
 //! What a trace of the threads of servers will do.
 
+use sonar_sys::split::SplitRoom;
+
+use super::open_files::OpenFilesRoom;
 use crate::large::LargeMemory;
 
 /// What a trace will do.
@@ -17,12 +20,17 @@ pub struct SplitPlan {
     pub table_bytes: usize,
     /// The memory into which files of symbols are read, one at a time; `None`: as much as it takes.
     pub large: Option<&'static LargeMemory>,
+    /// Room in the kernel.
+    pub room: SplitRoom,
+    /// Room for the names of open files.
+    pub files: OpenFilesRoom,
 }
 
 impl SplitPlan {
     /// For a command that somebody watches: it samples, and functions may take what they need.
     pub fn of_command(confined: bool, follows: bool, encrypted: EncryptedSplit) -> Self {
-        Self { confined, follows, encrypted, samples: true, table_bytes: 1 << 30, large: None }
+        let (room, files) = (SplitRoom::COMMAND, OpenFilesRoom::COMMAND);
+        Self { confined, follows, encrypted, samples: true, table_bytes: 1 << 30, large: None, room, files }
     }
 }
 

@@ -28,7 +28,7 @@ pub struct SplitHelpers {
     processes: Vec<u32>,
     files: OpenFiles,
     classifier: WaitClassifier,
-    encrypted: EncryptedSplit,
+    plan: SplitPlan,
 }
 
 impl SplitHelpers {
@@ -38,9 +38,9 @@ impl SplitHelpers {
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
     pub fn start(processes: Vec<u32>, classes: Option<&Path>, plan: SplitPlan) -> Result<Self> {
-        let files = OpenFiles::new(plan.confined);
+        let files = OpenFiles::new(plan.confined, plan.files);
         let classifier = WaitClassifier::new(classes, &processes, plan)?;
-        Ok(Self { processes, files, classifier, encrypted: plan.encrypted })
+        Ok(Self { processes, files, classifier, plan })
     }
 
     /// Begins to trace the threads, for these connections.
@@ -48,8 +48,9 @@ impl SplitHelpers {
     /// # Errors
     /// The kernel, or a missing privilege.
     pub fn trace(self, connections: ConnectionSample) -> Result<SplitTrace> {
-        let Self { processes, files, classifier, encrypted } = self;
-        let mut tracer = SplitTracer::start(&processes, connections).map_err(refused)?;
+        let Self { processes, files, classifier, plan } = self;
+        let encrypted = plan.encrypted;
+        let mut tracer = SplitTracer::start(&processes, connections, plan.room).map_err(refused)?;
         if encrypted != EncryptedSplit::Off {
             for process in &processes {
                 if let Err(error) = attach_tls(&mut tracer, *process, encrypted) {

@@ -23,6 +23,7 @@ use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
 use sonar_mongo::Target;
 use sonar_sys::geometry::block_bytes;
+use sonar_sys::tls::TlsRoom;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
 use sonar_view::kit::{About, Fitting, Grouped};
@@ -90,6 +91,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         any_cost: args.tls_any_cost,
         confined,
         follows_later: false,
+        room: TlsRoom::COMMAND,
     };
     let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
     let sockets = reads_sockets.then(|| TlsCapture::sockets(attacher_task)).transpose()?;

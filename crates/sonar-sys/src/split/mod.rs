@@ -43,6 +43,20 @@ const MOST_AT_ONCE: usize = 65_536;
 /// Waits from this length on are reported with their stack.
 pub const LONG_WAIT: Duration = Duration::from_millis(1);
 
+/// How much room the kernel has for what the programs report.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SplitRoom {
+    /// Bytes of the ring of operations, a power of two. It is read ten times a second.
+    pub ring_bytes: u32,
+}
+
+impl SplitRoom {
+    /// That of a command.
+    pub const COMMAND: Self = Self { ring_bytes: 16 << 20 };
+    /// That of the agent, which stays within the memory of its service.
+    pub const AGENT: Self = Self { ring_bytes: 8 << 20 };
+}
+
 /// What the programs could not divide, or could not report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SplitLosses {
@@ -119,7 +133,11 @@ impl SplitTracer {
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
-    pub fn start(processes: &[u32], connections: ConnectionSample) -> Result<Self, TraceError> {
+    pub fn start(
+        processes: &[u32],
+        connections: ConnectionSample,
+        room: SplitRoom,
+    ) -> Result<Self, TraceError> {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
@@ -135,6 +153,7 @@ impl SplitTracer {
         settings.stacks_a_second = MAX_STACKS_A_SECOND;
         settings.sample_period_ns = SAMPLE_PERIOD.as_nanos() as u64;
         settings.sample_every = connections.every.get().into();
+        open.maps.split_ring.set_max_entries(room.ring_bytes).map_err(error)?;
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(error)?;
         let programs = &mut open.progs;
         let probes = TlsProbes::prepare(

@@ -170,13 +170,23 @@ fn start() -> Option<SplitTracer> {
 }
 
 fn start_with(connections: ConnectionSample) -> Option<SplitTracer> {
-    match SplitTracer::start(&[std::process::id()], connections) {
+    match SplitTracer::start(&[std::process::id()], connections, SplitRoom::COMMAND) {
         Ok(tracer) => Some(tracer),
         Err(error) if !rustix::process::geteuid().is_root() || matches!(error, TraceError::NoBtf) => {
             eprintln!("skipped: {error}");
             None
         }
         Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_command_has_a_larger_ring_than_the_agent() {
+    for (room, bytes) in [(SplitRoom::COMMAND, 16 << 20), (SplitRoom::AGENT, 8 << 20)] {
+        match SplitTracer::start(&[], ConnectionSample::default(), room) {
+            Ok(tracer) => assert_eq!(tracer.skeleton.maps.split_ring.max_entries(), bytes),
+            Err(error) => return eprintln!("skipped: {error}"),
+        }
     }
 }
 

@@ -38,12 +38,26 @@ const MOST_AT_ONCE: usize = 8_192;
 const MAX_SOCKETS: u32 = 16_384;
 /// Time between two looks at the ring.
 const PERIOD: Duration = Duration::from_millis(50);
+/// How much room the kernel has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TlsRoom {
+    /// The most sessions of a TLS library at once.
+    pub sessions: u32,
+}
+
+impl TlsRoom {
+    /// That of a command.
+    pub const COMMAND: Self = Self { sessions: 65_536 };
+    /// That of the agent, which stays within the memory of its service.
+    pub const AGENT: Self = Self { sessions: 32_768 };
+}
+
 /// What was not read, or not passed on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsLosses {
     /// Pieces that did not fit into the ring.
     pub ring_full: u64,
-    /// Calls of sessions beyond 32,768.
+    /// Calls of sessions beyond [`TlsRoom::sessions`].
     pub sessions_full: u64,
     /// Pieces that could not be read from a process's memory.
     pub unreadable: u64,
@@ -80,7 +94,7 @@ impl TlsTracer {
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
-    pub fn load(source: PlaintextSource) -> Result<Self, TraceError> {
+    pub fn load(source: PlaintextSource, room: TlsRoom) -> Result<Self, TraceError> {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
@@ -120,9 +134,10 @@ impl TlsTracer {
         programs.tls_exited.set_autoload(!from_sockets && !are_reported);
         programs.socket_received.set_autoload(from_sockets && are_reported);
         programs.socket_used.set_autoload(from_sockets);
+        let sessions = &mut open.maps.tls_sessions;
+        sessions.set_max_entries(room.sessions).map_err(error)?;
         if from_sockets {
             // No call ends them: the oldest give way to new ones.
-            let sessions = &mut open.maps.tls_sessions;
             sessions.set_type(MapType::LruHash).map_err(error)?;
             sessions.set_map_flags(0).map_err(error)?;
             sessions.set_max_entries(MAX_SOCKETS).map_err(error)?;
@@ -332,8 +347,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_has_room_for_more_sessions_than_the_agent() {
+        for (room, sessions) in [(TlsRoom::COMMAND, 65_536), (TlsRoom::AGENT, 32_768)] {
+            match TlsTracer::load(PlaintextSource::Library, room) {
+                Ok(tracer) => assert_eq!(tracer.skeleton.maps.tls_sessions.max_entries(), sessions),
+                Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+            }
+        }
+    }
+
+    #[test]
     fn without_control_no_further_process_is_followed_and_the_ring_is_still_read() {
-        let mut tracer = match TlsTracer::load(PlaintextSource::Library) {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
             Ok(tracer) => tracer,
             Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
         };

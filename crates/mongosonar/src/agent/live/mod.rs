@@ -52,6 +52,8 @@ use sonar_store::SqliteHistory;
 use sonar_sys::Host;
 use sonar_sys::kernel_log::KernelLog;
 use sonar_sys::resource::ResourceUsage;
+use sonar_sys::split::SplitRoom;
+use sonar_sys::tls::TlsRoom;
 use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState};
 
 use self::backoff::Backoff;
@@ -85,7 +87,7 @@ use crate::privileges;
 use crate::queries::applications::Lookup;
 use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
 use crate::queries::live::{OperationListener, now};
-use crate::splitting::{EncryptedSplit, SplitPlan};
+use crate::splitting::{EncryptedSplit, OpenFilesRoom, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 use crate::thread_starter::ThreadStarter;
 
@@ -137,6 +139,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
             any_cost: false,
             confined: plan.confined,
             follows_later: true,
+            room: TlsRoom::AGENT,
         }),
         false => None,
     };
@@ -148,6 +151,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         samples: false,
         table_bytes: memory::SYMBOL_BYTES,
         large: Some(&LARGE),
+        room: SplitRoom::AGENT,
+        files: OpenFilesRoom::AGENT,
     };
     let split = settings.collectors.split.then(|| SplitSearch::new(settings.split.sample.0, split_plan));
     let starter = match plan.confined {

@@ -349,7 +349,7 @@ mod tests {
     use sonar_core::time_split::TimePart;
 
     use super::*;
-    use crate::splitting::OpenFiles;
+    use crate::splitting::OpenFilesRoom;
     use crate::splitting::tests::{thread_operation, wire_operation};
 
     fn joined(number: u64) -> JoinedOperation {
@@ -395,6 +395,6 @@ mod tests {
     #[test]
     fn names_of_files_have_room_in_their_holder() {
         let most = Holder::SplitFiles.facts().bytes;
-        assert!(OpenFiles::MAX_MEMORY <= most, "{} of {most}", OpenFiles::MAX_MEMORY);
+        assert!(OpenFilesRoom::AGENT.max_memory() <= most, "{} of {most}", OpenFilesRoom::AGENT.max_memory());
     }
 }

@@ -21,6 +21,7 @@ use sonar_decode::{EndedServer, Settings, Shared};
 use sonar_sys::geometry::block_bytes;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
+use sonar_sys::tls::TlsRoom;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
@@ -82,6 +83,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         any_cost: args.tls_any_cost,
         confined,
         follows_later: true,
+        room: TlsRoom::COMMAND,
     };
     let decrypts = args.tls_keylog.is_some();
     let tls = if args.no_tls || decrypts { None } else { TlsCapture::open(attacher_task.clone()) };

@@ -12,7 +12,7 @@ use anyhow::Result;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, OpenDescriptors};
 use sonar_sys::privileges::{Duty, capability};
-use sonar_sys::tls::{PlaintextSource, TlsTracer};
+use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::files::finder::array;
@@ -70,6 +70,8 @@ pub struct AttacherTask {
     pub confined: bool,
     /// Attach also to processes that start later.
     pub follows_later: bool,
+    /// Room in the kernel.
+    pub room: TlsRoom,
 }
 
 impl AttacherTask {
@@ -380,6 +382,7 @@ mod tests {
             any_cost: false,
             confined: true,
             follows_later: false,
+            room: TlsRoom::COMMAND,
         };
         assert_eq!([7, 8, 9].map(|process| task(&[7, 9]).wants(process)), [true, false, true]);
         assert!(task(&[]).wants(8), "none is named");

@@ -66,7 +66,7 @@ impl TlsCapture {
 
     fn start(source: PlaintextSource, task: AttacherTask) -> Result<(Self, TlsAttacher)> {
         let before = OpenDescriptors::now()?;
-        let mut tracer = TlsTracer::load(source)?;
+        let mut tracer = TlsTracer::load(source, task.room)?;
         let attacher = TlsAttacher::start(&mut tracer, before, (source, task))?;
         // From now on only the helper decides which processes are read.
         tracer.give_up_control().context("cannot give up the control of what is read")?;
