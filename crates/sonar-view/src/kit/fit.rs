@@ -73,9 +73,11 @@ pub fn push_padded(out: &mut String, text: &str, columns: usize, right: bool) {
     }
 }
 
-/// Whether a word is an address, which is of no use in two parts.
+/// Whether a word is the address of a page, which is of no use in two parts. A value in a shape that contains an address
+/// is none.
 fn is_address(word: &str) -> bool {
-    word.contains("://")
+    let word = word.strip_prefix('(').unwrap_or(word);
+    word.starts_with("https://") || word.starts_with("http://")
 }
 
 /// Breaks an escaped text into lines of at most `columns` columns, at a space where there is one in
@@ -267,6 +269,17 @@ mod tests {
         }
         assert_eq!(fold("    from: http://a.b.c/d/e", 20), ["    from:", "    http://a.b.c/d/e"]);
         assert_eq!(wrap("see http://a.b/c now", 12), ["see", "http://a.b/c", "now"]);
+        assert_eq!(wrap("see (http://a.b/c) now", 8), ["see", "(http://a.b/c)", "now"]);
+    }
+
+    #[test]
+    fn an_address_within_a_value_is_broken() {
+        for value in [r#"{url:"mongodb://a.example:27017/shop"}"#, r#"{page:"https://a.example/b/c/d/e/f"}"#]
+        {
+            for parts in [fold(value, 20), wrap(value, 20)] {
+                assert!(parts.len() > 1 && parts.iter().all(|part| width(part) <= 20), "{parts:?}");
+            }
+        }
     }
 
     #[test]
@@ -312,12 +325,12 @@ mod tests {
             prop_assert!(shown.chars().all(is_safe) && width(&shown) <= columns);
             let escaped = Escaped(&text).to_string();
             prop_assert!(escaped.chars().all(is_safe));
-            let is_wide = |line: &&String| width(line) > columns.max(2) && !line.contains("://");
+            let is_wide = |line: &&String| width(line) > columns.max(2) && !is_address(line);
             prop_assert_eq!(wrap(&escaped, columns.max(2)).iter().filter(is_wide).count(), 0);
         }
 
         #[test]
-        fn no_line_is_longer(text in "[ a-z日é{}:,]{0,200}", columns in 20usize..100) {
+        fn no_line_is_longer(text in "([ a-z日é{}:,\"]|[{\":]://){0,200}", columns in 20usize..100) {
             let parts = fold(&text, columns);
             prop_assert!(parts.iter().all(|part| width(part) <= columns), "{parts:?}");
             let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
