@@ -427,7 +427,7 @@ impl MeasuredSpan<'_> {
                 (all > 0).then(|| 1.0 - idle as f64 / all as f64)
             }),
             usable_processors: after.group.usable_processors([after.processors, None]),
-            throttled: after.group.throttled_since(&before.group),
+            throttled: after.group.throttled_periods_percent(&before.group).map(|percent| percent / 100.0),
             device: self.device.and_then(rates),
             members,
             kernel: before.kernel.zip(after.kernel).map(|(before, after)| after.since(before)),

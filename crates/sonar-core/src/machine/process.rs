@@ -94,14 +94,6 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Share of the periods since an earlier reading in which its threads were stopped, 0 to 1; `None` without a quota, or
-    /// without a period.
-    pub fn throttled_since(&self, earlier: &Self) -> Option<f64> {
-        let ((all, stopped), (all_before, stopped_before)) = (self.periods?, earlier.periods?);
-        let all = all.checked_sub(all_before).filter(|periods| *periods > 0)?;
-        Some(stopped.checked_sub(stopped_before)? as f64 / all as f64)
-    }
-
     /// How many processors a process can use at a time: the smallest of what the group allows and of `others` (the
     /// machine's processors, and those of its affinity). `None` if all are unknown.
     pub fn usable_processors(&self, others: [Option<u32>; 2]) -> Option<f64> {
