@@ -238,9 +238,7 @@ fn read(dir: &Path, only: Option<&str>) {
     let merged = |span| store.read(span).expect("readable").map_or(0, |window| window.window.shapes.len());
     let each = |span, resolution| {
         let mut rows = 0;
-        store
-            .operations(span, resolution, &mut |window| rows += window.window.shapes.len())
-            .expect("readable");
+        store.windows(span, resolution, &mut |window| rows += window.window.shapes.len()).expect("readable");
         rows
     };
     let observed = |span, resolution| {

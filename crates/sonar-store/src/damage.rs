@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use sonar_core::Timestamp;
-use sonar_core::history::{Resolution, WindowContent};
+use sonar_core::history::Resolution;
 
 use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED, POSITIONS};
 use crate::day_file::{DayFile, beside, width};
@@ -141,7 +141,7 @@ fn copy_windows_in(old: &DayFile, fresh: &DayWriter, direction: &str) -> rusqlit
         };
         let slot = Slot::of(Timestamp::from_unix(start, 0), resolution);
         let mut part = StoredWindow::spanning(slot.span());
-        if decode(&data, (slot.span(), WindowContent::Everything), &lookup, &mut part).is_ok() {
+        if decode(&data, slot.span(), &lookup, &mut part).is_ok() {
             insert.execute(params![seconds, start as i64, data])?;
         }
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
-use sonar_core::history::{Event, EventKind, Resolution, Span, WindowContent};
+use sonar_core::history::{Event, EventKind, Resolution, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
 
@@ -94,12 +94,12 @@ impl DayFile {
     /// Adds a stored window to `into`; false if it is not stored.
     pub fn read_into(
         &self,
-        (slot, content): (Slot, WindowContent),
+        slot: Slot,
         lookup: &FileLookup<'_>,
         into: &mut StoredWindow,
     ) -> Result<bool, StoreError> {
         let Some(blob) = self.blob(slot)? else { return Ok(false) };
-        self.decode_into((slot.span(), &blob), content, lookup, into)?;
+        self.decode_into((slot.span(), &blob), lookup, into)?;
         Ok(true)
     }
 
@@ -129,11 +129,10 @@ impl DayFile {
     pub fn decode_into(
         &self,
         (span, blob): (Span, &[u8]),
-        content: WindowContent,
         lookup: &FileLookup<'_>,
         into: &mut StoredWindow,
     ) -> Result<(), StoreError> {
-        decode(blob, (span, content), lookup, into).map_err(|why| self.undecodable(why, lookup))
+        decode(blob, span, lookup, into).map_err(|why| self.undecodable(why, lookup))
     }
 
     fn undecodable(&self, why: BlobError, lookup: &FileLookup<'_>) -> StoreError {
@@ -162,7 +161,7 @@ impl DayFile {
         let mut merged = StoredWindow::spanning(span);
         let mut any = false;
         for part in parts {
-            any |= self.read_into((*part, WindowContent::Everything), &lookup, &mut merged)?;
+            any |= self.read_into(*part, &lookup, &mut merged)?;
             merged.window.limit(self.window_bytes);
         }
         Ok(any.then_some(merged))

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use sonar_core::history::{
     Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, SourcePositions, Span, StoreNotice,
-    WindowContent,
 };
 
 use crate::reader::StoreReader;
@@ -93,16 +92,7 @@ impl HistoryStore for SqliteHistory {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), StoreError> {
-        self.reader.windows((span, WindowContent::Everything), resolution, visit)
-    }
-
-    fn operations(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), StoreError> {
-        self.reader.windows((span, WindowContent::Operations), resolution, visit)
+        self.reader.windows(span, resolution, visit)
     }
 
     fn observed(

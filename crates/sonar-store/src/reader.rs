@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sonar_core::history::{Event, HistoryWindow, ObservedSpan, Resolution, Span, StoreNotice, WindowContent};
+use sonar_core::history::{Event, HistoryWindow, ObservedSpan, Resolution, Span, StoreNotice};
 
 use crate::StoreError;
 use crate::day_file::DayFile;
@@ -77,13 +77,12 @@ impl StoreReader {
                 && let Some((span, blob)) = file.whole_day()?
             {
                 let all = all.get_or_insert_with(|| StoredWindow::spanning(span));
-                return file.decode_into((span, &blob), WindowContent::Everything, &lookup, all);
+                return file.decode_into((span, &blob), &lookup, all);
             }
             let mut result = Ok(());
             for slot in file.index(span)?.cover(span) {
                 let all = all.get_or_insert_with(|| StoredWindow::spanning(slot.span()));
-                result =
-                    result.and(file.read_into((slot, WindowContent::Everything), &lookup, all).map(drop));
+                result = result.and(file.read_into(slot, &lookup, all).map(drop));
             }
             result
         })?;
@@ -93,7 +92,7 @@ impl StoreReader {
     /// See [`sonar_core::HistoryStore::windows`].
     pub fn windows(
         &self,
-        (span, content): (Span, WindowContent),
+        span: Span,
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), StoreError> {
@@ -103,7 +102,7 @@ impl StoreReader {
             jobs.extend(split(within, resolution).map(|part| (day, part)));
         }
         let (dir, interner) = (&*self.dir, &Interner::default());
-        let reader = || WindowReader { dir, wanted: (resolution, content), interner, open: None };
+        let reader = || WindowReader { dir, resolution, interner, open: None };
         in_order(&jobs, threads(), reader, &mut |(day, _), outcome| match outcome {
             JobOutcome::Item(window) => {
                 visit(window);
@@ -189,7 +188,7 @@ fn split(span: Span, resolution: Resolution) -> impl Iterator<Item = Span> {
 /// Reads the windows of one resolution. It keeps the file of a day open as long as it reads windows of that day.
 struct WindowReader<'a> {
     dir: &'a Path,
-    wanted: (Resolution, WindowContent),
+    resolution: Resolution,
     interner: &'a Interner,
     open: Option<OpenDay>,
 }
@@ -214,12 +213,11 @@ impl Worker<(UtcDay, Span), HistoryWindow, StoreError> for WindowReader<'_> {
         let Some(OpenDay { file, found, .. }) = &self.open else { return Ok(()) };
         let lookup = file.lookup(self.interner, found);
         let mut result = Ok(());
-        let (resolution, content) = self.wanted;
-        for (slot, parts) in file.index(*span)?.windows(*span, resolution) {
+        for (slot, parts) in file.index(*span)?.windows(*span, self.resolution) {
             let mut window = StoredWindow::spanning(slot.span());
             let mut any = false;
             for part in parts {
-                let read = file.read_into((part, content), &lookup, &mut window);
+                let read = file.read_into(part, &lookup, &mut window);
                 any |= matches!(read, Ok(true));
                 result = result.and(read.map(drop));
             }

@@ -24,6 +24,6 @@ pub use metrics::SeriesMetric;
 pub use resolution::Resolution;
 pub use series::{SeriesKey, SeriesSubject, SeriesValue, index_name, namespace_of};
 pub use settings::{MAX_SETTINGS, changed_settings, shown_setting};
-pub use store::{HistoryStore, ObservedSpan, SourcePositions, Span, StoreNotice, WindowContent};
+pub use store::{HistoryStore, ObservedSpan, SourcePositions, Span, StoreNotice};
 pub use storms::ConnectionStorms;
 pub use window::HistoryWindow;

@@ -26,15 +26,6 @@ impl Span {
     }
 }
 
-/// What of windows is read.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum WindowContent {
-    /// All of it.
-    Everything,
-    /// All but the series: these are empty.
-    Operations,
-}
-
 /// How long each collector observed a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ObservedSpan {
@@ -134,19 +125,6 @@ pub trait HistoryStore {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), Self::Error>;
-
-    /// The same windows without their series, which takes less time.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn operations(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), Self::Error> {
-        self.windows(span, resolution, visit)
-    }
 
     /// How long each collector observed each of the same windows, without reading what is in them.
     ///

@@ -8,7 +8,7 @@ use sonar_core::command_types::TypeCounts;
 use sonar_core::execution::ServerSums;
 use sonar_core::figures::{Apps, Clients, PlanUse, Share};
 use sonar_core::histogram::BUCKETS;
-use sonar_core::history::{Collector, HistoryWindow, SeriesKey, SeriesValue, Span, WindowContent};
+use sonar_core::history::{Collector, HistoryWindow, SeriesKey, SeriesValue, Span};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Observed, UnfinishedOperations};
 use sonar_core::table::{MAX_OTHER_ROWS, MAX_ROWS};
@@ -27,19 +27,13 @@ use crate::stored_window::StoredWindow;
 
 type Decoded<T> = Result<T, BlobError>;
 
-/// Reads the blob of a window of this span and adds it to `into`, whose span grows to include it: all of it, or all
-/// but the series.
+/// Reads the blob of a window of this span and adds it to `into`, whose span grows to include it.
 ///
 /// # Errors
 /// The blob is damaged, of a newer version, or names something that is missing. `into` may then have a part of it.
-pub fn decode(
-    blob: &[u8],
-    (span, content): (Span, WindowContent),
-    lookup: &dyn NumberLookup,
-    into: &mut StoredWindow,
-) -> Decoded<()> {
+pub fn decode(blob: &[u8], span: Span, lookup: &dyn NumberLookup, into: &mut StoredWindow) -> Decoded<()> {
     let (version, body) = unpack(blob)?;
-    Decoder::of((version, &body), span.from, lookup)?.window((span, content), into)
+    Decoder::of((version, &body), span.from, lookup)?.window(span, into)
 }
 
 /// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
@@ -130,7 +124,7 @@ impl<'a> Decoder<'a> {
         Ok(Head { layout, by, sample, in_flight_at, observed_ns })
     }
 
-    fn window(mut self, (span, content): (Span, WindowContent), into: &mut StoredWindow) -> Decoded<()> {
+    fn window(mut self, span: Span, into: &mut StoredWindow) -> Decoded<()> {
         let Head { layout, by, sample, in_flight_at, observed_ns } = self.head()?;
         let HistoryWindow { window, .. } = &mut into.window;
         if window.shapes.is_empty() && by == GroupBy::Order {
@@ -160,9 +154,6 @@ impl<'a> Decoder<'a> {
             snapshot.window.window.in_flight.push(one);
         }
         into.take_in_flight(&snapshot);
-        if content == WindowContent::Operations {
-            return Ok(());
-        }
         self.series(into)?;
         into.window.series_left_out = into.window.series_left_out.saturating_add(self.main.count()?);
         if [&self.main, &self.gaps, &self.counts].iter().all(|rest| rest.0.is_empty()) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
-use sonar_core::history::{HistoryWindow, Resolution, SeriesKey, WindowContent};
+use sonar_core::history::{HistoryWindow, Resolution, SeriesKey};
 use sonar_core::operation::Application;
 use sonar_core::time_split::{REST, RowSplit, TimePart, WaitTotal};
 use sonar_core::{Class, Row, ShapeId, ShapeInfo, Subject};
@@ -99,7 +99,7 @@ fn written(window: &HistoryWindow, memory: &mut Memory) -> Vec<u8> {
 fn read(blob: &[u8], memory: &Memory) -> Result<HistoryWindow, BlobError> {
     let span = span(DAY, DAY + 10);
     let mut window = StoredWindow::spanning(span);
-    decode(blob, (span, WindowContent::Everything), memory, &mut window).map(|()| window.window)
+    decode(blob, span, memory, &mut window).map(|()| window.window)
 }
 
 proptest! {
@@ -220,7 +220,7 @@ fn parts_that_this_program_does_not_know_are_unexplained() {
     let blob = written(&window, &mut memory);
     let span = span(DAY, DAY + 10);
     let mut read = StoredWindow::spanning(span);
-    decode(&blob, (span, WindowContent::Everything), &Other(&memory), &mut read).unwrap();
+    decode(&blob, span, &Other(&memory), &mut read).unwrap();
     let read = read.window.window.shapes.rows()[0].split.clone().unwrap();
     assert_eq!((read.split[TimePart::Cpu], read.unexplained_ns(), read.waits.len()), (30, 70, 0));
 }
