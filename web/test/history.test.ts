@@ -164,10 +164,10 @@ describe("what changed", () => {
   it("says what was observed, and of what", () => {
     const span = { start_ns: 1_700_000_000e9, end_ns: 1_700_000_060e9 };
     const gaps = [
-      { what: "agent", ...span, observed: 0 },
-      { what: "agent", ...span, observed: 0.13 },
-      { what: "log", ...span, observed: 0 },
-      { what: "queries", ...span, observed: 0.81 },
+      { what: "agent", subject: null, ...span, observed: 0 },
+      { what: "agent", subject: null, ...span, observed: 0.13 },
+      { what: "log", subject: "logs were", ...span, observed: 0 },
+      { what: "queries", subject: "queries were", ...span, observed: 0.81 },
     ];
     const when = "2023-11-14 22:13:20 to 2023-11-14 22:14:20";
     expect(gapWords(gaps, utc())).toEqual([

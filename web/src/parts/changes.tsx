@@ -98,23 +98,11 @@ function Statement({ change, style, effect }: { change: Change; style: Style; ef
   );
 }
 
-/** What a collector observes, with its verb. */
-const OBSERVED: Record<string, string> = {
-  queries: "queries were",
-  log: "logs were",
-  internals: "the internals of servers were",
-  status: "the status of servers was",
-  machine: "the machine was",
-  files: "accesses to files were",
-  split: "threads of servers were",
-};
-
 /** Times that were not observed, in words: what was observed, and of what. */
 export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
-  gaps.map(({ what, start_ns, end_ns, observed }) => {
+  gaps.map(({ subject, start_ns, end_ns, observed }) => {
     const when = `${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`;
     const [part, whole] = [duration((end_ns - start_ns) * observed), duration(end_ns - start_ns)];
-    const subject = OBSERVED[what];
     if (observed > 0) {
       return subject
         ? `${when}: ${subject} observed for only ${part} of these ${whole}.`

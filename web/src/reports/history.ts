@@ -33,6 +33,8 @@ export interface Moment extends Span {
 /** A time that was not observed. */
 export interface Gap extends Span {
   what: string;
+  /** What was not observed, with its verb; null for everything. */
+  subject: string | null;
   /** The share that was observed nevertheless, 0 to 1. */
   observed: number;
 }

@@ -70,6 +70,8 @@ pub struct GapJson {
     pub span: SpanJson,
     /// What did not observe: `agent`, or the name of a collector.
     pub what: &'static str,
+    /// What was not observed, with its verb: `logs were`; null for everything.
+    pub subject: Option<&'static str>,
     /// The share of it that was observed nevertheless, 0 to 1.
     pub observed: f64,
 }
@@ -83,25 +85,25 @@ impl GapJson {
         let when = format!("{} to {}", clock(from), clock(to));
         let length = Nanos(to.since(from));
         let observed = Nanos((to.since(from) as f64 * self.observed) as u64);
-        match (self.subject(), self.observed > 0.0) {
+        match (self.subject, self.observed > 0.0) {
             (None, false) => format!("{when}: nothing was observed."),
             (None, true) => format!("{when}: only {observed} of these {length} were observed."),
             (Some(what), false) => format!("{when}: {what} not observed."),
             (Some(what), true) => format!("{when}: {what} observed for only {observed} of these {length}."),
         }
     }
+}
 
-    /// What was not observed, with its verb; `None` for everything.
-    fn subject(&self) -> Option<&'static str> {
-        Some(match Collector::from_name(self.what)? {
-            Collector::Queries => "queries were",
-            Collector::Log => "logs were",
-            Collector::Internals => "the internals of servers were",
-            Collector::Status => "the status of servers was",
-            Collector::Machine => "the machine was",
-            Collector::Files => "accesses to files were",
-            Collector::Split => "threads of servers were",
-        })
+/// What a collector observes, with its verb.
+const fn subject(collector: Collector) -> &'static str {
+    match collector {
+        Collector::Queries => "queries were",
+        Collector::Log => "logs were",
+        Collector::Internals => "the internals of servers were",
+        Collector::Status => "the status of servers was",
+        Collector::Machine => "the machine was",
+        Collector::Files => "accesses to files were",
+        Collector::Split => "threads of servers were",
     }
 }
 
@@ -110,6 +112,7 @@ impl From<&HistoryGap> for GapJson {
         Self {
             span: gap.span.into(),
             what: gap.collector.map_or("agent", Collector::name),
+            subject: gap.collector.map(subject),
             observed: gap.observed,
         }
     }
@@ -361,20 +364,31 @@ mod tests {
     #[test]
     fn a_gap_says_what_was_observed_and_of_what() {
         const S: u64 = 1_000_000_000;
-        let words = |what, observed| {
-            let span = SpanJson { start_ns: 60 * S, end_ns: 70 * S };
-            let whole = Span { from: Timestamp::default(), to: Timestamp::from_unix(90, 0) };
-            GapJson { span, what, observed }.words(&Zone::utc(), whole)
+        let gap = |collector, observed| {
+            let span = Span { from: Timestamp::from_unix(60, 0), to: Timestamp::from_unix(70, 0) };
+            GapJson::from(&HistoryGap { span, collector, observed })
         };
-        assert_eq!(words("agent", 0.0), "00:01:00 to 00:01:10: nothing was observed.");
-        assert_eq!(words("agent", 0.13), "00:01:00 to 00:01:10: only 1.30s of these 10.0s were observed.");
-        assert_eq!(words("log", 0.0), "00:01:00 to 00:01:10: logs were not observed.");
+        let words = |collector, observed| {
+            let whole = Span { from: Timestamp::default(), to: Timestamp::from_unix(90, 0) };
+            gap(collector, observed).words(&Zone::utc(), whole)
+        };
+        assert_eq!(words(None, 0.0), "00:01:00 to 00:01:10: nothing was observed.");
+        assert_eq!(words(None, 0.13), "00:01:00 to 00:01:10: only 1.30s of these 10.0s were observed.");
+        assert_eq!(words(Some(Collector::Log), 0.0), "00:01:00 to 00:01:10: logs were not observed.");
         assert_eq!(
-            words("queries", 0.81),
+            words(Some(Collector::Queries), 0.81),
             "00:01:00 to 00:01:10: queries were observed for only 8.10s of these 10.0s."
         );
         for collector in Collector::ALL {
-            assert!(words(collector.name(), 0.5).contains("for only 5.00s of these"), "{collector:?}");
+            assert!(words(Some(collector), 0.5).contains("for only 5.00s of these"), "{collector:?}");
         }
+        let json = |collector| serde_json::to_value(gap(collector, 0.5)).unwrap();
+        let (start_ns, end_ns) = (60 * S, 70 * S);
+        assert_eq!(
+            json(Some(Collector::Machine)),
+            json!({ "start_ns": start_ns, "end_ns": end_ns, "what": "machine", "subject": "the machine was",
+                "observed": 0.5 })
+        );
+        assert_eq!(json(None)["subject"], Value::Null);
     }
 }
