@@ -10,12 +10,16 @@ use crate::ftdc::units;
 /// What rises or falls, where the title of a metric is not made for the beginning of a sentence.
 const SUBJECTS: &[(&str, &str)] = &[
     ("cache.dirty", "dirty data in the cache"),
+    ("cache.evicted_modified", "evicted modified pages"),
+    ("cache.evicted_unmodified", "evicted unmodified pages"),
     ("cache.eviction_time", "time per second that operations spent evicting"),
+    ("cache.pinned_ids", "the range of pinned transaction ids"),
     ("cache.read", "data read into the cache"),
     ("cache.updates", "cache used by updates"),
     ("cache.used", "cache in use"),
     ("cache.wait_time", "time per second that operations waited for cache"),
     ("cache.written", "data written from the cache"),
+    ("cgroup.cpu_limit", "the number of processors that the control group allows"),
     ("cgroup.memory_bytes", "memory of the control group"),
     ("cgroup.memory_limit_hits_per_second", "hits of the control group's limit of memory"),
     ("cgroup.memory_used_percent", "the used share of the control group's memory"),
@@ -23,6 +27,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("cgroup.throttled_percent", "time in which the control group stopped threads"),
     ("cgroup.throttled_periods_percent", "periods in which the control group stopped threads"),
     ("collection.size_bytes", "the size of documents"),
+    ("connections.created", "new connections"),
     ("connections.open", "open connections"),
     ("connections.used", "the used share of possible connections"),
     ("cpu.busy_percent", "processor time in use on the machine"),
@@ -33,6 +38,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("cpu.system_percent", "processor time in the kernel"),
     ("cpu.user_percent", "processor time in user code"),
     ("cursors.open", "open cursors"),
+    ("cursors.timed_out", "cursors that timed out"),
     ("disk.busy", "the busy time of the busiest disk"),
     ("disk.busy_percent", "busy time"),
     ("disk.flush_wait_ms", "the mean time of a flush"),
@@ -41,6 +47,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("disk.read_bytes_per_second", "data read"),
     ("disk.read_wait_ms", "the mean time of a read"),
     ("disk.reads_per_second", "completed reads"),
+    ("disk.space", "used space where the data is"),
     ("disk.write_wait_ms", "the mean time of a write"),
     ("disk.writes_per_second", "completed writes"),
     ("disk.written_bytes_per_second", "data written"),
@@ -93,6 +100,9 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("processor.steal", "processor time taken by the hypervisor"),
     ("processor.system", "processor time in the kernel"),
     ("processor.user", "processor time in user code"),
+    ("queries.docs_examined", "examined documents"),
+    ("queries.docs_per_returned", "examined documents for each returned one"),
+    ("queries.keys_per_returned", "examined keys for each returned document"),
     ("queues.lock", "operations queued for a lock per processor"),
     ("replication.flow_control", "time per second that writes waited for flow control"),
     ("replication.flow_control_lagged", "the flag of flow control"),
@@ -154,6 +164,78 @@ mod tests {
 
     use super::*;
 
+    /// The metrics whose titles begin a sentence as they are.
+    const TITLES: &[&str] = &[
+        "cache.application_eviction",
+        "cache.history",
+        "cache.page_read",
+        "cache.pinned_time",
+        "cgroup.memory_limit_bytes",
+        "checkpoints.rate",
+        "checkpoints.time",
+        "collection.documents",
+        "collection.reusable_bytes",
+        "collection.storage_bytes",
+        "collector.time",
+        "disk.latency",
+        "disk.latency_busy",
+        "disk.queue",
+        "errors.asserts",
+        "errors.user_asserts",
+        "file.device_read_bytes_per_second",
+        "file.read_bytes_per_second",
+        "file.read_ms",
+        "file.reads_per_second",
+        "file.write_ms",
+        "file.writes_per_second",
+        "file.written_bytes_per_second",
+        "file_system.free_bytes",
+        "index.size_bytes",
+        "journal.sync",
+        "latency.commands",
+        "latency.reads",
+        "latency.writes",
+        "memory.available_bytes",
+        "memory.direct_reclaim_per_second",
+        "memory.dirty_bytes",
+        "memory.fragmentation",
+        "memory.huge_page_fallbacks_per_second",
+        "memory.huge_page_faults_per_second",
+        "memory.huge_pages_bytes",
+        "memory.major_faults",
+        "memory.major_faults_per_second",
+        "memory.swap_used_bytes",
+        "memory.total_bytes",
+        "memory.writeback_bytes",
+        "network.listen_overflows",
+        "operations.commands",
+        "operations.deletes",
+        "operations.getmores",
+        "operations.inserts",
+        "operations.queries",
+        "operations.ttl_deleted",
+        "operations.updates",
+        "pressure.cpu",
+        "pressure.cpu_some_percent",
+        "pressure.io",
+        "pressure.io_some_percent",
+        "pressure.memory",
+        "pressure.memory_full_percent",
+        "pressure.memory_some_percent",
+        "queries.collection_scans",
+        "queries.memory_sorts",
+        "queries.write_conflicts",
+        "queues.active",
+        "replication.elections",
+        "replication.lag",
+        "replication.oplog_window",
+        "sharding.stale_config",
+        "tasks.blocked",
+        "tasks.running",
+        "tickets.read_queue",
+        "tickets.write_queue",
+    ];
+
     #[test]
     fn a_figure_begins_a_sentence_without_a_second_reading() {
         let mut all = BTreeSet::new();
@@ -163,6 +245,9 @@ mod tests {
             // An addition between the subject and its verb.
             assert!(!subject.contains([',', ';', ':', '(']), "{}: {subject}", found.name);
         }
+        let without: Vec<&str> =
+            all.iter().filter(|name| !SUBJECTS.iter().any(|(id, _)| id == *name)).copied().collect();
+        assert_eq!(without, TITLES);
         let unknown: Vec<_> = SUBJECTS.iter().filter(|(id, _)| !all.contains(id)).collect();
         assert_eq!(unknown, Vec::<&(&str, &str)>::new());
         assert!(SUBJECTS.is_sorted(), "{:?}", SUBJECTS.windows(2).find(|pair| pair[0] > pair[1]));
