@@ -193,8 +193,9 @@ class HangingFiles:
 
 @contextlib.contextmanager
 def hanging_files(point, folder):
-    """The content of `folder` at `point`, both of which are made. `folder` is what is read without the server. At the end
-    nothing waits for the file system any more: its server is killed, and the kernel answers with errors."""
+    """Creates `folder` and `point`, and shows the content of `folder` at `point`. Read `folder` to see the files without the
+    server. At the end nothing waits for the file system any more: its server is killed, and the kernel answers with
+    errors."""
     import pytest
 
     if not os.path.exists("/dev/fuse") or os.geteuid() != 0:

@@ -350,7 +350,7 @@ def test_a_folder_that_nothing_names_is_a_guess(tmp_path):
     # Its configuration is not in the copy.
     sentence, folder, is_guess = about()
     assert (folder, is_guess) == ("/data/db", True)
-    assert "is a guess" in sentence and "mongod (process 5726, user 999)" in sentence, sentence
+    assert "is only a guess" in sentence and "mongod (process 5726, user 999)" in sentence, sentence
     (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nmongodb:x:999:999::/:/bin/false\n")
     assert "process 5726, user mongodb" in about()[0]
     (tmp_path / "etc/mongod.conf").write_text("net:\n  port: 1\n")

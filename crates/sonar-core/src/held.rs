@@ -2,8 +2,8 @@
 
 /// The most bytes that a hash table allocates in which there are never more than `entries` entries of `bytes` each, of
 /// which some are removed and others added: it has a power of two of places, a byte more for each, and fills seven of
-/// eight. Places of entries that were removed count as filled until it is cleaned up, and while it is more than half
-/// full it grows instead (`hashbrown`).
+/// eight. Places of removed entries count as filled until the table is cleaned up. A table that is more than half full
+/// grows instead of being cleaned up (`hashbrown`).
 pub const fn table_bytes(entries: usize, bytes: usize) -> usize {
     let mut places = 8;
     while places / 8 * 7 / 2 <= entries {

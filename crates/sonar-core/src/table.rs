@@ -102,7 +102,7 @@ pub struct Table {
     hasher: RandomState,
     /// The index of the row found last for each quick hash modulo [`RECENT`].
     recent: [u32; RECENT],
-    /// The most rows, not counting those of the rest: less than the cap once bytes were short.
+    /// The most rows, without the rows `other`. It falls when the table has to save bytes.
     most: usize,
 }
 
@@ -342,7 +342,7 @@ impl Table {
     /// Keeps the rows with the most operations that take at most `bytes`, and the rows `other`, to which it adds all
     /// others. Returns the number of operations in those.
     fn fold(&mut self, bytes: usize) -> u64 {
-        // Of what a row takes in the index and where lists have more room than they need.
+        // What a row takes besides its heap: its place in the list and in the index, twice because lists have spare room.
         const PLACE: usize = 2 * size_of::<Row>() + 16;
         let mut rows = std::mem::take(&mut self.rows);
         // For equal counts, those that came first.

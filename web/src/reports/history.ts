@@ -10,7 +10,7 @@ export interface Change {
   server: string | null;
   /** When what the sentence says happened or began. */
   since_ns: number;
-  /** The end of the time that its figures are of. */
+  /** The end of the time that its figures cover. */
   until_ns: number;
   /** Time that operations took beyond what they took before. */
   cost_ns: number;

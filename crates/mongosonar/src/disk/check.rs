@@ -124,7 +124,7 @@ struct DataFolder {
     path: Option<PathBuf>,
     /// How it was found, in words.
     about: String,
-    /// Nothing says that it is the one: it is mongod's default.
+    /// It could not be seen, so it is mongod's default.
     is_guess: bool,
 }
 
@@ -166,8 +166,8 @@ fn data_folder(
         }
         None => {
             let about = format!(
-                "{DEFAULT_DBPATH} is a guess, mongod's default: which folder {whose} uses cannot be seen. Run as root, or \
-                 give --dbpath"
+                "{DEFAULT_DBPATH} is only a guess, because it is the default: mongosonar cannot see which folder {whose} \
+                 uses. Run as root, or give --dbpath"
             );
             (PathBuf::from(DEFAULT_DBPATH), about, true)
         }

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_no_file_is_said_to_be_elsewhere() {
+    fn a_log_that_is_no_file_gets_a_remedy() {
         let folder = std::env::temp_dir().join(format!("mongosonar-doctor-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("out");

@@ -160,7 +160,8 @@ impl StoredHistory {
         self.store.windows(span, resolution, &mut observed(&mut visit)).with_context(|| self.cannot_read())
     }
 
-    /// As [`visit`](Self::visit), also the windows in which no agent ran, if the next one has read what a log got then.
+    /// Like [`visit`](Self::visit), but also hands out windows in which no agent ran, if the next agent read the log of that
+    /// time.
     ///
     /// # Errors
     /// The history cannot be read.

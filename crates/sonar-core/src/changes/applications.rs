@@ -8,8 +8,8 @@ use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
 use crate::history::{EventKind, HistoryWindow};
 use crate::{Class, Endpoint, Role, Row, ShapeId, Timestamp};
 
-/// An application was one of those that are unknown if they run fewer operations of its shapes than before, by this many for
-/// each one of its own.
+/// A new application may be one that was unknown before: then unknown applications run fewer operations of its shapes than
+/// before. They must have lost at least this many for each operation of the new one.
 const MIN_UNKNOWN: f64 = 0.5;
 
 /// The fewest windows, besides the first, in which an application must have run to have ended.
@@ -185,7 +185,7 @@ fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> 
                     seen.last_after = seen.last_after.max(Some(index));
                     *seen.shapes.entry(row.shape().id).or_default() += share.calls;
                     let began = first_began(row.figures());
-                    // Of what began before the window, it may not be known whose it was.
+                    // An operation that began before the window may belong to another application.
                     let is_its = is_alone && row.figures().first_seen.is_known();
                     let first = if is_its { began } else { began.max(window.window.start) };
                     seen.since = Some(seen.since.map_or(first, |since| since.min(first)));

@@ -20,10 +20,10 @@ pub(super) const MIN_LOAD: f64 = 500_000.0;
 pub struct HistoryChange {
     /// The server; port 0 if it is not about one.
     pub server: Endpoint,
-    /// When it began: exact for events and for shapes that are gone; of new shapes the start of their first operation, as
-    /// exactly as figures tell; else the start of a window.
+    /// When it began: exact for events and for shapes that are gone. For new shapes it is the start of their first
+    /// operation, as far as the figures show it. For all others it is the start of a window.
     pub since: Timestamp,
-    /// The end of the time that its figures are of.
+    /// The end of the time that its figures cover.
     pub until: Timestamp,
     /// Time in nanoseconds that operations took beyond what they took before, effects included. Below 0: less time.
     pub cost_ns: f64,
@@ -34,12 +34,12 @@ pub struct HistoryChange {
 }
 
 impl HistoryChange {
-    /// A change without a cost and without effects. Until when its figures are of, [`find`](super::find()) states.
+    /// A change without a cost and without effects. [`find`](super::find()) sets the end of its figures.
     pub const fn new(server: Endpoint, since: Timestamp, what: ChangeKind) -> Self {
         Self { server, since, until: since, cost_ns: 0.0, what, effects: Vec::new() }
     }
 
-    /// States until when its figures, and those of its effects, are of.
+    /// Sets the end of its figures and of those of its effects.
     pub(super) fn measured_until(&mut self, until: Timestamp) {
         self.until = until;
         self.effects.iter_mut().for_each(|effect| effect.measured_until(until));

@@ -28,7 +28,7 @@ impl<'a> ToldEvents<'a> {
     fn gather(&mut self, change: &'a HistoryChange) {
         match &change.what {
             ChangeKind::Event(events) => self.events.extend(events.iter().map(id)),
-            // That one has ended, or uses another driver, does not say that it was new.
+            // An application that has ended or uses another driver need not be new.
             ChangeKind::Application(app) if !app.has_ended && app.versions_before.is_empty() => {
                 self.applications.insert((change.server, &app.name, change.since));
             }

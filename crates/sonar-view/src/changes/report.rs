@@ -143,7 +143,7 @@ pub struct ChangeJson {
     pub server: Option<String>,
     /// When what the sentence says happened or began.
     pub since_ns: u64,
-    /// The end of the time that its figures are of.
+    /// The end of the time that its figures cover.
     pub until_ns: u64,
     /// Time that operations took beyond what they took before; below 0: less.
     pub cost_ns: i64,

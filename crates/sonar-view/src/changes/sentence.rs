@@ -93,8 +93,8 @@ fn until(change: &HistoryChange, zone: &Zone) -> String {
     format!("until {}", clock(zone, change.until, Span { from: change.since, to: change.until }))
 }
 
-/// The command that shows more of it, for the time that its figures are of; without the store. `span` is that of its
-/// moment.
+/// The command that shows more of it, for the time that its figures cover. It does not name the store. `span` is that of
+/// its moment.
 pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
     let from = change.since.max(span.from).floor_to(1_000_000_000);
     let utc = Zone::utc();

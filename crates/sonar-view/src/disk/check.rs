@@ -13,7 +13,7 @@ use crate::kit::{escape, plural};
 pub struct CheckReport {
     /// The folder of the data.
     pub dbpath: Option<String>,
-    /// Nothing says that it is the one: it is mongod's default.
+    /// It could not be seen, so it is mongod's default.
     pub is_dbpath_guess: bool,
     /// How it was found, or why not.
     pub about: String,

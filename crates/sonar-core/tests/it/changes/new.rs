@@ -99,7 +99,7 @@ fn moments_of_a_job(unknown: impl Fn(bool) -> u64, events: &[Event]) -> Vec<Scan
     apart(with_all_events(scan.finish(), events, WIDTH_S * 1_000 * MS), WIDTH_S * 1_000 * MS)
 }
 
-/// Whether the beginning and the end of the application are told, and how often the event of its connection.
+/// Whether its beginning and its end are reported, and how often its connection is.
 fn told(moments: &[ScanMoment]) -> ([usize; 2], usize) {
     let (mut ends, mut events) = ([0, 0], 0);
     for change in moments.iter().flat_map(|moment| &moment.changes.changes) {

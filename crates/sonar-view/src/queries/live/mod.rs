@@ -475,9 +475,7 @@ impl App {
     const fn without_waits(&self) -> &'static str {
         match (self.selection.has_splits, self.past.is_some()) {
             (true, _) => "How long operations waited is known by shape and namespace (key b).",
-            (false, true) => {
-                "How long operations waited was not recorded, or is in the letters of a row alone."
-            }
+            (false, true) => "Rows of the past cannot be sorted by how long operations waited.",
             (false, false) => "How long operations waited is known only with --split.",
         }
     }
