@@ -1,24 +1,34 @@
-"""An agent that is asked by reading its status, which costs a busy machine less than asking the program."""
+"""An agent whose status is read from its store, which costs a busy machine less than asking the program."""
 
 import contextlib
 import json
+import signal
 import subprocess
 import time
 
 import labkit
 
+# Seconds of a window.
+WINDOW_S = 10
 
-class AgentLife:
-    """An agent from its start to its end."""
 
-    def __init__(self, folder, store):
-        self.store, self.began, self.ended = store, time.time(), None
+class Agent:
+    """A running agent, from its start to its end."""
+
+    def __init__(self, child, store, err):
+        self.child, self.store, self.err = child, store, err
+        self.began, self.ended = time.time(), None
         # Since when it is known to capture.
         self.watches_since = None
+
+    @classmethod
+    def start(cls, folder, store):
+        """Starts one with the configuration in `folder`, and does not wait for it. At the end of a block it is killed."""
         command = [labkit.MONGOSONAR, "agent", "--store", store, "--config", folder / "agent.toml"]
-        self.err = folder / "agent.err"
-        with open(self.err, "ab") as err:
-            self.child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stderr=err)
+        path = folder / "agent.err"
+        with open(path, "ab") as err:
+            child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stderr=err)
+        return cls(child, store, path)
 
     def status(self):
         """What it has written of itself; asking it costs more than reading that."""
@@ -27,41 +37,59 @@ class AgentLife:
             return status if status["pid"] == self.child.pid else None
         return None
 
-    def problems(self, name):
-        """What is wrong with a collector, in one text."""
-        return "\n".join((self.collector(name) or {}).get("problems", []))
-
-    def errors(self):
-        """What it has printed, with what earlier ones have."""
-        return self.err.read_text()
+    def asked_status(self):
+        """What the program says of it; none if no agent runs."""
+        command = [labkit.MONGOSONAR, "agent", "--status", "--json", "--store", str(self.store)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return json.loads(done.stdout) if done.returncode == 0 else None
 
     def collector(self, name):
-        status = self.status()
-        return next((one for one in status["collectors"] if one["name"] == name), None) if status else None
+        status = self.status() or {"collectors": []}
+        return next((one for one in status["collectors"] if one["name"] == name), {"state": "none"})
 
-    def wait(self, condition, what):
+    def problems(self, name):
+        """What is wrong with a collector, in one text."""
+        return "\n".join(self.collector(name).get("problems", []))
+
+    def errors(self):
+        """What it has printed, with what earlier ones in the same folder have."""
+        return self.err.read_text()
+
+    def wait(self, condition, what, seconds=120.0):
+        """Waits for a condition; fails at once if the agent ends."""
+
         def holds():
-            assert self.child.poll() is None, f"the agent ended with {self.child.returncode}"
+            assert self.child.poll() is None, f"the agent ended with {self.child.returncode}: {self.errors()}"
             return condition()
 
-        deadline = time.monotonic() + 120
-        while not (value := holds()):
-            assert time.monotonic() < deadline, f"{what}: did not come"
-            # span: between two looks
-            time.sleep(0.1)
-        return value
+        return labkit.wait_until(holds, what, seconds)
+
+    def wait_for(self, name, state, seconds=120.0):
+        """Waits for a state of a collector."""
+        self.wait(lambda: self.collector(name)["state"] == state, f"{name} {state}", seconds)
 
     def wait_until_read(self):
-        """Waits until it has read what stands in the log now: lines come all the time."""
+        """Waits until it has read what stands in the logs now: lines come all the time."""
         now = time.time_ns()
-        self.wait(lambda: ((self.collector("log") or {}).get("last_data_ns") or 0) > now, "the log")
+        self.wait(lambda: (self.collector("log").get("last_data_ns") or 0) > now, "the log")
+
+    def observe(self, windows):
+        """Waits until it has stored so many windows that begin after now."""
+        # They lie on the boundaries of the clock.
+        boundary = (int(time.time()) // WINDOW_S + 1) * WINDOW_S
+        status = lambda: self.status() or {"windows": 0, "last_window_ns": None}
+        self.wait(lambda: (status()["last_window_ns"] or 0) >= boundary * 10**9, "the window before")
+        before = status()["windows"]
+        stored = lambda: status()["windows"] - before
+        self.wait(lambda: stored() >= windows, f"{windows} windows", windows * WINDOW_S + 60)
 
     def waited_for_processor(self):
         """For how many seconds each thread was ready to run and did not, since it began; by its number."""
         threads = labkit.of_each_thread(self.child.pid, "stat", "schedstat")
         return {int(stat.split()[0]): int(text.split()[1]) / 1e9 for stat, text in threads}
 
-    def end(self, number):
+    def stop(self, number=signal.SIGTERM):
+        """Sends a signal and waits for the end."""
         # What it may have stored by then.
         self.ended = time.time()
         self.child.send_signal(number)

@@ -2,7 +2,6 @@
 configuration, the service manager, privileges, and how it ends."""
 
 import contextlib
-import dataclasses
 import datetime
 import json
 import os
@@ -15,61 +14,13 @@ import subprocess
 import time
 
 import pytest
+from agents import WINDOW_S, Agent
 from test_netns import inside, ip, join_by_veth, namespaces
 from test_privileges import ATTACHING, DAC_READ_SEARCH, NET_RAW, SYS_PTRACE, children, tasks
 
 import labkit
 
 pytestmark = [pytest.mark.root, pytest.mark.apart]
-
-
-# Seconds of a window.
-WINDOW_S = 10
-
-
-@dataclasses.dataclass
-class Agent:
-    """A running agent."""
-
-    child: subprocess.Popen
-    store: pathlib.Path
-    err: pathlib.Path
-    out: pathlib.Path | None = None
-
-    def status(self):
-        done = subprocess.run(
-            [labkit.MONGOSONAR, "agent", "--status", "--json", "--store", str(self.store)],
-            capture_output=True,
-            text=True,
-        )
-        return json.loads(done.stdout) if done.returncode == 0 else None
-
-    def collector(self, name):
-        status = self.status()
-        return next(one for one in status["collectors"] if one["name"] == name) if status else {"state": "none"}
-
-    def wait_for(self, name, state, seconds=120.0):
-        labkit.wait_until(lambda: self.collector(name)["state"] == state, f"{name} {state}", seconds)
-
-    def wait_until_read(self):
-        """Waits until it has read what stands in the logs now."""
-        now = time.time_ns()
-        read = lambda: (self.collector("log").get("last_data_ns") or 0) > now
-        labkit.wait_until(read, "the log")
-
-    def observe(self, windows):
-        """Waits until it has stored so many windows that begin after now."""
-        # They lie on the boundaries of the clock.
-        boundary = (int(time.time()) // WINDOW_S + 1) * WINDOW_S
-        status = lambda: self.status() or {"windows": 0, "last_window_ns": None}
-        labkit.wait_until(lambda: (status()["last_window_ns"] or 0) >= boundary * 10**9, "the window before")
-        before = status()["windows"]
-        stored = lambda: status()["windows"] - before
-        labkit.wait_until(lambda: stored() >= windows, f"{windows} windows", windows * WINDOW_S + 60)
-
-    def stop(self, number=signal.SIGTERM):
-        self.child.send_signal(number)
-        return self.child.wait(60)
 
 
 def wait_for_a_boundary():
@@ -88,13 +39,9 @@ def agent(directory, config="", environment=None, arguments=(), prefix=()):
     with open(err, "wb") as stderr, open(out, "wb") as stdout:
         options = {"stderr": stderr, "stdout": stdout, "stdin": subprocess.DEVNULL}
         with labkit.process(command, env=dict(os.environ) | (environment or {}), **options) as child:
-            running = Agent(child, store, err, out)
+            running = Agent(child, store, err)
 
-            def ready():
-                assert child.poll() is None, f"the agent ended: {err.read_text()}"
-                return running.status()
-
-            labkit.wait_until(ready, "the status of the agent")
+            running.wait(running.status, "the status of the agent")
             yield running
 
 
@@ -206,7 +153,7 @@ def test_sources_that_die_and_return_are_reported_once(tmp_path):
         assert len(problems) == 1 and problems[0].startswith(f"port {port}: {log} cannot be read: "), problems
         # span: in which it looks at the log again and again
         time.sleep(3)
-        assert running.err.read_text().count("cannot be read") == 1, running.err.read_text()
+        assert running.errors().count("cannot be read") == 1, running.errors()
         log.rmdir()
         (tmp_path / "aside").rename(log)
         running.wait_for("log", "working")
@@ -216,9 +163,9 @@ def test_sources_that_die_and_return_are_reported_once(tmp_path):
         append(log, slow_query(time.time()))
         labkit.wait_until(lambda: not running.collector("log")["problems"], "the log again")
         assert running.stop() == 0
-    text = running.err.read_text()
+    text = running.errors()
     assert text.count(f"{log} does not exist") == 1 and text.count(f"log, port {port}: it works again") == 2, text
-    assert running.status() is None
+    assert running.asked_status() is None
 
 
 def test_a_server_that_starts_later_or_again_is_captured(tmp_path):
@@ -240,7 +187,7 @@ def test_a_server_that_starts_later_or_again_is_captured(tmp_path):
         with mongod(tmp_path, port):
             labkit.wait_until(lambda: last_data() > last, "packets again")
         assert running.stop() == 0
-    assert f"on port {port} has ended" in running.err.read_text(), running.err.read_text()
+    assert f"on port {port} has ended" in running.errors(), running.errors()
 
 
 def test_one_unreadable_log_does_not_hide_the_others(tmp_path):
@@ -259,7 +206,7 @@ def test_one_unreadable_log_does_not_hide_the_others(tmp_path):
         assert status["state"] == "working" and status["problems"][0].startswith(f"port {ports[1]}: "), status
         append(logs[0], slow_query(time.time()))
         assert running.child.wait(60) == 0
-    summary = json.loads(running.out.read_text())
+    summary = json.loads((tmp_path / "agent.out").read_text())
     log = next(one for one in summary["collectors"] if one["name"] == "log")
     assert log["operations"] == 1 and log["observed_ns"] > 3e9, summary
     assert any(f"port {ports[1]}" in note for note in summary["notes"]), summary
@@ -280,7 +227,7 @@ def test_a_folder_of_samples_that_goes_and_comes_is_reported_once(tmp_path):
         folder.mkdir()
         labkit.wait_until(lambda: missing not in str(running.collector("internals")["problems"]), "the folder again")
         assert running.stop() == 0
-    text = running.err.read_text()
+    text = running.errors()
     assert text.count(missing) == 1 and text.count(f"internals, port {port}: it works again") == 1, text
 
 
@@ -305,7 +252,7 @@ def test_an_interface_that_comes_goes_and_is_created_again_is_captured(tmp_path)
             subprocess.run([*inside(ns["client"]), "python3", "-c", connect], check=True)
             labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets")
             assert running.stop() == 0
-        text = running.err.read_text()
+        text = running.errors()
         # An interface is also down between its creation and the next command, which the agent may see.
         assert text.count("queries, interface s0: it works again") == 2 and 1 <= text.count("it is down") <= 3, text
 
@@ -368,14 +315,14 @@ def test_the_configuration_is_loaded_again_and_a_wrong_one_is_refused(tmp_path):
 
         reload("[collectors]\nlogs = false\n")
         labkit.wait_until(lambda: "the old one stays" in refused(), "a refusal")
-        assert "agent.toml, line 2: collectors.logs" in running.err.read_text()
+        assert "agent.toml, line 2: collectors.logs" in running.errors()
         assert "line 2: collectors.logs" in refused()
         reload('[collectors]\nmachine = false\n\n[store]\nmax-size = "1G"\n')
         running.wait_for("machine", "off")
-        assert "size and age of what is kept, machine is off" in running.err.read_text() and not refused()
+        assert "size and age of what is kept, machine is off" in running.errors() and not refused()
         reload('[store]\npath = "/elsewhere"\n')
         labkit.wait_until(refused, "a refusal")
-        assert "only a restart can change: store.path, collectors.machine = true" in running.err.read_text()
+        assert "only a restart can change: store.path, collectors.machine = true" in running.errors()
         assert running.collector("machine")["state"] == "off" and running.child.poll() is None
         assert running.stop(signal.SIGINT) == 0
 
@@ -390,7 +337,7 @@ def test_ports_interfaces_and_servers_change_while_the_agent_runs(tmp_path):
         (tmp_path / "agent.toml").write_text(head + 'interface = ["lo"]\nring-mib = 16\n' + described(port, logs[1]))
         running.child.send_signal(signal.SIGHUP)
         changed = "interfaces, ports and ring of queries, servers"
-        labkit.wait_until(lambda: changed in running.err.read_text(), "the change")
+        labkit.wait_until(lambda: changed in running.errors(), "the change")
         # Other tests have servers too.
         ours = {"port": port, "log": str(logs[1])}
         labkit.wait_until(
@@ -470,4 +417,4 @@ def test_privileges_are_dropped_in_every_thread(tmp_path):
         )
         assert other.returncode == 1 and f"process {pid}" in other.stderr, other
         assert running.stop() == 0
-    assert "privileges are dropped in part" not in running.err.read_text()
+    assert "privileges are dropped in part" not in running.errors()

@@ -193,7 +193,7 @@ def test_programs_that_cannot_be_loaded_at_the_start_are_loaded_later(tmp_path):
         threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(running.child.pid).items()}
         assert int(threads["files"]["CapEff"], 16) & PERFMON == 0 and threads["files"]["Seccomp"].strip() == "2"
         assert running.stop() == 0
-    text = running.err.read_text()
+    text = running.errors()
     assert text.count("it is tried again") == 1 and text.count("files: it works again") == 1, text
 
 

@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from agents import AgentLife
+from agents import Agent
 from hanging import hanging_files
 from test_agent import free_port
 from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
@@ -44,8 +44,8 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
         (tmp_path / "agent.toml").write_text(SOURCES + config)
         for port in (hung, healthy):
             stack.enter_context(answering_mongod(tmp_path, port))
-        life = stack.enter_context(AgentLife(tmp_path, tmp_path / "store"))
-        life.wait(lambda: (life.collector("log") or {}).get("state") == "working", "the logs")
+        life = stack.enter_context(Agent.start(tmp_path, tmp_path / "store"))
+        life.wait(lambda: life.collector("log")["state"] == "working", "the logs")
         # One of both, and by the next status the other one, too.
         written = life.status()["written_ns"]
         life.wait(lambda: life.status()["written_ns"] > written, "another status")
@@ -79,11 +79,11 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
         life.wait(lambda: life.status()["last_window_ns"] > ended * 1e9, "the last window")
         # It ends, and one begins, while they hang.
         files.stop()
-        assert life.end(signal.SIGTERM) == 0
-        again = stack.enter_context(AgentLife(tmp_path, life.store))
+        assert life.stop() == 0
+        again = stack.enter_context(Agent.start(tmp_path, life.store))
         again.wait(lambda: HANGS in again.problems("log"), "that the log hangs at the start")
-        assert (again.collector("log") or {})["state"] == "working", again.status()
-        assert again.end(signal.SIGTERM) == 0
+        assert again.collector("log")["state"] == "working", again.status()
+        assert again.stop() == 0
     text = life.errors()
     assert text.count(f"log, port {hung}: it works again") == 1, text
     for writer in writers:
@@ -103,8 +103,8 @@ def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path):
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(hanging_files(tmp_path / "hung", tmp_path / "below"))
         stack.enter_context(answering_mongod(tmp_path, port))
-        life = stack.enter_context(AgentLife(tmp_path, files.point / "store"))
-        life.wait(lambda: (life.collector("log") or {}).get("state") == "working", "the log")
+        life = stack.enter_context(Agent.start(tmp_path, files.point / "store"))
+        life.wait(lambda: life.collector("log")["state"] == "working", "the log")
         begun = time.time()
         writer = stack.enter_context(Writer(log, port, turns=50))
         life.wait_until_read()

@@ -20,7 +20,7 @@ import threading
 import time
 
 import pytest
-from agents import AgentLife
+from agents import Agent
 from test_agent import described, free_port, slow_query
 from writing import WINDOW_S, Writer, answering_mongod, iso, stored, window_of
 
@@ -188,15 +188,15 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(answering_mongod(tmp_path, port))
-            life = stack.enter_context(AgentLife(tmp_path, store))
-            life.wait(lambda: (life.collector("log") or {}).get("state") == "working", "the log")
+            life = stack.enter_context(Agent.start(tmp_path, store))
+            life.wait(lambda: life.collector("log")["state"] == "working", "the log")
             begins, started_in = time.time(), time.time() - life.began
             writer = stack.enter_context(Writer(log, port, other_days=True))
             rotation = Rotation(writer, chance)
             for kill, name in enumerate(phases):
                 with Standstills(life) as standstills:
                     reach(name, life, rotation, started_in)
-                    life.end(signal.SIGKILL)
+                    life.stop(signal.SIGKILL)
                 windows, lacking = missing(life, writer)
                 judged += windows
                 if lacking:
@@ -205,14 +205,14 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
                     print(f"kill {kill} ({name}): {lacking}; it waited {waited:.2f} s for a processor, stalls {stood}")
                     assert waited > STANDSTILL_S or stood, lacking
                     excused += lacking
-                life = stack.enter_context(AgentLife(tmp_path, store))
+                life = stack.enter_context(Agent.start(tmp_path, store))
             writer.close()
             last = time.time()
             with open(log, "ab") as file:
                 # What comes after the last line is no line of the test.
                 file.write(slow_query(last, "other.last").encode() + b"\n")
-            life.wait(lambda: ((life.collector("log") or {}).get("last_data_ns") or 0) > last * 1e9, "the last line")
-            assert life.end(signal.SIGTERM) == 0
+            life.wait(lambda: (life.collector("log").get("last_data_ns") or 0) > last * 1e9, "the last line")
+            assert life.stop() == 0
         print(
             f"{len(writer.lines)} lines, {len(writer.commands)} commands, {dict(rotation.done)}, {judged} windows at kills, "
             f"{len(excused)} excused"

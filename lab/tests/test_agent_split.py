@@ -135,10 +135,10 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
             running.wait_for("split", "waiting")
             with threaded(tmp_path, port, options):
                 running.wait_for("split", "working")
-                labkit.wait_until(lambda: running.err.read_text().count("reading encrypted") == 2, "the probes")
+                labkit.wait_until(lambda: running.errors().count("reading encrypted") == 2, "the probes")
                 with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
                     running.observe(2)
-            assert running.stop() == 0, running.err.read_text()
+            assert running.stop() == 0, running.errors()
             command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-3m", "--json"]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
     [row] = [row for row in json.loads(done.stdout.splitlines()[-1])["rows"] if "{sleep: ?number}" in row["shape"]]
@@ -157,7 +157,7 @@ def test_encrypted_connections_are_left_alone_if_that_is_asked_for(tmp_path):
         with agent(tmp_path, config(port).replace("[queries]\n", "[queries]\ntls = false\n")) as running:
             running.wait_for("split", "working")
             assert running.stop() == 0
-    assert "encrypted connections" not in running.err.read_text(), running.err.read_text()
+    assert "encrypted connections" not in running.errors(), running.errors()
 
 
 def test_a_wrong_setting_is_named(tmp_path):

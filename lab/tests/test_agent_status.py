@@ -92,7 +92,7 @@ def test_status_and_sizes_of_a_server_with_a_login_become_series(tmp_path):
         assert found[("collection.size_bytes", "shop.c")]["mean"] == 5_000_000
         assert found[("index.size_bytes", "shop.c a_1")]["mean"] == 123_456
         assert any(metric.startswith("connections.") for metric, _ in found), sorted(found)
-        everything = json.dumps(status) + running.err.read_text()
+        everything = json.dumps(status) + running.errors()
         assert "s3cret" not in everything
         for file in running.store.iterdir():
             assert b"s3cret" not in file.read_bytes(), file
@@ -125,7 +125,7 @@ def test_a_server_that_goes_and_returns_is_reported_once(tmp_path):
         problems = running.collector("status")["problems"]
         assert len(problems) == 1 and problems[0].startswith(f"{mock.address}: "), problems
         running.wait_for("status", "working")
-        lines = [line for line in running.err.read_text().splitlines() if line.startswith("mongosonar: status")]
+        lines = [line for line in running.errors().splitlines() if line.startswith("mongosonar: status")]
         assert len(lines) == 2, lines
         assert running.stop() == 0
 

@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from agents import AgentLife
+from agents import Agent
 from test_agent import described, free_port
 from test_privileges import children
 from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
@@ -79,9 +79,9 @@ def test_helpers_that_stand_still_hold_up_nothing_else_and_nothing_is_lost(tmp_p
     wanted = HELPERS | (MORE if LONG else {})
     with contextlib.ExitStack() as stack:
         stack.enter_context(answering_mongod(tmp_path, ports[0]))
-        life = stack.enter_context(AgentLife(tmp_path, tmp_path / "store"))
+        life = stack.enter_context(Agent.start(tmp_path, tmp_path / "store"))
         for name in ("log", "files"):
-            life.wait(lambda: (life.collector(name) or {}).get("state") == "working", name)  # noqa: B023
+            life.wait(lambda: life.collector(name)["state"] == "working", name)  # noqa: B023
         assert set(wanted) <= set(helpers(life)), helpers(life)
         begun = time.time()
         writer = stack.enter_context(Writer(log, ports[0], turns=50))
@@ -99,7 +99,7 @@ def test_helpers_that_stand_still_hold_up_nothing_else_and_nothing_is_lost(tmp_p
         ended = time.time()
         has_stored(life, 2)
         assert any("came late" in notice for notice in life.status()["notices"]), life.status()["notices"]
-        assert life.end(signal.SIGTERM) == 0
+        assert life.stop() == 0
     text = life.errors()
     for name in wanted:
         assert text.count(f"helper process {name}: it works again") == len(wanted[name]), (name, text)

@@ -102,7 +102,7 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
     assert "make room there" in status["store_problem"] and status["windows"] < again["windows"] + 2
     assert re.search(r"^NOT STORING: .* make room there$", text, re.M), text
     assert re.search(r"^LOST: [34] windows could not be stored$", text, re.M), text
-    err = running.err.read_text()
+    err = running.errors()
     lost = int(re.search(r"windows are stored again, (\d+) windows could not be", err)[1])
     assert lost == again["windows_lost"] >= 3
     assert err.count("windows are not stored: ") == 1 and err.count("windows are stored again") == 1, err

@@ -53,7 +53,7 @@ def test_tunnels_are_switched_on_while_the_agent_runs(tmp_path):
         send_frames(ns, frames)
         (tmp_path / "agent.toml").write_text(config(frames, "tunnels = true"))
         running.child.send_signal(signal.SIGHUP)
-        labkit.wait_until(lambda: "ring of queries" in running.err.read_text(), "the change")
+        labkit.wait_until(lambda: "ring of queries" in running.errors(), "the change")
         send_frames(ns, frames)
         labkit.wait_until(lambda: running.collector("queries")["last_data_ns"], "packets")
         assert running.stop() == 0
