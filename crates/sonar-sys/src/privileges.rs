@@ -87,15 +87,51 @@ impl Duty {
 /// (`/proc/sys/kernel/overflowuid`).
 const NOBODY: u32 = 65_534;
 
-/// The capability without which the calling thread, which is root, cannot become `nobody`; `None` if it has what that
-/// takes, or is not root. Some containers have no such capability: then it stays root, and is restricted otherwise.
-pub fn missing_to_leave_root() -> Option<&'static str> {
+/// What the calling thread, which is root, lacks to become `nobody`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RootObstacle {
+    /// This capability.
+    Capability(&'static str),
+    /// The user or the group in its user namespace.
+    Nobody,
+}
+
+impl std::fmt::Display for RootObstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Capability(name) => write!(f, "{name} is missing"),
+            Self::Nobody => f.write_str("its user namespace has no nobody"),
+        }
+    }
+}
+
+/// What the calling thread, which is root, lacks to become `nobody`; `None` if it has what that takes, or is not root. Some
+/// containers lack it: then the thread stays root, and is restricted otherwise.
+pub fn missing_to_leave_root() -> Option<RootObstacle> {
     let permitted = capabilities(None).map(|sets| sets.permitted).unwrap_or(NONE);
     if !rustix::process::geteuid().is_root() {
         return None;
     }
     let needed = [(capability::SETUID, "CAP_SETUID"), (capability::SETGID, "CAP_SETGID")];
-    needed.into_iter().find(|(number, _)| !permitted.contains(one_capability(*number))).map(|(_, name)| name)
+    let missing = needed.into_iter().find(|(number, _)| !permitted.contains(one_capability(*number)));
+    // Where `/proc` cannot be read, the kernel has the last word.
+    let has_nobody = |map: &str| std::fs::read_to_string(map).map_or(true, |map| has_id(&map, NOBODY));
+    let is_known = || ["/proc/self/uid_map", "/proc/self/gid_map"].into_iter().all(has_nobody);
+    let capability = missing.map(|(_, name)| RootObstacle::Capability(name));
+    capability.or_else(|| (!is_known()).then_some(RootObstacle::Nobody))
+}
+
+/// Whether a user namespace has an id, by its map: the first id inside, the first one outside, and how many, in each line
+/// (user_namespaces(7)).
+fn has_id(map: &str, id: u32) -> bool {
+    let number = |word: Option<&str>| word?.parse::<u64>().ok();
+    map.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (first, _, count) = (number(words.next()), words.next(), number(words.next()));
+        first
+            .zip(count)
+            .is_some_and(|(first, count)| (first..first.saturating_add(count)).contains(&id.into()))
+    })
 }
 
 /// If the calling thread is root, makes it `nobody`, in no group of root, and leaves it its capabilities, of which it will
@@ -112,9 +148,9 @@ pub fn leave_root(keep: &[u32]) -> io::Result<()> {
     }
     let reads = keep.contains(&capability::DAC_READ_SEARCH);
     let cannot_read = reads && !permitted.contains(one_capability(capability::DAC_READ_SEARCH));
-    let missing = missing_to_leave_root().or(cannot_read.then_some("CAP_DAC_READ_SEARCH"));
-    if let Some(name) = missing {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{name} is missing")));
+    let cannot_read = cannot_read.then_some(RootObstacle::Capability("CAP_DAC_READ_SEARCH"));
+    if let Some(missing) = missing_to_leave_root().or(cannot_read) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, missing.to_string()));
     }
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     // The kernel forgets it with the user.

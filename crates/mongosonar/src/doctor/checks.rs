@@ -12,7 +12,7 @@ use sonar_sys::disk::Uring;
 use sonar_sys::ebpf::{TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
-use sonar_sys::privileges;
+use sonar_sys::privileges::{self, RootObstacle};
 
 use crate::log_location::{self, LocatedLog};
 use crate::server_configuration::ServerConfiguration;
@@ -206,8 +206,17 @@ fn confinement(host: &Host) -> DoctorLine {
     let seccomp = host.path("proc/sys/kernel/seccomp/actions_avail").exists();
     match (seccomp, privileges::landlock()) {
         (true, Some(_)) if let Some(missing) = privileges::missing_to_leave_root() => line.warning(
-            format!("as root it cannot become nobody, because {missing} is missing: it stays root without capabilities"),
-            "add the capabilities SETUID and SETGID: --cap-add SETUID --cap-add SETGID".to_owned(),
+            format!("as root it cannot become nobody, because {missing}: it stays root without capabilities"),
+            match missing {
+                RootObstacle::Capability(_) => {
+                    "add the capabilities SETUID and SETGID: --cap-add SETUID --cap-add SETGID".to_owned()
+                }
+                RootObstacle::Nobody => {
+                    "give the user namespace the ids up to 65534, in /etc/subuid and /etc/subgid, \
+                                         or run it outside"
+                        .to_owned()
+                }
+            },
         ),
         (true, Some(version)) => {
             line.ok(format!("privileges are dropped after the start: seccomp, Landlock version {version}"))

@@ -51,6 +51,41 @@ fn after(confined: impl FnOnce() + Send + 'static) -> Able {
     able
 }
 
+#[test]
+fn a_user_namespace_has_the_ids_of_its_map() {
+    // The first namespace, one with a single user, and one of a container.
+    assert!(has_id("         0          0 4294967295\n", NOBODY));
+    assert!(!has_id("         0       1000          1\n", NOBODY));
+    assert!(!has_id("0 100000 65534\n", NOBODY) && has_id("0 100000 65535\n", NOBODY));
+    assert!(
+        has_id("0 1000 1\n1 100000 65536\n", NOBODY) && !has_id("", NOBODY) && !has_id("x y z\n", NOBODY)
+    );
+}
+
+/// `unshare` maps the user alone, so there is no other one.
+#[test]
+fn root_of_a_user_namespace_without_nobody_lacks_it() {
+    const ASKED: &str = "SONAR_SYS_ASKS_FOR_NOBODY";
+    if std::env::var_os(ASKED).is_some() {
+        assert_eq!(missing_to_leave_root(), Some(RootObstacle::Nobody));
+        assert_eq!(leave_root(&[]).unwrap_err().to_string(), "its user namespace has no nobody");
+        return;
+    }
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user"]);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return println!("skipped: no user namespace can be made here");
+    }
+    let own = std::env::current_exe().unwrap();
+    let name = "privileges::tests::root_of_a_user_namespace_without_nobody_lacks_it";
+    let output = unshare().arg(own).args(["--exact", name]).env(ASKED, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
 /// Every duty but the one that is left with a few calls.
 const NOT_DECODING: [Duty; 8] = [
     Duty::General,

@@ -211,7 +211,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     };
     if let Some(missing) = sonar_sys::privileges::missing_to_leave_root().filter(|_| agent.plan.confined) {
         agent.note(format!(
-            "its threads and helpers stay root, because {missing} is missing (mongosonar doctor says what helps)"
+            "its threads and helpers stay root, because {missing} (mongosonar doctor says what helps)"
         ));
     }
     let network = NetworkState::now();
