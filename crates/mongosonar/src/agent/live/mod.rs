@@ -575,12 +575,16 @@ impl LiveAgent<'_> {
         self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ("", "")));
         self.store_rest();
         self.keep_servers();
-        let _waits = self.pulse.begin();
+        let pulse = self.pulse.clone();
+        let waits = pulse.begin();
         status_file::remove(self.plan.folder);
+        drop(waits);
         let mut summary = self.assembler.summary().clone();
         for one in self.board.failing() {
             summary.notes.push(one);
         }
+        // The store closes its files.
+        pulse.close(self);
         summary
     }
 }

@@ -1,7 +1,7 @@
 //! Notices that the main thread waits for the file system of the store, which may never answer.
 //!
-//! It says so, as nobody else could: the status is in the same folder. And it ends the agent once that is asked to stop, as
-//! the main thread cannot.
+//! It says so, as nobody else could: the status is in the same folder. If the agent is asked to stop meanwhile, this thread
+//! ends it, because the main thread cannot.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::exit;
 use crate::thread_starter::ThreadStarter;
 
-/// How long storing may take before that is said, and before the agent ends without it once it is asked to.
+/// How long storing may take. After that the log says so, and an agent that is asked to stop ends without storing.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ pub struct StorePulse(Mutex<PulseState>);
 struct PulseState {
     /// When it began, if it uses it now.
     begun: Option<Instant>,
-    /// The longest time without an answer, since that was asked for.
+    /// The longest time without an answer since the last `take_longest`.
     longest: Option<Duration>,
 }
 
@@ -54,6 +54,13 @@ impl StorePulse {
         let begun = Instant::now();
         self.state().begun = Some(begun);
         StoreUse { pulse: self.clone(), begun }
+    }
+
+    /// Drops what then uses the folder for the last time.
+    pub fn close<T>(self: &Arc<Self>, user: T) {
+        let waits = self.begin();
+        drop(user);
+        drop(waits);
     }
 
     /// For how long the folder did not answer, since the last call; `None` if that was not long.
@@ -110,6 +117,23 @@ fn watch(pulse: &StorePulse, stop: &AtomicBool, folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Says whether it was dropped while the folder was used.
+    struct LastUser(Arc<StorePulse>, Arc<AtomicBool>);
+
+    impl Drop for LastUser {
+        fn drop(&mut self) {
+            self.1.store(self.0.state().begun.is_some(), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_folder_is_used_until_the_store_is_closed() {
+        let (pulse, is_used) = (Arc::new(StorePulse::default()), Arc::new(AtomicBool::new(false)));
+        pulse.close(LastUser(pulse.clone(), is_used.clone()));
+        assert!(is_used.load(Ordering::Relaxed));
+        assert!(pulse.state().begun.is_none());
+    }
 
     #[test]
     fn only_a_long_use_is_stuck_and_it_is_told_once() {
