@@ -102,9 +102,10 @@ fn check(config: Option<&Path>, loaded: Result<Option<PathBuf>>, json: bool) -> 
         }
         return Ok(OK);
     }
-    let (file, problem, code) = match loaded {
-        Ok(file) => (file, None, OK),
-        Err(error) => (config.map(Path::to_path_buf), Some(exit::message(&error)), exit::code(&error)),
+    let file = checked_file(config, &loaded);
+    let (problem, code) = match &loaded {
+        Ok(_) => (None, OK),
+        Err(error) => (Some(exit::message(error)), exit::code(error)),
     };
     let file = file.map(|file| file.display().to_string());
     let (valid, problem) = (problem.is_none(), problem.as_deref());
@@ -112,6 +113,15 @@ fn check(config: Option<&Path>, loaded: Result<Option<PathBuf>>, json: bool) -> 
     serde_json::to_writer(&mut out, &Checked { schema: 1, kind: "agent_config", file, valid, problem })?;
     writeln!(out)?;
     Ok(code)
+}
+
+/// The file that was checked; `None` if there is none.
+fn checked_file<'a>(config: Option<&'a Path>, loaded: &'a Result<Option<PathBuf>>) -> Option<&'a Path> {
+    match loaded {
+        Ok(file) => file.as_deref(),
+        // Without a name it was the one that is read by default.
+        Err(_) => Some(config.unwrap_or(Path::new(settings::PLACE))),
+    }
 }
 
 /// Shows what the running agent does.
@@ -167,6 +177,16 @@ fn show(summary: &AgentSummary, json: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_that_is_not_valid_is_named_also_without_its_name() {
+        let (named, read, wrong) =
+            (Path::new("/a.toml"), Ok(Some("/b.toml".into())), Err(anyhow::anyhow!("x")));
+        assert_eq!(checked_file(Some(named), &wrong), Some(named));
+        assert_eq!(checked_file(None, &wrong), Some(Path::new(settings::PLACE)));
+        assert_eq!(checked_file(None, &read), Some(Path::new("/b.toml")));
+        assert_eq!(checked_file(None, &Ok(None)), None);
+    }
 
     #[test]
     fn an_old_status_is_named_as_such() {
