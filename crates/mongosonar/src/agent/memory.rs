@@ -22,8 +22,8 @@ pub const RECORDED_BYTES: usize = WINDOW_BYTES + WINDOW_BYTES / 4;
 pub const PART_BYTES: usize = MIB;
 /// The most bytes of all parts that wait to be joined.
 pub const WAITING_BYTES: usize = 4 * MIB;
-/// Sources that send parts at the same time.
-pub const CUTTERS: usize = 6;
+/// The most bytes of the windows of all sources that are open, however many sources there are.
+pub const CUT_BYTES: usize = 7 * MIB;
 /// The most bytes of the windows that are open; more store the oldest.
 pub const OPEN_BYTES: usize = 2 * WINDOW_BYTES;
 /// Capture threads: one reads the ring, and one what passes inside servers.
@@ -115,7 +115,7 @@ holders! {
         "windows of the capture threads, and those that wait for the other thread; further rows are counted under `other`",
         "`WindowSettings::max_bytes`, `Joiner`";
     /// Windows of the other sources.
-    Parts: "parts", Agent, 2 * 4 * PART_BYTES + (CUTTERS - 2) * PART_BYTES + WAITING_BYTES,
+    Parts: "parts", Agent, CUT_BYTES + WAITING_BYTES,
         "windows of the other sources, until they are joined; further rows are counted under `other`",
         "`WindowCutter`, `PartSender`";
     /// Windows of all sources.

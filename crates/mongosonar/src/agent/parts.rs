@@ -107,8 +107,20 @@ pub struct PartSender {
 /// Bytes of parts.
 #[derive(Debug, Default)]
 struct PartBytes {
+    /// Sources that are there: several may send, or open a window, at the same time.
+    cutters: AtomicUsize,
     waiting: AtomicUsize,
     open: AtomicUsize,
+    /// Bytes that windows which are open may have.
+    granted: AtomicUsize,
+}
+
+impl PartBytes {
+    /// The share of one source of what is left of `all`: together they never take more.
+    fn share(&self, all: usize, taken: &AtomicUsize) -> usize {
+        let left = all.saturating_sub(taken.load(Ordering::Relaxed));
+        (left / self.cutters.load(Ordering::Relaxed).max(1)).min(memory::PART_BYTES)
+    }
 }
 
 /// Receives parts.
@@ -135,10 +147,9 @@ impl From<SyncSender<WindowPart>> for PartSender {
 impl PartSender {
     /// Sends a part, and waits where there is no place for it. Returns whether somebody receives parts.
     fn send(&self, mut part: WindowPart) -> bool {
-        if let Some(PartBytes { waiting, .. }) = self.bytes.as_deref() {
-            // Several may do so at the same time: each takes a share of what is left.
-            let left = memory::WAITING_BYTES.saturating_sub(waiting.load(Ordering::Relaxed));
-            part.window.limit((left / memory::CUTTERS).min(memory::PART_BYTES));
+        if let Some(bytes) = self.bytes.as_deref() {
+            let PartBytes { waiting, .. } = bytes;
+            part.window.limit(bytes.share(memory::WAITING_BYTES, waiting));
             waiting.fetch_add(part.memory(), Ordering::Relaxed);
         }
         self.to.send(part).is_ok()
@@ -179,13 +190,19 @@ impl WindowCutter {
     /// Sends to `to`, and waits where the receiver is slow.
     pub fn new(to: impl Into<PartSender>) -> Self {
         let (read, lasting) = (BTreeMap::new(), BTreeMap::new());
-        Self { open: BTreeMap::new(), read, lasting, to: to.into(), counted: 0, is_abandoned: false }
+        let to = to.into();
+        if let Some(bytes) = to.bytes.as_deref() {
+            bytes.cutters.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { open: BTreeMap::new(), read, lasting, to, counted: 0, is_abandoned: false }
     }
 
     /// Keeps the open windows to their bytes where rows were added otherwise than by recording operations.
     pub fn limit(&mut self) {
-        let max_bytes = self.max_bytes();
-        self.open.values_mut().for_each(|part| part.window.limit(max_bytes));
+        self.open.values_mut().for_each(|part| {
+            let max_bytes = part.window.window.max_bytes;
+            part.window.limit(max_bytes);
+        });
     }
 
     /// Counts the bytes of the open windows.
@@ -222,17 +239,17 @@ impl WindowCutter {
                 self.send(oldest);
             }
         }
-        let max_bytes = self.max_bytes();
+        let bytes = self.to.bytes.as_deref();
         self.open.entry(start).or_insert_with(|| {
             let mut part = WindowPart::new(start);
-            part.window.window.max_bytes = max_bytes;
+            // Those of a replay have no bound.
+            part.window.window.max_bytes = bytes.map_or(usize::MAX, |bytes| {
+                let most = bytes.share(memory::CUT_BYTES, &bytes.granted);
+                bytes.granted.fetch_add(most, Ordering::Relaxed);
+                most
+            });
             part
         })
-    }
-
-    /// The most bytes of a window: those of a replay have no bound.
-    fn max_bytes(&self) -> usize {
-        if self.to.bytes.is_some() { memory::PART_BYTES } else { usize::MAX }
     }
 
     /// Adds an event to its window.
@@ -302,7 +319,21 @@ impl WindowCutter {
         };
         part.ahead = self.read.iter().map(first).collect();
         part.lasting.clone_from(&self.lasting);
+        if let Some(PartBytes { granted, .. }) = self.to.bytes.as_deref() {
+            granted.fetch_sub(part.window.window.max_bytes, Ordering::Relaxed);
+        }
         self.is_abandoned |= !self.to.send(part);
+    }
+}
+
+impl Drop for WindowCutter {
+    fn drop(&mut self) {
+        if let Some(PartBytes { cutters, open, granted, .. }) = self.to.bytes.as_deref() {
+            let own = self.open.values().map(|part| part.window.window.max_bytes).sum();
+            granted.fetch_sub(own, Ordering::Relaxed);
+            open.fetch_sub(self.counted, Ordering::Relaxed);
+            cutters.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -453,6 +484,31 @@ pub mod tests {
         cutter.finish();
         assert_eq!(parts.take(Duration::ZERO).len(), 2);
         assert_eq!(parts.memory(), 0);
+    }
+
+    #[test]
+    fn windows_that_are_open_have_their_bytes_together_however_many_sources_there_are() {
+        let (to, parts) = part_channel(256);
+        let mut cutters: Vec<_> = (0..100).map(|_| WindowCutter::new(to.clone())).collect();
+        let mut seconds = 0;
+        for _ in 0..MAX_OPEN {
+            cutters.iter_mut().for_each(|cutter| add_shapes(&mut cutter.at(at(seconds)).window.window, 300));
+            seconds += 10;
+        }
+        cutters.iter_mut().for_each(WindowCutter::limit);
+        cutters.iter_mut().for_each(WindowCutter::count);
+        // Each has the row `other` at least.
+        let most = memory::CUT_BYTES + cutters.len() * MAX_OPEN * 8_192;
+        assert!(parts.memory() <= most, "{} of {most}", parts.memory());
+        let granted = || parts.bytes.granted.load(Ordering::Relaxed);
+        assert!(granted() > memory::CUT_BYTES / 2 && granted() <= memory::CUT_BYTES, "{}", granted());
+        // A single source has what it needs.
+        drop(cutters);
+        assert_eq!((granted(), parts.memory()), (0, 0));
+        let mut cutter = WindowCutter::new(to);
+        assert_eq!(cutter.at(at(0)).window.window.max_bytes, memory::PART_BYTES);
+        cutter.finish();
+        assert_eq!(granted(), 0);
     }
 
     #[test]
