@@ -14,6 +14,7 @@ use sonar_sys::Host;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
 
+use crate::follow::newest_copies;
 use crate::server_configuration::ServerConfiguration;
 
 /// The number of standard output.
@@ -22,6 +23,8 @@ const OUTPUT: u32 = 1;
 const MAX_OPEN_FILES: usize = 100_000;
 /// How much of a log is looked at, at its beginning and at its end, for lines of a server.
 const LOOKED_AT: usize = 64 << 10;
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 10_000;
 /// How every line of a log begins since MongoDB 4.4.
 const JSON_LINE: &[u8] = br#"{"t":{"$date""#;
 
@@ -37,8 +40,8 @@ pub enum LogLocation {
 }
 
 impl LogLocation {
-    /// Where a process writes its log, by its arguments and its configuration; `None` for one that it names, but that
-    /// cannot be read.
+    /// Where a process writes its log, by its arguments and its configuration. `configuration` is `None` if the process
+    /// names a file that cannot be read.
     ///
     /// # Errors
     /// Into no file that can be read: where it goes instead, or why that is not known, in words.
@@ -77,8 +80,7 @@ impl LogLocation {
             Ok(found) if found.is_file() => Ok(Self::Descriptor(number)),
             Ok(found) => Err(format!("its log goes to {what}, which is {}", kind_of(found.file_type()))),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Err("its log is not known: it names none, and another user may not see its open files"
-                    .to_owned())
+                Err(format!("its log goes to {what}, but another user may not see its open files"))
             }
             Err(error) => Err(format!("its log goes to {what}, which cannot be seen: {error}")),
         }
@@ -104,6 +106,16 @@ impl LogLocation {
             Self::Configured(path) => files.open(path),
             Self::Descriptor(number) => checked(files.open_descriptor(process, *number)?),
         }
+    }
+
+    /// Opens logs beside it whose names begin with its name, as rotation leaves them, the newest first, and at most `most`.
+    pub fn copies(&self, files: &ProcessFiles, most: usize) -> Vec<File> {
+        let (Self::Named(path) | Self::Configured(path)) = self else { return Vec::new() };
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+        let listed = files.list(folder, MAX_ENTRIES).unwrap_or_default();
+        let changed = listed.into_iter().filter_map(|(name, found)| Some((found.modified().ok()?, name)));
+        let open = |name| checked(files.open(&folder.join(name)).ok()?).ok();
+        newest_copies(name, changed, most).into_iter().filter_map(open).collect()
     }
 }
 
@@ -138,8 +150,16 @@ impl LocatedLog {
     /// # Errors
     /// As [`LogLocation::open`].
     pub fn open(&self) -> io::Result<File> {
-        let files = ProcessFiles::of(&self.process).or_else(|_| ProcessFiles::in_our_root(&self.process))?;
-        self.place.open(&self.process, &files)
+        self.place.open(&self.process, &self.files()?)
+    }
+
+    /// Opens logs beside it, as [`LogLocation::copies`].
+    pub fn copies(&self, most: usize) -> Vec<File> {
+        self.files().map(|files| self.place.copies(&files, most)).unwrap_or_default()
+    }
+
+    fn files(&self) -> io::Result<ProcessFiles> {
+        ProcessFiles::of(&self.process).or_else(|_| ProcessFiles::in_our_root(&self.process))
     }
 }
 
@@ -235,6 +255,7 @@ fn is_log_line(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -259,6 +280,39 @@ mod tests {
         ] {
             assert!(!is_log_line(line.as_bytes()), "{line}");
         }
+    }
+
+    #[test]
+    fn what_stands_before_and_after_the_lines_of_a_log_does_not_matter() {
+        let looks = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            is_log(&file).unwrap()
+        };
+        let line = b"\n2018-11-21T21:26:53.420+0000 I COMMAND\n".to_vec();
+        let long = vec![b'x'; 3 * LOOKED_AT];
+        assert!(looks(b"") && looks(&[b"starting".as_slice(), &line].concat()));
+        assert!(looks(&[long.as_slice(), &line].concat()));
+        assert!(looks(&[&line, long.as_slice()].concat()));
+        assert!(!looks(b"root:$6$salt$hash:19000:0:99999:7:::\n"));
+    }
+
+    #[test]
+    fn a_log_on_an_output_that_may_not_be_seen_says_so() {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            return println!("skipped: who is not root may see all processes of the test");
+        }
+        let (mut child, process) = running(&["mongod", "--logpath", "/dev/stderr"], Stdio::null());
+        let located = std::thread::spawn(move || {
+            // What a process with capabilities has open is seen only by who has them, too.
+            sonar_sys::privileges::drop_capabilities(&[]).unwrap();
+            LogLocation::of(&process, None)
+        });
+        let place = located.join().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let said = "its log goes to standard error, but another user may not see its open files";
+        assert_eq!(place, Err(said.to_owned()));
     }
 
     /// A process that is called like a server, with these arguments, and this standard output.

@@ -130,6 +130,10 @@ holders! {
     Logs: "logs", Agent, 16 * MIB,
         "lines that are read, and shapes and connections of logs; a longer line is skipped",
         "`FileFollower`, `LogReader`";
+    /// Who is on connections that were open at the start.
+    Lookup: "lookup", Agent, 6 * MIB,
+        "at the start, the clients of open connections, from the log of one server at a time; further ones are left out, which the log says",
+        "`sonar-decode`: `Remotes`";
     /// Schemas of `diagnostic.data`.
     Schemas: "schemas", Agent, 12 * MIB,
         "what was learned of the schemas of `diagnostic.data`, and the documents that are read; the largest schemas are learned again",

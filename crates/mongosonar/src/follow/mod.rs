@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 pub use self::file::{FILE_PATIENCE, FileThread, FileThreads, FollowedFile};
-pub use self::place::{FileIdentity, FollowedPlace, newest_copies};
+pub use self::place::{FileIdentity, FollowedPlace, MAX_COPIES, newest_copies};
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
@@ -88,8 +88,8 @@ pub struct FollowPosition {
     /// Bytes before it.
     pub offset: u64,
     /// A checksum of the last bytes before it: an offset alone says nothing about a file that was truncated and written
-    /// again, or whose number another file has now. Of the beginning of a file, where nothing is before it, one of the first
-    /// bytes of its first line; 0 if that was not read.
+    /// again, or whose number another file has now. At the beginning of a file, where no bytes are before it, a checksum of
+    /// the first bytes of the first line; 0 if that line was not read.
     pub checksum: u32,
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sonar_sys::host::regular;
 
-use super::{FileIdentity, FollowedPlace, newest_copies};
+use super::{FileIdentity, FollowedPlace, MAX_COPIES, newest_copies};
 
 /// A path that may be opened.
 #[derive(Clone, Debug)]
@@ -38,5 +38,5 @@ fn copies_of(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let changed =
         entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.file_name())));
-    newest_copies(name, changed).into_iter().map(|name| folder.join(name)).collect()
+    newest_copies(name, changed, MAX_COPIES).into_iter().map(|name| folder.join(name)).collect()
 }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use super::file::FileThread;
 
 /// The most files beside a followed one that are looked at.
-const MAX_COPIES: usize = 4;
+pub const MAX_COPIES: usize = 4;
 
 /// Distinguishes files, whatever their names. The number of a file that was deleted may be used again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +46,12 @@ pub trait FollowedPlace {
 }
 
 /// Of the files of a folder, with the times of their last change, those whose names begin with `name`, the newest first.
-/// Not the file itself, and not compressed ones. At most a few.
-pub fn newest_copies(name: &OsStr, files: impl Iterator<Item = (SystemTime, OsString)>) -> Vec<OsString> {
+/// Not the file itself, and not compressed ones. At most `most`.
+pub fn newest_copies(
+    name: &OsStr,
+    files: impl Iterator<Item = (SystemTime, OsString)>,
+    most: usize,
+) -> Vec<OsString> {
     let is_packed = |end: &OsStr| matches!(end.as_bytes(), b"gz" | b"bz2" | b"xz" | b"zst");
     let is_copy = |other: &OsStr| {
         other != name
@@ -56,5 +60,5 @@ pub fn newest_copies(name: &OsStr, files: impl Iterator<Item = (SystemTime, OsSt
     };
     let mut found: Vec<_> = files.filter(|(_, other)| is_copy(other)).collect();
     found.sort();
-    found.into_iter().rev().take(MAX_COPIES).map(|(_, name)| name).collect()
+    found.into_iter().rev().take(most).map(|(_, name)| name).collect()
 }

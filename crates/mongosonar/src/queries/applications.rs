@@ -1,11 +1,9 @@
 //! Who is on connections that were open before mongosonar started: from the logs of the servers on this machine,
 //! from a log that was named, or from a server. Clients are identified by address and port.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,16 +22,16 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
-use crate::server_configuration::named_log;
+use crate::log_location::{LocatedLog, is_log};
 use crate::servers;
 
 /// The most bytes to read of one server's logs, counted from the end. It is large because pools live long: they
 /// identified themselves when they connected.
 const MOST_BYTES: u64 = 256 << 20;
-/// A longer line says nothing about a connection.
-const MOST_LINE_BYTES: u64 = 1 << 20;
-/// The most entries of a folder that are looked at.
-const MOST_ENTRIES: usize = 10_000;
+/// A longer line says nothing about a connection: what a client says of itself has at most 512 bytes.
+const MOST_LINE_BYTES: u64 = 64 << 10;
+/// Bytes read at once.
+const PIECE: usize = 256 << 10;
 /// The most logs of one server: the one that is written, and older ones beside it.
 const MOST_FILES: usize = 8;
 /// How long the capture waits for the answer. A later one is used from then on.
@@ -60,6 +58,8 @@ pub struct Lookup {
     server: Option<Target>,
     /// Whether the thread drops its privileges first.
     confined: bool,
+    /// Of the connections of a log, this share has room; 0: all of them.
+    share: usize,
 }
 
 impl Lookup {
@@ -79,12 +79,23 @@ impl Lookup {
             logs = servers::mongodb(host).iter().map(log).collect();
         }
         let named = args.log.iter().map(|path| crate::input::name(path)).collect();
-        Ok(Self { logs, named, server: None, confined: !args.keep_privileges })
+        Ok(Self { logs, named, server: None, confined: !args.keep_privileges, share: 1 })
     }
 
     /// Whether the thread drops its privileges first.
     pub fn confined(self, confined: bool) -> Self {
         Self { confined, ..self }
+    }
+
+    /// Room for a share of the connections of a log.
+    pub fn share(self, share: usize) -> Self {
+        Self { share, ..self }
+    }
+
+    /// The most bytes that looking them up takes with such a share, besides what `Shared` keeps.
+    #[cfg(test)]
+    pub const fn max_memory(share: usize) -> usize {
+        Remotes::max_memory(share) + PIECE + 2 * MOST_LINE_BYTES as usize
     }
 
     /// Adds the files that hold the log of the server on this port, the oldest first.
@@ -114,7 +125,7 @@ impl Lookup {
                 crate::privileges::give_up_but_network(&self.server);
             }
             for (at, (port, log)) in self.logs.into_iter().enumerate() {
-                let mut remotes = Remotes::new(None);
+                let mut remotes = Remotes::new(None).share(self.share);
                 if let Err(error) = read_files(log, &mut remotes) {
                     complain(format!("applications of open connections: cannot read a log: {error}"));
                 }
@@ -225,28 +236,27 @@ fn left_out(connections: u64) -> Option<String> {
     })
 }
 
-/// The log of a running server: the file that its arguments or its configuration name, or else a log among its open
-/// files. Empty if there is none or it cannot be read.
+/// The log of a running server, with older ones beside it, the oldest first; or else a log among its open files. Empty if
+/// there is none or it cannot be read.
 fn log_of_process(server: &Process) -> ServerLog {
-    // Anybody may call a process mongod and name any file, also one that only we may read.
-    let Ok(files) = ProcessFiles::of(server) else { return ServerLog::new() };
-    let working = fs::read_link(server.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-    let named = named_log(&Host::live(), server);
-    if let Some(path) = &named {
-        let found = files_of(&files, &working.join(path));
-        if !found.is_empty() {
-            return found;
-        }
+    let located = LocatedLog::of_process(&Host::live(), server);
+    if let Ok(log) = &located
+        && let Ok(newest) = log.open()
+    {
+        return log.copies(MOST_FILES - 1).into_iter().rev().chain([newest]).collect();
     }
-    // Renamed or removed meanwhile, or never named: standard output may be a file.
-    let open = server.open_files();
-    let is_log = |(number, target): &&(u32, PathBuf)| match &named {
-        Some(path) => continues(target, &working.join(path)),
-        None => *number == 1 || target.extension().is_some_and(|extension| extension == "log"),
+    // Anybody may call a process mongod and have any file open, also one that only we may read.
+    let Ok(files) = ProcessFiles::of(server) else { return ServerLog::new() };
+    // Renamed or removed meanwhile, or never named.
+    let may_be_it = |(_, target): &&(u32, PathBuf)| match &located {
+        Ok(log) => continues(target, &log.path()),
+        Err(_) => target.extension().is_some_and(|extension| extension == "log"),
     };
     // Not a terminal, a pipe or /dev/null.
     let opened = |(number, _): &(u32, PathBuf)| files.open_descriptor(server, *number).ok();
-    open.iter().filter(is_log).find_map(opened).into_iter().collect()
+    let is_one = |file: &File| is_log(file).unwrap_or(false);
+    let open = server.open_files();
+    open.iter().filter(may_be_it).filter_map(opened).find(is_one).into_iter().collect()
 }
 
 /// Whether a path is another with more at its end: `mongod.log (deleted)`, `mongod.log.1`.
@@ -254,31 +264,6 @@ fn continues(path: &Path, begin: &Path) -> bool {
     let bytes = |path: &Path| path.file_name().map(|name| name.as_bytes().to_owned());
     path.parent() == begin.parent()
         && bytes(path).zip(bytes(begin)).is_some_and(|(name, begin)| name.starts_with(&begin))
-}
-
-/// A log and the older ones beside it that a rotation left (`mongod.log.2024-05-01T00-00-00`), the oldest first.
-/// Compressed ones are left out. Empty if the log itself is not there.
-fn files_of(files: &ProcessFiles, path: &Path) -> ServerLog {
-    let Ok(newest) = files.open(path) else { return ServerLog::new() };
-    let siblings = || {
-        let folder = path.parent()?;
-        let begin = path.file_name()?.to_str()?.to_owned() + ".";
-        let is_older = |name: &OsStr, found: &fs::Metadata| {
-            let compressed = Path::new(name)
-                .extension()
-                .is_some_and(|end| ["gz", "bz2", "xz", "zst"].iter().any(|other| end == *other));
-            !compressed && found.is_file() && name.to_str().is_some_and(|other| other.starts_with(&begin))
-        };
-        let listed = files.list(folder, MOST_ENTRIES).ok()?.into_iter();
-        let mut found: Vec<_> = listed
-            .filter(|(name, found)| is_older(name, found))
-            .map(|(name, found)| ((found.mtime(), found.mtime_nsec()), folder.join(name)))
-            .collect();
-        found.sort();
-        Some(found.split_off(found.len().saturating_sub(MOST_FILES - 1)))
-    };
-    let older = siblings().unwrap_or_default().into_iter().map(|(_, path)| path);
-    older.filter_map(|path| files.open(&path).ok()).chain([newest]).collect()
 }
 
 /// Reads the last [`MOST_BYTES`] of these files together, in order.
@@ -301,7 +286,7 @@ fn read_files(files: ServerLog, remotes: &mut Remotes) -> io::Result<()> {
 
 /// Reads all lines, except those that are too long.
 fn read_lines(input: impl Read, remotes: &mut Remotes) -> io::Result<()> {
-    let mut input = BufReader::with_capacity(256 << 10, input);
+    let mut input = BufReader::with_capacity(PIECE, input);
     let (mut line, mut is_rest) = (Vec::new(), false);
     loop {
         line.clear();
@@ -318,8 +303,9 @@ fn read_lines(input: impl Read, remotes: &mut Remotes) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -397,6 +383,8 @@ mod tests {
         symlink("/dev/null", tree.0.join("7/fd/0")).unwrap();
         symlink(log, tree.0.join("7/fd/1")).unwrap();
         assert_eq!(tree.found(), ["web"]);
+        tree.arguments(&["--logpath", "/dev/stdout"]);
+        assert_eq!(tree.found(), ["web"], "as the agent and doctor find it");
     }
 
     #[test]

@@ -4,15 +4,17 @@
 //! Only four kinds of lines matter, and they are few in a busy log, so all others are skipped without being parsed: a
 //! connection was accepted, a client identified itself (since 3.4), a connection ended, the server started.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use memchr::memmem;
-use sonar_core::{Application, Endpoint, Timestamp};
+use sonar_core::{Application, Endpoint, Timestamp, held};
 
 use super::line::timestamp;
-use crate::message::ClientDocument;
+use crate::identity::MAX_APPLICATIONS;
+use crate::message::{ClientDocument, MAX_NAME};
 use crate::syntax::{json, shell, time};
 
 /// The most connections that are known at once.
@@ -23,7 +25,11 @@ pub const MAX_CONNECTIONS: usize = 100_000;
 pub struct Remotes {
     /// Lines at this time or later do not count.
     until: Option<Timestamp>,
-    known: HashMap<Endpoint, Application, RandomState>,
+    known: HashMap<Endpoint, Arc<Application>, RandomState>,
+    /// Each application that a client has, once.
+    apps: HashSet<Arc<Application>, RandomState>,
+    /// [`MAX_CONNECTIONS`] is divided by this; 0: by 1.
+    share: usize,
     refused: u64,
     /// When the first and the last line with a time were written.
     span: Option<(Timestamp, Timestamp)>,
@@ -43,6 +49,37 @@ impl Remotes {
     /// Ready for the first line. Lines at `until` or later are skipped; `None`: all count.
     pub fn new(until: Option<Timestamp>) -> Self {
         Self { until, ..Self::default() }
+    }
+
+    /// The same, with room for a share of the connections.
+    pub fn share(self, share: usize) -> Self {
+        Self { share, ..self }
+    }
+
+    /// The most bytes that it takes with such a share.
+    pub const fn max_memory(share: usize) -> usize {
+        // Three texts, in which three bytes may replace one, with what the allocator adds.
+        const APPLICATION: usize =
+            size_of::<Application>() + 2 * size_of::<usize>() + 3 * (3 * MAX_NAME + 16);
+        held::table_bytes(most(share), size_of::<(Endpoint, Arc<Application>)>())
+            + held::table_bytes(MAX_APPLICATIONS, size_of::<Arc<Application>>())
+            + MAX_APPLICATIONS * APPLICATION
+    }
+
+    /// One value for each application; `None` if the clients have too many.
+    fn shared(&mut self, app: Application) -> Option<Arc<Application>> {
+        if let Some(known) = self.apps.get(&app) {
+            return Some(known.clone());
+        }
+        if self.apps.len() >= MAX_APPLICATIONS {
+            // Those of connections that have ended.
+            self.apps.retain(|app| Arc::strong_count(app) > 1);
+        }
+        (self.apps.len() < MAX_APPLICATIONS).then(|| {
+            let shared = Arc::new(app);
+            self.apps.insert(shared.clone());
+            shared
+        })
     }
 
     /// Reads one line, with or without its line feed. Lines of other programs, and lines that are cut, are skipped.
@@ -74,11 +111,12 @@ impl Remotes {
             Some(b'{') => json::walk(line, at, &mut reader).ok(),
             _ => shell::walk(line, at, &mut reader).ok(),
         };
-        if self.known.len() >= MAX_CONNECTIONS && !self.known.contains_key(&client) {
-            self.refused += 1;
-            return;
+        self.known.remove(&client);
+        let has_room = self.known.len() < most(self.share);
+        match has_room.then(|| self.shared(Application::from(&reader))).flatten() {
+            Some(app) => drop(self.known.insert(client, app)),
+            None => self.refused += 1,
         }
-        self.known.insert(client, Application::from(&reader));
     }
 
     /// When the first and the last line since the last call were written; `None` where no line began like those of a
@@ -89,7 +127,7 @@ impl Remotes {
 
     /// The clients of connections that are open at the end of the log.
     pub fn into_known(self) -> impl Iterator<Item = (Endpoint, Application)> {
-        self.known.into_iter()
+        self.known.into_iter().map(|(client, app)| (client, Application::clone(&app)))
     }
 
     /// Connections whose application is known.
@@ -106,6 +144,11 @@ impl Remotes {
     pub fn refused(&self) -> u64 {
         self.refused
     }
+}
+
+/// The most connections of a share.
+const fn most(share: usize) -> usize {
+    MAX_CONNECTIONS / if share == 0 { 1 } else { share }
 }
 
 /// What a server writes into an existing log when it starts.
@@ -265,6 +308,35 @@ mod tests {
             [""; 0]
         );
         assert_eq!(known(&[&metadata, &text("end connection 10.0.0.8:51234 (2 ...)")], None), web);
+    }
+
+    #[test]
+    fn there_is_room_for_a_share_of_the_connections_and_for_applications_of_open_ones() {
+        let line = |message: &str, client: usize, app: usize| {
+            let document = format!(
+                "\"remote\":\"10.{}.{}.9:{}\",\"doc\":{{\"application\":{{\"name\":\"{app}\"}}}}",
+                client / 62_500,
+                client / 250 % 250,
+                1 + client % 250
+            );
+            json_line(1, message, &document)
+        };
+        let mut remotes = Remotes::new(None).share(100);
+        for client in 0..1_007 {
+            remotes.line(line("client metadata", client, 1).as_bytes());
+        }
+        assert_eq!((remotes.len(), remotes.apps.len(), remotes.refused()), (1_000, 1, 7));
+        let mut remotes = Remotes::new(None);
+        for app in 0..2 * MAX_APPLICATIONS {
+            remotes.line(line("client metadata", app, app).as_bytes());
+            remotes.line(line("Connection ended", app, app).as_bytes());
+        }
+        assert_eq!((remotes.len(), remotes.refused()), (0, 0), "they gave way");
+        for app in 0..MAX_APPLICATIONS + 3 {
+            remotes.line(line("client metadata", app, app).as_bytes());
+        }
+        assert_eq!((remotes.len(), remotes.refused()), (MAX_APPLICATIONS, 3));
+        assert!(Remotes::max_memory(100) < Remotes::max_memory(0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod values;
 pub use body::{BodyError, MessageBody, MessageSource};
 pub use client::ClientDocument;
 pub use header::{HEADER, Header, MAX_MESSAGE, looks_like_message};
-pub use name::Name;
+pub use name::{MAX_NAME, Name};
 pub use reply::Reply;
 pub use request::Request;
 pub use template::{SlotValues, Template, TemplateMatch, TemplatePlace, Templates};

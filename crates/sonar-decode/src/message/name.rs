@@ -1,7 +1,7 @@
 //! A name in a buffer that is reused.
 
 /// The most bytes of a name that are kept: the server allows no longer namespaces.
-const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 
 /// The name of a database, collection, command or application.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

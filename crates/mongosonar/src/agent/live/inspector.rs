@@ -460,13 +460,19 @@ impl Inspector {
 pub struct InspectedLog {
     path: PathBuf,
     inspector: Arc<Inspector>,
-    thread: Arc<FileThread>,
+    /// Reads it, if whoever follows it must not wait.
+    thread: Option<Arc<FileThread>>,
 }
 
 impl InspectedLog {
-    /// The log at a path that the inspector has reported; `thread` reads it.
-    pub fn new(path: PathBuf, inspector: Arc<Inspector>, thread: Arc<FileThread>) -> Self {
-        Self { path, inspector, thread }
+    /// The log at a path that the inspector has reported.
+    pub fn new(path: PathBuf, inspector: Arc<Inspector>) -> Self {
+        Self { path, inspector, thread: None }
+    }
+
+    /// This thread reads it.
+    pub fn read_by(self, thread: Arc<FileThread>) -> Self {
+        Self { thread: Some(thread), ..self }
     }
 }
 
@@ -488,7 +494,7 @@ impl FollowedPlace for InspectedLog {
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {
-        Some(self.thread.clone())
+        self.thread.clone()
     }
 }
 

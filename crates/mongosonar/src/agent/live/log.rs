@@ -362,7 +362,7 @@ fn open(
     task: &FollowTask,
 ) -> io::Result<FollowedLog<InspectedLog>> {
     let path = server.log.clone().unwrap_or_default();
-    let mut place = InspectedLog::new(path, task.inspector.clone(), thread.clone());
+    let mut place = InspectedLog::new(path, task.inspector.clone()).read_by(thread.clone());
     let file = FollowedFile::new(place.open()?, Some(thread));
     let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
     let known = task.positions.of(server.port);

@@ -366,10 +366,10 @@ impl LiveAgent<'_> {
 
     /// The logs of the servers, which name the applications of open connections.
     fn open_logs(&self) -> Lookup {
-        let mut lookup = Lookup::default().confined(self.plan.confined);
+        let mut lookup = Lookup::default().confined(self.plan.confined).share(memory::NAMES_SHARE);
         for server in self.watched.all().iter() {
             let Some(path) = server.log.clone() else { continue };
-            let mut place = InspectedLog::new(path, self.inspector.clone(), Arc::default());
+            let mut place = InspectedLog::new(path, self.inspector.clone());
             if let Ok(newest) = place.open() {
                 lookup.add_log(server.port, place.copies().into_iter().rev().chain([newest]).collect());
             }

@@ -444,6 +444,12 @@ mod tests {
     }
 
     #[test]
+    fn who_is_on_open_connections_has_room_in_its_holder() {
+        let (most, room) = (Lookup::max_memory(memory::NAMES_SHARE), memory::Holder::Lookup.facts().bytes);
+        assert!(most <= room, "{most} of {room}");
+    }
+
+    #[test]
     fn who_no_longer_listens_is_told_nothing_more() {
         let listener: Arc<Mutex<dyn OperationListener>> = Arc::new(Mutex::new(Deaf));
         let queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());

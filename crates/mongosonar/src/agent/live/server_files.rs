@@ -13,9 +13,9 @@ use sonar_sys::Host;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
 
-use crate::follow::{FileIdentity, FollowedPlace, newest_copies};
+use crate::follow::{FileIdentity, FollowedPlace, MAX_COPIES};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::log_location::{LogLocation, is_log};
+use crate::log_location::LogLocation;
 
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
@@ -93,16 +93,7 @@ impl FollowedPlace for InspectableLog {
     }
 
     fn copies(&mut self) -> Vec<File> {
-        let (LogLocation::Named(path) | LogLocation::Configured(path)) = &self.place else {
-            return Vec::new();
-        };
-        let (Some(folder), Some(name), Ok(files)) = (path.parent(), path.file_name(), self.files()) else {
-            return Vec::new();
-        };
-        let listed = files.list(folder, MAX_ENTRIES).unwrap_or_default();
-        let changed = listed.into_iter().filter_map(|(name, found)| Some((found.modified().ok()?, name)));
-        let open = |name| files.open(&folder.join(name)).ok().filter(|file| is_log(file).unwrap_or(false));
-        newest_copies(name, changed).into_iter().filter_map(open).collect()
+        self.files().map(|files| self.place.copies(&files, MAX_COPIES)).unwrap_or_default()
     }
 }
 
@@ -153,33 +144,19 @@ pub fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
-    /// How much of a log is looked at, at its beginning and at its end.
-    const LOOKED_AT: usize = 64 << 10;
-
     #[test]
-    fn what_stands_before_and_after_the_lines_of_a_log_does_not_matter_and_other_files_are_refused() {
-        let folder = std::env::temp_dir().join(format!("mongosonar-looks-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let looks = |name: &str, bytes: &[u8], looks_right: fn(&File) -> io::Result<bool>| {
-            let path = folder.join(name);
-            std::fs::write(&path, bytes).unwrap();
-            looks_right(&File::open(&path).unwrap()).unwrap()
+    fn samples_begin_with_a_date_and_other_files_are_refused() {
+        let looks = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            is_samples(&file).unwrap()
         };
-        let line = b"\n2018-11-21T21:26:53.420+0000 I COMMAND\n".to_vec();
-        let long = vec![b'x'; 3 * LOOKED_AT];
-        assert!(
-            looks("new", b"", is_log) && looks("script", &[b"starting".as_slice(), &line].concat(), is_log)
-        );
-        assert!(looks("end", &[long.as_slice(), &line].concat(), is_log));
-        assert!(looks("begin", &[&line, long.as_slice()].concat(), is_log));
-        assert!(!looks("shadow", b"root:$6$salt$hash:19000:0:99999:7:::\n", is_log));
-        assert!(
-            looks("metrics.x", b"\x20\0\0\0\x09_id\0\0\0", is_samples) && looks("metrics.y", b"", is_samples)
-        );
-        assert!(!looks("metrics.z", b"root:$6$salt$hash", is_samples));
-        assert!(!looks("metrics.cut", b"\x20\0\0\0\x09", is_samples));
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(looks(b"\x20\0\0\0\x09_id\0\0\0") && looks(b""));
+        assert!(!looks(b"root:$6$salt$hash"));
+        assert!(!looks(b"\x20\0\0\0\x09"));
     }
 }

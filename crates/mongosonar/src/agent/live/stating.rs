@@ -61,8 +61,9 @@ impl LiveAgent<'_> {
             HeldBytes {
                 name: facts.name.to_owned(),
                 place: facts.place.name().to_owned(),
-                bytes: (facts.place == MemoryPlace::Agent && *holder != Holder::Large)
-                    .then_some(bytes as u64),
+                bytes: (facts.place == MemoryPlace::Agent
+                    && !matches!(holder, Holder::Large | Holder::Lookup))
+                .then_some(bytes as u64),
                 max_bytes: facts.bytes as u64,
             }
         };
