@@ -64,8 +64,7 @@ pub(crate) struct FileLookup<'a> {
     failure: RefCell<Option<rusqlite::Error>>,
 }
 
-/// The first version of the rules of shapes of which every program tells a `profile` that only asks for the level from one
-/// that sets it.
+/// Since this version of the shape rules, a `profile` that only asks for the level has another shape than one that sets it.
 const PROFILE_LEVELS: u32 = 5;
 
 impl<'a> FileLookup<'a> {

@@ -44,7 +44,7 @@ pub struct FoundServer {
 /// A server with the files that may be opened for it.
 #[derive(Clone)]
 pub struct KnownServer {
-    /// What is told of it.
+    /// What the helper reports about it.
     pub found: FoundServer,
     /// Its log.
     pub log: Option<InspectableLog>,

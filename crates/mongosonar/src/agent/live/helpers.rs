@@ -1,4 +1,4 @@
-//! The helper processes of the agent: what they do for it stands still while they do.
+//! Watches the helper processes of the agent: while one stands still, so does its work.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::board::{CollectorProblem, RESTART};
 
 /// How often they are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// A disk may take so long.
+/// How long a process may wait for a disk before that is a problem.
 const WAITS: Duration = Duration::from_secs(10);
 
 /// What is known of the helper processes.

@@ -208,7 +208,7 @@ impl ServerLives {
         std::iter::once(start).chain(settings).collect()
     }
 
-    /// A process of another version than the one before it runs, as is known at `now`: that is so since it started.
+    /// A server runs another version than before, found at `now`. The event has the time at which its process started.
     pub fn upgraded(upgrade: &FoundUpgrade, now: Timestamp) -> Event {
         let [before, after] = &upgrade.versions;
         let text = format!("version {after}, before {before}");

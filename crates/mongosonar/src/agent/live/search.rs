@@ -45,7 +45,7 @@ fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
 }
 
 impl LiveAgent<'_> {
-    /// Reports which helper processes do nothing, and which do so again.
+    /// Reports which helper processes do nothing, and which work again.
     pub(super) fn follow_helpers(&mut self) {
         for HelperReport { name, problem } in self.helpers.look(&Host::live(), &helper::started()) {
             for collector in collectors(&name) {

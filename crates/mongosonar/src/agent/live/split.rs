@@ -67,8 +67,8 @@ impl SplitSink for JoinedQueue {
 }
 
 impl JoinedQueue {
-    /// The most bytes, with those that are taken: [`Holder::SplitQueue`] has room for that. A list of waits has room for up to twice as many as it has, and for four
-    /// at least.
+    /// The most bytes, including the operations that are being taken; [`Holder::SplitQueue`] has room for them. A list of
+    /// waits has room for up to twice as many as it has, and for four at least.
     #[cfg(test)]
     const MAX_MEMORY: usize = sonar_core::held::list_bytes(MAX_QUEUED, size_of::<QueuedOperation>())
         + sonar_core::held::list_bytes(TAKEN_AT_ONCE, size_of::<QueuedOperation>())
