@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) {
         path: "/usr/lib/library.so".to_owned(),
     };
     let mut space = AddressSpace::default();
-    space.add(image, &[mapping(0), mapping(0x1000)], false);
+    assert!(space.add(image, &[mapping(0), mapping(0x1000)], false).is_some());
     for ip in (BASE..BASE + 0x2000).step_by(0x80) {
         // Every word of the file is a candidate for a return address.
         let stack = input.iter().copied().take(4096).collect();

@@ -12,8 +12,8 @@ use sonar_sys::Host;
 
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
-use crate::large::LargeMemory;
 use crate::stacks::helper::{LaterSources, StackSource};
+use crate::stacks::shared::SharedSymbols;
 use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
 
 /// Names the classes of waits.
@@ -24,10 +24,8 @@ pub struct WaitClassifier {
     later: Option<LaterSources>,
     /// Those that were there at the start, where the same helper answers for them.
     unread: Vec<u32>,
-    /// Room for the tables of functions of all servers.
-    budget: TableBudget,
-    /// The memory into which files are read.
-    large: Option<&'static LargeMemory>,
+    /// What the symbols of all servers share.
+    shared: SharedSymbols,
     vdso: Vec<u8>,
     problems: WaitProblems,
 }
@@ -41,23 +39,23 @@ impl WaitClassifier {
     pub fn new(classes: Option<&Path>, processes: &[u32], plan: SplitPlan) -> Result<Self> {
         let classes = wait_classes(classes)?;
         let vdso = own_vdso();
-        let budget = TableBudget::new(plan.table_bytes);
+        let shared = SharedSymbols::new(TableBudget::new(plan.table_bytes), plan.large);
         let symbols = |process: &u32| {
             let source = StackSource::start(*process)?;
             let symbols = ProcessSymbols::new(source, program(*process), vdso.clone());
-            Ok((*process, symbols.within(budget.clone(), plan.large)))
+            Ok((*process, symbols.within(shared.clone())))
         };
         let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
         let processes = sampled.iter().map(symbols).collect::<Result<_>>()?;
         let later = if plan.follows || !plan.samples { LaterSources::start() } else { None };
         let unread = unread.to_vec();
-        let (large, problems) = (plan.large, WaitProblems::default());
-        Ok(Self { classes, processes, later, unread, budget, large, vdso, problems })
+        let problems = WaitProblems::default();
+        Ok(Self { classes, processes, later, unread, shared, vdso, problems })
     }
 
     /// The bytes of the tables of functions of all servers.
     pub fn table_bytes(&self) -> usize {
-        self.budget.used()
+        self.shared.budget.used()
     }
 
     /// Adds a server that has started since, and reads its symbols.
@@ -65,7 +63,7 @@ impl WaitClassifier {
         let Some(later) = &mut self.later else { return };
         let loaded = later.source(process).and_then(|source| {
             let symbols = ProcessSymbols::new(source, program(process), self.vdso.clone());
-            let symbols = symbols.within(self.budget.clone(), self.large);
+            let symbols = symbols.within(self.shared.clone());
             self.processes.entry(process).insert_entry(symbols).get_mut().load()
         });
         let limits = self.processes.get_mut(&process).map(ProcessSymbols::take_limits);

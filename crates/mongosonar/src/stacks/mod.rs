@@ -7,6 +7,7 @@ mod compare;
 pub mod helper;
 pub mod helper_socket;
 mod mapped;
+pub mod shared;
 pub mod symbols;
 
 use std::fs;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use sonar_core::stacks::{ThreadSample, is_machinery, without_namespace};
 use sonar_decode::stacks::{
-    AddressSpace, Image, Mapping, StackView, TableBudget, UnwoundStack, WaitClass, WaitClasses, call_name,
-    executable,
+    AddressSpace, Image, ImageError, Mapping, SharedImage, StackView, UnwoundStack, WaitClass, WaitClasses,
+    call_name, executable,
 };
 
 use super::helper::StackSource;
-use crate::large::{LargeMemory, MemoryInUse, TakenMemory};
+use super::shared::{FileVersion, ImageFile, SharedSymbols};
+use crate::large::{MemoryInUse, TakenMemory};
 
 /// Time between two reads of the mappings because of an address in none of their files. Addresses in code that the
 /// process generates never are in one.
@@ -24,32 +25,6 @@ const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 const MAX_FILES: usize = 4_096;
 /// How long a file waits for memory.
 const MEMORY_WAIT: Duration = Duration::from_secs(2);
-
-/// The bytes of an executable file.
-pub enum ImageFile {
-    /// A file.
-    Opened(File),
-    /// The code that the kernel maps into each process.
-    Memory(Cursor<Vec<u8>>),
-}
-
-impl Read for ImageFile {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Opened(file) => file.read(buffer),
-            Self::Memory(bytes) => bytes.read(buffer),
-        }
-    }
-}
-
-impl Seek for ImageFile {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        match self {
-            Self::Opened(file) => file.seek(to),
-            Self::Memory(bytes) => bytes.seek(to),
-        }
-    }
-}
 
 /// The built-in wait classes, after those of `file`.
 ///
@@ -108,8 +83,19 @@ fn unknown(
     files
 }
 
-/// What was read of a file, and the memory that it takes until its tables are counted.
-type TakenImage = (Image<ImageFile>, Option<TakenMemory<'static>>);
+/// A file that a process has mapped.
+enum FoundImage {
+    /// Another process has it mapped, too.
+    Shared(Arc<SharedImage<ImageFile>>),
+    /// It was read.
+    Read {
+        image: Image<ImageFile>,
+        /// `None` for what is no file.
+        version: Option<FileVersion>,
+        /// The memory that it takes until its tables are counted.
+        taken: Option<TakenMemory<'static>>,
+    },
+}
 
 /// The executable files of a process, read when an address in them is first seen.
 pub struct ProcessSymbols {
@@ -125,10 +111,9 @@ pub struct ProcessSymbols {
     /// When mappings may be read again; `None` if they were not read again yet.
     next_reload: Option<Instant>,
     limits: Vec<String>,
-    /// Room for the tables of all files.
-    budget: TableBudget,
-    /// The memory into which files are read, one at a time.
-    large: Option<&'static LargeMemory>,
+    /// Whether a file had no room for its tables.
+    lacks_room: bool,
+    shared: SharedSymbols,
 }
 
 impl ProcessSymbols {
@@ -142,15 +127,14 @@ impl ProcessSymbols {
             known: HashSet::new(),
             next_reload: None,
             limits: Vec::new(),
-            budget: TableBudget::default(),
-            large: None,
+            lacks_room: false,
+            shared: SharedSymbols::default(),
         }
     }
 
-    /// The same, with room for its tables in this budget, which several processes may share, and with memory into which
-    /// it reads files.
-    pub fn within(self, budget: TableBudget, large: Option<&'static LargeMemory>) -> Self {
-        Self { space: AddressSpace::within(budget.clone()), budget, large, ..self }
+    /// The same, with files and room that several processes share.
+    pub fn within(self, shared: SharedSymbols) -> Self {
+        Self { space: AddressSpace::within(shared.budget.clone()), shared, ..self }
     }
 
     /// Takes the sentences about files that could not be read.
@@ -205,14 +189,16 @@ impl ProcessSymbols {
                     "the process has mapped {MAX_FILES} files: functions of further ones have no names"
                 ));
             }
+            let is_program = mappings[0].file_name() == self.program;
             match self.image(&mappings) {
+                Ok(Some(FoundImage::Shared(image))) => self.space.share(image, &mappings, is_program),
                 // The memory is given back once its tables are counted.
-                Ok(Some((image, _taken))) => {
-                    let is_program = mappings[0].file_name() == self.program;
-                    if !self.space.add(image, &mappings, is_program) {
-                        self.limits.push(format!(
-                            "{path}: there is no room for its tables, so its functions have no names"
-                        ));
+                Ok(Some(FoundImage::Read { image, version, taken: _taken })) => {
+                    let added = self.space.add(image, &mappings, is_program);
+                    match (added, version) {
+                        (Some(image), Some(version)) => self.shared.remember(version, &image),
+                        (Some(_), None) => {}
+                        (None, _) => self.note_lack_of_room(&path),
                     }
                 }
                 Ok(None) => {}
@@ -222,38 +208,57 @@ impl ProcessSymbols {
                     self.known.retain(|(known, _)| *known != file);
                     return Err(error);
                 }
+                Err(why) if matches!(why.downcast_ref(), Some(ImageError::TooLarge(_))) => {
+                    self.note_lack_of_room(&path);
+                }
                 Err(why) => self.limits.push(format!("{path}: {why}, so its functions have no names")),
             }
         }
         Ok(())
     }
 
+    /// Says so once: further files of the process mostly have no room, either.
+    fn note_lack_of_room(&mut self, path: &str) {
+        if !std::mem::replace(&mut self.lacks_room, true) {
+            self.limits.push(format!(
+                "the tables of functions of all servers may take {} MiB: functions of {path}, and of further files \
+                 for which there is no room, have no names",
+                self.shared.budget.most() >> 20
+            ));
+        }
+    }
+
     /// Reads the file of these mappings, with its separate file of symbols; `None` if there is nothing to read.
-    fn image(&mut self, mappings: &[Mapping]) -> Result<Option<TakenImage>> {
+    fn image(&mut self, mappings: &[Mapping]) -> Result<Option<FoundImage>> {
         let mapping = &mappings[0];
         if mapping.path.starts_with('[') {
             let is_vdso = mapping.path == "[vdso]" && !self.vdso.is_empty();
             // It may be mapped again elsewhere.
             let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(self.vdso.clone())));
-            return Ok(bytes.map(Image::read).transpose()?.map(|image| (image, None)));
+            let image = bytes.map(Image::read).transpose()?;
+            return Ok(image.map(|image| FoundImage::Read { image, version: None, taken: None }));
         }
         let file = self.source.mapped_file(mapping)?.ok_or_else(|| anyhow!("it cannot be opened"))?;
+        let version = FileVersion::of(&file)?;
+        if let Some(image) = self.shared.file(&version) {
+            return Ok(Some(FoundImage::Shared(image)));
+        }
         // Not earlier: the helper may take its time.
-        let taken = match self.large {
+        let taken = match self.shared.large {
             Some(large) => Some(large.take(MEMORY_WAIT).ok_or(MemoryInUse)?),
             None => None,
         };
-        let mut image = Image::read_within(ImageFile::Opened(file), self.budget.left())?;
+        let mut image = Image::read_within(ImageFile::Opened(file), self.shared.budget.left())?;
         if !image.has_symtab() {
             let id = image.build_id().unwrap_or_default().to_vec();
             let name = image.debug_link().unwrap_or_default().to_owned();
             if let Some(file) = self.source.symbol_file(mapping, &id, &name)?
-                && let Ok(symbols) = Image::read_within(ImageFile::Opened(file), self.budget.left())
+                && let Ok(symbols) = Image::read_within(ImageFile::Opened(file), self.shared.budget.left())
             {
                 image.with_symbols_of(symbols);
             }
         }
-        Ok(Some((image, taken)))
+        Ok(Some(FoundImage::Read { image, version: Some(version), taken }))
     }
 }
 
@@ -275,10 +280,13 @@ fn read_own_vdso() -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use sonar_core::stacks::{Registers, ThreadState};
+    use sonar_decode::stacks::TableBudget;
+
+    use crate::large::LargeMemory;
 
     use super::*;
 
@@ -345,7 +353,7 @@ mod tests {
         let large: &LargeMemory = Box::leak(Box::new(LargeMemory::new()));
         let source = StackSource::in_thread(std::process::id());
         let symbols = ProcessSymbols::new(source, String::new(), Vec::new());
-        let mut symbols = symbols.within(TableBudget::default(), Some(large));
+        let mut symbols = symbols.within(SharedSymbols::new(TableBudget::default(), Some(large)));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let program = std::env::current_exe().unwrap();
         let code = executable(&maps).into_iter().find(|map| Path::new(&map.path) == program).unwrap();
@@ -360,12 +368,41 @@ mod tests {
     }
 
     #[test]
+    fn processes_of_the_same_program_have_its_tables_once() {
+        let shared = SharedSymbols::default();
+        let mut symbols = [(), ()].map(|()| {
+            let source = StackSource::in_thread(std::process::id());
+            ProcessSymbols::new(source, String::new(), Vec::new()).within(shared.clone())
+        });
+        symbols[0].load().unwrap();
+        let used = shared.budget.used();
+        symbols[1].load().unwrap();
+        assert_eq!(shared.budget.used(), used);
+        let code = processes_of_the_same_program_have_its_tables_once as fn() as usize as u64;
+        assert!(symbols.iter().all(|one| one.space.covers(code)));
+        drop(symbols);
+        assert_eq!(shared.budget.used(), 0);
+    }
+
+    #[test]
+    fn a_lack_of_room_is_told_once_for_each_process() {
+        let shared = SharedSymbols::new(TableBudget::new(3 << 20), None);
+        let source = StackSource::in_thread(std::process::id());
+        let mut symbols = ProcessSymbols::new(source, String::new(), Vec::new()).within(shared);
+        for _ in 0..2 {
+            symbols.note_lack_of_room("/usr/bin/mongod");
+        }
+        let [limit] = &symbols.take_limits()[..] else { panic!("one sentence") };
+        assert!(limit.contains("3 MiB") && limit.contains("/usr/bin/mongod"), "{limit}");
+    }
+
+    #[test]
     fn who_waits_for_a_helper_holds_no_memory() {
         let large: &LargeMemory = Box::leak(Box::new(LargeMemory::new()));
         let (go, may_open) = std::sync::mpsc::channel();
         let source = StackSource::in_slow_thread(std::process::id(), may_open);
         let symbols = ProcessSymbols::new(source, String::new(), Vec::new());
-        let mut symbols = symbols.within(TableBudget::default(), Some(large));
+        let mut symbols = symbols.within(SharedSymbols::new(TableBudget::default(), Some(large)));
         let taken = large.take(Duration::ZERO).unwrap();
         // The helper is asked, and does not answer, before any memory is needed.
         assert!(symbols.load().is_err() && symbols.source.is_late());

@@ -7,6 +7,7 @@ mod classes;
 mod function_name;
 mod image;
 mod maps;
+mod shared;
 mod space;
 mod syscalls;
 
@@ -14,5 +15,6 @@ pub use classes::{ClassFileError, StackView, WaitClass, WaitClasses};
 pub use function_name::FunctionName;
 pub use image::{Image, ImageError, MAX_BUILD_ID};
 pub use maps::{Mapping, executable};
-pub use space::{AddressSpace, NamedFrame, StackEnd, TableBudget, UnwoundStack};
+pub use shared::{SharedImage, TableBudget};
+pub use space::{AddressSpace, NamedFrame, StackEnd, UnwoundStack};
 pub use syscalls::call_name;

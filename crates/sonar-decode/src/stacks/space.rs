@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use framehop::{
     CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
@@ -15,6 +14,7 @@ use sonar_core::stacks::{Registers, ThreadSample};
 use super::function_name::FunctionName;
 use super::image::Image;
 use super::maps::Mapping;
+use super::shared::{SharedImage, TableBudget, TakenBytes};
 
 /// The most frames of a stack.
 const MAX_FRAMES: usize = 512;
@@ -22,8 +22,6 @@ const MAX_FRAMES: usize = 512;
 const MAX_NAMES: usize = 200_000;
 /// What a name takes in addition to its texts, in bytes: a table has room for up to twice as many as it has.
 const NAME_PLACE: usize = 2 * size_of::<(u64, (NamedFrame, TakenBytes))>();
-/// The most bytes that the tables of all files may take unless the caller sets a lower limit.
-const MAX_BYTES: usize = 1 << 30;
 /// The most executable mappings of a process.
 const MAX_MODULES: usize = 4_096;
 
@@ -90,61 +88,9 @@ struct ModuleOfProcess {
     library: Option<Arc<str>>,
 }
 
-/// The room for the tables of one or several address spaces. Clones share it.
-#[derive(Clone, Debug)]
-pub struct TableBudget {
-    most: usize,
-    used: Arc<AtomicUsize>,
-}
-
-impl Default for TableBudget {
-    fn default() -> Self {
-        Self::new(MAX_BYTES)
-    }
-}
-
-impl TableBudget {
-    /// Room for so many bytes.
-    pub fn new(most: usize) -> Self {
-        Self { most, used: Arc::default() }
-    }
-
-    /// The bytes that are in use.
-    pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// The bytes that are left.
-    pub fn left(&self) -> usize {
-        self.most.saturating_sub(self.used())
-    }
-
-    /// Takes so many bytes, if they are left.
-    fn take(&self, bytes: usize) -> Option<TakenBytes> {
-        let add = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
-        Some(TakenBytes { bytes, of: self.used.clone() })
-    }
-}
-
-/// Bytes of a budget, until this is dropped.
-#[derive(Debug)]
-struct TakenBytes {
-    bytes: usize,
-    of: Arc<AtomicUsize>,
-}
-
-impl Drop for TakenBytes {
-    fn drop(&mut self) {
-        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// An image that is mapped.
 struct MappedImage<R> {
-    image: Image<R>,
-    /// The room for its tables.
-    _taken: TakenBytes,
+    image: Arc<SharedImage<R>>,
     /// Its mappings.
     modules: usize,
 }
@@ -185,29 +131,36 @@ impl<R: Read + Seek> AddressSpace<R> {
     }
 
     /// Adds a file with its mappings. `is_program` is true for the file from which the process was started. Leaves out
-    /// mappings of parts that are not executable, and those beyond 4,096 of all files. Returns `false` if there is no
-    /// room for the file.
-    pub fn add(&mut self, mut image: Image<R>, mappings: &[Mapping], is_program: bool) -> bool {
-        // What was in their place no longer exists.
-        for mapping in mappings {
-            let new = &mapping.range;
-            self.remove(|one| one.range.start < new.end && new.start < one.range.end);
-        }
-        let mut taken = self.budget.take(image.bytes());
-        if taken.is_none() {
+    /// mappings of parts that are not executable, and those beyond 4,096 of all files. Returns what another address space
+    /// may [share](Self::share); `None` if there is no room for the file.
+    pub fn add(
+        &mut self,
+        image: Image<R>,
+        mappings: &[Mapping],
+        is_program: bool,
+    ) -> Option<Arc<SharedImage<R>>> {
+        // It may have its room.
+        self.replace(mappings);
+        if self.budget.left() < image.bytes() {
             // Names can be looked up again.
             self.names.clear();
-            taken = self.budget.take(image.bytes());
         }
-        let Some(taken) = taken else { return false };
-        let unwind = std::mem::take(&mut image.unwind);
+        let image = Arc::new(SharedImage::new(image, &self.budget)?);
+        self.share(image.clone(), mappings, is_program);
+        Some(image)
+    }
+
+    /// Adds a file that another address space has added, as [`Self::add`] does.
+    pub fn share(&mut self, image: Arc<SharedImage<R>>, mappings: &[Mapping], is_program: bool) {
+        self.replace(mappings);
+        let known = image.lock();
         let (number, mut modules) = (self.next_image, 0);
         for mapping in mappings {
-            let Some(bias) = image.bias(mapping.range.start, mapping.offset) else { continue };
+            let Some(bias) = known.bias(mapping.range.start, mapping.offset) else { continue };
             if self.modules.len() >= MAX_MODULES {
                 break;
             }
-            let [frames, header] = unwind.clone().map(|section| match section {
+            let [frames, header] = known.unwind.clone().map(|section| match section {
                 Some(section) => (Some(section.addresses), Some(section.bytes)),
                 None => (None, None),
             });
@@ -229,12 +182,20 @@ impl<R: Read + Seek> AddressSpace<R> {
             });
             modules += 1;
         }
+        drop(known);
         if modules > 0 {
             self.next_image += 1;
-            self.images.insert(number, MappedImage { image, _taken: taken, modules });
+            self.images.insert(number, MappedImage { image, modules });
         }
         self.names.clear();
-        true
+    }
+
+    /// Forgets what was in the place of these mappings: it no longer exists.
+    fn replace(&mut self, mappings: &[Mapping]) {
+        for mapping in mappings {
+            let new = &mapping.range;
+            self.remove(|one| one.range.start < new.end && new.start < one.range.end);
+        }
     }
 
     /// Forgets what is not among these mappings, which are all of the process: it was unmapped. Its tables are freed.
@@ -314,8 +275,9 @@ impl<R: Read + Seek> AddressSpace<R> {
         let module = self.modules.iter().find(|module| module.range.contains(&address));
         let frame = match module {
             Some(module) => {
-                let known = self.images.get_mut(&module.image);
-                let name = known.and_then(|known| known.image.name_at(address.wrapping_sub(module.bias)));
+                let known = self.images.get(&module.image);
+                let at = address.wrapping_sub(module.bias);
+                let name = known.and_then(|known| known.image.lock().name_at(at));
                 NamedFrame {
                     name: name.map(|name| FunctionName::new(&name)),
                     library: module.library.clone(),
@@ -371,12 +333,12 @@ mod tests {
         let (mut space, mappings) = (AddressSpace::default(), own_mappings());
         let ip = mappings[0].range.start + 0x100;
         let library = |space: &mut AddressSpace<File>| space.frame(ip).library;
-        assert!(space.add(image(), &mappings, true));
+        assert!(space.add(image(), &mappings, true).is_some());
         assert_eq!(library(&mut space), None, "it is the program");
         let later = Mapping { path: "/lib/later.so".to_owned(), ..mappings[0].clone() };
         let images = if mappings.len() > 1 { 2 } else { 1 };
         for _ in 0..3 {
-            assert!(space.add(image(), std::slice::from_ref(&later), false));
+            assert!(space.add(image(), std::slice::from_ref(&later), false).is_some());
             assert_eq!(library(&mut space).as_deref(), Some("later.so"));
             space.names.clear();
             assert_eq!((space.modules.len(), space.images.len()), (mappings.len(), images));
@@ -389,8 +351,8 @@ mod tests {
         let (mut space, mappings) = (AddressSpace::default(), own_mappings());
         let other = Mapping { range: 0x10_0000..0x10_1000, ..mappings[0].clone() };
         for _ in 0..3 {
-            assert!(space.add(image(), &mappings, true));
-            assert!(space.add(image(), std::slice::from_ref(&other), false));
+            assert!(space.add(image(), &mappings, true).is_some());
+            assert!(space.add(image(), std::slice::from_ref(&other), false).is_some());
             let bytes = space.budget.used();
             space.keep(&mappings);
             assert!(space.covers(mappings[0].range.start) && !space.covers(other.range.start));
@@ -412,14 +374,32 @@ mod tests {
         // Room for one of two processes.
         let budget = TableBudget::new(image().bytes() * 3 / 2);
         let [mut space, mut other] = [(), ()].map(|()| AddressSpace::within(budget.clone()));
-        assert!(space.add(image(), &mappings, true));
+        assert!(space.add(image(), &mappings, true).is_some());
         assert!(space.covers(mappings[0].range.start));
-        assert!(!other.add(image(), &mappings, true));
+        assert!(other.add(image(), &mappings, true).is_none());
         assert!(!other.covers(mappings[0].range.start));
         assert_eq!(budget.left(), image().bytes().div_ceil(2));
         drop(space);
         assert_eq!(budget.used(), 0);
-        assert!(other.add(image(), &mappings, true));
+        assert!(other.add(image(), &mappings, true).is_some());
+    }
+
+    #[test]
+    fn a_file_of_several_processes_has_its_tables_once() {
+        let mappings = own_mappings();
+        let budget = TableBudget::new(image().bytes() * 3 / 2);
+        let [mut space, mut other] = [(), ()].map(|()| AddressSpace::within(budget.clone()));
+        let shared = space.add(image(), &mappings, true).unwrap();
+        other.share(shared.clone(), &mappings, true);
+        let address = a_file_of_several_processes_has_its_tables_once as fn() as usize as u64;
+        let used = budget.used();
+        assert!(used <= image().bytes() + 1024, "{used}");
+        assert_eq!(space.frame(address), other.frame(address));
+        assert!(other.frame(address).name.is_some());
+        drop((space, shared));
+        assert!(other.frame(address + 1).name.is_some(), "the one that has it keeps it");
+        drop(other);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]
