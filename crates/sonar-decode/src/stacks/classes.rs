@@ -45,12 +45,21 @@ pub struct ClassFileError {
     pub what: &'static str,
 }
 
+/// A function in a rule.
+#[derive(Debug)]
+struct FunctionPattern {
+    /// What its name is like.
+    name: String,
+    /// Whether the one before calls it directly.
+    is_direct: bool,
+}
+
 /// A line of the table.
 #[derive(Debug)]
 struct ClassRule {
     class: usize,
     /// From the caller to the callee.
-    functions: Vec<String>,
+    functions: Vec<FunctionPattern>,
     /// The system call; `Some(None)` is none.
     call: Option<Option<String>>,
 }
@@ -143,12 +152,27 @@ impl ClassRule {
         if self.call.as_ref().is_some_and(|wanted| wanted.as_deref() != call) {
             return false;
         }
-        if self.functions == ["*"] {
+        if matches!(&self.functions[..], [only] if only.name == "*") {
             return true;
         }
-        let mut callers = functions.iter().rev();
-        self.functions.iter().all(|pattern| callers.any(|function| is_like(pattern, function)))
+        are_called(&self.functions, functions)
     }
+}
+
+/// Whether functions like these stand on the stack in this order; `functions` has the innermost first.
+fn are_called(patterns: &[FunctionPattern], functions: &[&str]) -> bool {
+    let Some((first, rest)) = patterns.split_first() else { return true };
+    let direct = rest.iter().take_while(|pattern| pattern.is_direct).count();
+    let (together, rest) = (&rest[..direct], &rest[direct..]);
+    // Where the first one stands outermost, most are left for the rest.
+    let stands = |at: &usize| {
+        let callees = functions[..*at].iter().rev();
+        is_like(&first.name, functions[*at])
+            && *at >= direct
+            && together.iter().zip(callees).all(|(pattern, name)| is_like(&pattern.name, name))
+    };
+    let found = (0..functions.len()).rev().find(stands);
+    found.is_some_and(|at| are_called(rest, &functions[..at - direct]))
 }
 
 /// The class of a header without its first bracket.
@@ -167,10 +191,14 @@ fn rule(pattern: &str, class: usize) -> Option<ClassRule> {
         Some((functions, call)) => (functions, Some(call.trim())),
         None => (pattern, None),
     };
-    let functions: Vec<String> = functions.split(" > ").map(|part| part.trim().to_owned()).collect();
+    let together = |part: &str| -> Vec<FunctionPattern> {
+        let names = part.split(" >> ").enumerate();
+        names.map(|(at, name)| FunctionPattern { name: name.trim().to_owned(), is_direct: at > 0 }).collect()
+    };
+    let functions: Vec<FunctionPattern> = functions.split(" > ").flat_map(together).collect();
     let call = call.map(|call| (call != "none").then(|| call.to_owned()));
-    let is_empty =
-        functions.iter().any(String::is_empty) || matches!(&call, Some(Some(name)) if name.is_empty());
+    let is_empty = functions.iter().any(|pattern| pattern.name.is_empty())
+        || matches!(&call, Some(Some(name)) if name.is_empty());
     (!is_empty).then_some(ClassRule { class, functions, call })
 }
 

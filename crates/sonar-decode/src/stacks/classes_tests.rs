@@ -247,7 +247,8 @@ fn every_rule_matches_a_stack_made_from_it() {
     let table = WaitClasses::of_text(TABLE).unwrap();
     assert!(table.rules.len() > 150 && table.classes.len() > 40);
     for rule in &table.rules {
-        let mut functions: Vec<String> = rule.functions.iter().map(|part| part.replace('*', "")).collect();
+        let mut functions: Vec<String> =
+            rule.functions.iter().map(|part| part.name.replace('*', "")).collect();
         functions.reverse();
         let functions: Vec<&str> = functions.iter().map(String::as_str).collect();
         let call = rule.call.clone().flatten().unwrap_or_else(|| "unlisted".into());
@@ -310,5 +311,41 @@ proptest! {
     fn a_star_matches_what_it_replaced(a in "[a-z:]{0,8}", b in "[a-z:]{0,8}", c in "[a-z:]{0,8}") {
         let (pattern, name) = (format!("{a}*{c}"), format!("{a}{b}{c}"));
         prop_assert!(is_like(&pattern, &name));
+    }
+}
+
+#[test]
+fn a_thread_whose_own_function_waits_has_nothing_to_do() {
+    // Seen in a 4.4.6 of which the compiler has inlined the functions of its threads.
+    for functions in [
+        "clone3 start_thread ? std::thread::_State_impl::_M_run mongo::ClockSource::waitForConditionUntil \
+         std::_V2::condition_variable_any::wait_until pthread_cond_timedwait __futex_abstimed_wait_common",
+        "clone3 start_thread ? std::thread::_State_impl::_M_run std::_V2::condition_variable_any::wait \
+         pthread_cond_wait __futex_abstimed_wait_common",
+        "clone3 start_thread ? std::thread::_State_impl::_M_run mongo::WaitForMajorityService::_periodicallyWaitForMajority \
+         mongo::OperationContext::waitForConditionOrInterruptNoAssertUntil poll",
+    ] {
+        let class = class_of("futex", functions);
+        assert!(class.idle && &*class.name == "background thread idle", "{functions}: {class:?}");
+    }
+    // What waits below another function may have been asked to do something.
+    let other = "start_thread std::thread::_State_impl::_M_run mongo::Worker::merge std::_V2::condition_variable_any::wait";
+    assert!(!class_of("futex", other).idle);
+}
+
+#[test]
+fn a_direct_call_has_no_function_between() {
+    let rules = WaitClasses::with("[direct]\n1  b >> c > e\n[other]\n1  a\n").unwrap();
+    let class = |functions: &[&str]| {
+        let view = StackView { state: ThreadState::Sleeping, call: Some("futex"), functions };
+        rules.classify(&view).name.to_string()
+    };
+    // The innermost first. The direct call may be a later one of the same function.
+    for functions in [&["e", "c", "b", "a"][..], &["e", "d", "c", "b", "a"], &["e", "c", "b", "x", "b", "a"]]
+    {
+        assert_eq!(class(functions), "direct", "{functions:?}");
+    }
+    for functions in [&["e", "c", "x", "b", "a"][..], &["c", "b", "a"], &["e", "b", "a"], &["b", "a"]] {
+        assert_eq!(class(functions), "other", "{functions:?}");
     }
 }
