@@ -13,8 +13,10 @@ use sonar_sys::ebpf::{TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{self, RootObstacle};
+use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
 
 use crate::log_location::{self, LocatedLog};
+use crate::queries::live::tls::TlsLibrary;
 use crate::server_configuration::ServerConfiguration;
 use crate::servers;
 
@@ -143,27 +145,49 @@ fn logs(servers: &[Process]) -> DoctorLine {
     DoctorLine { verdict: "warning", found: found.join("; "), remedy, ..line }
 }
 
-/// Whether queries on the wire are readable, or encrypted.
+/// `queries`: whether encrypted connections can be read inside the servers.
 fn tls(servers: &[Process]) -> DoctorLine {
-    let line = DoctorLine::new("tls", "queries");
+    let line = DoctorLine::new("tls", "queries, why");
     let host = Host::live();
     let mode = |server: &Process| {
         let configured = || Some(ServerConfiguration::of_process(&host, server)?.tls_mode()?.to_owned());
         server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned).or_else(configured)
     };
-    let encrypted: Vec<String> = servers
+    let encrypted: Vec<(&Process, String)> = servers
         .iter()
         .filter_map(|server| Some((server, mode(server)?)))
         .filter(|(_, mode)| mode.starts_with("require") || mode.starts_with("prefer"))
-        .map(|(server, mode)| format!("{} ({}): {mode}", server.name, server.pid))
+        .map(|(server, mode)| (server, format!("{} ({}): {mode}", server.name, server.pid)))
         .collect();
     if encrypted.is_empty() {
-        return line.ok("no server here is known to encrypt; encrypted connections are counted, not read".to_owned());
+        return line.ok("no server here is known to encrypt".to_owned());
     }
-    line.warning(
-        format!("TLS connections cannot be read on the wire: {}", encrypted.join(", ")),
-        "mongosonar profiler tail, or mongosonar logs report FILE".to_owned(),
-    )
+    let refused = TlsTracer::load(PlaintextSource::Library, TlsRoom::COMMAND).err();
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    for (server, said) in &encrypted {
+        match (&refused, TlsLibrary::of(server.pid)) {
+            (Some(error), _) => unread.push(format!("{said}: {error}")),
+            (None, None) => unread.push(format!("{said}: no OpenSSL was found in it")),
+            (None, Some(library)) => match library.sites(false) {
+                Ok(_) => read.push(format!("{said}, in {}", library.file.name())),
+                Err(error) => unread.push(format!("{said}: {error:#}")),
+            },
+        }
+    }
+    let read = (!read.is_empty())
+        .then(|| format!("encrypted connections can be read inside the server: {}", read.join(", ")));
+    if unread.is_empty() {
+        return line.ok(read.unwrap_or_default());
+    }
+    let unread = format!("encrypted connections cannot be read: {}", unread.join(", "));
+    let found: Vec<String> = [Some(unread), read].into_iter().flatten().collect();
+    let others =
+        "mongosonar queries --tls-keylog FILE, mongosonar profiler tail, or mongosonar logs report FILE";
+    let remedy = match refused {
+        Some(TraceError::Permission(_)) => format!("{}; or {others}", tracing_remedy()),
+        _ => others.to_owned(),
+    };
+    line.warning(found.join("; "), remedy)
 }
 
 /// `profiler …`, `io reorder`, `--uri`: whether the servers here accept connections.
@@ -235,6 +259,9 @@ fn confinement(host: &Host) -> DoctorLine {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
     use sonar_sys::host::listeners::ListenerOrigin;
 
     use super::*;
@@ -260,6 +287,39 @@ mod tests {
                 .iter()
                 .all(|line| line.verdict == "ok" || line.verdict == "warning" || line.verdict == "problem")
         );
+    }
+
+    #[test]
+    fn what_a_server_encrypts_is_read_in_its_library() {
+        let line_of = |command: &mut Command| {
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+            if command.get_program() == "openssl" {
+                // It has its library once it says something.
+                let _ = child.stdout.as_mut()?.read(&mut [0]);
+            }
+            let mut server = Host::live().process(child.id(), &["sleep", "openssl"])?;
+            server.arguments = ["mongod", "--tlsMode", "requireTLS"].map(str::to_owned).to_vec();
+            let line = tls(&[server]);
+            child.kill().ok()?;
+            child.wait().ok()?;
+            Some(line)
+        };
+        let without = line_of(Command::new("sleep").arg("600")).unwrap();
+        assert_eq!(without.verdict, "warning");
+        assert!(without.remedy.unwrap().contains("--tls-keylog"));
+        let Some(with) =
+            line_of(Command::new("openssl").args(["s_server", "-nocert", "-accept", "127.0.0.1:0"]))
+        else {
+            println!("skipped: openssl is not installed");
+            return;
+        };
+        if tracing().verdict == "ok" {
+            assert!(without.found.contains("no OpenSSL was found"), "{}", without.found);
+            assert_eq!(with.verdict, "ok", "{}", with.found);
+            assert!(with.found.contains("requireTLS, in libssl"), "{}", with.found);
+        } else {
+            assert_eq!(with.verdict, "warning", "{}", with.found);
+        }
     }
 
     #[test]
