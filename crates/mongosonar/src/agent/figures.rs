@@ -139,6 +139,7 @@ mod tests {
         assert_eq!(parts[0].window.observed_ns(Collector::Internals), 4_000_000_000);
         let [gap] = &parts[0].events[..] else { panic!("{:?}", parts[0].events) };
         assert_eq!((gap.kind, gap.at, gap.server), (EventKind::Gap, timestamp(104_000), server));
+        assert_eq!(gap.silence_ns(), Some(20_000_000_000), "{}", gap.text);
         let last = parts.last().unwrap();
         assert_eq!(series(last, "operations.queries"), Some((server, 2.0, 100.0, 50.0)), "a period of 20 s");
         assert_eq!(last.window.observed_ns(Collector::Internals), 2_000_000_000);

@@ -10,6 +10,7 @@ use sonar_core::Timestamp;
 use sonar_core::changes::{
     ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, ComparisonKind, HistoryChange, MIN_WINDOWS,
     RECENT_WINDOWS, Scan, ScanMoment, apart, each_once, find, with_all_events, without_repetitions,
+    without_usual_silences,
 };
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
@@ -147,6 +148,8 @@ impl ComparedMoment {
         let span = self.moment.span;
         let moments = with_all_events(vec![self.moment], &history.events(span)?, width_ns);
         let moments = each_once(moments, width_ns);
+        let from = self.usual.unwrap_or(self.against).from.min(span.from);
+        let moments = without_usual_silences(moments, &history.events(Span { from, to: span.to })?, width_ns);
         Ok(Explained {
             span,
             against: Some(self.against),
@@ -243,8 +246,12 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     };
     let moments = scan.finish();
     let width = resolution.width_ns();
-    if moments.len() > MAX_REFINED {
+    let told = |moments| {
         let moments = apart(with_all_events(moments, &listed, width), width);
+        without_usual_silences(moments, &events, width)
+    };
+    if moments.len() > MAX_REFINED {
+        let moments = told(moments);
         return Ok(Explained { span, against: None, usual: None, moments, seen, doubt });
     }
     let mut refined = Vec::new();
@@ -252,7 +259,7 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
         refined.extend(refine(history, moment, resolution)?);
     }
     refined.sort_by_key(|moment| moment.span.from);
-    let moments = apart(with_all_events(without_repetitions(refined), &listed, width), width);
+    let moments = told(without_repetitions(refined));
     Ok(Explained { span, against: None, usual: None, moments, seen, doubt })
 }
 

@@ -39,6 +39,16 @@ impl HistoryChange {
         Self { server, since, until: since, cost_ns: 0.0, what, effects: Vec::new() }
     }
 
+    /// The times in which a server wrote no samples, if the change is nothing else.
+    pub(super) fn silences(&self) -> Option<&[Event]> {
+        match &self.what {
+            ChangeKind::Event(events) if events.iter().all(|event| event.silence_ns().is_some()) => {
+                Some(events)
+            }
+            _ => None,
+        }
+    }
+
     /// Sets the end of its figures and of those of its effects.
     pub(super) fn measured_until(&mut self, until: Timestamp) {
         self.until = until;

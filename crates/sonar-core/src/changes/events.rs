@@ -66,10 +66,11 @@ pub(super) const fn is_always_listed(kind: EventKind) -> bool {
     }
 }
 
-/// Where a change stands among others of the same cost: events that can explain something first, then other changes, then
-/// events that are only worth knowing.
-fn list_order(what: &ChangeKind) -> u8 {
-    match what {
+/// Where a change stands among others of the same cost: events that can explain something first, then other changes and
+/// servers that wrote no samples, then events that are only worth knowing.
+fn list_order(change: &HistoryChange) -> u8 {
+    match &change.what {
+        _ if change.silences().is_some() => 1,
         ChangeKind::Event(events) => match events.iter().find_map(|event| scope(event.kind)) {
             Some(EventScope::Nothing) | None => 2,
             Some(_) => 0,
@@ -83,7 +84,7 @@ pub(super) fn sort(changes: &mut [HistoryChange]) {
     changes.sort_by(|a, b| {
         (b.cost_ns.abs().total_cmp(&a.cost_ns.abs()))
             .then_with(|| is_of_machine(a).cmp(&is_of_machine(b)))
-            .then_with(|| list_order(&a.what).cmp(&list_order(&b.what)))
+            .then_with(|| list_order(a).cmp(&list_order(b)))
             .then_with(|| a.since.cmp(&b.since))
     });
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::change::{ChangeKind, HistoryChange, HistoryChanges};
 use super::events::{REACH_WINDOWS, is_always_listed, sort};
 use super::scan::ScanMoment;
+use super::silence;
 use super::stages::are_stages;
 use crate::history::{Event, EventKind, Span};
 use crate::{Endpoint, Timestamp};
@@ -47,15 +48,17 @@ impl<'a> ToldEvents<'a> {
     }
 }
 
-/// Moments by time, with all events that are changes of a server: those that no moment has come into the one of their
-/// time, or make one of their own, as wide as a window. There was too little before them to compare with, or nobody
-/// observed that time.
+/// Moments by time, with all events that are changes of a server, or that stopped one which wrote no samples then: those
+/// that no moment has come into the one of their time, or make one of their own, as wide as a window. There was too little
+/// before them to compare with, or nobody observed that time.
 pub fn with_all_events(mut moments: Vec<ScanMoment>, events: &[Event], width_ns: u64) -> Vec<ScanMoment> {
     let reach_ns = width_ns.saturating_mul(REACH_WINDOWS);
     let missing: Vec<Event> = {
         let mut told = ToldEvents::default();
         moments.iter().flat_map(|moment| &moment.changes.changes).for_each(|one| told.gather(one));
-        let listed = events.iter().filter(|event| is_always_listed(event.kind));
+        let is_listed =
+            |event: &&Event| is_always_listed(event.kind) || silence::is_cause(event, events, width_ns);
+        let listed = events.iter().filter(is_listed);
         listed.filter(|event| !told.has(event, reach_ns)).cloned().collect()
     };
     for event in missing {

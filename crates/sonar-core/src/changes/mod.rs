@@ -22,6 +22,7 @@ mod series;
 mod servers;
 mod shapes;
 mod sides;
+mod silence;
 mod splits;
 mod stages;
 
@@ -36,3 +37,4 @@ pub use listed::with_all_events;
 pub use moments::{apart, each_once};
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};
 pub use sides::{ChangeInput, ComparisonKind, MIN_WINDOWS, RECENT_WINDOWS};
+pub use silence::without_usual_silences;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
 use super::events::sort;
 use super::scan::{ChangeId, ScanMoment, ids};
+use super::silence;
 use super::stages::are_stages;
 use crate::history::{EventKind, Span};
 use crate::{Endpoint, ShapeId, Timestamp};
@@ -81,8 +82,9 @@ impl MomentParts {
 
 /// The same changes in moments that do not overlap, by time; `width_ns` is the width of a window. What began in the
 /// windows of a large change, or right beside them, is in its moment, which lists changes by cost.
-pub fn apart(moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
+pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     let width_ns = width_ns.max(1);
+    silence::below_causes(&mut moments, width_ns);
     let mut changes = Vec::new();
     let mut rests = Vec::new();
     for moment in moments {
@@ -130,6 +132,7 @@ pub fn apart(moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
 
 /// The same moments, in which each thing is one change, as in those of [`apart`].
 pub fn each_once(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
+    silence::below_causes(&mut moments, width_ns);
     for moment in &mut moments {
         moment.changes.changes = told_once(std::mem::take(&mut moment.changes.changes), width_ns);
     }
@@ -183,6 +186,7 @@ fn told_once(changes: Vec<HistoryChange>, width_ns: u64) -> Vec<HistoryChange> {
     let all = each_shape_once(all);
     let all = with_their_shapes(all);
     let mut all = with_their_applications(all, width_ns);
+    silence::longest_only(&mut all);
     sort(&mut all);
     all
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::figures::cut;
+use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};
 
 macro_rules! event_kinds {
@@ -129,6 +130,29 @@ fn cut_between_words(text: &str) -> Cow<'_, str> {
 /// How the text of a setting begins that is different since a server started.
 const SINCE_START: &str = "since this start ";
 
+/// How the text begins that says how long a server wrote no sample, and how that of older agents begins.
+const NO_SAMPLE: [&str; 2] = ["the server wrote no sample for ", "no sample for "];
+
+/// A duration as people read it, in nanoseconds: `10.9s`, `2m35s`, `1h02m`.
+fn duration_ns(text: &str) -> Option<u64> {
+    let (mut total, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let (number, more) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
+        let (unit, more) = more.split_at(more.find(|c: char| c.is_ascii_digit()).unwrap_or(more.len()));
+        let seconds = match unit {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok().filter(|number| *number >= 0.0)? * seconds;
+        rest = more;
+    }
+    (!text.is_empty()).then_some((total * NS_PER_S as f64) as u64)
+}
+
 impl Event {
     /// The maximum length of a text in bytes; longer ones are cut.
     pub const MAX_TEXT: usize = 200;
@@ -149,6 +173,15 @@ impl Event {
         (self.kind == EventKind::SettingChange).then(|| self.text.strip_prefix(SINCE_START)).flatten()
     }
 
+    /// How long a server wrote no sample, in nanoseconds from the time of the event on; `None` of any other event.
+    pub fn silence_ns(&self) -> Option<u64> {
+        if self.kind != EventKind::Gap || self.server.port == 0 {
+            return None;
+        }
+        let length = NO_SAMPLE.iter().find_map(|begin| self.text.strip_prefix(begin))?;
+        duration_ns(length.split(':').next().unwrap_or_default())
+    }
+
     /// Whether it names settings that are others since a start.
     pub fn is_setting_of_start(&self) -> bool {
         self.changed_since_start().is_some()
@@ -158,6 +191,29 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silence_has_the_length_that_its_text_says() {
+        let silence = |kind, text: &str| {
+            Event::new(Timestamp::default(), kind, Endpoint::v4([0; 4], 27_017), ("", text)).silence_ns()
+        };
+        let why = ": it stalled, or the machine slept";
+        for (length, seconds) in [("4.67s", 4.67), ("60.0s", 60.0), ("2m35s", 155.0), ("1h02m", 3_720.0)] {
+            for begin in NO_SAMPLE {
+                let ns = silence(EventKind::Gap, &format!("{begin}{length}{why}"));
+                assert_eq!(ns.map(|ns| ns / 10_000_000), Some((seconds * 100.0) as u64), "{length}");
+            }
+        }
+        for other in ["", "no sample for ", "no sample for 5", "no sample for 5 apples", "no sample for -3s"]
+        {
+            assert_eq!(silence(EventKind::Gap, other), None, "{other}");
+        }
+        let lost = "samples of 5.00s are lost: a part of a file is damaged";
+        assert_eq!(
+            (silence(EventKind::Gap, lost), silence(EventKind::Stall, "no sample for 5s")),
+            (None, None)
+        );
+    }
 
     #[test]
     fn long_texts_are_cut_between_words() {

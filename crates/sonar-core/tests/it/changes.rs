@@ -6,6 +6,7 @@ mod moments;
 mod new;
 mod partly;
 mod servers;
+mod silence;
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ pub(super) fn headline(events: &[Event]) -> Headline {
         (Some(stop), Some(start)) if stop.at <= start.at => {
             told(start, with("the server was restarted", start_text(start)))
         }
-        _ => match events.first() {
+        _ => match events.iter().rev().max_by_key(|event| event.silence_ns()) {
             Some(first) => told(first, event(first)),
             None => Headline { at: Timestamp::default(), text: String::new() },
         },
@@ -109,7 +109,8 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::ClockStep if !text.is_empty() => text.to_owned(),
         EventKind::ClockStep => "the clock was set".to_owned(),
         EventKind::FileSystemFull => about("a file system is nearly full"),
-        EventKind::Gap => with("samples are missing", text),
+        EventKind::Gap if !text.is_empty() => text.to_owned(),
+        EventKind::Gap => "samples are missing".to_owned(),
         other => with(&other.name().replace('_', " "), text),
     };
     let is_counted = matches!(event.kind, EventKind::LogError | EventKind::LogFatal | EventKind::Stall);
@@ -169,6 +170,25 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("killed by signal 9 (SIGKILL)"), "{text}");
+    }
+
+    #[test]
+    fn samples_that_are_missing_are_told_in_one_plain_sentence() {
+        for text in [
+            "the server wrote no sample for 10.9s: it stalled, or the machine slept",
+            "no sample for 10.9s: the server stalled, or the machine slept",
+            "samples of 5.00s are lost: a part of a file is damaged",
+            "the machine was suspended for 30 s",
+        ] {
+            assert_eq!(event(&at(1, EventKind::Gap, "", text)), text);
+        }
+        assert_eq!(event(&at(1, EventKind::Gap, "", "")), "samples are missing");
+        let server = Endpoint::v4([0; 4], 27_017);
+        let silences = ["4.67s", "10.9s", "6.33s"].map(|length| {
+            let text = format!("the server wrote no sample for {length}: it stalled, or the machine slept");
+            Event { server, ..at(1, EventKind::Gap, "", &text) }
+        });
+        assert!(sentence(&silences).contains("10.9s"), "the longest is told");
     }
 
     #[test]

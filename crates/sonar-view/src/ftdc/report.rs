@@ -325,7 +325,7 @@ pub fn incident_words(kind: IncidentKind) -> String {
             format!("samples of {} are lost: a part of a file is damaged", Nanos(ns(ms)))
         }
         IncidentKind::Gap(ms) => {
-            format!("no sample for {}: the server stalled, or the machine slept", Nanos(ns(ms)))
+            format!("the server wrote no sample for {}: it stalled, or the machine slept", Nanos(ns(ms)))
         }
         IncidentKind::State { from, to } => format!("the server went from {} to {}", state(from), state(to)),
         IncidentKind::ClockBack(ms) => format!("the clock was set back by {}", Nanos(ns(ms))),
