@@ -102,7 +102,11 @@ impl ConnectionStorms {
         self.recent = [0; SPAN_S as usize];
         let seconds = storm.last_second.saturating_sub(storm.first_second) + 1;
         let ConnectionStorm { connections, .. } = storm;
-        let text = format!("{connections} opened within {seconds} s, usually {:.1} per second", self.usual);
+        let usual = match self.usual {
+            ..0.05 => "usually none".to_owned(),
+            usual => format!("usually {usual:.1} per second"),
+        };
+        let text = format!("{connections} opened within {seconds} s, {usual}");
         let at = Timestamp::from_unix(storm.first_second, 0);
         Some(Event::new(at, EventKind::ConnectionStorm, server, ("", &text)))
     }
@@ -187,7 +191,7 @@ mod tests {
     fn the_first_connections_of_a_log_have_no_usual_rate() {
         assert_eq!(events([(0, 1_200), (1, 0), (20, 1)]), []);
         let found = events([(0, 1), (60, 50), (70, 0)]);
-        assert_eq!(found, [(60, "50 opened within 1 s, usually 0.0 per second".to_owned())]);
+        assert_eq!(found, [(60, "50 opened within 1 s, usually none".to_owned())]);
         assert_eq!(events([(0, 1), (60, 49), (70, 49)]), [], "49 are too few");
     }
 
