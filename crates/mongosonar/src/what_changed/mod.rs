@@ -8,9 +8,9 @@ use std::io::{self, BufWriter, Write};
 use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, ComparisonKind, HistoryChange, MIN_WINDOWS,
-    RECENT_WINDOWS, Scan, ScanMoment, apart, each_once, find, with_all_events, without_repetitions,
-    without_usual_silences,
+    ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, ComparisonKind, HistoryChange, HistoryChanges,
+    MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, apart, each_once, find, with_all_events,
+    without_repetitions, without_usual_silences,
 };
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
@@ -140,6 +140,8 @@ struct ComparedMoment {
     against: Span,
     /// The time before that shows what is usual, if it is longer than that.
     usual: Option<Span>,
+    /// Why no figures were compared.
+    doubt: Option<String>,
 }
 
 impl ComparedMoment {
@@ -152,11 +154,11 @@ impl ComparedMoment {
         let moments = without_usual_silences(moments, &history.events(Span { from, to: span.to })?, width_ns);
         Ok(Explained {
             span,
-            against: Some(self.against),
+            against: self.doubt.is_none().then_some(self.against),
             usual: self.usual,
             moments,
             seen: self.seen,
-            doubt: None,
+            doubt: self.doubt,
         })
     }
 }
@@ -178,12 +180,13 @@ fn compare(
     if after.is_empty() {
         bail!("nothing is stored from {} on; {}", utc.show_seconds(span.from), covers());
     }
+    let mut seen = SeenSpan::default();
+    after.iter().for_each(|window| seen.add(window));
     if before.len() < MIN_WINDOWS {
-        bail!(
-            "too little is stored from {} on to compare with; {}",
-            utc.show_seconds(against.from),
-            covers()
-        );
+        let from = utc.show_seconds(against.from);
+        let doubt = format!("too little is stored from {from} on to compare figures with; {}", covers());
+        let moment = ScanMoment { span, measured_ns: span.length_ns(), changes: HistoryChanges::default() };
+        return Ok(ComparedMoment { moment, seen, against, usual: None, doubt: Some(doubt) });
     }
     let events = history.events(Span { from: against.from.min(span.from), to: span.to.max(against.to) })?;
     // What was measured later than that may have grown later.
@@ -196,13 +199,11 @@ fn compare(
     let input = ChangeInput { before: &before, after: &after, later: &later, events: &events, alpha: ALPHA };
     let kind = if moment.is_some() { ComparisonKind::Moment } else { ComparisonKind::Spans };
     let changes = find(&input, kind);
-    let mut seen = SeenSpan::default();
-    after.iter().for_each(|window| seen.add(window));
     let moment = ScanMoment { span, measured_ns: span.length_ns(), changes };
     let recent = input.recent();
     let is_part = |recent: &Span| before.first().is_some_and(|first| first.window.start < recent.from);
     let usual = recent.filter(is_part).map(|_| against);
-    Ok(ComparedMoment { moment, seen, against: recent.unwrap_or(against), usual })
+    Ok(ComparedMoment { moment, seen, against: recent.unwrap_or(against), usual, doubt: None })
 }
 
 /// The moments of change within a span.

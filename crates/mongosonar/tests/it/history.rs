@@ -105,6 +105,20 @@ fn a_moment_is_compared_with_as_many_windows_before_it() {
 }
 
 #[test]
+fn a_moment_with_too_little_before_it_has_its_events() {
+    let at = ["what-changed", "--at", "2026-11-21T21:22:45"];
+    let output = run(&at);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let note = "- Only events are listed: too little is stored from 2026-11-21T21:22:40Z on to compare figures with;";
+    assert!(text.contains(note) && text.contains("the server started: process 12309"), "{text}");
+    let report = json(&at);
+    assert!(report["compared_with"].is_null());
+    let changes = report["moments"][0]["changes"].as_array().unwrap();
+    assert!(!changes.is_empty() && changes.iter().all(|change| change["kind"] == "event"), "{changes:?}");
+}
+
+#[test]
 fn every_view_of_a_moment_has_the_same_events_and_tells_the_new_application() {
     // Its connections are a storm; it ran nothing.
     const AGAINST: &str = "2026-11-21T21:23:10+30s";
