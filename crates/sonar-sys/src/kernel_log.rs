@@ -1,4 +1,4 @@
-//! What the kernel's log says of processes that it killed because memory had run out.
+//! What the kernel's log says of processes that it killed for lack of memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ const MAX_LINE: usize = 140;
 #[derive(Debug)]
 pub struct KernelLog(File);
 
-/// The kernel killed a process because memory had run out.
+/// The kernel killed a process for lack of memory, of the machine or of a control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelDeath {
     /// When, by [`crate::clock::monotonic`].

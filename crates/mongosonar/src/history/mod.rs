@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{
-    Event, EventKind, GapFinder, HistoryGap, HistoryWindow, ObservedSpan, Resolution, Span,
+    Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan, Resolution, Span,
+    is_kill_of_other_group, without_explained_kills,
 };
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
@@ -191,14 +192,20 @@ impl StoredHistory {
         Ok(window)
     }
 
-    /// The events within a span, by time.
+    /// The events within a span, by time, without kills that the ends of servers explain.
     ///
     /// # Errors
     /// The history cannot be read.
     pub fn events(&self, span: Span) -> Result<Vec<Event>> {
-        let mut events = self.store.events(span).with_context(|| self.cannot_read())?;
+        // The end of a server may be told a little earlier or later.
+        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(KILL_REACH_NS));
+        let around = Span { from, to: span.to.plus_ns(KILL_REACH_NS) };
+        let events = self.store.events(around).with_context(|| self.cannot_read())?;
+        let mut events = without_explained_kills(events);
+        events.retain(|event| span.contains(event.at));
         if let Some(server) = self.server {
-            events.retain(|event| event.server.port == 0 || event.server.port == server);
+            let is_its = |event: &Event| event.server.port == 0 || event.server.port == server;
+            events.retain(|event| is_its(event) && !is_kill_of_other_group(event));
         }
         Ok(events)
     }

@@ -80,7 +80,7 @@ event_kinds! {
     ClockStep = "clock_step",
     /// A file system is nearly full, or will be soon.
     FileSystemFull = "file_system_full",
-    /// The kernel killed a process because memory had run out.
+    /// The kernel killed a process for lack of memory, of the machine or of a control group.
     OutOfMemory = "out_of_memory",
     /// The control group of a server began to stop its threads: they had used the processor time that it allows.
     CpuThrottled = "cpu_throttled",

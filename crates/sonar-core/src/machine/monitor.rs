@@ -84,14 +84,13 @@ fn suspension(before: &MachineClocks, now: &MachineClocks) -> Option<Event> {
     Some(machine_event(before.realtime, EventKind::Gap, &text))
 }
 
-/// The kernel killed processes; `of_groups` of them have their event.
+/// The kernel killed processes, and does not count which ones; `of_groups` of them have their event.
 fn out_of_memory(before: &MachineReading, now: &MachineReading, of_groups: u64) -> Option<Event> {
     let killed = now.vm.out_of_memory_kills?.checked_sub(before.vm.out_of_memory_kills?)?;
     let killed = killed.saturating_sub(of_groups);
     if killed == 0 {
         return None;
     }
-    let text = "the kernel killed a process because memory had run out";
-    let event = machine_event(now.clocks.realtime, EventKind::OutOfMemory, text);
+    let event = machine_event(now.clocks.realtime, EventKind::OutOfMemory, "");
     Some(Event { count: killed, ..event })
 }

@@ -69,7 +69,7 @@ pub struct VmCounters {
     pub direct_reclaims: Option<u64>,
     pub huge_faults: Option<u64>,
     pub huge_fallbacks: Option<u64>,
-    /// Processes killed because memory had run out.
+    /// Processes killed for lack of memory, of the machine or of a control group.
     pub out_of_memory_kills: Option<u64>,
 }
 

@@ -305,6 +305,7 @@ fn a_kill_for_lack_of_memory_is_an_event() {
     let vm = |count| VmCounters { out_of_memory_kills: Some(count), ..VmCounters::default() };
     let found = step(MachineReading { vm: vm(1), ..at(0) }, MachineReading { vm: vm(3), ..at(10) });
     assert_eq!((found.events[0].kind, found.events[0].count), (EventKind::OutOfMemory, 2));
+    assert_eq!(&*found.events[0].text, "", "of which memory and which processes is not known");
 }
 
 /// The texts of the events of a file system of 100 GB. `free` has pairs of a minute and the GB free then.

@@ -87,7 +87,7 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::Election => with("an election", text),
         EventKind::Reconfiguration => with("the replica set was reconfigured", text),
         EventKind::Stall => with("the server stalled", text),
-        EventKind::OutOfMemory => with("the kernel killed a process for lack of memory", text),
+        EventKind::OutOfMemory => killed(event),
         EventKind::CpuThrottled => with("the control group of the server throttled it", text),
         EventKind::IndexBuildBegin => of_log("the build of an index began"),
         EventKind::IndexBuildEnd => of_log("an index was built"),
@@ -117,6 +117,22 @@ pub(crate) fn event(event: &Event) -> String {
     match event.count {
         2.. if is_counted => format!("{what} ({} times)", Grouped(event.count)),
         _ => what,
+    }
+}
+
+/// That the kernel killed processes. It counts those of the machine without their names, and agents wrote a sentence for
+/// that before.
+fn killed(event: &Event) -> String {
+    let processes = match event.count {
+        0 | 1 => "a process".to_owned(),
+        count => format!("{} processes", Grouped(count)),
+    };
+    let what = format!("the kernel killed {processes} for lack of memory");
+    let is_named = !event.text.is_empty() && !event.text.starts_with("the kernel killed ");
+    match (event.server.port, is_named) {
+        (0, false) if event.count > 1 => format!("{what} (which ones is unknown)"),
+        (0, false) => format!("{what} (which one is unknown)"),
+        _ => with(&what, &event.text),
     }
 }
 
@@ -170,6 +186,26 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("killed by signal 9 (SIGKILL)"), "{text}");
+    }
+
+    #[test]
+    fn of_a_kill_it_is_said_which_process_it_was_or_that_it_is_unknown() {
+        let unknown = "the kernel killed a process for lack of memory (which one is unknown)";
+        for text in ["", "the kernel killed a process because memory had run out"] {
+            let kill = at(1, EventKind::OutOfMemory, "", text);
+            assert_eq!(event(&kill), unknown);
+            assert_eq!(
+                event(&Event { count: 2, ..kill }),
+                "the kernel killed 2 processes for lack of memory (which ones is unknown)"
+            );
+        }
+        let server = Endpoint::v4([0; 4], 27_017);
+        for (server, text) in
+            [(Endpoint::default(), "process 7 (java)"), (server, "its control group had ended it")]
+        {
+            let kill = Event { server, ..at(1, EventKind::OutOfMemory, "", text) };
+            assert_eq!(event(&kill), format!("the kernel killed a process for lack of memory: {text}"));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sonar_core::Timestamp;
-use sonar_core::history::{Event, EventKind, changed_settings};
+use sonar_core::history::{Event, EventKind, KILL_REACH_NS, changed_settings, killed_process};
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_sys::process_end::{ProcessEnd, ProcessHandle};
@@ -21,7 +21,7 @@ const PATIENCE_NS: u64 = 12 * NS_PER_S;
 /// How long before its process ends a server may log that it shuts down, in nanoseconds.
 const SHUTDOWN_NS: u64 = 120 * NS_PER_S;
 /// How far the kernel's report of a kill and the end of a process may be apart, in nanoseconds.
-const KILL_NS: u64 = 15 * NS_PER_S;
+const KILL_NS: u64 = KILL_REACH_NS;
 /// A process that was found only so long after its start was there all the time, in nanoseconds: a server that recovers
 /// listens late.
 const LATE_NS: u64 = 3_600 * NS_PER_S;
@@ -148,6 +148,22 @@ impl ServerLives {
             self.kills.remove(&oldest);
         }
         self.kills.insert(pid, KernelKill { at, line });
+    }
+
+    /// Names the processes that the kernel has killed, in the event that counts those of the machine, as far as its log has
+    /// each of them.
+    pub fn name_killed(&self, event: &mut Event) {
+        if event.kind != EventKind::OutOfMemory || event.server.port != 0 {
+            return;
+        }
+        let near =
+            self.kills.values().filter(|kill| kill.at <= event.at && event.at.since(kill.at) <= KILL_NS);
+        let names: Vec<String> = near.filter_map(|kill| killed_process(&kill.line)).collect();
+        // With more or fewer of them it is not clear which are meant.
+        if u64::try_from(names.len()).is_ok_and(|count| count == event.count) {
+            let named = Event::new(event.at, event.kind, event.server, ("", &names.join(", ")));
+            *event = Event { count: event.count, ..named };
+        }
     }
 
     /// Begins to watch processes, so that it is known how they end.
@@ -400,7 +416,7 @@ impl ServerLives {
         let killed = self.killed.filter(|(at, _)| may_be && !is_named && near(*at, KILL_NS));
         let memory = killed.map(|(_, count)| {
             let processes = plural(count, "process");
-            format!("; the kernel killed {processes} at that time because memory had run out")
+            format!("; the kernel killed {processes} at that time for lack of memory")
         });
         match (how, memory, ended.is_logged) {
             (Some(how), memory, _) => {

@@ -103,8 +103,30 @@ fn a_kill_for_lack_of_memory_is_named() {
     let killed = |seconds| Event::new(at(seconds), EventKind::OutOfMemory, Endpoint::default(), ("", ""));
     let (kind, text) = end(true, &[killed(103)]);
     assert_eq!(kind, EventKind::ServerCrash);
-    assert!(text.contains("the kernel killed 1 process at that time because memory had run out"), "{text}");
+    assert!(text.contains("the kernel killed 1 process at that time for lack of memory"), "{text}");
     assert!(!end(true, &[killed(20)]).1.contains("memory"));
+}
+
+#[test]
+fn the_kernels_count_of_kills_gets_the_names_that_its_log_has() {
+    let mut lives = ServerLives::default();
+    lives.killed(7, at(95), "Memory cgroup out of memory: Killed process 7 (java) total-vm:5kB".to_owned());
+    lives.killed(8, at(20), "Out of memory: Killed process 8 (ruby) total-vm:5kB".to_owned());
+    let named = |lives: &ServerLives, count, server| {
+        let event = Event::new(at(100), EventKind::OutOfMemory, server, ("", ""));
+        let mut event = Event { count, ..event };
+        lives.name_killed(&mut event);
+        assert_eq!(event.count, count);
+        event.text.into_string()
+    };
+    let machine = Endpoint::default();
+    let java = "process 7 (java) in a control group that had run out of memory";
+    assert_eq!(named(&lives, 1, machine), java);
+    assert_eq!(named(&lives, 2, machine), "", "the log has only one of them");
+    assert_eq!(named(&lives, 1, local(27_017)), "", "that of a server's own group is known");
+    lives.killed(9, at(99), "Out of memory: Killed process 9 (ruby) total-vm:5kB".to_owned());
+    assert_eq!(named(&lives, 1, machine), "", "it may be either");
+    assert_eq!(named(&lives, 2, machine), format!("{java}, process 9 (ruby)"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// What the status says without the kernel's log.
 const NO_KERNEL_LOG: &str = "the kernel's log (/dev/kmsg) cannot be read: the end of a process does not say whether the \
-                             kernel killed it because memory had run out";
+                             kernel killed it for lack of memory";
 
 /// When a process ended that a search at `now` missed: before another one started at its port, if that was after the search
 /// before. `starts` are those of the others.
@@ -146,7 +146,7 @@ impl LiveAgent<'_> {
     }
 
     /// Notes which processes the kernel has killed for lack of memory.
-    fn read_kernel_log(&mut self) {
+    pub(super) fn read_kernel_log(&mut self) {
         let Some(log) = &mut self.kernel_log else { return };
         for death in log.deaths() {
             let ago = monotonic().saturating_sub(death.at);

@@ -21,7 +21,11 @@ fn before_lateness(time: Timestamp) -> Timestamp {
 }
 
 impl LiveAgent<'_> {
-    pub(super) fn add(&mut self, part: WindowPart) {
+    pub(super) fn add(&mut self, mut part: WindowPart) {
+        if part.events.iter().any(|event| event.kind == EventKind::OutOfMemory) {
+            self.read_kernel_log();
+            part.events.iter_mut().for_each(|event| self.lives.name_killed(event));
+        }
         part.events.iter().for_each(|event| self.lives.see(event));
         let _waits = self.pulse.begin();
         if let Err(error) = self.assembler.add(part) {
