@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::support::*;
 use serde_json::Value;
-use sonar_core::history::{Collector, HistoryWindow, Resolution};
+use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span};
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::{SqliteHistory, StoreSettings};
 
@@ -374,4 +374,62 @@ fn a_comparison_says_that_a_log_could_not_be_read() {
     );
     assert!(said.contains(&unread), "{said}");
     assert_eq!(said.matches("could not be read").count(), 1, "{said}");
+}
+
+#[test]
+fn what_stopped_or_killed_a_server_is_told_once_and_of_that_server_only() {
+    let folder = Folder::new("stopped");
+    let store = folder.path("history");
+    let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
+    let event = |second: u64, kind, (port, text): (u16, &str)| {
+        let at = Timestamp::from_unix(1_795_296_000 + second, 0);
+        Event::new(at, kind, Endpoint::v4([0; 4], port), ("", text))
+    };
+    let silent = |second, length| {
+        let text = format!("the server wrote no sample for {length}: it stalled, or the machine slept");
+        event(second, EventKind::Gap, (27_018, &text))
+    };
+    let killed =
+        "process 7 (mongod); the kernel says: Memory cgroup out of memory: Killed process 7 (mongod)";
+    let java = "process 9 (java) in a control group that had run out of memory";
+    let events = [
+        // The window in which the count is stored is not that of the end of the server.
+        event(89, EventKind::ServerCrash, (27_017, killed)),
+        event(91, EventKind::OutOfMemory, (0, "")),
+        silent(92, "4.67s"),
+        event(95, EventKind::ServerUnreachable, (27_018, "process 8 (mongod) was stopped")),
+        silent(101, "10.9s"),
+        event(121, EventKind::OutOfMemory, (0, java)),
+        event(150, EventKind::OutOfMemory, (0, "")),
+        // They are usual by now.
+        silent(170, "5.00s"),
+    ];
+    for number in 0..24_u64 {
+        let start = Timestamp::from_unix(1_795_296_000 + 10 * number, 0);
+        let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+        window.observe(Collector::Internals, 10_000_000_000);
+        let span = Span { from: start, to: window.window.end };
+        let own: Vec<Event> = events.iter().filter(|event| span.contains(event.at)).cloned().collect();
+        history.append(&window, &own).unwrap();
+    }
+    drop(history);
+    let told = |port: &str| {
+        let words =
+            ["what-changed", "--from", "2026-11-21T21:21:30Z", "--to", "2026-11-21T21:24:00Z", "--json"];
+        let store = ["--store", store.to_str().unwrap(), "--port", port];
+        let output = program(words.iter().chain(&store)).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        let moments = report["moments"].as_array().unwrap().iter();
+        let changes = moments.flat_map(|moment| moment["changes"].as_array().unwrap());
+        let words = |change: &Value| change["sentence"].as_str().unwrap().to_owned();
+        let all =
+            changes.map(|one| (words(one), one["effects"].as_array().unwrap().iter().map(words).collect()));
+        all.collect::<Vec<(String, Vec<String>)>>()
+    };
+    let unknown = "the kernel killed a process for lack of memory (which one is unknown)";
+    let stopped = "the server cannot be reached: process 8 (mongod) was stopped";
+    let silence = "the server wrote no sample for 10.9s: it stalled, or the machine slept";
+    let expected = [(stopped.to_owned(), vec![silence.to_owned()]), (unknown.to_owned(), Vec::new())];
+    assert_eq!(told("27018"), expected);
+    assert_eq!(told("27017"), expected[1..]);
 }
