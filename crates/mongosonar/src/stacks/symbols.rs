@@ -89,7 +89,7 @@ enum FoundImage {
     Shared(Arc<SharedImage<ImageFile>>),
     /// It was read.
     Read {
-        image: Image<ImageFile>,
+        image: Box<Image<ImageFile>>,
         /// `None` for what is no file.
         version: Option<FileVersion>,
         /// The memory that it takes until its tables are counted.
@@ -194,7 +194,7 @@ impl ProcessSymbols {
                 Ok(Some(FoundImage::Shared(image))) => self.space.share(image, &mappings, is_program),
                 // The memory is given back once its tables are counted.
                 Ok(Some(FoundImage::Read { image, version, taken: _taken })) => {
-                    let added = self.space.add(image, &mappings, is_program);
+                    let added = self.space.add(*image, &mappings, is_program);
                     match (added, version) {
                         (Some(image), Some(version)) => self.shared.remember(version, &image),
                         (Some(_), None) => {}
@@ -236,7 +236,11 @@ impl ProcessSymbols {
             // It may be mapped again elsewhere.
             let bytes = is_vdso.then(|| ImageFile::Memory(Cursor::new(self.vdso.clone())));
             let image = bytes.map(Image::read).transpose()?;
-            return Ok(image.map(|image| FoundImage::Read { image, version: None, taken: None }));
+            return Ok(image.map(|image| FoundImage::Read {
+                image: Box::new(image),
+                version: None,
+                taken: None,
+            }));
         }
         let file = self.source.mapped_file(mapping)?.ok_or_else(|| anyhow!("it cannot be opened"))?;
         let version = FileVersion::of(&file)?;
@@ -258,7 +262,7 @@ impl ProcessSymbols {
                 image.with_symbols_of(symbols);
             }
         }
-        Ok(Some(FoundImage::Read { image, version: Some(version), taken }))
+        Ok(Some(FoundImage::Read { image: Box::new(image), version: Some(version), taken }))
     }
 }
 
