@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Window};
+use sonar_core::{Coverage, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared, TlsSource};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
@@ -250,12 +250,15 @@ impl LiveCapture {
         let (to, windows) = sync_channel(4 * self.threads());
         let other = if self.is_tls_read { TlsSource::Process } else { TlsSource::None };
         let mut running = RunningCapture::default();
+        // Windows that begin at the same time are joined.
+        let start = now();
         for (number, source) in self.sources.into_iter().enumerate() {
             let (change, changes) = channel();
             running.changes.push(change);
             running.stoppers.extend(source.stopper());
+            let place = PipelinePlace { thread: number, start, tls: source.tls().unwrap_or(other) };
             let work = CaptureWork {
-                pipeline: task.pipeline(number, to.clone(), source.tls().unwrap_or(other)),
+                pipeline: task.pipeline(place, to.clone()),
                 changes,
                 complaints: task.say.clone(),
                 stop: task.stop.clone(),
@@ -278,9 +281,18 @@ fn ending_all(stop: &AtomicBool, result: Result<()>) -> Result<()> {
     result
 }
 
+/// One of the threads of a capture.
+struct PipelinePlace {
+    thread: usize,
+    /// When the capture began.
+    start: Timestamp,
+    tls: TlsSource,
+}
+
 impl CaptureTask {
-    fn pipeline(&self, thread: usize, to: SyncSender<ThreadWindow>, tls: TlsSource) -> Pipeline {
-        let (start, interval_ns) = (now(), self.interval.as_nanos() as u64);
+    fn pipeline(&self, place: PipelinePlace, to: SyncSender<ThreadWindow>) -> Pipeline {
+        let PipelinePlace { thread, start, tls } = place;
+        let interval_ns = self.interval.as_nanos() as u64;
         let first = Window::new(start.floor_to(interval_ns), self.window);
         Pipeline {
             tls: tls == TlsSource::This,
@@ -371,10 +383,31 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_source_that_fails_ends_the_others() {
-        let (say, _complaints) = channel();
-        let task = CaptureTask {
+    /// Ends at once.
+    struct ShortSource;
+
+    impl CaptureSource for ShortSource {
+        fn thread_name(&self, number: usize) -> String {
+            format!("short-{number}")
+        }
+
+        fn tls(&self) -> Option<TlsSource> {
+            None
+        }
+
+        fn stopper(&self) -> Option<Stopper> {
+            None
+        }
+
+        fn run(self: Box<Self>, mut work: CaptureWork) -> Result<()> {
+            work.pipeline.finish(now());
+            Ok(())
+        }
+    }
+
+    fn task() -> CaptureTask {
+        let (say, _) = channel();
+        CaptureTask {
             settings: Settings::default(),
             shared: Arc::default(),
             interval: Duration::from_secs(1),
@@ -386,7 +419,23 @@ mod tests {
             stop: Arc::default(),
             confined: false,
             threads: ThreadStarter::Here,
-        };
+        }
+    }
+
+    #[test]
+    fn the_first_windows_of_all_threads_begin_at_the_same_time() {
+        let sources: [Box<dyn CaptureSource>; 2] =
+            [(), ()].map(|()| -> Box<dyn CaptureSource> { Box::new(ShortSource) });
+        let capture = LiveCapture { sources: sources.into(), is_tls_read: false };
+        let (running, windows) = capture.start(&task()).expect("threads");
+        let starts: Vec<Timestamp> = windows.iter().map(|part| part.window.start).collect();
+        assert!(starts.len() == 2 && starts[0] == starts[1], "{starts:?}");
+        running.join().expect("none failed");
+    }
+
+    #[test]
+    fn a_source_that_fails_ends_the_others() {
+        let task = task();
         let sources: [Box<dyn CaptureSource>; 3] =
             [false, true, false].map(|fails| -> Box<dyn CaptureSource> { Box::new(FakeSource { fails }) });
         let capture = LiveCapture { sources: sources.into(), is_tls_read: false };
