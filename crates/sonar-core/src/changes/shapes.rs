@@ -231,6 +231,16 @@ impl<'a> Judgement<'a> {
         self.after.figures.latency.sum_ns() as f64 - self.recent.load() * self.after.seconds
     }
 
+    /// How many operations took `slower_ns` longer than before. Operations that became faster save no more than they took:
+    /// clients that wait less often ask more often.
+    fn calls_that_were_slower_or_faster(&self, slower_ns: f64) -> f64 {
+        let calls = self.after.figures.calls as f64;
+        if slower_ns >= 0.0 || self.recent.seconds <= 0.0 {
+            return calls;
+        }
+        calls.min(self.recent.figures.calls as f64 / self.recent.seconds * self.after.seconds)
+    }
+
     /// Tests each way in which it may have changed, if that makes a difference of at least `least` nanoseconds per
     /// second.
     fn candidates(&self, sides: &Sides<'_>, least: f64, mut add: impl FnMut(ShapeWay, f64, Timestamp)) {
@@ -543,7 +553,7 @@ impl<'a> Judgement<'a> {
         let is_latency = |way: &ShapeWay| matches!(way, ShapeWay::Slower | ShapeWay::Faster | ShapeWay::Plan);
         let cost_ns = match what.ways.iter().all(is_latency) {
             // A load that changes by chance is no part of it.
-            true => (self.after.mean_ns() - self.recent.mean_ns()) * self.after.figures.calls as f64,
+            true => slower_ns * self.calls_that_were_slower_or_faster(slower_ns),
             false => self.cost_ns(),
         };
         let change = HistoryChange::new(self.track.server, since, ChangeKind::Shape(Box::new(what)));

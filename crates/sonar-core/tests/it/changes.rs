@@ -625,6 +625,23 @@ fn a_collection_that_grew_explains_its_slower_queries() {
 }
 
 #[test]
+fn queries_that_became_faster_save_no_more_than_they_took() {
+    // An index is there again: clients that waited for a second each time ask twice as often.
+    let slow = Load { latency_ns: 1_000 * MS, calls: 30, ..FIND };
+    let mut noise = Noise(7);
+    let load = |at| if (14..20).contains(&at) { [slow, UPDATE] } else { [FIND, UPDATE] };
+    let windows: Vec<_> = (0..23).map(|at| window(at, &load(at), &mut noise)).collect();
+    let (before, after) = windows.split_at(20);
+    let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+    let found = find(&input, ComparisonKind::Moment);
+    let [faster] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(ways(faster), [ShapeWay::Faster]);
+    let ChangeKind::Shape(change) = &faster.what else { panic!("{faster:#?}") };
+    let took = change.before.time_ns;
+    assert!(faster.cost_ns < -0.5 * took && faster.cost_ns >= -took, "{took} {faster:#?}");
+}
+
+#[test]
 fn a_scan_reports_growth_once() {
     let mut windows: Vec<_> = (0..120).map(|at| window(at, &[FIND, UPDATE], &mut Noise(at))).collect();
     measured(&mut windows, &size_of_carts(), &[(5, 100e6), (35, 100e6), (65, 200e6), (95, 200e6)]);
