@@ -16,12 +16,16 @@ pub struct FileTable<T> {
     /// Ignored files, the oldest first.
     ignored: VecDeque<FileKey>,
     most: usize,
+    /// Files that were added so far.
+    added: u64,
 }
 
 struct TableFile<T> {
     key: FileKey,
     /// When it was last used, on the caller's clock.
     used: u64,
+    /// How many were added before it.
+    order: u64,
     value: T,
 }
 
@@ -37,12 +41,13 @@ impl<T> FileTable<T> {
     }
 
     fn new(most: usize) -> Self {
-        Self { files: HashMap::new(), ignored: VecDeque::new(), most }
+        Self { files: HashMap::new(), ignored: VecDeque::new(), most, added: 0 }
     }
 
     /// Adds a file with this number, which another file may have had before.
     pub fn insert(&mut self, number: u32, key: FileKey, used: u64, value: T) {
-        self.files.insert(number, TableFile { key, used, value });
+        self.files.insert(number, TableFile { key, used, order: self.added, value });
+        self.added += 1;
     }
 
     /// Adds an ignored file.
@@ -82,10 +87,12 @@ impl<T> FileTable<T> {
     pub fn surplus(&mut self) -> Vec<Released> {
         let mut released = Vec::new();
         if self.files.len() > self.most {
-            let mut by_use: Vec<_> = self.files.iter().map(|(number, entry)| (entry.used, *number)).collect();
+            // Those that were used at the same time go by age: a new file may have a number that was given back.
+            let age = |(number, entry): (&u32, &TableFile<T>)| (entry.used, entry.order, *number);
+            let mut by_use: Vec<_> = self.files.iter().map(age).collect();
             by_use.sort_unstable();
             by_use.truncate(self.files.len() - self.most / 3 * 2);
-            for (_, number) in by_use {
+            for (_, _, number) in by_use {
                 let entry = self.files.remove(&number);
                 released.extend(entry.map(|entry| (entry.key, Some(number))));
             }
@@ -156,6 +163,23 @@ mod tests {
             assert!(numbers.next <= TotalsRoom::AGENT.files, "minute {minute}: out of numbers");
         }
         assert!(released > 60 * 24 * (DAYS - 12));
+    }
+
+    /// Nobody has looked at the figures since they all came, as within a long interval.
+    #[test]
+    fn a_new_file_with_a_number_that_was_given_back_stays() {
+        let mut table = FileTable::of_totals(TotalsRoom::AGENT);
+        let most = TotalsRoom::AGENT.files / 4 * 3;
+        let mut numbers = Numbers::default();
+        let mut released = Vec::new();
+        for file in 0..4 * u64::from(most) {
+            table.insert(numbers.next(), key(file, 1), 0, ());
+            for (key, number) in table.surplus() {
+                released.push(key.inode);
+                numbers.free.extend(number);
+            }
+        }
+        assert!(released.len() > 2 * most as usize && released.is_sorted(), "the oldest first");
     }
 
     #[test]
