@@ -132,8 +132,8 @@ lab_tests() {
     fi
     count_pytest "$log" $code
 }
-# They wait more than they compute, so they run beside the tests of the workspace, none of which looks for the servers of the
-# machine.
+# Their namespaces keep them from the servers of others. They wait more than they compute, so they run beside the tests of the
+# workspace; an agent that one of those starts may see their servers, which none counts.
 apart_lane() {
     lane=apart
     wait_for "build the lab" "$lab"

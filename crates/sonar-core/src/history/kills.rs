@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(counts(&[end(900, &said), kills(1)]), [1], "at another time");
         let killed = "process 5 (mongod), killed by signal 9 (SIGKILL)";
         assert_eq!(counts(&[end(999, killed), kills(1)]), [1], "somebody else killed it");
-        // What is said of a server's own control group stays.
+        // A kill in a server's own control group stays.
         let own = event(1_000, EventKind::OutOfMemory, (27_017, "its control group had reached its limit"));
         assert_eq!(counts(&[end(999, &said), own]), [1]);
     }

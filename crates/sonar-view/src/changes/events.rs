@@ -224,7 +224,7 @@ mod tests {
             let text = format!("the server wrote no sample for {length}: it stalled, or the machine slept");
             Event { server, ..at(1, EventKind::Gap, "", &text) }
         });
-        assert!(sentence(&silences).contains("10.9s"), "the longest is told");
+        assert!(sentence(&silences).contains("10.9s"), "it names the longest");
     }
 
     #[test]

@@ -344,9 +344,15 @@ mod tests {
     use super::*;
     use crate::queries::live::{RETIRE, RETIRE_EACH};
 
-    /// Fails at once, or runs until it is to stop.
-    struct FakeSource {
-        fails: bool,
+    /// What a source without packets does.
+    #[derive(Copy, Clone, PartialEq)]
+    enum FakeSource {
+        /// It fails at once.
+        Fails,
+        /// It hands its first window over, and ends.
+        Ends,
+        /// It runs until it is to stop.
+        Runs,
     }
 
     impl CaptureSource for FakeSource {
@@ -362,8 +368,12 @@ mod tests {
             None
         }
 
-        fn run(self: Box<Self>, work: CaptureWork) -> Result<()> {
-            anyhow::ensure!(!self.fails, "the kernel refuses");
+        fn run(self: Box<Self>, mut work: CaptureWork) -> Result<()> {
+            anyhow::ensure!(*self != Self::Fails, "the kernel refuses");
+            if *self == Self::Ends {
+                work.pipeline.finish(now());
+                return Ok(());
+            }
             let begun = Instant::now();
             while !work.stop.load(Ordering::Relaxed) {
                 anyhow::ensure!(begun.elapsed() < Duration::from_secs(60), "nobody ended it");
@@ -383,26 +393,9 @@ mod tests {
         }
     }
 
-    /// Ends at once.
-    struct ShortSource;
-
-    impl CaptureSource for ShortSource {
-        fn thread_name(&self, number: usize) -> String {
-            format!("short-{number}")
-        }
-
-        fn tls(&self) -> Option<TlsSource> {
-            None
-        }
-
-        fn stopper(&self) -> Option<Stopper> {
-            None
-        }
-
-        fn run(self: Box<Self>, mut work: CaptureWork) -> Result<()> {
-            work.pipeline.finish(now());
-            Ok(())
-        }
+    fn capture(sources: &[FakeSource]) -> LiveCapture {
+        let boxed = |source: &FakeSource| -> Box<dyn CaptureSource> { Box::new(*source) };
+        LiveCapture { sources: sources.iter().map(boxed).collect(), is_tls_read: false }
     }
 
     fn task() -> CaptureTask {
@@ -424,9 +417,7 @@ mod tests {
 
     #[test]
     fn the_first_windows_of_all_threads_begin_at_the_same_time() {
-        let sources: [Box<dyn CaptureSource>; 2] =
-            [(), ()].map(|()| -> Box<dyn CaptureSource> { Box::new(ShortSource) });
-        let capture = LiveCapture { sources: sources.into(), is_tls_read: false };
+        let capture = capture(&[FakeSource::Ends; 2]);
         let (running, windows) = capture.start(&task()).expect("threads");
         let starts: Vec<Timestamp> = windows.iter().map(|part| part.window.start).collect();
         assert!(starts.len() == 2 && starts[0] == starts[1], "{starts:?}");
@@ -436,9 +427,7 @@ mod tests {
     #[test]
     fn a_source_that_fails_ends_the_others() {
         let task = task();
-        let sources: [Box<dyn CaptureSource>; 3] =
-            [false, true, false].map(|fails| -> Box<dyn CaptureSource> { Box::new(FakeSource { fails }) });
-        let capture = LiveCapture { sources: sources.into(), is_tls_read: false };
+        let capture = capture(&[FakeSource::Runs, FakeSource::Fails, FakeSource::Runs]);
         let (running, windows) = capture.start(&task).expect("threads");
         assert_eq!(windows.iter().count(), 0, "the threads end, and hand over no window");
         assert!(task.stop.load(Ordering::Relaxed));

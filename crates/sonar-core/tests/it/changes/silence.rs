@@ -135,7 +135,7 @@ fn silences_that_are_usual_are_no_change() {
     assert_eq!(left(&usual[..1], &[silence(300, "4.00s")]), 1, "once before");
     assert_eq!(left(&usual, &[of(OTHER, silence(300, "4.00s"))]), 1, "another server");
     assert_eq!(left(&usual, &[silence(2_000, "4.00s")]), 1, "long ago");
-    // It tells of its cause.
+    // One whose cause is known stays.
     let throttled = [silence(300, "6.00s"), event(302, EventKind::ServerUnreachable, "")];
     assert_eq!(left(&usual, &throttled), 1);
 }
