@@ -112,6 +112,7 @@ fn a_moment_with_too_little_before_it_has_its_events() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let note = "- Only events are listed: too little is stored from 2026-11-21T21:22:40Z on to compare figures with;";
     assert!(text.contains(note) && text.contains("the server started: process 12309"), "{text}");
+    assert!(text.lines().nth(1).unwrap().ends_with("(30.0s), compared with nothing"), "{text}");
     let report = json(&at);
     assert!(report["compared_with"].is_null());
     let changes = report["moments"][0]["changes"].as_array().unwrap();

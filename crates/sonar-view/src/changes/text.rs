@@ -31,6 +31,8 @@ impl ChangesReport {
         let whole = span(&SpanJson { start_ns: from, end_ns: to });
         let shown = |at| zone.show_seconds(at);
         let against = match &self.compared_with {
+            // A note below says why.
+            None if self.doubt().is_some() => "compared with nothing".to_owned(),
             None => "each moment compared with the time before it".to_owned(),
             Some(against) => {
                 let against = span(against);
