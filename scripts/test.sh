@@ -11,7 +11,8 @@
 # Everything but the release build is a static program with musl, as users install it (with glibc where musl cannot be
 # installed); clippy checks the one with glibc.
 # Three lanes run beside each other: the foreground builds the workspace and runs its tests and those of the lab; `lab`
-# builds what the lab needs; `spare` does everything else with what the others leave of the processors.
+# builds what the lab needs; `spare` does everything else, at the same priority: with a lower one it would end long after
+# the others, on one processor.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tools.sh
@@ -77,7 +78,6 @@ advisories() {
 }
 spare_lane() {
     lane=spare
-    yield_processors $BASHPID
     unset CARGO_BUILD_TARGET
     check "format" scripts/lint.sh --format
     check "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
@@ -93,6 +93,7 @@ spare_lane() {
     check "lint" scripts/lint.sh --lint
     # The short form runs the targets as tests of the workspace.
     [ -n "${LONG:-}" ] || return 0
+    yield_processors $BASHPID
     check "build the fuzz targets" fuzz/run.sh --build
     # Two at a time: each uses one processor.
     local targets half other
@@ -105,6 +106,7 @@ spare_lane() {
 }
 if [ -n "${LONG:-}" ]; then
     export REPLAY_KILLS=${REPLAY_KILLS:-1000} STORE_KILLS=${STORE_KILLS:-300} STORE_POWER_FAILURES=${STORE_POWER_FAILURES:-100}
+    export HOSTILE_ROUNDS=${HOSTILE_ROUNDS:-1000000}
 fi
 spare_lane &
 spare=$!

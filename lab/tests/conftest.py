@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root (packet sockets, network namespaces)")
-    config.addinivalue_line("markers", "alone: runs beside no other test: it measures time, or lists threads")
+    config.addinivalue_line("markers", "alone: runs beside no other test: it measures time")
     config.addinivalue_line("markers", "apart: runs in namespaces of its own, where it sees only its own processes")
     config.addinivalue_line(
         "markers", "servers: sees every mongod of this machine, or runs one; beside no other test that does"
@@ -46,7 +46,6 @@ LONGEST = [
     "test_disk_vm",
     "test_why",
     "test_ending",
-    "test_tls_vm",
     "test_disk",
     "test_why_tls",
 ]

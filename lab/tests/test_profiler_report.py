@@ -135,7 +135,7 @@ def test_a_report_of_operations_from_now_on(tmp_path):
 @pytest.mark.alone
 def test_impact_finds_a_real_cost_and_cleans_up(tmp_path):
     with mongod("6.0", "--cost-us", "2000") as mock:
-        arguments = ["--clients", "1,2", "--rounds", "4", "--slice", "400ms", "--documents", "300"]
+        arguments = ["--clients", "1,2", "--rounds", "4", "--slice", "200ms", "--documents", "300"]
         html = tmp_path / "a.html"
         done = run("impact", *arguments, "--level", "0,2", "--json", "--html", html, mock.uri)
         report = json.loads(done.stdout)
@@ -218,7 +218,7 @@ def test_equal_settings_show_no_difference_on_a_real_server(served_v4):
         "--rounds",
         "5",
         "--slice",
-        "600ms",
+        "300ms",
         "--documents",
         "300",
         "--confidence",

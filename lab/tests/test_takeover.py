@@ -167,7 +167,7 @@ def started(words, tmp_path):
 
 
 # Helpers have a thread more for each server that another test starts.
-@pytest.mark.alone
+@pytest.mark.servers
 def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
     if landlock() < 6:
         pytest.skip("the tables are those of a kernel with Landlock 6 or later")
