@@ -80,7 +80,9 @@ spare_lane() {
     lane=spare
     unset CARGO_BUILD_TARGET
     check "format" scripts/lint.sh --format
-    check "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+    local benches=()
+    [ -z "${LONG:-}" ] || benches=(--features sonar-decode/bench)
+    check "clippy" cargo clippy --workspace --all-targets "${benches[@]}" --locked --quiet -- -D warnings
     check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
     if command -v cargo-deny >/dev/null; then
         check "licences, bans and sources" cargo deny check licenses bans sources

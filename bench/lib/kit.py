@@ -32,6 +32,7 @@ MIB = 1 << 20
 CLONE_NEWNET = 0x4000_0000
 LONG = bool(os.environ.get("LONG"))
 CARGO_BENCH = ["cargo", "bench", "--quiet", "--locked", "--manifest-path", ROOT / "Cargo.toml", "-p", "sonar-decode"]
+CARGO_BENCH += ["--features", "bench"]
 # Where cargo, Go, mtools and the system's tools are, if they are not in PATH.
 PLACES = (pathlib.Path.home() / ".cargo/bin", "/usr/local/go/bin", ROOT / "bench/.venv/bin", "/usr/sbin", "/sbin")
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), *map(str, PLACES)])

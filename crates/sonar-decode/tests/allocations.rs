@@ -7,9 +7,6 @@ use sonar_core::Operation;
 use sonar_decode::testing::{Conversation, ConversationEnd};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
-#[global_allocator]
-static ALLOCATOR: dhat::Alloc = dhat::Alloc;
-
 #[derive(Default)]
 struct Count(u64);
 
@@ -54,10 +51,9 @@ fn operations_of_a_known_layout_allocate_nothing() {
         (Decoder::new(Settings::default(), Arc::new(Shared::default())), Count::default());
     let half = packets.len() / 2;
     packets[..half].iter().for_each(|packet| decoder.packet(&packet.as_packet(), &mut count));
-    let profiler = dhat::Profiler::builder().testing().build();
-    packets[half..].iter().for_each(|packet| decoder.packet(&packet.as_packet(), &mut count));
-    let allocated = dhat::HeapStats::get().total_blocks;
-    drop(profiler);
+    let allocated = allocation_counter::measure(|| {
+        packets[half..].iter().for_each(|packet| decoder.packet(&packet.as_packet(), &mut count));
+    });
     assert_eq!(count.0, 120);
-    assert_eq!(allocated, 0);
+    assert_eq!(allocated.count_total, 0);
 }
