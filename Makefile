@@ -38,8 +38,12 @@ test-long:
 	@LONG=1 scripts/test.sh
 
 # The web page of the reports: packages, types, format, tests, web/dist/report.html.
-web:
-	cd web && npm ci --silent && npm run check --silent && npm test --silent && npm run build --silent
+web: web/node_modules/.package-lock.json
+	cd web && npm run check --silent && npm test --silent && npm run build --silent
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --silent
+	@touch $@
 
 # Measures, and writes docs/performance.md: make bench BENCH="logs file" replaces only their tables; LONG=1 takes more
 # rounds.
