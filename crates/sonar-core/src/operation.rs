@@ -187,6 +187,14 @@ impl Application {
         Self { joined_late: true, ..Self::default() }
     }
 
+    /// The name that mongosonar gives its own connections.
+    pub const OWN: &'static str = "mongosonar";
+
+    /// Whether it is mongosonar itself: that it asks a server is no news of that server.
+    pub fn is_own(&self) -> bool {
+        *self.name == *Self::OWN
+    }
+
     /// The display name: its name, or `joined late`, or the driver in brackets.
     pub fn label(&self) -> String {
         if !self.name.is_empty() {

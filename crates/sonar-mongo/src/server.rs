@@ -9,7 +9,7 @@ use mongodb::options::{
     ClientOptions, CollectionOptions, ReadPreference, SelectionCriteria, Tls, TlsOptions,
 };
 use mongodb::{Client, Collection};
-use sonar_core::Timestamp;
+use sonar_core::{Application, Timestamp};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{COMMAND_NOT_FOUND, Result, ServerError};
@@ -261,7 +261,7 @@ fn at(address: String) -> SelectionCriteria {
 }
 
 pub(crate) async fn connect(mut options: ClientOptions, connections: u32) -> Result<(Link, ServerInfo)> {
-    options.app_name.get_or_insert_with(|| "mongosonar".to_owned());
+    options.app_name.get_or_insert_with(|| Application::OWN.to_owned());
     options.server_selection_timeout.get_or_insert(SELECTION);
     options.connect_timeout.get_or_insert(CONNECT);
     options.max_pool_size = Some(options.max_pool_size.unwrap_or(10).max(connections));

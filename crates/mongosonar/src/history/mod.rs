@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{
-    Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan, Resolution, Span,
-    is_kill_of_other_group, without_explained_kills,
+    Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan, REPEATED_REACH_NS,
+    Resolution, Span, each_told_once, is_kill_of_other_group, without_explained_kills,
 };
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
@@ -192,16 +192,17 @@ impl StoredHistory {
         Ok(window)
     }
 
-    /// The events within a span, by time, without kills that the ends of servers explain.
+    /// The events within a span, by time, each thing once, and without kills that the ends of servers explain.
     ///
     /// # Errors
     /// The history cannot be read.
     pub fn events(&self, span: Span) -> Result<Vec<Event>> {
-        // The end of a server may be told a little earlier or later.
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(KILL_REACH_NS));
-        let around = Span { from, to: span.to.plus_ns(KILL_REACH_NS) };
+        // The end of a server, and its start, may be told a little earlier or later.
+        let reach_ns = KILL_REACH_NS.max(REPEATED_REACH_NS);
+        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(reach_ns));
+        let around = Span { from, to: span.to.plus_ns(reach_ns) };
         let events = self.store.events(around).with_context(|| self.cannot_read())?;
-        let mut events = without_explained_kills(events);
+        let mut events = without_explained_kills(each_told_once(events));
         events.retain(|event| span.contains(event.at));
         if let Some(server) = self.server {
             let is_its = |event: &Event| event.server.port == 0 || event.server.port == server;

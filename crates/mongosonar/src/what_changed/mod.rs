@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
     ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, ComparisonKind, HistoryChange, HistoryChanges,
-    MIN_WINDOWS, RECENT_WINDOWS, Scan, ScanMoment, apart, each_once, find, with_all_events,
-    without_repetitions, without_usual_silences,
+    MIN_WINDOWS, RECENT_WINDOWS, RESTART_REACH_NS, Scan, ScanMoment, apart, each_once, find, with_all_events,
+    with_whole_restarts, without_repetitions, without_usual_silences,
 };
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
@@ -111,7 +111,12 @@ fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zo
     for resolution in Resolution::ALL {
         let width = resolution.width_ns();
         let mut span = whole_windows(focus, resolution);
-        span.to = span.to.plus_ns((RECENT_WINDOWS as u64 - 1) * width).min(history.extent.to.max(span.to));
+        let until = history.extent.to.max(span.to);
+        span.to = span.to.plus_ns((RECENT_WINDOWS as u64 - 1) * width).min(until);
+        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(RESTART_REACH_NS.max(width)));
+        let around = Span { from, to: span.to.plus_ns(RESTART_REACH_NS.max(width)) };
+        span = with_whole_restarts(span, &history.events(around)?, width);
+        span.to = span.to.min(until);
         let is_coarser = |windows: &[HistoryWindow]| windows.iter().any(|one| one.window.length_ns() > width);
         if resolution.coarser().is_some() && is_coarser(&history.windows(span, resolution)?) {
             continue;

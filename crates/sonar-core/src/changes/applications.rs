@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ApplicationChange, ChangeKind, HistoryChange};
 use super::shapes::{LONG_NS, MIN_EXPECTED};
-use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began, served};
 use crate::history::{EventKind, HistoryWindow};
-use crate::{Class, Endpoint, Role, Row, ShapeId, Timestamp};
+use crate::{Endpoint, ShapeId, Timestamp};
 
 /// A new application may be one that was unknown before: then unknown applications run fewer operations of its shapes than
 /// before. They must have lost at least this many for each operation of the new one.
@@ -132,7 +132,7 @@ impl UnknownCalls {
     fn gather(sides: &Sides<'_>) -> Self {
         let mut unknown: BTreeMap<(Endpoint, ShapeId), [u64; 2]> = BTreeMap::new();
         for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
-            for row in sides.windows(side).iter().flat_map(rows) {
+            for row in sides.windows(side).iter().flat_map(served) {
                 let apps = row.observed().apps.iter();
                 let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
                 let calls: u64 = shares.map(|(_, share)| share.calls).sum();
@@ -158,19 +158,14 @@ impl UnknownCalls {
     }
 }
 
-/// The operations of users that servers served in a window.
-fn rows(window: &HistoryWindow) -> impl Iterator<Item = &Row> {
-    window.window.shapes.iter().filter(|row| row.class == Class::User && row.role == Role::Served)
-}
-
 fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {
     let mut all: BTreeMap<(Endpoint, Box<str>), SeenApplication> = BTreeMap::new();
     for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
-            for row in rows(window) {
+            for row in served(window) {
                 let apps = &row.observed().apps;
                 let is_alone = apps.len() == 1 && apps.other.calls == 0;
-                for (app, share) in apps.iter().filter(|(app, _)| !app.name.is_empty()) {
+                for (app, share) in apps.iter().filter(|(app, _)| !app.name.is_empty() && !app.is_own()) {
                     let seen = all.entry((row.server, app.name.clone())).or_default();
                     let driver = (app.driver.clone(), app.driver_version.clone());
                     seen.last_seen = seen.last_seen.max(row.figures().last_seen.min(window.window.end));

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ChangeKind, ErrorChange, HistoryChange};
-use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, served};
 use crate::compare::{Rate, holm_at};
-use crate::{Class, Endpoint, Role, Source, Timestamp};
+use crate::{Endpoint, Source, Timestamp};
 
 /// Fewer errors are not reported.
 const MIN_ERRORS: u64 = 3;
@@ -81,8 +81,7 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<ErrorKey, Errors> {
     let mut all: BTreeMap<ErrorKey, Errors> = BTreeMap::new();
     for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
-            let rows = window.window.shapes.iter();
-            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+            for row in served(window) {
                 let Some(observed) = row.observed_by(source) else { continue };
                 for (code, count) in observed.figures.errors.iter() {
                     let key = (row.server, *code, row.shape().namespace().into());

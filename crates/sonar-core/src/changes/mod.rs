@@ -38,3 +38,4 @@ pub use moments::{apart, each_once};
 pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};
 pub use sides::{ChangeInput, ComparisonKind, MIN_WINDOWS, RECENT_WINDOWS};
 pub use silence::without_usual_silences;
+pub use stages::{RESTART_REACH_NS, with_whole_restarts};

@@ -96,6 +96,7 @@ pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
         changes.extend(own.into_iter().map(|change| (change, measured_ns)));
     }
     changes.sort_by(|(a, _), (b, _)| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()).then(a.since.cmp(&b.since)));
+    let changes = with_all_stages(changes, width_ns);
     let mut groups: Vec<MomentParts> = Vec::new();
     for (change, measured_ns) in changes {
         let windows = Windows::of(&change, width_ns);
@@ -128,6 +129,22 @@ pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
         }
     }
     joined.into_iter().filter_map(|group| moment(group, width_ns)).collect()
+}
+
+/// The same changes, of which those that are stages of one thing are one, in whichever moments they were found. Each comes
+/// with the time over which its cost was measured.
+fn with_all_stages(changes: Vec<(HistoryChange, u64)>, width_ns: u64) -> Vec<(HistoryChange, u64)> {
+    let mut all: Vec<(HistoryChange, u64)> = Vec::new();
+    for (change, measured_ns) in changes {
+        match all.iter_mut().find(|(known, _)| is_same_thing(known, &change, width_ns)) {
+            Some((known, measured)) => {
+                join(known, change);
+                *measured = measured_ns.max(*measured);
+            }
+            None => all.push((change, measured_ns)),
+        }
+    }
+    all
 }
 
 /// The same moments, in which each thing is one change, as in those of [`apart`].

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use statrs::distribution::{DiscreteCDF, Poisson};
 
 use super::change::{ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure};
-use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, served};
 use super::splits::chance;
 use crate::compare::holm_at;
 use crate::files::ThreadRole;
 use crate::history::{HistoryWindow, SeriesKey, SeriesSubject, metrics};
-use crate::{Class, Endpoint, Role, ShapeId, Source, Subject};
+use crate::{Endpoint, ShapeId, Source, Subject};
 
 /// The minimum number of windows before for saying what is usual.
 const MIN_BEFORE: usize = 5;
@@ -123,8 +123,7 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
     let mut servers: BTreeMap<Endpoint, ServerSides> = BTreeMap::new();
     for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
-            let rows = window.window.shapes.iter();
-            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+            for row in served(window) {
                 let Some(observed) = row.observed_by(source) else { continue };
                 let server = servers.entry(row.server).or_default();
                 let figures = &observed.figures;
@@ -138,7 +137,9 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
                     server.known.entry(shape.id).or_insert(index);
                     continue;
                 }
-                for (app, share) in observed.apps.iter().filter(|(app, _)| !app.name.is_empty()) {
+                for (app, share) in
+                    observed.apps.iter().filter(|(app, _)| !app.name.is_empty() && !app.is_own())
+                {
                     *server.applications.entry(app.name.clone()).or_default() += share.calls as f64;
                 }
                 if shape.id != ShapeId(0) && !server.known.contains_key(&shape.id) {

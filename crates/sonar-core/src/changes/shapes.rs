@@ -7,7 +7,7 @@ use super::change::{
     ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay, SplitChange,
 };
 use super::commands;
-use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began, served};
 use super::splits::ShapeSplits;
 use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::figures::{Apps, Figures};
@@ -15,9 +15,7 @@ use crate::histogram::upper_bound_ns;
 use crate::history::HistoryWindow;
 use crate::time_split::RowSplit;
 use crate::timeline::TimeBucket;
-use crate::{
-    Class, Endpoint, Histogram, Identity, Role, ShapeId, ShapeInfo, Source, Subject, Timeline, Timestamp,
-};
+use crate::{Endpoint, Histogram, Identity, ShapeId, ShapeInfo, Source, Subject, Timeline, Timestamp};
 
 /// The 75 % quantile of the square of a standard normal value.
 const QUARTILE_OF_SQUARE: f64 = 1.323;
@@ -116,8 +114,7 @@ fn tracks<'a>(sides: &Sides<'a>) -> Vec<ShapeTrack<'a>> {
     let mut tracks: BTreeMap<(Endpoint, ShapeId), ShapeTrack<'a>> = BTreeMap::new();
     for side in [ComparedSpan::Before, ComparedSpan::After] {
         for (index, window) in sides.windows(side).iter().enumerate() {
-            let rows = window.window.shapes.iter();
-            for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
+            for row in served(window) {
                 let Subject::Shape { shape, identity: Identity::Exact, .. } = &row.subject else { continue };
                 if shape.id == ShapeId(0) || commands::kind(&shape.command).is_some() {
                     continue;

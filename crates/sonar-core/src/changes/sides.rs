@@ -2,7 +2,7 @@
 
 use crate::figures::Figures;
 use crate::history::{Collector, Event, HistoryWindow, Span};
-use crate::{Endpoint, Source, Timestamp};
+use crate::{Class, Endpoint, Role, Row, Source, Timestamp};
 
 /// Windows right before the span: what changed at its beginning is compared with these.
 pub const RECENT_WINDOWS: usize = 3;
@@ -76,6 +76,19 @@ pub(super) struct Sides<'a> {
 /// The sources that are judged, with their collectors, the one with the most precise latencies first.
 pub(super) const SOURCES: [(Source, Collector); 2] =
     [(Source::Wire, Collector::Queries), (Source::Log, Collector::Log)];
+
+/// The operations of users that servers served in a window, without those that mongosonar alone ran: what it asks is no
+/// change of a server.
+pub(super) fn served(window: &HistoryWindow) -> impl Iterator<Item = &Row> {
+    let is_of_users = |row: &&Row| row.class == Class::User && row.role == Role::Served;
+    window.window.shapes.iter().filter(is_of_users).filter(|row| !is_own(row))
+}
+
+/// Whether mongosonar ran all operations of a row, as far as their applications are known.
+fn is_own(row: &Row) -> bool {
+    let apps = &row.observed().apps;
+    !apps.is_empty() && apps.other.calls == 0 && apps.iter().all(|(app, _)| app.is_own())
+}
 
 fn collector_of(source: Source) -> Option<Collector> {
     SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector)

@@ -36,7 +36,7 @@ impl ApplicationWatch {
     /// An application connected at `at`; returns an event if it had not connected before.
     pub fn connected(&mut self, at: Timestamp, app: &Application, server: Endpoint) -> Option<Event> {
         let label = app.label();
-        if app.joined_late || self.known.contains(label.as_str()) {
+        if app.joined_late || app.is_own() || self.known.contains(label.as_str()) {
             return None;
         }
         if self.known.len() >= MAX_KNOWN {
@@ -91,6 +91,7 @@ mod tests {
         let unnamed = Application { driver: "nodejs".into(), ..Application::default() };
         assert_eq!(&*watch.connected(at(3), &unnamed, SERVER).unwrap().subject, "(nodejs)");
         assert_eq!(watch.connected(at(4), &Application::joined_late(), SERVER), None);
+        assert_eq!(watch.connected(at(5), &app(Application::OWN), SERVER), None);
     }
 
     #[test]

@@ -163,6 +163,14 @@ impl Event {
         Self { at, kind, server, subject, text, count: 1 }
     }
 
+    /// The text of a [`EventKind::ServerStop`] that only the next start tells: the server had not shut down.
+    pub const UNCLEAN: &'static str = "had not shut down cleanly before this start";
+
+    /// Whether it is an end that only the next start tells, at the time of that start.
+    pub fn is_unclean_end(&self) -> bool {
+        self.kind == EventKind::ServerStop && *self.text == *Self::UNCLEAN
+    }
+
     /// Settings of a server that are others since it started at `at`; `changed` names them.
     pub fn settings_of_start(at: Timestamp, server: Endpoint, changed: &str) -> Self {
         Self::new(at, EventKind::SettingChange, server, ("", &format!("{SINCE_START}{changed}")))

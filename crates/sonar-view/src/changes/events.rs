@@ -1,9 +1,11 @@
 //! Events in words.
 
+use std::collections::HashSet;
+
 use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
 
-use crate::kit::{Grouped, Zone};
+use crate::kit::{Grouped, Zone, plural};
 
 /// A sentence, and the time at which that happened.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,8 +19,17 @@ pub(super) fn headline(events: &[Event]) -> Headline {
     use EventKind as Kind;
     let of = |kind: EventKind| events.iter().find(|event| event.kind == kind);
     let told = |one: &Event, text: String| Headline { at: one.at, text };
-    let other_settings = |settings: &str| format!("other settings: {settings}");
     let settings = events.iter().find_map(|one| Some((one, one.changed_since_start()?)));
+    if let Some(crash) = of(Kind::ServerCrash) {
+        let (first, text) = match of(Kind::OutOfMemory) {
+            Some(memory) => {
+                let why = with("the server ran out of memory, and the kernel killed it", &memory.text);
+                (memory, with(&why, &crash.text))
+            }
+            None => (crash, event(crash)),
+        };
+        return told(first, format!("{text}{}", after_crash(events)));
+    }
     if let Some(upgrade) = of(Kind::ServerUpgrade) {
         let more =
             settings.map_or_else(String::new, |(_, settings)| format!("; {}", other_settings(settings)));
@@ -27,14 +38,10 @@ pub(super) fn headline(events: &[Event]) -> Headline {
     if let Some((one, settings)) = settings {
         return told(one, format!("the server was restarted with {}", other_settings(settings)));
     }
-    if let (Some(crash), Some(memory)) = (of(Kind::ServerCrash), of(Kind::OutOfMemory)) {
-        let why = with("the server ran out of memory, and the kernel killed it", &memory.text);
-        return told(memory, with(&why, &crash.text));
-    }
     if let (Some(storm), Some(app)) = (of(Kind::ConnectionStorm), of(Kind::NewApplication)) {
         return told(storm, format!("{}; the application {} is new", event(storm), app.subject));
     }
-    if let Some(one) = [Kind::ServerCrash, Kind::CpuThrottled].into_iter().find_map(of) {
+    if let Some(one) = of(Kind::CpuThrottled) {
         return told(one, event(one));
     }
     match (of(Kind::ServerStop), of(Kind::ServerStart)) {
@@ -48,16 +55,68 @@ pub(super) fn headline(events: &[Event]) -> Headline {
     }
 }
 
-/// What is known of a start. A log says that the server started, which the sentence says too.
-fn start_text(start: &Event) -> &str {
-    start.text.strip_prefix("started").map_or(&*start.text, |rest| rest.trim_start_matches(", "))
+fn other_settings(settings: &str) -> String {
+    format!("other settings: {settings}")
 }
 
-/// All events that the sentence does not tell in full, a line each.
+/// What followed the crash of a server: more crashes, its start, and what is different since then.
+fn after_crash(events: &[Event]) -> String {
+    use EventKind as Kind;
+    let crashes = events.iter().filter(|one| one.kind == Kind::ServerCrash).map(|one| one.count).sum::<u64>();
+    let mut parts = Vec::new();
+    if crashes > 1 {
+        parts.push(format!("it ended so {} in all", plural(Grouped(crashes), "time")));
+    }
+    let last = |kind: EventKind| events.iter().rposition(|one| one.kind == kind);
+    // The start may have been seen a moment before the end that it followed.
+    let end = last(Kind::ServerCrash).max(last(Kind::ServerStop));
+    let start = last(Kind::ServerStart).filter(|at| crashes == 1 || Some(*at) > end);
+    if let Some(start) = start.map(|at| &events[at]) {
+        parts.push(match (pause(start), start_text(start)) {
+            (Some((process, pause)), _) => format!("restarted after {pause} as {process}"),
+            (None, "") => "restarted".to_owned(),
+            (None, text) => format!("restarted: {text}"),
+        });
+    }
+    parts.extend(events.iter().find(|one| one.kind == Kind::ServerUpgrade).map(|one| one.text.to_string()));
+    parts.extend(events.iter().find_map(|one| Some(other_settings(one.changed_since_start()?))));
+    parts.iter().map(|part| format!("; {part}")).collect()
+}
+
+/// The process of a start, and how long after the end of the one before it that was: `process 7 (mongod)`, `4 seconds`;
+/// `None` if the event does not tell it.
+fn pause(start: &Event) -> Option<(&str, &str)> {
+    let (process, rest) = start.text.split_once(", ")?;
+    Some((process, rest.split_once(" after process ")?.0))
+}
+
+/// What is known of a start. A log, or samples, say that the server started, which the sentence says too.
+fn start_text(start: &Event) -> &str {
+    let said =
+        ["the server was started", "started"].into_iter().find_map(|said| start.text.strip_prefix(said));
+    said.map_or(&*start.text, |rest| rest.trim_start_matches(", "))
+}
+
+/// Whether a sentence tells all that one of its events says.
+fn is_told(told: &str, one: &Event) -> bool {
+    let has = |text: &str| !text.is_empty() && told.contains(text);
+    let details = match one.kind {
+        EventKind::ServerStart => match pause(one) {
+            Some((process, pause)) => has(&format!("restarted after {pause} as {process}")) || has(&one.text),
+            None => has(start_text(one)),
+        },
+        EventKind::SettingChange => one.changed_since_start().is_some_and(has),
+        EventKind::ServerCrash | EventKind::OutOfMemory | EventKind::ServerUpgrade => has(&one.text),
+        _ => false,
+    };
+    details || told.contains(&event(one))
+}
+
+/// All events that the sentence does not tell in full, a line each. Of several that say the same it tells the first.
 pub(super) fn evidence(events: &[Event], zone: &Zone) -> Vec<String> {
     let told = headline(events).text;
-    let first = events.iter().position(|one| told.contains(&event(one)));
-    let others = events.iter().enumerate().filter(|(at, _)| Some(*at) != first).map(|(_, one)| one);
+    let mut known = HashSet::new();
+    let others = events.iter().filter(|one| !is_told(&told, one) || !known.insert(event(one)));
     others.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
 }
 
@@ -164,7 +223,7 @@ mod tests {
         let start = at(4, EventKind::ServerStart, "", "process 7 (mongod)");
         let again = [stop.clone(), start.clone()];
         assert_eq!(sentence(&again), "the server was restarted: process 7 (mongod)");
-        assert_eq!(evidence(&again, &Zone::utc()).len(), 2, "both are shown unchanged");
+        assert_eq!(evidence(&again, &Zone::utc()).len(), 1, "the end; the sentence tells the start");
         let settings =
             Event::settings_of_start(Timestamp::from_unix(4, 0), Endpoint::default(), "cacheSizeGB 1, was 2");
         let other = [stop.clone(), start.clone(), settings.clone()];
@@ -186,6 +245,32 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("killed by signal 9 (SIGKILL)"), "{text}");
+    }
+
+    #[test]
+    fn a_crash_is_the_headline_of_what_followed_it_and_each_fact_is_told_once() {
+        let crash = at(1, EventKind::ServerCrash, "", "process 6 (mongod), killed by signal 9 (SIGKILL)");
+        let start =
+            at(4, EventKind::ServerStart, "", "process 105 (mongod), 3 seconds after process 6 had ended");
+        let settings =
+            Event::settings_of_start(Timestamp::from_unix(4, 0), Endpoint::default(), "cacheSizeGB 1, was 2");
+        let upgrade = at(5, EventKind::ServerUpgrade, "", "version 5.0.9, before 4.4.6");
+        let begin =
+            "the server ended without shutting down: process 6 (mongod), killed by signal 9 (SIGKILL)";
+        let restarted = "; restarted after 3 seconds as process 105 (mongod)";
+        let all = [crash.clone(), start.clone(), settings, upgrade];
+        let more = "; version 5.0.9, before 4.4.6; other settings: cacheSizeGB 1, was 2";
+        assert_eq!(sentence(&all), format!("{begin}{restarted}{more}"));
+        assert_eq!(headline(&all).at, crash.at);
+        assert_eq!(evidence(&all, &Zone::utc()), [""; 0]);
+        // A supervisor started it again before its end had been seen.
+        let fast = at(1, EventKind::ServerStart, "", "process 105 (mongod)");
+        assert_eq!(sentence(&[fast, crash.clone()]), format!("{begin}; restarted: process 105 (mongod)"));
+        assert_eq!(sentence(std::slice::from_ref(&crash)), begin);
+        let again = at(6, EventKind::ServerCrash, "", "process 105 (mongod), killed by signal 9 (SIGKILL)");
+        let twice = [crash, start, again];
+        assert_eq!(sentence(&twice), format!("{begin}; it ended so 2 times in all"));
+        assert_eq!(evidence(&twice, &Zone::utc()).len(), 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use sonar_core::history::EventKind;
+use sonar_core::history::{Event, EventKind};
 
 pub(super) use self::json::of_json;
 pub(super) use self::text::of_text;
@@ -110,7 +110,7 @@ fn begins_shutdown() -> LineEvent {
 }
 
 fn unclean() -> LineEvent {
-    LineEvent::server(EventKind::ServerStop, "had not shut down cleanly before this start")
+    LineEvent::server(EventKind::ServerStop, Event::UNCLEAN)
 }
 
 fn build_begins(namespace: &str, key: u64, index: &str) -> LineEvent {
