@@ -7,12 +7,15 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a file system may take to answer. A busy disk takes less.
 pub const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// In the last part of that time, of so many, another thread shows whether threads get to run.
+const PROBE_PART: u32 = 4;
 
 /// The size of a thread's stack in bytes.
 const STACK: usize = 128 << 10;
@@ -28,6 +31,9 @@ pub struct FileThreads {
     state: Mutex<FileThreadsState>,
     /// Another patience, for tests.
     patience: Option<Duration>,
+    /// What threads were to do that never get to run, in tests.
+    #[cfg(test)]
+    never_run: Option<Mutex<Vec<Receiver<FileJob>>>>,
 }
 
 #[derive(Default)]
@@ -51,14 +57,37 @@ struct FileWorker {
 #[derive(Default)]
 pub struct FileThread {
     threads: Arc<FileThreads>,
-    /// The thread that still works on what nobody waits for any more.
-    late: Mutex<Option<FileWorker>>,
+    /// What nobody waits for any more.
+    late: Mutex<Option<LateWork>>,
+}
+
+/// Work that has not been done in time.
+struct LateWork {
+    worker: FileWorker,
+    why: WhyLate,
+}
+
+/// Why work was not done in time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum WhyLate {
+    /// Another thread gets to run, or cannot be asked: this one waits for its file system.
+    FileSystem,
+    /// No thread gets to run.
+    Processors,
 }
 
 impl std::fmt::Debug for FileThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("FileThread")
     }
+}
+
+/// A thread that never gets to run.
+#[cfg(test)]
+fn never_runs(jobs: &Mutex<Vec<Receiver<FileJob>>>) -> FileWorker {
+    let (to, never) = channel();
+    lock(jobs).push(never);
+    FileWorker { to, busy: Weak::new() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,8 +104,8 @@ impl FileThread {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if the file system does not answer within five seconds, or has not answered what it
-    /// was asked before, or if so many others do not answer that no thread is left: asking again later is of use. Or the
-    /// thread has failed.
+    /// was asked before, or if no thread gets to run in that time, or so many others do not answer that no thread is left:
+    /// asking again later is of use. Or the thread has failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.run_within(self.threads.patience.unwrap_or(FILE_PATIENCE), work)
     }
@@ -91,12 +120,17 @@ impl FileThread {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let mut late = lock(&self.late);
-        if late.as_ref().is_some_and(FileWorker::is_busy) {
-            return Err(unanswered());
+        if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
+            // It may have begun meanwhile, and wait for its file system now.
+            if before.why == WhyLate::Processors {
+                before.why = WhyLate::of(self.threads.probe(), patience);
+            }
+            return Err(before.why.error());
         }
-        let mut worker = match late.take().map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
+        let late_worker = late.take().map(|late| late.worker);
+        let mut worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
             Ok(Some(worker)) => worker,
-            Ok(None) => return Err(unanswered()),
+            Ok(None) => return Err(WhyLate::FileSystem.error()),
             // Without a thread whoever asks has to wait.
             Err(_) => return Ok(work()),
         };
@@ -106,14 +140,22 @@ impl FileThread {
             // Nobody may wait for it any more.
             let _ = give.send(value);
         });
-        match result.recv_timeout(patience) {
+        let for_probe = patience / PROBE_PART;
+        let mut answer = result.recv_timeout(patience - for_probe);
+        let mut why = WhyLate::FileSystem;
+        if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            let probe = self.threads.probe();
+            answer = result.recv_timeout(for_probe);
+            why = WhyLate::of(probe, Duration::ZERO);
+        }
+        match answer {
             Ok(value) => {
                 self.threads.put_back(worker);
                 Ok(value)
             }
             Err(RecvTimeoutError::Timeout) => {
-                *late = Some(worker);
-                Err(unanswered())
+                *late = Some(LateWork { worker, why });
+                Err(why.error())
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(io::Error::other("the thread that reads it has failed"))
@@ -123,8 +165,8 @@ impl FileThread {
 
     /// Lets a thread drop something, and does not wait: even closing a file asks some file systems.
     fn discard(&self, value: impl Send + 'static) {
-        match lock(&self.late).as_mut().filter(|worker| worker.is_busy()) {
-            Some(worker) => worker.give(move || drop(value)),
+        match lock(&self.late).as_mut().filter(|late| late.worker.is_busy()) {
+            Some(late) => late.worker.give(move || drop(value)),
             None => self.threads.close(value),
         }
     }
@@ -143,9 +185,23 @@ impl FileThreads {
         let FileThreadsState { spare, closer, .. } = &mut *state;
         match spare.take().or_else(|| closer.take_if(|closer| !closer.is_busy())) {
             Some(worker) => Ok(Some(worker)),
+            #[cfg(test)]
+            None if self.never_run.is_some() => Ok(self.never_run.as_ref().map(never_runs)),
             None if state.count() < MAX_THREADS => state.start().map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Lets another thread say that it runs; `None` if there is none that can.
+    fn probe(&self) -> Option<Receiver<()>> {
+        let Ok(Some(mut worker)) = self.take() else { return None };
+        let (say, hear) = channel();
+        worker.give(move || {
+            let _ = say.send(());
+        });
+        // What it is given next comes after that.
+        self.put_back(worker);
+        Some(hear)
     }
 
     /// Takes a thread back that has done its work.
@@ -210,8 +266,22 @@ impl FileWorker {
     }
 }
 
-fn unanswered() -> io::Error {
-    io::Error::new(io::ErrorKind::WouldBlock, "its file system does not answer")
+impl WhyLate {
+    /// By whether a thread says within this time that it runs.
+    fn of(probe: Option<Receiver<()>>, patience: Duration) -> Self {
+        match probe.is_some_and(|hear| hear.recv_timeout(patience).is_err()) {
+            true => Self::Processors,
+            false => Self::FileSystem,
+        }
+    }
+
+    fn error(self) -> io::Error {
+        let text = match self {
+            Self::FileSystem => "its file system does not answer",
+            Self::Processors => "the thread that reads it gets no processor time: the machine is busy",
+        };
+        io::Error::new(io::ErrorKind::WouldBlock, text)
+    }
 }
 
 /// A file that is open for reading.
@@ -302,6 +372,35 @@ mod tests {
         Arc::new(FileThreads { patience: Some(patience), ..FileThreads::default() })
     }
 
+    #[test]
+    fn threads_that_do_not_get_to_run_are_no_file_system_that_does_not_answer() {
+        let threads = Arc::new(FileThreads {
+            patience: Some(Duration::from_millis(20)),
+            never_run: Some(Mutex::default()),
+            ..FileThreads::default()
+        });
+        let place = FileThread::of(&threads);
+        for _ in 0..2 {
+            let error = place.run(|| ()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert!(error.to_string().contains("the machine is busy"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_answer_is_said_where_other_threads_run() {
+        let place = FileThread::of(&threads(Duration::from_secs(600)));
+        let (answer, answered) = channel::<()>();
+        let waits = move || {
+            let _ = answered.recv();
+        };
+        // Whether the probe runs in so short a time is open; it is asked again, as long as it takes.
+        assert!(place.run_within(Duration::from_millis(4), waits).is_err());
+        let error = place.run(|| ()).unwrap_err();
+        assert_eq!(error.to_string(), "its file system does not answer");
+        drop(answer);
+    }
+
     /// Lets a place wait until the sender is dropped.
     fn hang(place: &FileThread) -> Sender<()> {
         let (answer, answered) = channel::<()>();
@@ -359,7 +458,7 @@ mod tests {
     }
 
     /// Something whose closing takes until the sender is dropped.
-    struct SlowToClose(std::sync::mpsc::Receiver<()>);
+    struct SlowToClose(Receiver<()>);
 
     impl Drop for SlowToClose {
         fn drop(&mut self) {

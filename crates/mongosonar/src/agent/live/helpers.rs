@@ -12,13 +12,31 @@ use super::board::{CollectorProblem, RESTART};
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a process may wait for a disk before that is a problem.
 const WAITS: Duration = Duration::from_secs(10);
+/// In how many looks in a row it must wait then: where the agent itself rarely gets to look, two may be chance.
+const MIN_LOOKS: u32 = 5;
 
 /// What is known of the helper processes.
 #[derive(Debug, Default)]
 pub struct HelperWatch {
     looked: Option<Instant>,
-    /// By their numbers: since when they wait for a disk.
-    waiting: BTreeMap<u32, Instant>,
+    /// Those that wait for a disk, by their numbers.
+    waiting: BTreeMap<u32, DiskWait>,
+}
+
+/// A process that waits for a disk.
+#[derive(Copy, Clone, Debug)]
+struct DiskWait {
+    since: Instant,
+    /// Looks that found it so.
+    looks: u32,
+}
+
+impl DiskWait {
+    /// Another look finds it so; whether that is a problem.
+    fn is_long(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        self.looks >= MIN_LOOKS && self.since.elapsed() >= WAITS
+    }
 }
 
 /// How a helper process is.
@@ -49,6 +67,11 @@ impl HelperWatch {
         reports
     }
 
+    /// Whether a process that waits for a disk has done so in every look for long.
+    fn waits_long(&mut self, pid: u32) -> bool {
+        self.waiting.entry(pid).or_insert_with(|| DiskWait { since: Instant::now(), looks: 0 }).is_long()
+    }
+
     /// Why it does nothing (proc_pid_stat(5)).
     fn problem(&mut self, host: &Host, pid: u32) -> Option<CollectorProblem> {
         let state = host.stat(pid).map_or(b'X', |stat| stat.state);
@@ -67,11 +90,9 @@ impl HelperWatch {
                 let what = format!("process {pid} has ended");
                 Some(CollectorProblem::permanent(what, Some(RESTART.to_owned())))
             }
-            b'D' if self.waiting.entry(pid).or_insert_with(Instant::now).elapsed() >= WAITS => {
-                Some(CollectorProblem::temporary(format!(
-                    "process {pid} waits for a file system that does not answer"
-                )))
-            }
+            b'D' if self.waits_long(pid) => Some(CollectorProblem::temporary(format!(
+                "process {pid} waits for a file system that does not answer"
+            ))),
             _ => None,
         }
     }
@@ -111,12 +132,14 @@ mod tests {
             let reports = watch.look(&host, &[7, 8]);
             assert_eq!((reports.len(), &*reports[0].name), (1, "sonar-paths"));
             // As if it had been so for a while.
-            watch.waiting.values_mut().for_each(|since| *since = since.checked_sub(WAITS).unwrap());
+            watch.waiting.values_mut().for_each(|wait| wait.since = wait.since.checked_sub(WAITS).unwrap());
             reports[0].problem.as_ref().map(CollectorProblem::text)
         };
         assert_eq!(look("S"), None);
         assert!(look("T").unwrap().ends_with("fix: kill -CONT 7"));
-        assert_eq!(look("D"), None, "a moment");
+        for _ in 1..MIN_LOOKS {
+            assert_eq!(look("D"), None, "a moment, or chance");
+        }
         assert!(look("D").unwrap().contains("file system"));
         assert_eq!(look("R"), None);
         assert!(look("Z").unwrap().contains("has ended; fix: restart"));
