@@ -2,7 +2,7 @@ import { h } from "preact";
 import { describe, expect, it } from "vitest";
 
 import { figures } from "../src/pages/history";
-import { ChangesView, cost, costWithin, gapWords, more } from "../src/parts/changes";
+import { ChangesView, cost, costWithin, gapSummary, gapWords, more } from "../src/parts/changes";
 import { charts, laneName, withoutLanes, yName } from "../src/parts/lanes";
 import { utc } from "../src/parts/time";
 import type { About, Change, Changes, Lane, Moment } from "../src/report";
@@ -176,6 +176,33 @@ describe("what changed", () => {
       `${when}: logs were not observed.`,
       `${when}: queries were observed for only 48.6s of these 1m00s.`,
     ]);
+    expect(gapSummary(gaps, utc())).toEqual([
+      "Not observed, in 4 gaps: everything for 1m52s, logs for 1m00s, queries for 11.4s.",
+    ]);
+    expect(gapSummary(gaps.slice(2, 3), utc())).toEqual([`${when}: logs were not observed.`]);
+    expect(gapSummary([], utc())).toEqual([]);
+  });
+
+  it("has the changes before the gaps, which one sentence sums up", () => {
+    const gap = (at: number) => ({
+      what: "log",
+      subject: "logs were",
+      start_ns: BEGIN + at * SECOND,
+      end_ns: BEGIN + (at + 10) * SECOND,
+      observed: 0.5,
+    });
+    const gaps = Array.from({ length: 11 }, (_, at) => gap(at * 20));
+    const page = text(
+      h(ChangesView, {
+        report: report({ gaps, moments: [moment([change("event", "the server stalled")])] }),
+        clock: utc(),
+      }),
+    );
+    const places = ["Not observed, in 11 gaps", "the server stalled", "logs were observed"].map((one) =>
+      page.indexOf(one),
+    );
+    expect(places.every((place) => place >= 0)).toBe(true);
+    expect(places).toEqual([...places].sort((a, b) => a - b));
   });
 });
 

@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { ChangesView, gapWords } from "../parts/changes";
+import { ChangesView, GapList, gapSummary } from "../parts/changes";
 import type { Column } from "../parts/columns";
 import { count, duration, visible } from "../parts/format";
 import { TimelineView } from "../parts/lanes";
@@ -28,8 +28,9 @@ export function TimelinePage({ report }: { report: TimelineReport }) {
   const clock = useClock(report);
   return (
     <Shell title="Timeline" about={report.about} clock={clock}>
-      <Words tone="bad" lines={gapWords(report.gaps, clock)} />
+      <Words tone="bad" lines={gapSummary(report.gaps, clock)} />
       <TimelineView report={report} clock={clock} />
+      <GapList gaps={report.gaps} clock={clock} />
     </Shell>
   );
 }

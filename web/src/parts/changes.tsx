@@ -111,6 +111,36 @@ export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
     return `${when}: ${subject ? `${subject} not` : "nothing was"} observed.`;
   });
 
+/**
+ * What gaps were of, in one sentence: a single one in full, several by how long each source did not observe, the longest
+ * first.
+ */
+export function gapSummary(gaps: Changes["gaps"], clock: Clock): string[] {
+  if (gaps.length < 2) {
+    return gapWords(gaps, clock);
+  }
+  const missing = new Map<string, number>();
+  for (const { subject, start_ns, end_ns, observed } of gaps) {
+    const what = subject?.replace(/ \S+$/, "") ?? "everything";
+    missing.set(what, (missing.get(what) ?? 0) + (end_ns - start_ns) * (1 - observed));
+  }
+  const last = (what: string) => (what === "everything" ? 0 : 1);
+  const longest = [...missing].sort(([one, a], [other, b]) => last(one) - last(other) || b - a);
+  const parts = longest.map(([what, ns]) => `${what} for ${duration(ns)}`);
+  return [`Not observed, in ${gaps.length} gaps: ${parts.join(", ")}.`];
+}
+
+/** Several gaps, which a sentence at the top sums up. */
+export const GapList = ({ gaps, clock }: { gaps: Changes["gaps"]; clock: Clock }) =>
+  gaps.length > 1 ? (
+    <section>
+      <details>
+        <summary>What was not observed</summary>
+        <Words lines={gapWords(gaps, clock)} />
+      </details>
+    </section>
+  ) : null;
+
 /** All moments of change. */
 export function ChangesView({ report, clock }: { report: Changes; clock: Clock }) {
   const { start_ns, end_ns } = report.about;
@@ -121,7 +151,7 @@ export function ChangesView({ report, clock }: { report: Changes; clock: Clock }
     <>
       <Words tone="verdict" lines={[report.summary]} />
       <p class="dim">{against(report, clock)}</p>
-      <Words tone="bad" lines={[...gapWords(report.gaps, clock), ...report.notes]} />
+      <Words tone="bad" lines={[...gapSummary(report.gaps, clock), ...report.notes]} />
       {report.moments.map((moment, number) => {
         const style = { about: report.about, at, server, measuredNs: moment.measured_ns };
         return (
@@ -152,6 +182,7 @@ export function ChangesView({ report, clock }: { report: Changes; clock: Clock }
           </section>
         );
       })}
+      <GapList gaps={report.gaps} clock={clock} />
     </>
   );
 }

@@ -144,7 +144,7 @@ fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)
     let zone = history::zone(&args.zone);
     let span = when::parse_span(text).map_err(|why| usage!("{why}"))?.in_zone(&zone)?;
     let history = StoredHistory::open(&args.store)?;
-    for note in history::gap_notes(&history.gaps(span)?, &zone, span) {
+    if let Some(note) = history.gap_note(history.shows_operations(span)?, span, &zone)? {
         eprintln!("mongosonar: {text}: {note}");
     }
     let HistoryDigest { digest, source, is_whole, windows, seen } = history.digest(span, by, classes)?;

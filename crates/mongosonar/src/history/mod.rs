@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{
-    Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan, REPEATED_REACH_NS,
-    Resolution, Span, each_told_once, is_kill_of_other_group, without_explained_kills,
+    Collector, Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan,
+    REPEATED_REACH_NS, Resolution, Span, each_told_once, is_kill_of_other_group, without_explained_kills,
 };
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
-use sonar_view::changes::GapJson;
+use sonar_view::changes::{GapJson, gaps_summary};
 use sonar_view::kit::Zone;
 
 pub use self::args::StoreArgs;
@@ -27,8 +27,6 @@ use crate::when::{self, When};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const DAY_NS: u64 = 24 * HOUR_NS;
-/// The most gaps that are listed.
-const MAX_GAPS: usize = 10;
 /// The most windows that one view reads.
 const MAX_WINDOWS: u64 = 400;
 
@@ -234,6 +232,38 @@ impl StoredHistory {
         Ok(finder.finish())
     }
 
+    /// The collector that shows the operations of a span: that of the log only where nothing was seen on the wire.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn shows_operations(&self, span: Span) -> Result<Collector> {
+        let mut is_on_wire = false;
+        let mut observed = |window: ObservedSpan| {
+            is_on_wire |= window.observed_ns[Collector::Queries as usize] > 0;
+        };
+        self.store.observed(span, resolution(span), &mut observed).with_context(|| self.cannot_read())?;
+        Ok(if is_on_wire { Collector::Queries } else { Collector::Log })
+    }
+
+    /// The times of a span that this collector did not observe, by time.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn gaps_of(&self, collector: Collector, span: Span) -> Result<Vec<HistoryGap>> {
+        let mut gaps = self.gaps(span)?;
+        gaps.retain(|gap| gap.collector.is_none_or(|one| one == collector));
+        Ok(gaps)
+    }
+
+    /// What this collector did not observe of a span, in words.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn gap_note(&self, collector: Collector, span: Span, zone: &Zone) -> Result<Option<String>> {
+        let gaps: Vec<GapJson> = self.gaps_of(collector, span)?.iter().map(Into::into).collect();
+        Ok(gaps_summary(&gaps, zone, span).map(|summary| format!("GAP: {summary}")))
+    }
+
     fn cannot_read(&self) -> String {
         format!("cannot read the history in {}", self.name)
     }
@@ -289,16 +319,6 @@ pub fn whole_windows(span: Span, resolution: Resolution) -> Span {
 /// A span that ends `now` at the latest, or with what is stored where that is later because the clock was set back.
 fn without_future(span: Span, stored: Span, now: Timestamp) -> Span {
     Span { from: span.from, to: span.to.min(now.max(stored.to)) }
-}
-
-/// What was not observed within `span`, in words.
-pub fn gap_notes(gaps: &[HistoryGap], zone: &Zone, span: Span) -> Vec<String> {
-    let note = |gap: &HistoryGap| format!("GAP: {}", GapJson::from(gap).words(zone, span));
-    let mut notes: Vec<String> = gaps.iter().take(MAX_GAPS).map(note).collect();
-    if gaps.len() > MAX_GAPS {
-        notes.push(format!("GAP: and {} more.", gaps.len() - MAX_GAPS));
-    }
-    notes
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use sonar_core::history::SeriesSubject;
+use sonar_core::history::{Collector, SeriesSubject};
 use sonar_view::kit::Fitting;
 use sonar_view::series::{SeriesColumn, SeriesTable};
 
-use super::{StoreArgs, StoredHistory, gap_notes, zone};
+use super::{StoreArgs, StoredHistory, zone};
 use crate::digest::ZoneArgs;
 use crate::exit::OK;
 use crate::screen;
@@ -62,7 +62,11 @@ impl PastArgs {
             table.json(&mut out)?;
         } else {
             let mut out = Fitting::new(&mut out, screen::width());
-            out.sentences(gap_notes(&history.gaps(span)?, &zone, span))?;
+            let collector = match what.0 {
+                SeriesSubject::File => Collector::Files,
+                _ => Collector::Machine,
+            };
+            out.sentences(history.gap_note(collector, span, &zone)?)?;
             table.text(&mut out, what.1, (&zone, span), limit.unwrap_or(ROWS))?;
             out.flush()?;
         }

@@ -43,7 +43,8 @@ fn of_history(args: &QueriesArgs, against: Against, selection: &Selection) -> Re
     let span = against.of(span, &zone)?;
     let HistoryDigest { digest, source, is_whole, .. } =
         history.digest(span, Baseline::BY, selection.classes)?;
-    let is_complete = is_whole && history.gaps(span)?.is_empty();
+    let collector = history.shows_operations(span)?;
+    let is_complete = is_whole && history.gaps_of(collector, span)?.is_empty();
     finish(
         &digest,
         (source, is_complete),

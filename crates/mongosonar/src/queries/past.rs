@@ -12,7 +12,7 @@ use super::args::{ByArg, QueriesArgs};
 use super::live::{PastViews, on_screen, show_past};
 use super::output::QueriesOutput;
 use crate::exit::{OK, usage};
-use crate::history::{HistorySteps, StoredHistory, gap_notes, whole_windows};
+use crate::history::{HistorySteps, StoredHistory, whole_windows};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
@@ -21,21 +21,20 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     let history = StoredHistory::open(&args.store)?;
     let span = span(args, &history, &selection.zone)?;
+    let gap_note = history.gap_note(history.shows_operations(span)?, span, &selection.zone)?;
     if args.at.is_none() && on_screen(args) && args.interval.is_none() {
         let views = PastViews {
             source: &history.name,
             // They go on from the ends of the span.
             steps: HistorySteps::start(&args.store, false)?,
             whole: whole(&history, span, &selection.zone)?,
-            notes: gap_notes(&history.gaps(span)?, &selection.zone, span),
+            notes: gap_note.into_iter().collect(),
         };
         show_past(args, selection, views)?;
         return Ok(OK);
     }
     let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
-    for note in gap_notes(&history.gaps(span)?, &selection.zone, span) {
-        output.note(note);
-    }
+    gap_note.into_iter().for_each(|note| output.note(note));
     if let Some(interval) = args.interval {
         intervals(&history, span, interval, &mut output)?;
     }

@@ -25,5 +25,6 @@ mod not_read;
 mod pages;
 mod report;
 mod reports;
+mod restarts;
 mod support;
 mod wire;

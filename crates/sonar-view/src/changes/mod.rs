@@ -3,6 +3,7 @@
 //! A [`ChangesReport`] is the JSON document in memory; text and the web page are made from it.
 
 mod events;
+mod gaps;
 mod level;
 mod machine;
 mod report;
@@ -15,9 +16,11 @@ mod text;
 /// Words and times that other views share.
 pub(crate) mod words {
     pub(crate) use super::events::event;
+    pub(crate) use super::gaps::gaps_text;
     pub(crate) use super::level::metric;
     pub(crate) use super::sentence::clock;
 }
 
-pub use report::{ChangesReport, ComparedSpans, GapJson};
+pub use gaps::{GapJson, gaps_summary};
+pub use report::{ChangesReport, ComparedSpans};
 pub use seen::SeenSpan;

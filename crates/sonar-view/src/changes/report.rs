@@ -5,14 +5,14 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sonar_core::Timestamp;
 use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, ShapeChange, ShapeFigures};
-use sonar_core::history::{Collector, HistoryGap, Span};
+use sonar_core::history::Span;
 
+use super::gaps::{GapJson, SpanJson};
 use super::seen::SeenSpan;
 use super::{level, machine, sentence, servers, split};
 use crate::kit::json::{line, name};
-use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
+use crate::kit::{About, Zone, ZoneObject, plural};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -45,77 +45,6 @@ pub struct ChangesReport {
     /// Why nothing can be said about the span; it is one of the notes.
     #[serde(skip)]
     doubt: Option<String>,
-}
-
-/// A span of time in nanoseconds since 1970.
-#[derive(Copy, Clone, Debug, Serialize)]
-pub struct SpanJson {
-    /// Its start.
-    pub start_ns: u64,
-    /// Its end.
-    pub end_ns: u64,
-}
-
-impl From<Span> for SpanJson {
-    fn from(span: Span) -> Self {
-        Self { start_ns: span.from.unix_ns(), end_ns: span.to.unix_ns() }
-    }
-}
-
-/// A time that was not observed.
-#[derive(Clone, Debug, Serialize)]
-pub struct GapJson {
-    /// When.
-    #[serde(flatten)]
-    pub span: SpanJson,
-    /// What did not observe: `agent`, or the name of a collector.
-    pub what: &'static str,
-    /// What was not observed, with its verb: `logs were`; null for everything.
-    pub subject: Option<&'static str>,
-    /// The share of it that was observed nevertheless, 0 to 1.
-    pub observed: f64,
-}
-
-impl GapJson {
-    /// In words, with clock times as in the rest of a report of `whole`.
-    pub fn words(&self, zone: &Zone, whole: Span) -> String {
-        let at = Timestamp::from_unix_ns;
-        let (from, to) = (at(self.span.start_ns), at(self.span.end_ns));
-        let clock = |at| sentence::clock(zone, at, whole);
-        let when = format!("{} to {}", clock(from), clock(to));
-        let length = Nanos(to.since(from));
-        let observed = Nanos((to.since(from) as f64 * self.observed) as u64);
-        match (self.subject, self.observed > 0.0) {
-            (None, false) => format!("{when}: nothing was observed."),
-            (None, true) => format!("{when}: only {observed} of these {length} were observed."),
-            (Some(what), false) => format!("{when}: {what} not observed."),
-            (Some(what), true) => format!("{when}: {what} observed for only {observed} of these {length}."),
-        }
-    }
-}
-
-/// What a collector observes, with its verb.
-const fn subject(collector: Collector) -> &'static str {
-    match collector {
-        Collector::Queries => "queries were",
-        Collector::Log => "logs were",
-        Collector::Internals => "the internals of servers were",
-        Collector::Status => "the status of servers was",
-        Collector::Machine => "the machine was",
-        Collector::Files => "accesses to files were",
-        Collector::Split => "threads of servers were",
-    }
-}
-
-impl From<&HistoryGap> for GapJson {
-    fn from(gap: &HistoryGap) -> Self {
-        Self {
-            span: gap.span.into(),
-            what: gap.collector.map_or("agent", Collector::name),
-            subject: gap.collector.map(subject),
-            observed: gap.observed,
-        }
-    }
 }
 
 /// A moment of change.
@@ -355,40 +284,4 @@ fn shape_figures(change: &ShapeChange) -> Value {
         "ways": change.ways.iter().map(|way| way.name()).collect::<Vec<_>>(),
         "applications": change.applications, "before": side(&change.before), "after": side(&change.after),
         "pause_ns": change.pause_ns, "split": change.split.as_deref().map(split::json) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_says_what_was_observed_and_of_what() {
-        const S: u64 = 1_000_000_000;
-        let gap = |collector, observed| {
-            let span = Span { from: Timestamp::from_unix(60, 0), to: Timestamp::from_unix(70, 0) };
-            GapJson::from(&HistoryGap { span, collector, observed })
-        };
-        let words = |collector, observed| {
-            let whole = Span { from: Timestamp::default(), to: Timestamp::from_unix(90, 0) };
-            gap(collector, observed).words(&Zone::utc(), whole)
-        };
-        assert_eq!(words(None, 0.0), "00:01:00 to 00:01:10: nothing was observed.");
-        assert_eq!(words(None, 0.13), "00:01:00 to 00:01:10: only 1.30s of these 10.0s were observed.");
-        assert_eq!(words(Some(Collector::Log), 0.0), "00:01:00 to 00:01:10: logs were not observed.");
-        assert_eq!(
-            words(Some(Collector::Queries), 0.81),
-            "00:01:00 to 00:01:10: queries were observed for only 8.10s of these 10.0s."
-        );
-        for collector in Collector::ALL {
-            assert!(words(Some(collector), 0.5).contains("for only 5.00s of these"), "{collector:?}");
-        }
-        let json = |collector| serde_json::to_value(gap(collector, 0.5)).unwrap();
-        let (start_ns, end_ns) = (60 * S, 70 * S);
-        assert_eq!(
-            json(Some(Collector::Machine)),
-            json!({ "start_ns": start_ns, "end_ns": end_ns, "what": "machine", "subject": "the machine was",
-                "observed": 0.5 })
-        );
-        assert_eq!(json(None)["subject"], Value::Null);
-    }
 }

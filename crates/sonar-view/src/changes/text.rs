@@ -6,7 +6,8 @@ use sonar_core::Timestamp;
 use sonar_core::history::Span;
 use sonar_core::words::shell_quoted;
 
-use super::report::{ChangeJson, ChangesReport, MomentJson, SpanJson};
+use super::gaps::{SpanJson, gaps_summary, gaps_text};
+use super::report::{ChangeJson, ChangesReport, MomentJson};
 use super::sentence::{clock, cost_within};
 use crate::kit::{Fitting, Nanos, Zone, escape, plural, width};
 
@@ -50,15 +51,16 @@ impl ChangesReport {
             shown(whole.to),
             Nanos(whole.length_ns())
         )?;
-        for gap in &self.gaps {
-            writeln!(out, "{}", gap.words(zone, whole))?;
+        if let Some(line) = gaps_summary(&self.gaps, zone, whole) {
+            writeln!(out, "{line}")?;
         }
         out.sentences(&self.notes)?;
         let has_servers = self.has_several_servers();
         self.moments.iter().try_for_each(|moment| {
             let page = MomentsText { zone, whole, more, has_servers, measured_ns: moment.measured_ns };
             page.moment(moment, out)
-        })
+        })?;
+        gaps_text(&self.gaps, out, (zone, whole))
     }
 }
 

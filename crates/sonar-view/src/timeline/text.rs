@@ -6,7 +6,8 @@ use sonar_core::Timestamp;
 use sonar_core::history::Span;
 
 use super::report::{EventJson, LaneJson, TimelineReport};
-use crate::changes::words::clock;
+use crate::changes::gaps_summary;
+use crate::changes::words::{clock, gaps_text};
 use crate::ftdc::units;
 use crate::kit::{Fitting, Nanos, Zone, escape, plural, push_padded, sparkline, width};
 
@@ -39,14 +40,15 @@ impl TimelineReport {
         let part = Nanos(span.length_ns() / self.parts.max(1) as u64);
         let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
         writeln!(out, "{from} to {to} ({}), {part} a column", Nanos(span.length_ns()))?;
-        for gap in &self.gaps {
-            writeln!(out, "{}", gap.words(zone, span))?;
+        if let Some(line) = gaps_summary(&self.gaps, zone, span) {
+            writeln!(out, "{line}")?;
         }
         for group in ["queries", "internals", "machine"] {
             writeln!(out)?;
             self.group(group, out)?;
         }
-        self.events_text(out, (zone, span))
+        self.events_text(out, (zone, span))?;
+        gaps_text(&self.gaps, out, (zone, span))
     }
 
     fn group<W: Write>(&self, group: &str, out: &mut Fitting<W>) -> io::Result<()> {
