@@ -108,7 +108,9 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           ]}
         />
       )}
-      {report.events_left_out > 0 && <p class="dim">and {plural(report.events_left_out, "more event")}</p>}
+      {report.events_left_out > 0 && (
+        <p class="dim">and {plural(report.events_left_out, "more event")}, less important or older</p>
+      )}
     </>
   );
 }

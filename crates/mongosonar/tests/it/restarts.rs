@@ -134,3 +134,22 @@ fn a_comparison_names_the_gaps_of_what_it_compares() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.matches("GAP: Not observed, in 2 gaps: queries for 10.0s.").count(), 2, "{said}");
 }
+
+#[test]
+fn a_timeline_keeps_what_matters_and_what_is_new() {
+    let mut events =
+        vec![event(5, EventKind::ServerCrash, "process 6 (mongod), killed by signal 9 (SIGKILL)")];
+    let noise = |second: u64| event(second, EventKind::CollectorFailed, &format!("attempt {second}"));
+    events.extend((6..340).map(noise));
+    events.push(event(345, EventKind::LogError, "the newest"));
+    let history = MadeHistory::new("events", &events, |_, _| {});
+    let text = history.text(&["timeline"]);
+    for shown in ["SIGKILL", "the newest", "attempt 339"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    assert!(!text.contains("attempt 6\n"), "{text}");
+    assert!(
+        text.contains("… and 301 more events, less important or older (301 collector failed): see"),
+        "{text}"
+    );
+}

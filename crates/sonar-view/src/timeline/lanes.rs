@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use sonar_core::changes::CommandEvents;
 use sonar_core::figures::Figures;
 use sonar_core::history::{
-    Collector, Event, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
+    Collector, Event, EventKind, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
 use sonar_core::{Class, Histogram, Role, Source, Timestamp};
 
+use super::choice::chosen;
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::GapJson;
 use crate::changes::words::{event as event_words, metric as metric_words};
@@ -17,7 +18,7 @@ use crate::kit::{About, Zone, ZoneObject};
 
 /// The most figures of the internals that are shown, the worst first.
 const MAX_JUDGED: usize = 8;
-/// The most events of a timeline; further ones are counted.
+/// The most events of a timeline; others are counted.
 const MAX_EVENTS: usize = 500;
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -118,7 +119,8 @@ impl TimelineBuilder {
         let mut events = events.to_vec();
         events.extend(std::mem::take(&mut self.commands).finish(&events));
         events.sort_by_key(|event| event.at);
-        let shown = events.iter().take(MAX_EVENTS).map(|event| EventJson {
+        let kinds: Vec<EventKind> = events.iter().map(|event| event.kind).collect();
+        let shown = chosen(&kinds, MAX_EVENTS).into_iter().map(|at| &events[at]).map(|event| EventJson {
             time_ns: event.at.unix_ns(),
             kind: event.kind.name(),
             server: (event.server.port != 0).then_some(event.server.port),

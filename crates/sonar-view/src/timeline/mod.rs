@@ -2,6 +2,7 @@
 //!
 //! A [`TimelineReport`] is the JSON document in memory; text and the web page are made from it.
 
+mod choice;
 mod lanes;
 mod report;
 mod text;

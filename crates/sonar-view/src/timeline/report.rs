@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use sonar_core::history::EventKind;
 
 use crate::changes::GapJson;
 use crate::kit::json::line;
@@ -27,7 +28,7 @@ pub struct TimelineReport {
     pub internals_judged: usize,
     /// The events, by time.
     pub events: Vec<EventJson>,
-    /// Events beyond those.
+    /// Events that were left out because there are too many: the less important and the older ones.
     pub events_left_out: usize,
     /// Times that were not observed.
     pub gaps: Vec<GapJson>,
@@ -65,6 +66,13 @@ pub struct EventJson {
     pub server: Option<u16>,
     /// In words.
     pub sentence: String,
+}
+
+impl EventJson {
+    /// What kind of event.
+    pub(super) fn event_kind(&self) -> EventKind {
+        EventKind::from_name(self.kind).unwrap_or(EventKind::CollectorFailed)
+    }
 }
 
 impl TimelineReport {

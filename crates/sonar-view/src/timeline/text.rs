@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 
 use sonar_core::Timestamp;
-use sonar_core::history::Span;
+use sonar_core::history::{EventKind, Span};
 
+use super::choice::{chosen, left_out};
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::gaps_summary;
 use crate::changes::words::{clock, gaps_text};
 use crate::ftdc::units;
-use crate::kit::{Fitting, Nanos, Zone, escape, plural, push_padded, sparkline, width};
+use crate::kit::{Fitting, Nanos, Zone, escape, push_padded, sparkline, width};
 
 /// Columns of the titles and of the figures beside the charts.
 const TITLE: usize = 26;
@@ -92,9 +93,11 @@ impl TimelineReport {
         if self.events.is_empty() {
             return writeln!(out, "EVENTS: none");
         }
+        let kinds: Vec<EventKind> = self.events.iter().map(EventJson::event_kind).collect();
+        let shown = chosen(&kinds, MARKS.len());
         let mut marks = vec![b' '; self.parts];
-        for (event, mark) in self.events.iter().zip(MARKS) {
-            let offset = u128::from(event.time_ns.saturating_sub(span.from.unix_ns()));
+        for (at, mark) in shown.iter().zip(MARKS) {
+            let offset = u128::from(self.events[*at].time_ns.saturating_sub(span.from.unix_ns()));
             let at = offset * self.parts as u128 / u128::from(span.length_ns().max(1));
             let place = &mut marks[(at as usize).min(self.parts.saturating_sub(1))];
             if *place == b' ' {
@@ -103,18 +106,17 @@ impl TimelineReport {
         }
         let marks = String::from_utf8_lossy(&marks).into_owned();
         writeln!(out, "{:TITLE$}{}", "EVENTS", marks.trim_end())?;
-        let line = |(at, event): (usize, &EventJson)| {
-            let mark = MARKS.get(at).map_or(' ', |mark| char::from(*mark));
+        for (at, mark) in shown.iter().zip(MARKS) {
+            let event = &self.events[*at];
             let time = clock(zone, Timestamp::from_unix_ns(event.time_ns), span);
             let server = event.server.map_or_else(String::new, |port| format!("{port} "));
-            format!("{mark}  {time}  {server}{}", event.sentence)
-        };
-        for event in self.events.iter().enumerate().take(MARKS.len()) {
-            writeln!(out, "{}", escape(&line(event)))?;
+            let line = format!("{}  {time}  {server}{}", char::from(*mark), event.sentence);
+            writeln!(out, "{}", escape(&line))?;
         }
-        let hidden = self.events.len().saturating_sub(MARKS.len()) + self.events_left_out;
-        if hidden > 0 {
-            writeln!(out, "… and {} (see --json)", plural(hidden, "more event"))?;
+        let is_hidden = |at: &usize| shown.binary_search(at).is_err();
+        let hidden: Vec<EventKind> = (0..kinds.len()).filter(is_hidden).map(|at| kinds[at]).collect();
+        if let Some(line) = left_out(&hidden, self.events_left_out) {
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }
