@@ -12,7 +12,7 @@ use super::gaps::{GapJson, SpanJson};
 use super::seen::SeenSpan;
 use super::{level, machine, sentence, servers, split};
 use crate::kit::json::{line, name};
-use crate::kit::{About, Zone, ZoneObject, plural};
+use crate::kit::{About, Zone, ZoneObject, plural, server_name};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -207,7 +207,7 @@ fn summary(moments: &[MomentJson]) -> String {
 }
 
 fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
-    let server = (change.server.port != 0).then(|| server_name(change));
+    let server = (change.server.port != 0).then(|| server_name(change.server));
     ChangeJson {
         kind: change.what.name(),
         server,
@@ -219,14 +219,6 @@ fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
         command: sentence::command(change, span),
         figures: figures(&change.what),
         effects: change.effects.iter().map(|effect| change_json(effect, span, zone)).collect(),
-    }
-}
-
-/// The port of a server on this host, else its address.
-fn server_name(change: &HistoryChange) -> String {
-    match change.server.ip().is_unspecified() {
-        true => change.server.port.to_string(),
-        false => change.server.to_string(),
     }
 }
 

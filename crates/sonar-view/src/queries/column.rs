@@ -7,7 +7,7 @@ use sonar_core::row::RowKey;
 
 use super::grouping::Form;
 use super::row::{InFlightRow, ReportKey, ReportRow};
-use crate::kit::UNKNOWN;
+use crate::kit::{UNKNOWN, server_name};
 
 /// A column of the table and of the live view; rows can be sorted by each.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -175,7 +175,7 @@ impl Column {
             _ => UNKNOWN.to_string(),
         };
         match self {
-            Self::Server => key(|key| key.server.to_string()),
+            Self::Server => key(|key| server_name(key.server)),
             Self::Role => key(|key| key.role.name().to_string()),
             Self::Class => key(|key| key.class.name().to_string()),
             Self::Command => row.command().unwrap_or(UNKNOWN).to_string(),

@@ -2,12 +2,12 @@
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use sonar_core::Window;
 use sonar_core::figures::{Figures, Share};
 use sonar_core::histogram::{Histogram, upper_bound_ns};
 use sonar_core::operation::WaitingOperation;
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::time_split::{REST, RowSplit, TimePart};
+use sonar_core::{Endpoint, Window};
 
 use super::App;
 use super::history::{History, HistoryPoint, POINTS};
@@ -79,11 +79,19 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
     lines
 }
 
+/// Who served or issued operations.
+fn who(server: Endpoint) -> String {
+    match server.ip().is_unspecified() {
+        true => format!("the server at port {}", server.port),
+        false => server.to_string(),
+    }
+}
+
 fn title<'a>(row: &ReportRow<'_>, palette: Palette) -> Line<'a> {
     let (name, rest) = match &row.key {
         ReportKey::Shape { key, shape } => (
             format!("{} {}", shape.command, shape.namespace()),
-            format!("{} by {} · class {}", key.role, key.server, key.class),
+            format!("{} by {} · class {}", key.role, who(key.server), key.class),
         ),
         ReportKey::Namespace { .. } => (row.namespace().unwrap_or_default(), "namespace".to_string()),
         ReportKey::App(app) => (app.label(), format!("{} {}", app.driver, app.driver_version)),
@@ -499,5 +507,11 @@ mod tests {
                 assert_eq!(values.iter().filter(|ns| *ns <= upper).count() as u64, below, "{upper}");
             }
         }
+    }
+
+    #[test]
+    fn a_server_of_this_host_is_named_by_its_port() {
+        assert_eq!(who(Endpoint::v4([0; 4], 27_601)), "the server at port 27601");
+        assert_eq!(who(Endpoint::v4([10, 0, 0, 9], 27_601)), "10.0.0.9:27601");
     }
 }

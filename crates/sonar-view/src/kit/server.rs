@@ -1,0 +1,23 @@
+//! How text names a server.
+
+use sonar_core::Endpoint;
+
+/// The port of a server of this host, which may listen on all addresses, else its address.
+pub fn server_name(server: Endpoint) -> String {
+    match server.ip().is_unspecified() {
+        true => server.port.to_string(),
+        false => server.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_this_host_is_named_by_its_port() {
+        assert_eq!(server_name(Endpoint::v4([0; 4], 27_601)), "27601");
+        assert_eq!(server_name(Endpoint::v6([0; 16], 27_601)), "27601");
+        assert_eq!(server_name(Endpoint::v4([10, 0, 0, 9], 27_601)), "10.0.0.9:27601");
+    }
+}
