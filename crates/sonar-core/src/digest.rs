@@ -4,11 +4,12 @@
 //! The number of entries that were read is kept separately.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::figures::{Figures, Record};
 use crate::row::{Row, Subject, UnfinishedOperations};
 use crate::table::{GroupBy, Table};
-use crate::{Class, Identity, InFlightOperations, ObservedParts, ShapeId, Source, Timestamp};
+use crate::{Application, Class, Identity, InFlightOperations, ObservedParts, ShapeId, Source, Timestamp};
 
 /// The maximum number of operations kept for a scatter plot.
 pub const MAX_POINTS: usize = 100_000;
@@ -169,6 +170,20 @@ impl Digest {
         for point in &mut self.points {
             point.row = places.get(point.row as usize).copied().unwrap_or(point.row);
         }
+    }
+
+    /// Makes one row of all with the same name of an application, whatever its driver is: reports show the name alone.
+    pub fn join_applications(&mut self) {
+        if self.settings.by != GroupBy::App {
+            return;
+        }
+        self.rename(|subject| match subject {
+            Subject::App(app) if !app.name.is_empty() => {
+                let app = Application { name: app.name.clone(), ..Application::default() };
+                Subject::App(Arc::new(app))
+            }
+            other => other.clone(),
+        });
     }
 
     /// The rows, in order of first appearance.

@@ -213,6 +213,23 @@ impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
         self.other += other.other;
     }
 
+    /// Gives keys other names, where `name` has one; entries that then have the same key are added up.
+    pub fn rename(&mut self, name: impl Fn(&K) -> Option<K>)
+    where
+        K: Ord,
+    {
+        if self.entries.iter().all(|(key, _)| name(key).is_none()) {
+            return;
+        }
+        for (key, value) in std::mem::take(&mut self.entries) {
+            let key = name(&key).unwrap_or(key);
+            match self.entries.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, mine)) => *mine += value,
+                None => self.entries.push((key, value)),
+            }
+        }
+    }
+
     /// The entries, in order of first appearance.
     pub fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         self.entries.iter()

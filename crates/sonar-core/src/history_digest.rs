@@ -64,7 +64,8 @@ impl HistoryDigester {
     }
 
     /// The digest, and the source of its latencies.
-    pub fn finish(self) -> (Digest, Source) {
+    pub fn finish(mut self) -> (Digest, Source) {
+        self.digest.join_applications();
         let observed = |source: &Source| self.digest.observed[*source as usize].total_ns() > 0;
         let first_observed = || Source::ALL.into_iter().find(observed);
         let source = self.digest.total.sources().next().or_else(first_observed).unwrap_or(Source::Wire);

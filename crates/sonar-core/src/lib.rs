@@ -4,6 +4,7 @@
 //! the workspace may import it; it imports none of them.
 #![forbid(unsafe_code)]
 
+mod application_names;
 pub mod baseline;
 pub mod changes;
 pub mod command_types;

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::quality::RandomState;
 
+use crate::application_names::ApplicationNames;
 use crate::figures::{Apps, Clients, Figures, Record, ServerFigures};
 use crate::sum::Sum;
 use crate::time_split::RowSplit;
@@ -369,6 +370,18 @@ impl Row {
             + self.query_hash.as_ref().map_or(0, |hash| hash.len())
             + self.split.as_deref().map_or(0, of_split)
             + self.observed.iter().flatten().map(|observed| of_source(observed)).sum::<usize>()
+    }
+
+    /// Replaces applications of which only the name is known by those that are meant; returns whether it is itself about
+    /// such a one.
+    pub(crate) fn name_applications(&mut self, names: &ApplicationNames) -> bool {
+        for observed in self.observed.iter_mut().flatten() {
+            observed.apps.rename(|app| names.meant_by(app).cloned());
+        }
+        let Subject::App(app) = &mut self.subject else { return false };
+        let Some(meant) = names.meant_by(app) else { return false };
+        *app = meant.clone();
+        true
     }
 
     /// Adds the figures of one operation.

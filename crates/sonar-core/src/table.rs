@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
+use crate::application_names::ApplicationNames;
 use crate::figures::Record;
 use crate::histogram::LatencyBucket;
 use crate::row::{Row, RowKeyRef, SubjectRef};
@@ -276,6 +277,20 @@ impl Table {
             self.add_owned(row);
         }
         true
+    }
+
+    /// Replaces applications of which only the name is known by those that are meant; rows that are then about the same one
+    /// are added up.
+    pub(crate) fn name_applications(&mut self, names: &ApplicationNames) {
+        let mut is_changed = false;
+        self.rows.iter_mut().for_each(|row| is_changed |= row.name_applications(names));
+        if is_changed {
+            let mut old = std::mem::replace(self, Self::new(self.by, self.purpose));
+            self.most = old.most;
+            for row in old.rows.drain(..) {
+                self.add_owned(row);
+            }
+        }
     }
 
     /// Reserves capacity for `more` additional rows, up to the cap.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::application_names::ApplicationNames;
 use crate::figures::{Figures, Record};
 use crate::table::{GroupBy, Table};
 use crate::{
     Class, CommandTypes, Coverage, Endpoint, InFlightOperations, Operation, Outcome, ShapeInfo, Source,
-    Timestamp,
+    Subject, Timestamp,
 };
 
 /// All figures of one span of time.
@@ -91,6 +92,21 @@ impl Window {
         }
         let others = self.memory() - self.shapes.memory();
         self.coverage.shapes_folded += self.shapes.limit(bytes.saturating_sub(others));
+    }
+
+    /// Joins what sources say of the same application where one of them knows its driver too and the other only its name,
+    /// unless applications with different drivers have that name.
+    pub fn join_applications(&mut self) {
+        let mut names = ApplicationNames::default();
+        for row in self.apps.iter() {
+            if let Subject::App(app) = &row.subject {
+                names.add(app);
+            }
+        }
+        if !names.is_empty() {
+            self.apps.name_applications(&names);
+            self.shapes.name_applications(&names);
+        }
     }
 
     /// Keeps the shapes with the most operations in flight that take at most `bytes`; all others are `other`.
@@ -292,9 +308,10 @@ impl WindowClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Endpoint;
+    use crate::figures::Share;
     use crate::operation::WaitingOperation;
     use crate::time::NS_PER_S;
+    use crate::{Application, Endpoint, Identity, Row, ShapeId};
 
     #[test]
     fn windows_lie_on_wall_clock_boundaries() {
@@ -307,6 +324,68 @@ mod tests {
         assert_eq!(clock.advance(at(1_005)), None);
         assert_eq!(clock.advance(at(1_055)), Some((at(1_010), at(1_020))));
         assert_eq!(clock.start(), Some(at(1_050)));
+    }
+
+    /// A window in which a wire and a log saw operations of these applications, each with its driver.
+    fn seen(apps: &[(Source, &str, &str)]) -> Window {
+        let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
+        for (source, name, driver) in apps {
+            let app =
+                Application { name: (*name).into(), driver: (*driver).into(), ..Application::default() };
+            let app = Arc::new(app);
+            let mut by_app = Row::new(Subject::App(app.clone()), Class::User);
+            by_app.observed_by_mut(*source).figures.calls = 1;
+            window.apps.add_owned(by_app);
+            let (identity, order) = (Identity::Exact, ShapeId(0));
+            let subject = Subject::Shape { identity, shape: Arc::default(), order };
+            let mut by_shape = Row::new(subject, Class::User);
+            let share = Share { calls: 1, ..Share::default() };
+            by_shape.observed_by_mut(*source).apps.add_shared(&app, share);
+            window.shapes.add_owned(by_shape);
+        }
+        window
+    }
+
+    #[test]
+    fn an_application_is_one_row_though_the_log_does_not_know_its_driver() {
+        let (wire, log) = (Source::Wire, Source::Log);
+        let mut window = seen(&[
+            (log, "shop", ""),
+            (wire, "shop", "PyMongo"),
+            (log, "shop", "PyMongo"),
+            // Which of them the log means is not known.
+            (wire, "etl", "Java"),
+            (wire, "etl", "Go"),
+            (log, "etl", ""),
+            (log, "unknown", ""),
+            (log, "", ""),
+            (wire, "", "Node"),
+        ]);
+        window.join_applications();
+        let calls = |row: &Row, source| row.observed_by(source).map_or(0, |one| one.figures.calls);
+        let rows: Vec<_> = window
+            .apps
+            .iter()
+            .filter_map(|row| match &row.subject {
+                Subject::App(app) => Some((&*app.name, &*app.driver, calls(row, wire), calls(row, log))),
+                _ => None,
+            })
+            .collect();
+        let expected = [
+            ("shop", "PyMongo", 1, 2),
+            ("etl", "Java", 1, 0),
+            ("etl", "Go", 1, 0),
+            ("etl", "", 0, 1),
+            ("unknown", "", 0, 1),
+            ("", "", 0, 1),
+            ("", "Node", 1, 0),
+        ];
+        assert_eq!(rows, expected);
+        let [row] = window.shapes.rows() else { panic!() };
+        let of_log = &row.observed_by(log).unwrap().apps;
+        let of_log: Vec<_> = of_log.iter().map(|(app, share)| (app.label(), share.calls)).collect();
+        let expected = [("shop", 2), ("etl", 1), ("unknown", 1), ("(no name)", 1)];
+        assert_eq!(of_log, expected.map(|(name, calls)| (name.to_owned(), calls)));
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl OperationCollector {
 
     /// What was read, with these counters of the source.
     pub fn gathered(self, mut reading: Reading, zone: Zone) -> SourceDigest {
-        let Self { digest, hidden, outside, .. } = self;
+        let Self { mut digest, hidden, outside, .. } = self;
+        digest.join_applications();
         reading.entries_outside += outside;
         reading.shapes_folded += digest.folded;
         let (notices, damaged, stopped, covers) = (None, false, Vec::new(), None);

@@ -214,7 +214,8 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
             let Captured { collect, damaged, stopped, notes, .. } = captures::read(&inputs, collect, stop)?;
             refuse_stopped(&stopped)?;
             notes.iter().for_each(|note| eprintln!("mongosonar: {name}: {note}"));
-            let (digest, source) = (collect.digest, Source::Wire);
+            let (mut digest, source) = (collect.digest, Source::Wire);
+            digest.join_applications();
             let zone = Zone::utc();
             return Ok(LoadedDigest {
                 digest,

@@ -15,7 +15,7 @@ use sonar_core::history::{
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
 use sonar_view::changes::{GapJson, gaps_summary};
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Zone, server_name};
 
 pub use self::args::StoreArgs;
 pub use self::digest::HistoryDigest;
@@ -75,7 +75,7 @@ impl StoredHistory {
         if known.iter().any(|server| server.port == port) {
             return Ok(Self { server, ..self });
         }
-        let named: Vec<String> = known.iter().take(NAMED).map(ToString::to_string).collect();
+        let named: Vec<String> = known.iter().take(NAMED).map(|server| server_name(*server)).collect();
         let more = known.len().saturating_sub(NAMED);
         let others = if more > 0 { format!(" and {more} more") } else { String::new() };
         let known = match named.is_empty() {
@@ -153,10 +153,12 @@ impl StoredHistory {
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<()> {
         let mut visit = |mut window: HistoryWindow| {
-            self.server.iter().for_each(|port| window.keep_server(*port));
-            visit(window);
+            if window.is_observed() {
+                self.prepare(&mut window);
+                visit(window);
+            }
         };
-        self.store.windows(span, resolution, &mut observed(&mut visit)).with_context(|| self.cannot_read())
+        self.store.windows(span, resolution, &mut visit).with_context(|| self.cannot_read())
     }
 
     /// Like [`visit`](Self::visit), but also hands out windows in which no agent ran, if the next agent read the log of that
@@ -171,9 +173,8 @@ impl StoredHistory {
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<()> {
         let mut visit = |mut window: HistoryWindow| {
-            self.server.iter().for_each(|port| window.keep_server(*port));
             if window.is_observed() || !window.window.shapes.is_empty() {
-                window.state_observed();
+                self.prepare(&mut window);
                 visit(window);
             }
         };
@@ -186,7 +187,7 @@ impl StoredHistory {
     /// The history cannot be read.
     pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>> {
         let mut window = self.store.read(span).with_context(|| self.cannot_read())?;
-        window.iter_mut().for_each(HistoryWindow::state_observed);
+        window.iter_mut().for_each(|window| self.prepare(window));
         Ok(window)
     }
 
@@ -264,6 +265,14 @@ impl StoredHistory {
         Ok(gaps_summary(&gaps, zone, span).map(|summary| format!("GAP: {summary}")))
     }
 
+    /// Makes a window ready for views: the operations of one application are together although the log may not know its
+    /// driver, only the server that was asked for is left, and operations say how long their sources were observed.
+    fn prepare(&self, window: &mut HistoryWindow) {
+        window.window.join_applications();
+        self.server.iter().for_each(|port| window.keep_server(*port));
+        window.state_observed();
+    }
+
     fn cannot_read(&self) -> String {
         format!("cannot read the history in {}", self.name)
     }
@@ -285,16 +294,6 @@ fn last_host(extent: Span, events: &mut dyn FnMut(Span) -> Result<Vec<Event>>) -
         length = length.saturating_mul(2);
         span =
             Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
-    }
-}
-
-/// Passes on the windows that a collector observed, with how long that was.
-fn observed(visit: &mut dyn FnMut(HistoryWindow)) -> impl FnMut(HistoryWindow) {
-    |mut window| {
-        if window.is_observed() {
-            window.state_observed();
-            visit(window);
-        }
     }
 }
 

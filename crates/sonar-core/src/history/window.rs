@@ -159,8 +159,11 @@ impl HistoryWindow {
         is_left_out
     }
 
-    /// Leaves only what is about the server at this port, and what is about no server.
+    /// Leaves only what is about the server at this port, and what is about no server. Rows by application and by client are
+    /// of all servers together: none is left.
     pub fn keep_server(&mut self, port: u16) {
+        self.window.apps = Table::of_window(GroupBy::App);
+        self.window.clients = Table::of_window(GroupBy::Client);
         let all = std::mem::replace(&mut self.window.shapes, Table::of_window(GroupBy::Shape));
         for row in all.iter().filter(|row| row.server.port == port) {
             self.window.shapes.add(row);

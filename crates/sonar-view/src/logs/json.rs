@@ -361,23 +361,35 @@ pub(super) struct DigestAppJson {
     pub latency_ns: u64,
 }
 
+/// The applications of a row by name, whatever their drivers are.
+fn applications(row: &Row) -> Vec<DigestAppJson> {
+    let mut named: Vec<DigestAppJson> = Vec::new();
+    for (app, share) in row.observed().apps.iter() {
+        let name = app.label();
+        match named.iter_mut().find(|known| known.name == name) {
+            Some(known) => {
+                known.calls += share.calls;
+                known.failed += share.failed;
+                known.latency_ns += share.latency_ns;
+            }
+            None => named.push(DigestAppJson {
+                name,
+                calls: share.calls,
+                failed: share.failed,
+                latency_ns: share.latency_ns,
+            }),
+        }
+    }
+    named
+}
+
 impl DigestRowJson {
     fn new(row: &Row, view: &DigestView<'_>) -> Self {
         let mut object = Self {
             ordered_ids: row.ordered_ids.iter().map(ToString::to_string).collect(),
             query_hash: row.query_hash().map(str::to_owned),
             time_share: view.share(row),
-            apps: row
-                .observed()
-                .apps
-                .iter()
-                .map(|(app, share)| DigestAppJson {
-                    name: app.label(),
-                    calls: share.calls,
-                    failed: share.failed,
-                    latency_ns: share.latency_ns,
-                })
-                .collect(),
+            apps: applications(row),
             figures: FiguresObject::new(row),
             ..Self::default()
         };
