@@ -500,3 +500,15 @@ def test_a_low_terminal_shows_the_rows_that_fit_and_how_to_see_the_others():
     assert any("42 more rows (--limit 52 shows all)" in line for line in lines), lines
     everything = subprocess.run([*map(str, command), "--width", "100"], capture_output=True, text=True).stdout
     assert len(everything.splitlines()) > 52, everything
+
+
+def test_a_view_of_the_past_ends_with_its_summary():
+    """As the live view of the network does: what was asked for stays on the terminal."""
+    store = labkit.LAB.parent / "fixtures/history"
+    span = ["--from", "2026-11-21T21:24:00Z", "--to", "2026-11-21T21:25:00Z"]
+    terminal = Terminal([labkit.MONGOSONAR, "queries", "--utc", "--store", store, *span])
+    terminal.wait_for(b"shop.orders")
+    terminal.type(b"q")
+    assert terminal.end() == 0
+    shown = terminal.shown.decode()
+    assert "Summary of 1m00s: 2026-11-21T21:24:00" in shown.rpartition("\x1b[?1049l")[2], shown

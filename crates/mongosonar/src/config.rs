@@ -134,8 +134,8 @@ fn reason(error: &clap::Error) -> String {
 /// Fills in arguments that were not given.
 pub fn merge(mut args: QueriesArgs, file: &File) -> QueriesArgs {
     let from = &file.queries;
-    // A capture file has no ports to listen on and no interval.
-    if args.read.is_none() {
+    // A capture file and the history have no ports to listen on and no interval.
+    if args.read.is_none() && !args.is_past() {
         if args.interface.is_empty() {
             args.interface.clone_from(&from.interface);
         }
@@ -173,6 +173,10 @@ mod tests {
         let merged = merge(QueriesArgs { by: Some(ByArg::Client), ..Default::default() }, &file);
         assert_eq!((merged.by, merged.port.len()), (Some(ByArg::Client), 2));
         assert_eq!(merged.interval, Some(std::time::Duration::from_secs(5)));
+        // Of the history they would select one server, and windows that it does not have.
+        let from = crate::when::parse_time("-1h").ok();
+        let past = merge(QueriesArgs { from, ..Default::default() }, &file);
+        assert_eq!((past.by, past.port.len(), past.interval), (Some(ByArg::App), 0, None));
     }
 
     /// For each setting a value that is right and one that is wrong, as TOML.

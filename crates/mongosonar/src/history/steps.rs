@@ -30,11 +30,12 @@ pub struct HistorySteps {
 }
 
 impl HistorySteps {
-    /// Starts the thread that reads; if `is_confined`, it drops all privileges but that to read files.
+    /// Starts the thread that reads what is about the server at this port, or about all; if `is_confined`, it drops all
+    /// privileges but that to read files.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(args: &StoreArgs, is_confined: bool) -> Result<Self> {
+    pub fn start(args: &StoreArgs, server: Option<u16>, is_confined: bool) -> Result<Self> {
         let (ask, asked) = channel();
         let (answer, answers) = channel();
         let args = args.clone();
@@ -44,7 +45,8 @@ impl HistorySteps {
             }
             for step in asked {
                 // The agent writes on: a history that is opened again shows what came meanwhile.
-                let window = StoredHistory::open(&args).and_then(|history| history.step(step));
+                let history = StoredHistory::open(&args).and_then(|history| history.of_server(server));
+                let window = history.and_then(|history| history.step(step));
                 if answer.send(window.map_err(|error| crate::exit::message(&error))).is_err() {
                     return;
                 }

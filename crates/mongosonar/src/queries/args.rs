@@ -36,11 +36,13 @@ Examples:
   tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
 Keys of the live view: h for help.";
 
+/// The length of an interval of a capture, if none is asked for.
+pub const INTERVAL: Duration = Duration::from_secs(1);
+
 /// What only a capture has, not the history.
-const NOT_IN_THE_PAST: [&str; 24] = [
+const NOT_IN_THE_PAST: [&str; 23] = [
     "source",
     "interface",
-    "port",
     "read",
     "replay",
     "write",
@@ -70,7 +72,7 @@ pub struct QueriesArgs {
     /// Capture on this interface; repeat for several [default: all]
     #[arg(short, long, value_name = "NAME", help_heading = "What to capture")]
     pub interface: Vec<String>,
-    /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]
+    /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]. Of the history: show only the server at this port
     #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
     pub port: Vec<Range>,
     /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no permission to capture packets [default: packets]
@@ -280,6 +282,14 @@ impl QueriesArgs {
     /// Whether to write a digest.
     pub fn makes_digest(&self) -> bool {
         self.digest || self.html.is_some()
+    }
+
+    /// The only port, if it is a single one.
+    pub fn only_port(&self) -> Option<u16> {
+        match self.port.as_slice() {
+            [Range(first, last)] if first == last => Some(*first),
+            _ => None,
+        }
     }
 
     /// The ports for the decoder.

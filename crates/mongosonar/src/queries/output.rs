@@ -10,7 +10,7 @@ use sonar_view::queries::json::ObjectKind;
 use sonar_view::queries::{Grouping, PacketOrigin, Selection, Silence, WindowReport};
 use sonar_view::queries::{csv, each, json, text};
 
-use super::args::QueriesArgs;
+use super::args::{INTERVAL, QueriesArgs};
 use super::live::OperationListener;
 use crate::exit::usage;
 use crate::outfile::OutFile;
@@ -66,6 +66,8 @@ pub struct QueriesOutput {
     shown: u64,
     /// What a reader of the summary must know about its input.
     notes: Vec<String>,
+    /// How long an interval is that is whole.
+    interval_ns: u64,
 }
 
 impl QueriesOutput {
@@ -97,6 +99,7 @@ impl QueriesOutput {
             hidden: Hidden::new(selection.role),
             shown: 0,
             notes: Vec::new(),
+            interval_ns: u64::try_from(args.interval.unwrap_or(INTERVAL).as_nanos()).unwrap_or(u64::MAX),
         })
     }
 
@@ -126,8 +129,9 @@ impl QueriesOutput {
             // The window covers the whole capture.
             self.seen = window.coverage;
         }
-        if let Some(DigestOutput { digest, wanted, page, sources, host, .. }) = &self.digest {
+        if let Some(DigestOutput { digest, wanted, page, sources, host, .. }) = &mut self.digest {
             if kind == ObjectKind::Summary {
+                digest.join_applications();
                 let view = DigestView::new(digest, Source::Wire, wanted);
                 let mut hidden = self.hidden.clone();
                 hidden.snapped = window.coverage.messages_snapped;
@@ -153,8 +157,9 @@ impl QueriesOutput {
             }
         } else if !self.each {
             let mut report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
-            if kind == ObjectKind::Summary {
-                report.notes.clone_from(&self.notes);
+            match kind {
+                ObjectKind::Summary => report.notes.clone_from(&self.notes),
+                ObjectKind::Interval => report.is_partial = window.length_ns() < self.interval_ns,
             }
             match (self.format, kind) {
                 (OutputFormat::Json, _) => json::report(&report, kind, &mut self.out)?,

@@ -19,27 +19,51 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if args.by == Some(ByArg::Order) {
         return Err(usage!("the history has no rows by order; there are: shape namespace app client"));
     }
-    let history = StoredHistory::open(&args.store)?;
+    let server = server(args)?;
+    let history = StoredHistory::open(&args.store)?.of_server(server)?;
+    let selection = &Selection { is_one_server: server.is_some(), ..selection.clone() };
     let span = span(args, &history, &selection.zone)?;
+    let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
     let gap_note = history.gap_note(history.shows_operations(span)?, span, &selection.zone)?;
+    gap_note.iter().for_each(|note| output.note(note.clone()));
+    if let Some(port) = server {
+        output.note(format!("only the server at port {port}; what was lost is counted for all servers"));
+    }
     if args.at.is_none() && on_screen(args) && args.interval.is_none() {
+        let whole = whole(&history, span, &selection.zone)?;
         let views = PastViews {
             source: &history.name,
             // They go on from the ends of the span.
-            steps: HistorySteps::start(&args.store, false)?,
-            whole: whole(&history, span, &selection.zone)?,
+            steps: HistorySteps::start(&args.store, server, false)?,
+            whole: whole.clone(),
             notes: gap_note.into_iter().collect(),
         };
         show_past(args, selection, views)?;
+        output.summary(&whole)?;
         return Ok(OK);
     }
-    let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
-    gap_note.into_iter().for_each(|note| output.note(note));
     if let Some(interval) = args.interval {
         intervals(&history, span, interval, &mut output)?;
     }
     output.summary(&whole(&history, span, &selection.zone)?)?;
     Ok(OK)
+}
+
+/// The port of the server that is asked for.
+fn server(args: &QueriesArgs) -> Result<Option<u16>> {
+    if args.port.is_empty() {
+        return Ok(None);
+    }
+    if let Some(by @ (ByArg::App | ByArg::Client)) = args.by {
+        let by = if by == ByArg::App { "app" } else { "client" };
+        return Err(usage!(
+            "the history has rows by {by} for all servers together: leave out --port, or --by {by}"
+        ));
+    }
+    match args.only_port() {
+        None => Err(usage!("the history shows all servers, or the one at a --port: give a single port")),
+        port => Ok(port),
+    }
 }
 
 /// Everything within a span.

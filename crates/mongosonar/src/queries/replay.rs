@@ -207,9 +207,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let failed = |_| anyhow::anyhow!("the thread of the replay has failed");
     let EncryptedRest { suites, key_counts, .. } = thread.join().map_err(failed)??;
     let mut total = total?;
-    if let Some(rest) = rest {
-        super::live::add(&mut total, rest);
-    }
+    super::live::show_rest((!screen).then_some(&mut output), rest, &mut total)?;
     if let Some(total) = &mut total {
         total.coverage.add(&key_counts);
         if let Some(key_log) = key_log {

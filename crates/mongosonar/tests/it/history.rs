@@ -7,7 +7,9 @@ use std::process::Output;
 use crate::support::*;
 use serde_json::Value;
 use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span};
-use sonar_core::{Endpoint, HistoryStore, Timestamp};
+use sonar_core::{
+    Application, Class, Endpoint, HistoryStore, Identity, Row, ShapeId, ShapeInfo, Source, Subject, Timestamp,
+};
 use sonar_store::{SqliteHistory, StoreSettings};
 
 fn run(words: &[&str]) -> Output {
@@ -319,13 +321,100 @@ fn the_timeline_and_the_report_cover_the_same_time() {
 
 #[test]
 fn a_server_that_the_history_does_not_know_is_refused() {
-    for command in ["what-changed", "timeline"] {
-        let output = run(&[command, "--port", "27999"]);
+    for command in ["what-changed", "timeline", "queries"] {
+        let from: &[&str] = if command == "queries" { &["--from", "2026-11-21T21:24:00"] } else { &[] };
+        let output = run(&[&[command, "--port", "27999"], from].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{command}: {said}");
         assert!(said.contains("has no server at port 27999; it knows "), "{command}: {said}");
         assert!(output.stdout.is_empty());
     }
+}
+
+/// A row of operations that a source saw.
+fn row(subject: Subject, server: Endpoint, (source, calls): (Source, u64)) -> Row {
+    let mut row = Row::new(subject, Class::User);
+    row.server = server;
+    row.observed_by_mut(source).figures.calls = calls;
+    row
+}
+
+/// The last line of a command about the history in a folder.
+fn summary(store: &std::path::Path, words: &[&str]) -> Value {
+    let words = [words, &["--json", "--store", store.to_str().unwrap()]].concat();
+    let output = program(&words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(text.lines().last().unwrap_or_else(|| panic!("{words:?}: {output:?}"))).unwrap()
+}
+
+#[test]
+fn an_application_is_one_row_though_the_log_does_not_know_its_driver() {
+    let folder = Folder::new("one-application");
+    let store = folder.path("history");
+    let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
+    // The log names the application alone, also in a window without it on the wire.
+    for (number, seen) in [&[(Source::Wire, 5), (Source::Log, 2)][..], &[(Source::Log, 3)]].iter().enumerate()
+    {
+        let start = Timestamp::from_unix(1_795_296_000 + 10 * number as u64, 0);
+        let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+        window.observe(Collector::Queries, 10_000_000_000);
+        window.observe(Collector::Log, 10_000_000_000);
+        for (source, calls) in *seen {
+            let driver = if *source == Source::Wire { "PyMongo" } else { "" };
+            let app = Application { name: "shop".into(), driver: driver.into(), ..Application::default() };
+            let subject = Subject::App(std::sync::Arc::new(app));
+            window.window.apps.add_owned(row(subject, Endpoint::default(), (*source, *calls)));
+        }
+        history.append(&window, &[]).unwrap();
+    }
+    drop(history);
+    let report = summary(&store, &["queries", "--from", "2026-11-21T21:20:00Z", "--by", "app"]);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!((&rows[0]["app"]["name"], &rows[0]["app"]["driver"]), (&"shop".into(), &"PyMongo".into()));
+    assert_eq!(rows[0]["calls"], 5, "those of the wire; the log has some of them again");
+    // The second window has it in the log only.
+    let span = |from: &str| format!("2026-11-21T21:20:{from}Z+10s");
+    let compared = summary(&store, &["compare", &span("00"), &span("10"), "--by", "app"]);
+    assert_eq!(compared["rows"].as_array().unwrap().len(), 1, "{compared}");
+}
+
+#[test]
+fn queries_of_one_server_of_several_are_shown_alone() {
+    let folder = Folder::new("one-server");
+    let store = folder.path("history");
+    let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
+    let mut window = HistoryWindow::new(Timestamp::from_unix(1_795_296_000, 0), Resolution::TenSeconds);
+    window.observe(Collector::Queries, 10_000_000_000);
+    for (port, calls) in [(27_601, 5), (27_602, 7)] {
+        let shape = ShapeInfo { id: ShapeId(9), command: "find".into(), ..ShapeInfo::default() };
+        let (identity, order) = (Identity::Exact, ShapeId(0));
+        let subject = Subject::Shape { identity, shape: std::sync::Arc::new(shape), order };
+        let server = Endpoint::v4([0; 4], port);
+        window.window.shapes.add_owned(row(subject, server, (Source::Wire, calls)));
+    }
+    history.append(&window, &[]).unwrap();
+    drop(history);
+    let from = ["queries", "--from", "2026-11-21T21:20:00Z"];
+    let all = summary(&store, &from);
+    assert_eq!((&all["totals"]["calls"], all["by_type"].is_object()), (&12.into(), true));
+    let one = summary(&store, &[&from[..], &["--port", "27602"]].concat());
+    assert_eq!((&one["totals"]["calls"], one["rows"].as_array().unwrap().len()), (&7.into(), 1));
+    assert!(one["by_type"].is_null(), "it is counted for all servers together");
+    assert!(one["notes"][0].as_str().unwrap().starts_with("only the server at port 27602"), "{one}");
+    let store = ["--store", store.to_str().unwrap()];
+    for (words, said) in [
+        (&["--port", "27602", "--by", "app"][..], "for all servers together"),
+        (&["--port", "27601-27602"], "give a single port"),
+    ] {
+        let output = program([&from[..], words, &store].concat()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && told.contains(said), "{words:?}: {told}");
+    }
+    // A server of this host listens on all addresses: its port is its name.
+    let text = program([&from[..], &store].concat()).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("27601") && !text.contains("0.0.0.0"), "{text}");
 }
 
 #[test]

@@ -46,19 +46,20 @@ impl ObjectKind {
 /// Those of `out`.
 pub fn report(report: &WindowReport<'_>, kind: ObjectKind, out: impl Write) -> io::Result<()> {
     let (sample, selection) = (report.sample, report.selection);
-    let types = CommandType::ALL.into_iter().zip(report.types);
+    let types = report.types.map(|types| CommandType::ALL.into_iter().zip(types));
     write_object!(out, {
         "schema": SCHEMA,
         "kind": kind.name(),
         "start_ns": report.start.unix_ns(),
         "end_ns": report.end.unix_ns(),
         "observed_ns": report.elapsed_ns,
+        "partial": report.is_partial,
         "sample": sample,
         "by": selection.by.name(),
         "classes": selection.classes.iter().map(|class| class.name()).collect::<Vec<_>>(),
         "role": selection.role.map(|role| role.name()),
         "totals": figures(&report.totals, sample, kind),
-        "by_type": map(types.map(|(kind, count)| (kind.name(), scaled(count, sample)))),
+        "by_type": types.map(|types| map(types.map(|(kind, count)| (kind.name(), scaled(count, sample))))),
         "hidden": HiddenObject::parts(&report.hidden, sample),
         "empty_because": report.silence.as_ref().map(silence),
         "notes": report.notes,

@@ -133,8 +133,9 @@ pub struct WindowReport<'a> {
     pub selection: &'a Selection,
     /// All rows of the chosen classes and role together, whatever the filters.
     pub totals: Stats<'a>,
-    /// Of the same operations, how many of each type of command, in the order of [`CommandType::ALL`]. Not scaled.
-    pub types: [u64; CommandType::ALL.len()],
+    /// Of the same operations, how many of each type of command, in the order of [`CommandType::ALL`]. Not scaled. `None`
+    /// if they are not known of the selected server alone.
+    pub types: Option<[u64; CommandType::ALL.len()]>,
     /// Of what is in flight in the chosen classes and role, what waits longest.
     pub longest_waiting: Option<&'a InFlightOperations>,
     /// What was lost or skipped in the span.
@@ -149,6 +150,8 @@ pub struct WindowReport<'a> {
     pub silence: Option<Silence>,
     /// What a reader must know about the input: why it was not read in full, which log was of no use.
     pub notes: Vec<String>,
+    /// It is an interval that is shorter than was asked for: the capture began or ended within it.
+    pub is_partial: bool,
 }
 
 impl<'a> WindowReport<'a> {
@@ -203,7 +206,8 @@ impl<'a> WindowReport<'a> {
             sample,
             selection,
             totals: Stats::new(Cow::Owned(totals), Some(waiting), rates),
-            types: window.types.totals(|role, class| selection.wants(role, class)),
+            types: (!selection.is_one_server)
+                .then(|| window.types.totals(|role, class| selection.wants(role, class))),
             longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
             coverage: &window.coverage,
             rows,
@@ -211,6 +215,7 @@ impl<'a> WindowReport<'a> {
             hidden,
             silence: None,
             notes: Vec::new(),
+            is_partial: false,
         }
     }
 

@@ -118,6 +118,8 @@ pub struct Selection {
     pub baseline: Option<Arc<Baseline>>,
     /// Rows tell where the time of their operations went.
     pub has_splits: bool,
+    /// The windows hold the rows of one of several servers, but figures that are not by server are of all of them.
+    pub is_one_server: bool,
     /// In which zone times are shown.
     pub zone: Zone,
 }

@@ -17,7 +17,11 @@ use crate::queries::layout::{Placed, place, push_cell};
 /// # Errors
 /// Those of `out`.
 pub fn interval(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
-    writeln!(out, "{}  {}", clock(report), totals(report))?;
+    let partial = match report.is_partial {
+        true => format!("  (partial: {})", Nanos(report.length_ns)),
+        false => String::new(),
+    };
+    writeln!(out, "{}{partial}  {}", clock(report), totals(report))?;
     rows(report, place(report, width), width, &mut out)?;
     paragraph(&coverage(report.coverage), width, &mut out)?;
     writeln!(out)
@@ -55,9 +59,10 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         shown(quantiles.p999),
         shown(quantiles.max)
     )?;
-    let rates: Vec<_> =
-        type_rates(report).map(|(name, rate)| format!("{name} {}{}/s", report.mark(), Count(rate))).to_vec();
-    writeln!(out, "  {}", rates.join("  "))?;
+    if let Some(rates) = type_rates(report) {
+        let rates = rates.map(|(name, rate)| format!("{name} {}{}/s", report.mark(), Count(rate)));
+        writeln!(out, "  {}", rates.join("  "))?;
+    }
     let ends = [
         ("failed", figures.failed),
         ("unanswered", figures.unanswered),
@@ -90,10 +95,11 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
     Ok(())
 }
 
-/// Operations per second by type of command, as `mongostat` counts them, scaled and marked.
-pub(crate) fn type_rates(report: &WindowReport<'_>) -> [(&'static str, f64); CommandType::ALL.len()] {
+/// Operations per second by type of command, as `mongostat` counts them, scaled; `None` if they are not known.
+pub(crate) fn type_rates(report: &WindowReport<'_>) -> Option<[(&'static str, f64); CommandType::ALL.len()]> {
+    let types = report.types?;
     let per_second = f64::from(report.sample) * NS_PER_S as f64 / report.elapsed_ns.max(1) as f64;
-    std::array::from_fn(|at| (CommandType::ALL[at].name(), report.types[at] as f64 * per_second))
+    Some(std::array::from_fn(|at| (CommandType::ALL[at].name(), types[at] as f64 * per_second)))
 }
 
 /// The end of the span, in the selected time zone.

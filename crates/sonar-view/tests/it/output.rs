@@ -105,6 +105,22 @@ fn a_sample_is_scaled_and_marked() {
 }
 
 #[test]
+fn an_interval_that_is_not_whole_is_marked() {
+    let (window, selection) = (window(1), Selection::default());
+    let mut report = WindowReport::new(&window, &selection);
+    let line = |report: &WindowReport<'_>| {
+        let shown = text(|out| text::interval(report, None, out));
+        shown.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(parse(&report)["partial"], false);
+    assert!(!line(&report).contains("partial"), "{}", line(&report));
+    report.is_partial = true;
+    assert_eq!(parse(&report)["partial"], true);
+    let length = sonar_view::kit::Nanos(report.length_ns).to_string();
+    assert!(line(&report).contains(&format!("  (partial: {length})  ")), "{}", line(&report));
+}
+
+#[test]
 fn json_has_the_documented_fields() {
     let (window, selection) = (window(1), Selection::default());
     let value = parse(&WindowReport::new(&window, &selection));

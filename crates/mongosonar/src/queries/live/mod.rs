@@ -29,11 +29,11 @@ use self::capture::{CaptureTask, LiveCapture};
 use self::changes::CaptureChange;
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
-pub use self::show::{PastViews, WindowFeed, add, show_past};
+pub use self::show::{PastViews, WindowFeed, show_past, show_rest};
 use self::split::{RowSplitTask, RunningSplits};
 use self::tls::{AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
-use super::args::{QueriesArgs, Range, SourceArg};
+use super::args::{INTERVAL, QueriesArgs, SourceArg};
 use super::key_log::{self, KeyLogFile};
 use super::local_servers::{ListeningServers, LocalServerSearch, ServerNews};
 use super::notice::Notice;
@@ -63,7 +63,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     sonar_sys::resource::prefer_this_process().ok();
     let confined = !args.keep_privileges;
     // It may ask for a password.
-    let server = args.server.named(only_port(args))?;
+    let server = args.server.named(args.only_port())?;
     // A signal that comes while all is opened ends the command as one that comes later does.
     let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
@@ -162,7 +162,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let lookup = Lookup::open(args, &Host::live())?.with_server(server).start(shared.clone(), complain)?;
     let steps = match screen && args.store.folder().is_dir() {
-        true => Some(HistorySteps::start(&args.store, confined)?),
+        true => Some(HistorySteps::start(&args.store, None, confined)?),
         false => None,
     };
     let key_log = key_log.map(|key_log| key_log.following(confined)).transpose()?;
@@ -181,7 +181,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             .context("cannot start a thread")?;
     }
     lookup.recv_timeout(applications::PATIENCE).ok();
-    let interval = args.interval.unwrap_or(Duration::from_secs(1));
+    let interval = args.interval.unwrap_or(INTERVAL);
     let window = args.window_settings();
     let task = |names| RowSplitTask {
         interval,
@@ -234,9 +234,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // Whatever went wrong, what was captured is written first.
     capture.join()?;
     let mut total = total?;
-    if let Some(rest) = rest {
-        add(&mut total, rest);
-    }
+    show_rest((!screen).then_some(&mut output), rest, &mut total)?;
     if let (Some(total), Some(key_log)) = (&mut total, key_log) {
         key_log.finish(&mut total.coverage);
     }
@@ -267,14 +265,6 @@ pub fn on_screen(args: &QueriesArgs) -> bool {
         && !args.csv
         && std::io::stdout().is_terminal()
         && std::io::stdin().is_terminal()
-}
-
-/// The port to capture, where it is a single one.
-fn only_port(args: &QueriesArgs) -> Option<u16> {
-    match args.port.as_slice() {
-        [Range(first, last)] if first == last => Some(*first),
-        _ => None,
-    }
 }
 
 /// Starts the thread that follows the servers of this host: those that start later are captured too, unless ports were

@@ -32,11 +32,33 @@ const HELD_NAP: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Adds a window to the sum of those before.
-pub fn add(total: &mut Option<Window>, window: Window) {
+fn add(total: &mut Option<Window>, window: Window) {
     match total {
         Some(total) => total.merge(&window),
         None => *total = Some(window),
     }
+}
+
+/// Shows the last windows as intervals, if `output` shows any, and adds them to the sum of those before. The last one is
+/// not whole, unless the capture ended with it.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn show_rest(
+    output: Option<&mut QueriesOutput>,
+    rest: Vec<Window>,
+    total: &mut Option<Window>,
+) -> Result<()> {
+    let mut output = output.filter(|output| !output.wants_each());
+    for window in rest {
+        // The capture may end just when an interval begins.
+        let is_empty = window.end <= window.start && window.shapes.is_empty();
+        if let Some(output) = output.as_deref_mut().filter(|_| !is_empty) {
+            output.interval(&window)?;
+        }
+        add(total, window);
+    }
+    Ok(())
 }
 
 /// The windows of the capture threads, and their messages.
@@ -116,9 +138,9 @@ impl WindowFeed {
             || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// The sum of the windows until all threads have ended. It waits two seconds for each.
-    pub fn rest(&mut self) -> Option<Window> {
-        let mut rest = None;
+    /// The windows until all threads have ended, by time. It waits two seconds for each.
+    pub fn rest(&mut self) -> Vec<Window> {
+        let mut rest = Vec::new();
         if let Some(splits) = &mut self.splits
             && let Err(error) = splits.finish()
         {
@@ -130,16 +152,14 @@ impl WindowFeed {
                 eprintln!("mongosonar: {what}");
             }
         }
-        while let Some(window) = self.next(Duration::from_secs(2)) {
-            add(&mut rest, window);
-        }
+        rest.extend(std::iter::from_fn(|| self.next(Duration::from_secs(2))));
         // Where a thread does not end.
         while let Some(mut window) = self.joiner.incomplete() {
             self.servers.apply(&mut window);
-            add(&mut rest, window);
+            rest.push(window);
         }
-        if let (Some(splits), Some(rest)) = (&self.splits, &mut rest) {
-            splits.complete_last(rest);
+        if let (Some(splits), Some(last)) = (&self.splits, rest.last_mut()) {
+            splits.complete_last(last);
         }
         rest
     }

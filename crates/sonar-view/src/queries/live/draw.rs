@@ -202,8 +202,10 @@ fn totals<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palett
 
 /// Operations per second by type of command, in the widest layout in which all of them fit.
 fn types<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
-    let Some(report) = report else { return Line::default() };
-    let (rates, mark) = (text::type_rates(report), report.mark());
+    let Some((rates, mark)) = report.and_then(|report| Some((text::type_rates(report)?, report.mark())))
+    else {
+        return Line::default();
+    };
     let wide = rates.iter().map(|(name, rate)| {
         let rate = Span::styled(format!("{mark}{}", Count(*rate)), palette.strong);
         palette.figure(&format!("{name} "), rate, "/s")
