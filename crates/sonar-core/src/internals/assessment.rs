@@ -1,7 +1,10 @@
 //! Figures over time, and what is wrong with them.
 
+use std::borrow::Cow;
+
 use super::figure::{Figure, FigureLimits, LimitRule};
 use super::sequence::{Incident, SampleSequence};
+use super::server_share::ServerShare;
 use super::{Distribution, FIGURES, ServerSample, Trend};
 
 /// The most incidents that are kept.
@@ -68,6 +71,8 @@ struct FigureSeries {
     trend: Trend,
     amber: Exceedance,
     red: Exceedance,
+    /// Whose the time over the amber limit was.
+    share: ServerShare,
 }
 
 /// Collects samples, which must come by time.
@@ -92,6 +97,7 @@ impl Default for Assessment {
             trend: Trend::default(),
             amber: Exceedance::default(),
             red: Exceedance::default(),
+            share: ServerShare::default(),
         };
         Self {
             series: vec![series; FIGURES.len()],
@@ -122,6 +128,19 @@ pub struct Judged<'a> {
     pub red: Exceedance,
     /// Its values over time.
     pub trend: &'a Trend,
+    /// Whose the time over the amber limit was.
+    share: ServerShare,
+}
+
+impl Judged<'_> {
+    /// What it means to be over the limit, and what to look at next; of processor time also whose it was. Empty for a
+    /// figure without limits.
+    pub fn meaning(&self) -> Cow<'static, str> {
+        match self.share.meaning(self.figure.id) {
+            Some(meaning) => meaning.into(),
+            None => self.figure.limits.map_or("", |limits| limits.meaning).into(),
+        }
+    }
 }
 
 impl Assessment {
@@ -152,6 +171,9 @@ impl Assessment {
                 }
                 if let Some(limits) = figure.limits {
                     let passes = |limit| value.is_some_and(|value| limits.is_passed(limit, value));
+                    if passes(limits.amber) {
+                        series.share.add(figure.id, step);
+                    }
                     series.amber.add(passes(limits.amber), (now - length, now));
                     series.red.add(passes(limits.red), (now - length, now));
                 }
@@ -177,6 +199,7 @@ impl Assessment {
                 amber: series.amber,
                 red: series.red,
                 trend: &series.trend,
+                share: series.share,
             })
         })
     }
@@ -271,6 +294,25 @@ mod tests {
             latency.amber,
             Exceedance { total_ms: 10_000, longest_ms: 10_000, longest_start_ms: 0, open: Some((0, 10_000)) }
         );
+    }
+
+    #[test]
+    fn busy_processors_are_those_of_whoever_used_them_while_they_were_busy() {
+        let mut assessment = Assessment::default();
+        let (mut all, mut own) = (0, 0);
+        for second in 0..=100 {
+            let metrics = [
+                (Metric::CpuUser, all),
+                (Metric::CpuIdle, 2_000 * second - all),
+                (Metric::ServerUserTime, own),
+            ];
+            assessment.add(&sample(second, &metrics));
+            // The server works alone for a while, and then something else does.
+            (all, own) = if second < 50 { (all + 600, own + 600_000) } else { (all + 1_900, own + 95_000) };
+        }
+        let found = judged(&assessment, "processor.user");
+        assert_eq!(found.verdict, Some(FigureVerdict::Red));
+        assert!(found.meaning().contains("only 5 % of this time was the server's"), "{}", found.meaning());
     }
 
     #[test]

@@ -237,7 +237,8 @@ pub const FIGURES: &[Figure] = &[
 
     Figure { id: "processor.user", group: FigureGroup::Processor, title: "processors in user code", unit: FigureUnit::Percent,
         value: |step| step.processor(&[CpuUser, CpuNice]),
-        limits: lasting(85.0, 95.0, "the processors are the limit: see which queries cost most", "mongo-x-ray") },
+        limits: lasting(85.0, 95.0, "the processors are the limit; the data does not say whether the server or other processes \
+            use them", "mongo-x-ray") },
     Figure { id: "processor.system", group: FigureGroup::Processor, title: "processors in the kernel", unit: FigureUnit::Percent,
         value: |step| step.processor(&[CpuSystem, CpuIrq, CpuSoftIrq]),
         limits: lasting(20.0, 30.0, "the kernel works hard: many connections, swapping, or page cache pressure", "mongo-x-ray") },

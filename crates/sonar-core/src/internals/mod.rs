@@ -12,6 +12,7 @@ mod figures;
 mod metric;
 mod sample;
 mod sequence;
+mod server_share;
 mod trend;
 
 pub use assessment::{Assessment, Exceedance, FigureVerdict, Judged};

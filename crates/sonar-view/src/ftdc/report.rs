@@ -1,5 +1,6 @@
 //! The report of one server over some time.
 
+use std::borrow::Cow;
 use std::io;
 
 use serde::Serialize;
@@ -125,8 +126,8 @@ pub struct LimitsJson {
     pub below: bool,
     /// `lasting` or `any`: it counts if it was passed for 5 % of the time (red also for 10 s on end), or at any moment.
     pub rule: &'static str,
-    /// What it means.
-    pub meaning: &'static str,
+    /// What it means; of processor time also whose it was.
+    pub meaning: Cow<'static, str>,
     /// Who says so.
     pub source: &'static str,
     /// How long it was over the amber limit.
@@ -297,7 +298,7 @@ fn limits_json(limits: &FigureLimits, judged: &Judged<'_>) -> LimitsJson {
             LimitRule::Lasting => "lasting",
             LimitRule::Any => "any",
         },
-        meaning: limits.meaning,
+        meaning: judged.meaning(),
         source: limits.source,
         over_amber: exceedance(&judged.amber),
         over_red: exceedance(&judged.red),
