@@ -72,6 +72,13 @@ pub struct StacksArgs {
 }
 
 impl StacksArgs {
+    /// How many snapshots are asked for.
+    pub fn snapshots(&self) -> u64 {
+        let Some(duration) = self.duration else { return 1 };
+        let count = duration.as_nanos().div_ceil(self.interval.as_nanos().max(1));
+        u64::try_from(count).unwrap_or(u64::MAX).max(1)
+    }
+
     /// The output format.
     pub const fn format(&self) -> StackFormat {
         if self.json { StackFormat::Json } else { self.format }
@@ -163,5 +170,22 @@ mod tests {
         for role in ROLES {
             assert_eq!(parse_role(&word(role)), Ok(role));
         }
+    }
+
+    #[test]
+    fn snapshots_are_asked_for_by_duration_and_interval() {
+        #[derive(clap::Parser)]
+        struct TestCommand {
+            #[command(flatten)]
+            stacks: StacksArgs,
+        }
+        let asked = |words: &str| {
+            let words = ["stacks"].into_iter().chain(words.split_whitespace());
+            <TestCommand as clap::Parser>::try_parse_from(words).unwrap().stacks.snapshots()
+        };
+        assert_eq!(asked(""), 1);
+        assert_eq!(asked("--duration 5s"), 50);
+        assert_eq!(asked("--duration 1s --interval 300ms"), 4, "at 0, 300, 600 and 900 ms");
+        assert_eq!(asked("--duration 1s --interval 5s"), 1);
     }
 }

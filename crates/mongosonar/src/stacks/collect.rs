@@ -1,12 +1,13 @@
 //! Takes snapshots, turns them into stacks, and adds these up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use sonar_core::files::ThreadRole;
 use sonar_core::stacks::{StackKey, StackTable, ThreadSample, ThreadState};
 use sonar_decode::stacks::{WaitClass, WaitClasses};
-use sonar_view::kit::plural;
+use sonar_view::kit::{Grouped, Nanos, plural};
 use sonar_view::stacks::StackReport;
 
 use super::args::StacksArgs;
@@ -15,6 +16,35 @@ use super::symbols::{ProcessSymbols, classify, own_vdso, wait_classes};
 
 /// The most sentences about what could not be seen.
 const MAX_LIMITS: usize = 10;
+
+/// Why there may be fewer snapshots than were asked for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum MissingSnapshots {
+    /// The process ended.
+    Ended,
+    /// The command was stopped.
+    Stopped,
+    /// Nothing ended early, so some took too long: so long passed for each on average.
+    Slow { mean: Duration },
+}
+
+impl MissingSnapshots {
+    /// How many of those that were asked for are missing, and why; `None` if there are all.
+    pub fn sentence(self, taken: u64, asked: u64) -> Option<String> {
+        if taken >= asked {
+            return None;
+        }
+        let why = match self {
+            Self::Ended => "the process ended before --duration was over".to_owned(),
+            Self::Stopped => "the command was stopped before --duration was over".to_owned(),
+            Self::Slow { mean } => format!(
+                "taking one and reading its stacks took longer than --interval (one in {} on average)",
+                Nanos(u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX))
+            ),
+        };
+        Some(format!("{} of {} snapshots were taken: {why}", Grouped(taken), Grouped(asked)))
+    }
+}
 
 /// What was seen so far.
 pub struct StackCollector<'a> {
@@ -94,6 +124,13 @@ impl<'a> StackCollector<'a> {
         Ok(true)
     }
 
+    /// Notes first if there are fewer snapshots than the arguments ask for.
+    pub fn missing(&mut self, asked: u64, why: MissingSnapshots) {
+        if let Some(sentence) = why.sentence(self.report.snapshots, asked) {
+            self.report.limits.insert(0, sentence);
+        }
+    }
+
     /// Notes that the helper process stands still.
     fn missed(&mut self) {
         self.limit("the helper process stood still for a while: nothing was seen then".into());
@@ -144,5 +181,24 @@ impl<'a> StackCollector<'a> {
         report.full_names = self.args.full_names;
         report.cpu_seconds = cpu_seconds + self.walk_ns as f64 / 1e9;
         self.report.with(self.table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_snapshots_are_counted_and_explained() {
+        let slow = MissingSnapshots::Slow { mean: Duration::from_millis(240) };
+        assert_eq!(slow.sentence(10, 10), None);
+        assert_eq!(MissingSnapshots::Stopped.sentence(11, 10), None);
+        let said = slow.sentence(1_240, 3_000).unwrap();
+        assert!(said.starts_with("1,240 of 3,000 snapshots were taken: "), "{said}");
+        assert!(said.contains("longer than --interval (one in 240ms on average)"), "{said}");
+        let said = MissingSnapshots::Ended.sentence(3, 10).unwrap();
+        assert_eq!(said, "3 of 10 snapshots were taken: the process ended before --duration was over");
+        let said = MissingSnapshots::Stopped.sentence(0, 1).unwrap();
+        assert_eq!(said, "0 of 1 snapshots were taken: the command was stopped before --duration was over");
     }
 }

@@ -23,7 +23,7 @@ use sonar_view::stacks::{StackReport, folded, pmp, svg};
 
 pub use self::args::StacksArgs;
 use self::args::{StackFormat, StacksCommand};
-use self::collect::StackCollector;
+use self::collect::{MissingSnapshots, StackCollector};
 use self::helper::StackSource;
 use crate::exit::OK;
 use crate::outfile::OutFile;
@@ -49,29 +49,32 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     // It opens a file, which is not possible later.
     ResourceUsage::now()?;
     let stop = stop::listen_confined(StopBehavior::Prompt, || privileges::give_up(Duty::Showing, &[], &[]))?;
-    let end = Instant::now() + args.duration.unwrap_or_default();
-    let mut next = Instant::now();
+    let begin = Instant::now();
+    let end = begin + args.duration.unwrap_or_default();
+    let mut next = begin;
     let mut looks = 0_u64;
-    loop {
+    let why = loop {
         if !collector.look()? {
             if looks == 0 {
                 bail!("the process has ended");
             }
-            collector.limit("the process ended before --duration was over".into());
-            break;
+            break MissingSnapshots::Ended;
         }
         looks += 1;
         next = (next + args.interval).max(Instant::now());
         if next >= end {
-            break;
+            break MissingSnapshots::Slow {
+                mean: begin.elapsed() / u32::try_from(looks).unwrap_or(u32::MAX),
+            };
         }
         while Instant::now() < next && !stop.flag().load(Ordering::Relaxed) {
             std::thread::sleep(NAP.min(next.saturating_duration_since(Instant::now())));
         }
         if stop.flag().load(Ordering::Relaxed) {
-            break;
+            break MissingSnapshots::Stopped;
         }
-    }
+    };
+    collector.missing(args.snapshots(), why);
     let mut report = collector.finish(ResourceUsage::now()?.processor().as_secs_f64());
     report.about.end_ns = Some(realtime_ns());
     show(args, &report)?;
