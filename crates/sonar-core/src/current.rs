@@ -39,6 +39,8 @@ pub struct CurrentOperation {
     pub progress: Option<(u64, u64)>,
     /// It was killed, and has not noticed that yet.
     pub is_killed: bool,
+    /// It is a hello that waits by design: the server answers it when the topology changes, or after `maxAwaitTimeMS`.
+    pub awaits_topology: bool,
 }
 
 /// What an operation waits for at this moment.
@@ -85,9 +87,15 @@ impl CurrentOperations {
         self.operations.iter().find_map(|operation| operation.at)
     }
 
-    /// The one that has been running longest; `None` if no age is known.
+    /// The one that has been running longest, of those that do not wait by design; `None` if no age is known.
     pub fn oldest(&self) -> Option<&CurrentOperation> {
-        self.operations.iter().filter(|operation| operation.age_us.is_some()).max_by_key(|one| one.age_us)
+        let counts = |one: &&CurrentOperation| one.age_us.is_some() && !one.awaits_topology;
+        self.operations.iter().filter(counts).max_by_key(|one| one.age_us)
+    }
+
+    /// How many hellos wait by design for a change of the topology.
+    pub fn awaiting(&self) -> usize {
+        self.operations.iter().filter(|one| one.awaits_topology).count()
     }
 
     /// How many wait for something that `is` true of.

@@ -199,6 +199,7 @@ impl EntrySink for TakenOperation {
             waits: facts.waits,
             progress: facts.done.zip(facts.total),
             is_killed: facts.is_killed,
+            awaits_topology: facts.hello == AwaitableHello::ALL,
         });
     }
 }
@@ -220,14 +221,28 @@ struct Facts {
     done: Option<u64>,
     total: Option<u64>,
     is_killed: bool,
+    hello: AwaitableHello,
     /// The document that is open.
     inside: FactPlace,
+}
+
+/// What makes a hello one that the server answers only when something changes, or after `maxAwaitTimeMS`.
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+struct AwaitableHello {
+    is_hello: bool,
+    has_topology_version: bool,
+    has_await_time: bool,
+}
+
+impl AwaitableHello {
+    const ALL: Self = Self { is_hello: true, has_topology_version: true, has_await_time: true };
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 enum FactPlace {
     #[default]
     Top,
+    Command,
     Latch,
     Queue,
     Progress,
@@ -281,6 +296,8 @@ impl Visitor for Facts {
                 self.waits.push(CurrentWait::FlowControl);
             }
             (FactPlace::Top, b"killPending") => self.is_killed = is_true(),
+            (FactPlace::Command, b"hello" | b"isMaster" | b"ismaster") => self.hello.is_hello = true,
+            (FactPlace::Command, b"maxAwaitTimeMS") => self.hello.has_await_time = true,
             (FactPlace::Latch, b"captureName") => self.waits.push(CurrentWait::Latch(name(bytes).into())),
             (FactPlace::Queue, b"name") => self.waits.push(CurrentWait::Queue(name(bytes).into())),
             (FactPlace::Progress, b"done") => self.done = count(),
@@ -295,6 +312,11 @@ impl Visitor for Facts {
             (FactPlace::Top, b"waitingForLatch") if !array => FactPlace::Latch,
             (FactPlace::Top, b"currentQueue") if !array => FactPlace::Queue,
             (FactPlace::Top, b"progress") if !array => FactPlace::Progress,
+            (FactPlace::Top, b"command") if !array => FactPlace::Command,
+            (FactPlace::Command, b"topologyVersion") if !array => {
+                self.hello.has_topology_version = true;
+                return Opened::Skip;
+            }
             _ => return Opened::Skip,
         };
         self.inside = place;

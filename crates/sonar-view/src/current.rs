@@ -18,7 +18,7 @@ const SCHEMA: u32 = 1;
 pub struct CurrentView<'a> {
     /// What was read.
     pub current: &'a CurrentOperations,
-    /// The operations that are shown, the oldest first.
+    /// The operations that are shown, the oldest first; those that wait by design are last.
     pub shown: Vec<&'a CurrentOperation>,
     /// How many there were before the limit.
     pub matching: usize,
@@ -36,7 +36,7 @@ impl<'a> CurrentView<'a> {
         wanted: impl Fn(&CurrentOperation) -> bool,
     ) -> Self {
         let mut shown: Vec<_> = current.operations.iter().filter(|operation| wanted(operation)).collect();
-        shown.sort_by_key(|operation| std::cmp::Reverse(operation.age_us));
+        shown.sort_by_key(|operation| (operation.awaits_topology, std::cmp::Reverse(operation.age_us)));
         let matching = shown.len();
         shown.truncate(limit);
         Self { current, shown, matching, form: Form::default(), zone: Zone::default() }
@@ -72,6 +72,13 @@ pub fn sentence(current: &CurrentOperations, zone: &Zone) -> String {
         let parts: Vec<_> =
             reasons.iter().map(|(what, count)| format!("{count} {} for {what}", verb(*count))).collect();
         text.push_str(&format!("; {}", parts.join(", ")));
+    }
+    match current.awaiting() {
+        0 => {}
+        1 => text.push_str("; 1 is a hello that waits for a change of the topology, by design"),
+        count => {
+            text.push_str(&format!("; {count} are hellos that wait for a change of the topology, by design"));
+        }
     }
     text
 }
@@ -116,7 +123,8 @@ pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Resul
         Heading::text("shape", 0, 20),
     ]);
     for one in &view.shown {
-        let waits: Vec<_> = one.waits.iter().map(wait).collect();
+        let by_design = one.awaits_topology.then(|| "topology (by design)".to_owned());
+        let waits: Vec<_> = one.waits.iter().map(wait).chain(by_design).collect();
         let mut waits = waits.join(", ");
         if one.is_killed {
             waits.push_str(if waits.is_empty() { "killed" } else { ", killed" });
@@ -146,7 +154,9 @@ pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Resul
         ]);
     }
     table.keep(|title| match title {
-        "waits for" => view.shown.iter().any(|one| !one.waits.is_empty() || one.is_killed),
+        "waits for" => {
+            view.shown.iter().any(|one| !one.waits.is_empty() || one.is_killed || one.awaits_topology)
+        }
         "lock wait" => view.shown.iter().any(|one| one.lock_wait_us.is_some()),
         "done" => view.shown.iter().any(|one| one.progress.is_some()),
         _ => true,
@@ -182,6 +192,7 @@ pub fn json(view: &CurrentView<'_>, out: impl Write) -> io::Result<()> {
             "yields": one.yields,
             "progress": one.progress.map(|(done, total)| [done, total]),
             "killed": one.is_killed,
+            "awaits_topology": one.awaits_topology,
             "opid": one.id,
             "thread": one.thread,
             "client": one.client,
@@ -203,6 +214,7 @@ pub fn json(view: &CurrentView<'_>, out: impl Write) -> io::Result<()> {
             "in_flight": current.operations.len(),
             "matching": view.matching,
             "oldest_us": current.oldest().and_then(|oldest| oldest.age_us),
+            "awaiting_topology": current.awaiting(),
             "waiting_for_lock": current.waiting(|wait| *wait == CurrentWait::Lock),
             "waiting_for_latch": current.waiting(|wait| matches!(wait, CurrentWait::Latch(_))),
             "waiting_for_flow_control": current.waiting(|wait| *wait == CurrentWait::FlowControl),

@@ -364,3 +364,42 @@ fn operations_in_flight_are_a_report_of_their_own_and_a_note_beside_others() {
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }
 }
+
+#[test]
+fn hellos_that_wait_by_design_are_not_the_oldest_operation() {
+    let hello = |name: &str, more: &str| {
+        format!(
+            r#"{{"type":"op","desc":"conn7","client":"10.0.0.9:51000","active":true,"currentOpTime":"2026-05-01T10:00:00.120+00:00","opid":4000,"secs_running":{{"$numberLong":"9"}},"op":"command","ns":"admin.$cmd","command":{{"{name}":1{more},"$db":"admin"}},"numYields":0}}"#
+        )
+    };
+    let waits = r#","maxAwaitTimeMS":10000,"topologyVersion":{"processId":{"$oid":"65a0f0000000000000000000"},"counter":{"$numberLong":"6"}}"#;
+    let folder = Folder::new("hellos");
+    let all = [
+        hello("isMaster", waits),
+        in_flight("young", 3, ""),
+        hello("hello", waits),
+        // It should have been answered at once.
+        hello("hello", ""),
+    ];
+    let list = folder.file("current.json", format!("{{\"inprog\":[{}],\"ok\":1}}", all.join(",")).as_bytes());
+    let output = run("report --class all", std::slice::from_ref(&list));
+    let shown = text(&output.stdout);
+    let head = "4 operations in flight at 2026-05-01T10:00:00.120Z, the oldest for 9.00s (hello admin); 2 are hellos that \
+                wait for a change of the topology, by design";
+    assert_eq!(shown.lines().next().unwrap(), head, "{shown}");
+    let by_design: Vec<bool> = shown
+        .lines()
+        .filter(|line| line.contains("conn"))
+        .map(|line| line.contains("topology (by design)"))
+        .collect();
+    assert_eq!(by_design, [false, false, true, true], "they are last: {shown}");
+    let user = text(&run("report", std::slice::from_ref(&list)).stdout).to_owned();
+    assert!(!user.contains("(by design)"), "{user}");
+    let json: Value =
+        serde_json::from_slice(&run("report --json --class all", std::slice::from_ref(&list)).stdout)
+            .unwrap();
+    assert_eq!((&json["oldest_us"], &json["awaiting_topology"]), (&9_000_000.into(), &2.into()));
+    let awaits: Vec<_> =
+        json["operations"].as_array().unwrap().iter().map(|one| &one["awaits_topology"]).collect();
+    assert_eq!(awaits, [false, false, true, true]);
+}
