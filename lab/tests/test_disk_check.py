@@ -335,6 +335,23 @@ def test_check_of_a_folder_uses_the_mongod_that_owns_it(tmp_path):
         assert f"mongod runs here: process {pid}" in json.loads(done.stdout)["about"], done
 
 
+def test_check_asks_whose_data_is_meant_if_several_mongod_run(tmp_path):
+    for pid, words in [(10, ["--dbpath=/data/one"]), (20, []), (30, ["-f", "/etc/mongod.conf"])]:
+        own = tmp_path / "proc" / str(pid)
+        own.mkdir(parents=True)
+        (own / "comm").write_text("mongod\n")
+        (own / "cmdline").write_bytes("".join(f"{word}\0" for word in ["/usr/bin/mongod", *words]).encode())
+    done = run("check", "--root", tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    for named in [
+        "3 mongod run here: give --dbpath",
+        "/data/one (process 10)",
+        "/data/db (process 20)",
+        "its folder cannot be seen without root (process 30)",
+    ]:
+        assert named in done.stderr, done.stderr
+
+
 def test_a_folder_that_nothing_names_is_a_guess(tmp_path):
     own = tmp_path / "proc/5726"
     own.mkdir(parents=True)

@@ -50,7 +50,7 @@ Examples:
 /// The arguments of `disk check`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct CheckArgs {
-    /// Folder of the data [default: that of the running mongod]
+    /// Folder of the data [default: that of the running mongod, if only one runs]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Version of mongod, like 7.0 [default: that of the mongod on this machine]

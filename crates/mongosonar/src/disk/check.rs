@@ -148,7 +148,7 @@ fn data_folder(
         return Ok(DataFolder { path: None, about: about.to_owned(), is_guess: false });
     };
     if processes.len() > 1 {
-        unseen.push(format!("{} more mongod run here: give --dbpath to check theirs", processes.len() - 1));
+        return Err(usage!("{}", several(machine, processes)));
     }
     let path = dbpath_of(machine, mongod);
     if path.is_none() && mongod.arguments.is_empty() {
@@ -173,6 +173,30 @@ fn data_folder(
         }
     };
     Ok(DataFolder { path: Some(path), about, is_guess })
+}
+
+/// Asks for the data of one of several mongod, and names each with its folder.
+fn several(machine: &Host, processes: &[Process]) -> String {
+    /// The most that are named.
+    const NAMED: usize = 10;
+    let folder = |mongod: &Process| {
+        let known = dbpath_of(machine, mongod).map(PathBuf::from).or_else(|| open_folder(mongod));
+        match known {
+            Some(path) => path.display().to_string(),
+            None if says_no_folder(machine, mongod) => DEFAULT_DBPATH.to_owned(),
+            None => "its folder cannot be seen without root".to_owned(),
+        }
+    };
+    let named = processes.iter().take(NAMED);
+    let named: Vec<String> =
+        named.map(|mongod| format!("{} ({})", folder(mongod), process::name(machine, mongod))).collect();
+    let more = processes.len() - named.len();
+    let others = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!(
+        "{} mongod run here: give --dbpath with the data of one: {}{others}",
+        processes.len(),
+        named.join(", ")
+    )
 }
 
 /// The folder of the file that a mongod always has open.
