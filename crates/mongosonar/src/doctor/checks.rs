@@ -198,16 +198,28 @@ fn profiler(listeners: &[Listener]) -> DoctorLine {
         IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
         _ => address,
     };
-    let addresses: Vec<_> = listeners.iter().map(|listener| here(listener.address)).collect();
-    let refused = addresses.iter().find(|address| TcpStream::connect_timeout(address, PATIENCE).is_err());
-    match (addresses.first(), refused) {
-        (None, _) => line.ok("no server to connect to is known here; name one with --uri".to_owned()),
-        (_, Some(address)) => {
-            let found = format!("{address} takes no connection within {} ms", PATIENCE.as_millis());
-            line.warning(found, format!("mongosonar profiler status --uri mongodb://{address}"))
-        }
-        (Some(first), None) => line.ok(format!("connections are taken: mongodb://{first}")),
+    if listeners.is_empty() {
+        return line.ok("no server to connect to is known here; name one with --uri".to_owned());
     }
+    let (mut taken, mut refused, mut remedies) = (Vec::new(), Vec::new(), Vec::new());
+    for listener in listeners {
+        let address = here(listener.address);
+        let named = format!("mongodb://{address} ({} {})", listener.name, listener.pid);
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => taken.push(named),
+            Err(_) => {
+                refused.push(named);
+                remedies.push(format!("mongosonar profiler status --uri mongodb://{address}"));
+            }
+        }
+    }
+    let taken = (!taken.is_empty()).then(|| format!("connections are taken: {}", taken.join(", ")));
+    if refused.is_empty() {
+        return line.ok(taken.unwrap_or_default());
+    }
+    let refused = format!("no connection within {} ms: {}", PATIENCE.as_millis(), refused.join(", "));
+    let found: Vec<String> = [Some(refused), taken].into_iter().flatten().collect();
+    line.warning(found.join("; "), remedies.join("; "))
 }
 
 /// `disk bench`: its first engine, and what `disk check` and `disk stat` read.
@@ -355,8 +367,18 @@ mod tests {
         let line = profiler(&[listener(free)]);
         assert_eq!(line.verdict, "warning");
         assert!(line.remedy.unwrap().ends_with(&format!("mongodb://{free}")));
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), taken.local_addr().unwrap().port());
-        assert_eq!(profiler(&[listener(everywhere)]).verdict, "ok");
+        let [one, other] = [(), ()].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let [one, other] = [&one, &other].map(|taken| taken.local_addr().unwrap());
+        let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), one.port());
+        let line = profiler(&[listener(everywhere), listener(other)]);
+        assert_eq!(line.verdict, "ok");
+        let each = format!("connections are taken: mongodb://{one} (mongod 1), mongodb://{other} (mongod 1)");
+        assert_eq!(line.found, each, "each server is named");
+        let line = profiler(&[listener(other), listener(free)]);
+        let both = format!(
+            "no connection within 500 ms: mongodb://{free} (mongod 1); connections are taken: \
+                            mongodb://{other} (mongod 1)"
+        );
+        assert_eq!((line.verdict, line.found), ("warning", both));
     }
 }
