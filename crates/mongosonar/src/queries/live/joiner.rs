@@ -19,6 +19,9 @@ pub struct ThreadWindow {
     /// Which thread, from 0.
     pub thread: usize,
     pub window: Window,
+    /// Begin of the interval that it is of. The window itself begins later where the capture did, or where the clock was set:
+    /// each thread notices that at another moment.
+    pub interval: Timestamp,
     /// Begin of the next interval that the thread collects: it hands over no earlier one. `None` after its last.
     pub next: Option<Timestamp>,
     /// The bytes of its decoder.
@@ -80,18 +83,18 @@ impl Joiner {
         self.waiting.pop_first().map(|(_, window)| window)
     }
 
-    fn take(&mut self, ThreadWindow { thread, window, next, held }: ThreadWindow) {
+    fn take(&mut self, ThreadWindow { thread, window, interval, next, held }: ThreadWindow) {
         if let Some(of_thread) = self.held.get_mut(thread) {
             *of_thread = held;
         }
         let next = next.unwrap_or(NEVER);
-        let mut clock_was_set_back = next < window.start;
-        match self.waiting.get_mut(&window.start) {
+        let mut clock_was_set_back = next < interval;
+        match self.waiting.get_mut(&interval) {
             Some(joined) => {
                 joined.join(&window);
                 joined.limit(joined.max_bytes);
             }
-            None => drop(self.waiting.insert(window.start, window)),
+            None => drop(self.waiting.insert(interval, window)),
         }
         if let Some(reached) = self.reached.get_mut(thread) {
             clock_was_set_back |= next < *reached;
@@ -165,8 +168,8 @@ mod tests {
                 window.shapes.add(&row);
             }
             window.limit(MOST);
-            let next = Some(at(interval + 1));
-            to.send(ThreadWindow { thread: 0, window, next, held: 5 }).unwrap();
+            let (interval, next) = (at(interval), Some(at(interval + 1)));
+            to.send(ThreadWindow { thread: 0, window, interval, next, held: 5 }).unwrap();
             let _ = joiner.next(Duration::ZERO);
             assert!(joiner.memory() <= 3 * MOST, "{}", joiner.memory());
         }
@@ -179,8 +182,8 @@ mod tests {
     }
 
     fn send(to: &SyncSender<ThreadWindow>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
-        to.send(ThreadWindow { thread, window: window(interval, count), next: next.map(at), held: 0 })
-            .unwrap();
+        let (window, interval, next) = (window(interval, count), at(interval), next.map(at));
+        to.send(ThreadWindow { thread, window, interval, next, held: 0 }).unwrap();
     }
 
     /// Intervals and their counts that are complete by now.
@@ -202,6 +205,20 @@ mod tests {
         send(&to, 1, (4, 1, Some(9)));
         assert_eq!(complete(&mut joiner), [(4, 11), (5, 10)]);
         assert!(joiner.waiting.is_empty());
+    }
+
+    #[test]
+    fn threads_that_notice_a_step_of_the_clock_at_different_moments_share_the_interval() {
+        let (to, mut joiner) = joiner(2);
+        for (thread, later_ns) in [(0, 30_000_000), (1, 20_000_000)] {
+            let mut window = window(7, 1);
+            window.start = window.start.plus_ns(later_ns);
+            to.send(ThreadWindow { thread, window, interval: at(7), next: Some(at(8)), held: 0 }).unwrap();
+        }
+        let joined = joiner.next(Duration::ZERO).unwrap();
+        assert_eq!((joined.start, joined.end), (at(7).plus_ns(20_000_000), at(8)));
+        assert_eq!(joined.coverage.operations_late, 2, "of both");
+        assert!(joiner.next(Duration::ZERO).is_none());
     }
 
     #[test]

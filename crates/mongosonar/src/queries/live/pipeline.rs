@@ -181,7 +181,8 @@ impl Pipeline {
             keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
         }
         let held = self.decoder.memory();
-        self.orphaned |= self.to.send(ThreadWindow { thread: self.thread, window, next, held }).is_err();
+        let (thread, interval) = (self.thread, window.start.floor_to(self.interval_ns));
+        self.orphaned |= self.to.send(ThreadWindow { thread, window, interval, next, held }).is_err();
     }
 }
 
@@ -235,11 +236,12 @@ mod tests {
         pipeline.rotate(at(25));
         pipeline.seen = Some(at(29));
         pipeline.rotate(at(30));
+        let second = |at_: Timestamp| at_.since(at(0)) / NS_PER_S;
         let spans: Vec<_> = windows
             .try_iter()
-            .map(|one| (one.window.start.since(at(0)) / NS_PER_S, one.window.end.since(at(0)) / NS_PER_S))
+            .map(|one| (second(one.interval), second(one.window.start), second(one.window.end)))
             .collect();
-        assert_eq!(spans, [(0, 10), (10, 13), (3_604, 3_606), (25, 30)]);
+        assert_eq!(spans, [(0, 0, 10), (10, 10, 13), (3_600, 3_604, 3_606), (20, 25, 30)]);
     }
 
     #[test]
