@@ -130,6 +130,8 @@ fn time_of(thread: &Path) -> Option<ProcessorTime> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::time::ClockId;
+
     use super::*;
 
     #[test]
@@ -137,28 +139,32 @@ mod tests {
         let work = std::thread::Builder::new().name("sonar-busy".to_owned());
         let (to, from) = std::sync::mpsc::channel();
         let handle = work.spawn(move || {
-            let begun = std::time::Instant::now();
-            while begun.elapsed() < Duration::from_millis(30) {
+            let used = || Duration::try_from(rustix::time::clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+            while used() < Duration::from_millis(30) {
                 std::hint::spin_loop();
             }
-            to.send(thread_times()).unwrap();
+            to.send((thread_times(), used())).unwrap();
         });
-        let times = from.recv().unwrap();
+        let (times, used) = from.recv().unwrap();
         handle.unwrap().join().unwrap();
         let busy = times.get("sonar-busy").copied().unwrap_or_default().total();
-        assert!(busy > Duration::from_millis(1) && busy < Duration::from_secs(5), "{times:?}");
+        // The time since the last tick may be missing.
+        assert!(busy > Duration::from_millis(1) && busy <= used, "{times:?}");
     }
 
     #[test]
     fn time_in_the_kernel_is_told_apart() {
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < Duration::from_millis(60) {
-            std::fs::metadata("/proc/self/maps").unwrap();
-        }
         let thread = std::fs::read_link("/proc/thread-self").unwrap();
-        let time = time_of(&Path::new("/proc").join(thread)).unwrap();
-        // Other threads may have used the processor for most of that time.
-        assert!(time.system > Duration::ZERO && time.total() >= Duration::from_millis(1), "{time:?}");
+        let thread = Path::new("/proc").join(thread);
+        // The kernel divides processor time by what it finds at its ticks, of which there may be few.
+        let time = loop {
+            (0..100).for_each(|_| drop(std::fs::metadata("/proc/self/maps").unwrap()));
+            let time = time_of(&thread).unwrap();
+            if time.system > Duration::ZERO {
+                break time;
+            }
+        };
+        assert!(time.total() >= time.system, "{time:?}");
         assert_eq!(time_of(Path::new("/proc/0")), None);
     }
 
