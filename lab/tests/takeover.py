@@ -24,6 +24,9 @@ CALLS = {
     "close": 3,
     "open": 2,
     "sendto": 44,
+    "sendmsg": 46,
+    "chmod": 90,
+    "setxattr": 188,
     "socket": 41,
     "connect": 42,
     "socketpair": 53,
@@ -170,6 +173,15 @@ def opens(thread, path, flags=os.O_RDONLY, mode=0):
     return True
 
 
+def changes_permissions(thread, around):
+    """Gives a file of root the mode that it has, and an attribute to whichever file it may."""
+    attribute = thread.text("user.lab")
+    attributes = [
+        thread.call("setxattr", thread.text(path), attribute, attribute, 1, 0) for path in (around.secret, around.open)
+    ]
+    return thread.call("chmod", thread.text(around.secret), 0o600) == 0 or 0 in attributes
+
+
 def connects(thread, around, domain):
     number = thread.call("socket", domain, 1, 0)
     if number < 0:
@@ -244,9 +256,11 @@ ATTEMPTS = {
         around.victims, lambda victim: opens(thread, f"/proc/{victim.pid}/mem")
     ),
     "create files": lambda thread, around: opens(thread, around.shared / "new", os.O_CREAT | os.O_WRONLY, 0o600),
+    "change permissions of files": changes_permissions,
     "connect by TCP": lambda thread, around: connects(thread, around, 2),
     "connect to local sockets": lambda thread, around: connects(thread, around, 1),
     "send datagrams to anybody": sends_out,
+    "pass descriptors on": lambda thread, around: passes(thread.call("sendmsg", -1, 0, 0)),
     "open packet sockets": lambda thread, around: makes_socket(thread, 17, 3, 0),
     "send signals": lambda thread, around: of_any(
         around.victims, lambda victim: thread.call("kill", victim.pid, 0) == 0

@@ -55,7 +55,7 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
             "mongosonar: privileges are dropped in part only: this kernel requires CAP_BPF to read figures"
         );
     }
-    give_up(Duty::Reading, &["/proc", "/sys"], keep);
+    give_up(Duty::Observing, &["/proc", "/sys"], keep);
 }
 
 /// Drops all privileges except those that loading eBPF programs takes, for a thread that will try again.
@@ -85,7 +85,7 @@ pub fn confine_follower() {
 /// Drops all privileges but that to read files below `folders`, whoever owns them, for this thread and those it starts.
 pub fn give_up_but_files(folders: &[&Path]) {
     let keep = [capability::DAC_READ_SEARCH];
-    for (what, error) in privileges::give_up(Duty::Reading, FileAccess::Below(folders), &keep) {
+    for (what, error) in privileges::give_up(Duty::Observing, FileAccess::Below(folders), &keep) {
         lacking(what, &error);
     }
 }

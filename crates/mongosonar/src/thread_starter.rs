@@ -39,7 +39,7 @@ impl ThreadStarter {
     pub fn confined() -> io::Result<Self> {
         let (to, jobs) = channel::<StartJob>();
         Builder::new().name("starter".to_owned()).spawn(move || {
-            privileges::give_up(Duty::Reading, &["/proc", "/sys"], &[]);
+            privileges::give_up(Duty::Observing, &["/proc", "/sys"], &[]);
             for StartJob(start) in jobs {
                 start();
             }

@@ -20,7 +20,8 @@ use rustix::thread::{
 mod calls;
 
 use self::calls::{
-    ATTACHING, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING, SOCKETS, Test,
+    ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING,
+    SOCKETS, Test,
 };
 use crate::classic_bpf::{BpfAssembler, Condition, Instruction, JumpLabel, Width};
 use crate::sys_process::{self, Ruleset};
@@ -52,18 +53,18 @@ pub mod capability {
 /// What a thread or a process does from now on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Duty {
-    /// Any work that starts no program, inspects no memory of others and changes nothing on the machine.
-    General,
-    /// The same, but it reads files and changes none; it connects to servers but is none.
+    /// It reads files and changes none; it connects to servers but is none.
     Client,
     /// It lists the interfaces of this host and opens sockets for packets, and connects to nobody.
     Capturing,
-    /// Like [`Duty::General`], and it opens no socket.
+    /// It reads, writes, creates and removes files, changes no attributes of them, and opens no socket.
     Writing,
     /// Like [`Duty::Writing`], and it passes no descriptors on.
     Storing,
-    /// The same, but it reads files and changes none; of eBPF it uses only maps that are open.
+    /// It reads files and changes none, and opens no socket; of eBPF it uses only maps that are open.
     Reading,
+    /// Like [`Duty::Reading`], and it passes no descriptors on.
+    Observing,
     /// Like [`Duty::Reading`], and it attaches eBPF programs.
     Attaching,
     /// Like [`Duty::Reading`], but it opens no files: it draws, prints and waits.
@@ -77,8 +78,13 @@ impl Duty {
     /// meant for the user that started the program.
     pub fn leaves_root(self) -> bool {
         match self {
-            Self::General | Self::Client | Self::Writing | Self::Storing => false,
-            Self::Capturing | Self::Reading | Self::Attaching | Self::Showing | Self::Decoding => true,
+            Self::Client | Self::Writing | Self::Storing => false,
+            Self::Capturing
+            | Self::Reading
+            | Self::Observing
+            | Self::Attaching
+            | Self::Showing
+            | Self::Decoding => true,
         }
     }
 }
@@ -328,14 +334,14 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
 /// The kernel has no seccomp filters or refuses this one.
 pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
-        Duty::General => refuse(&[ESCALATION, ATTACHING]),
-        Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES]),
-        Duty::Capturing => refuse(&[ESCALATION, ATTACHING, SERVING, CONNECTING, CHANGES]),
-        Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS]),
-        Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES]),
-        Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES]),
-        Duty::Attaching => refuse(&[ESCALATION, SOCKETS, CHANGES]),
-        Duty::Showing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, OPENING]),
+        Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES, ATTRIBUTES]),
+        Duty::Capturing => refuse(&[ESCALATION, ATTACHING, SERVING, CONNECTING, CHANGES, ATTRIBUTES]),
+        Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS, ATTRIBUTES]),
+        Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, ATTRIBUTES]),
+        Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES, ATTRIBUTES]),
+        Duty::Observing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, ATTRIBUTES]),
+        Duty::Attaching => refuse(&[ESCALATION, SOCKETS, CHANGES, ATTRIBUTES]),
+        Duty::Showing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, ATTRIBUTES, OPENING]),
         Duty::Decoding => allow_only(DECODING),
     };
     sys_process::filter_calls(&program?)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_sys::helper::{self, Helper};
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::{Duty, capability, limit_files};
 
 use crate::outfile::cannot_create;
 use crate::privileges::{self, HelperTask};
@@ -143,7 +143,11 @@ impl SeriesFiles {
             let keep = &[capability::DAC_OVERRIDE];
             let memory = privileges::HELPER_BYTES;
             let task = HelperTask { name: "sonar-rotate", what, memory, keep, duty: Duty::Writing };
-            privileges::helper(task, move |socket| serve(&serving, socket))
+            privileges::helper(task, move |socket| {
+                // It stays root. A kernel without Landlock is named where the command gives up its own privileges.
+                let _ = limit_files(&[], &[&serving.folder]);
+                serve(&serving, socket)
+            })
         } else {
             None
         };

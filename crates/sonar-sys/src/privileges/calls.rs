@@ -207,7 +207,7 @@ const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TR
 pub(super) const SERVING: &[Call] =
     &[(libc::SYS_listen, NEVER), (libc::SYS_accept, NEVER), (libc::SYS_accept4, NEVER)];
 
-/// Calls that change files and folders by name, or through a descriptor that is open for reading only.
+/// Calls that change the contents of files, and folders, by name.
 pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_openat, Test::Without(2, WRITING)),
     // Its flags are behind a pointer.
@@ -218,23 +218,7 @@ pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_renameat2, NEVER),
     (libc::SYS_unlinkat, NEVER),
     (libc::SYS_mkdirat, NEVER),
-    (libc::SYS_fchmod, NEVER),
-    (libc::SYS_fchmodat, NEVER),
-    (new::FCHMODAT2, NEVER),
-    (libc::SYS_fchown, NEVER),
-    (libc::SYS_fchownat, NEVER),
     (libc::SYS_truncate, NEVER),
-    (libc::SYS_utimensat, NEVER),
-    (libc::SYS_setxattr, NEVER),
-    (libc::SYS_lsetxattr, NEVER),
-    (libc::SYS_fsetxattr, NEVER),
-    (new::SETXATTRAT, NEVER),
-    (libc::SYS_removexattr, NEVER),
-    (libc::SYS_lremovexattr, NEVER),
-    (libc::SYS_fremovexattr, NEVER),
-    (new::REMOVEXATTRAT, NEVER),
-    (new::FILE_SETATTR, NEVER),
-    (libc::SYS_ioctl, Test::Except(1, SETTING_FLAGS)),
     (libc::SYS_renameat, NEVER),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, Test::Without(1, WRITING)),
@@ -254,6 +238,26 @@ pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_mkdir, NEVER),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_rmdir, NEVER),
+];
+
+/// Calls that change permissions, owners, times and attributes of files, which Landlock does not restrict.
+pub(super) const ATTRIBUTES: &[Call] = &[
+    (libc::SYS_fchmod, NEVER),
+    (libc::SYS_fchmodat, NEVER),
+    (new::FCHMODAT2, NEVER),
+    (libc::SYS_fchown, NEVER),
+    (libc::SYS_fchownat, NEVER),
+    (libc::SYS_utimensat, NEVER),
+    (libc::SYS_setxattr, NEVER),
+    (libc::SYS_lsetxattr, NEVER),
+    (libc::SYS_fsetxattr, NEVER),
+    (new::SETXATTRAT, NEVER),
+    (libc::SYS_removexattr, NEVER),
+    (libc::SYS_lremovexattr, NEVER),
+    (libc::SYS_fremovexattr, NEVER),
+    (new::REMOVEXATTRAT, NEVER),
+    (new::FILE_SETATTR, NEVER),
+    (libc::SYS_ioctl, Test::Except(1, SETTING_FLAGS)),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, NEVER),
     #[cfg(target_arch = "x86_64")]

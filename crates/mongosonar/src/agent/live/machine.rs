@@ -49,7 +49,7 @@ pub fn start(task: MachineTask) -> Result<JoinHandle<()>> {
         if task.confined {
             // `io` and `fd` of a process are its user's, and tell only who may inspect the process.
             let keep = [capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
-            privileges::give_up(Duty::Reading, &["/proc", "/sys"], &keep);
+            privileges::give_up(Duty::Observing, &["/proc", "/sys"], &keep);
         }
         read(&task);
     };
