@@ -195,7 +195,9 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
 
         uri = f"mongodb://{silent}/?serverSelectionTimeoutMS=600000&connectTimeoutMS=600000"
         queries = ["queries", "--interface", "lo", "--port", PORT, "--json", "--uri", uri]
-        series = ["--write", tmp_path / "kept.pcapng", "--rotate", "1M", "--keep", "2"]
+        # In a folder of its own: the helper may use what is in it.
+        (tmp_path / "series").mkdir()
+        series = ["--write", tmp_path / "series" / "kept.pcapng", "--rotate", "1M", "--keep", "2"]
         threads = ["applications", "mongosonar-net", "capture", "tls", "files", "servers", "stop"]
         look([*queries, *series], threads, ["sonar-tls", "sonar-servers", "sonar-rotate"])
         # In a folder of its own: the thread may read what is below it.
