@@ -129,7 +129,9 @@ impl IncidentReport {
         writeln!(out, "WHAT CHANGED")?;
         self.changes.text(out, zone, more)?;
         writeln!(out, "\nTIMELINE")?;
-        self.timeline.text(out, zone)?;
+        // What was not observed has been said.
+        let timeline = TimelineReport { gaps: Vec::new(), ..self.timeline.clone() };
+        timeline.text(out, zone)?;
         writeln!(out, "\nQUERIES")?;
         let selection = Selection { limit: selection.limit.or(Some(ROWS)), ..selection.clone() };
         let width = out.width();

@@ -103,11 +103,14 @@ fn a_crash_and_its_restart_are_one_answer_whichever_of_their_times_is_asked_for(
 
 #[test]
 fn the_answer_comes_before_the_gaps_which_one_line_sums_up() {
-    let history = MadeHistory::new("gaps", &crash(201, 204), |number, window| {
+    let mut events = crash(201, 204);
+    events.insert(0, event(100, EventKind::LogRotation, "the log was rotated"));
+    let history = MadeHistory::new("gaps", &events, |number, window| {
         window.observe(Collector::Log, if number % 3 == 0 { 5 * S } else { 10 * S });
     });
     let text = history.text(&["what-changed", "--from", "2026-11-21T21:20:00Z"]);
     let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("2 changes; above all: the server ended without shutting down"), "{text}");
     assert_eq!(lines[2], "Not observed, in 12 gaps: logs for 1m00s.", "{text}");
     let place = |what: &str| lines.iter().position(|line| line.contains(what)).unwrap();
     assert!(place("1. ") < place("logs were observed for only"), "{text}");

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
-use super::events::sort;
+use super::events::{family, sort};
 use super::scan::{ChangeId, ScanMoment, ids};
 use super::silence;
 use super::stages::are_stages;
@@ -96,7 +96,7 @@ pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
         changes.extend(own.into_iter().map(|change| (change, measured_ns)));
     }
     changes.sort_by(|(a, _), (b, _)| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()).then(a.since.cmp(&b.since)));
-    let changes = with_all_stages(changes, width_ns);
+    let changes = with_whole_restarts(changes, width_ns);
     let mut groups: Vec<MomentParts> = Vec::new();
     for (change, measured_ns) in changes {
         let windows = Windows::of(&change, width_ns);
@@ -131,12 +131,15 @@ pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     joined.into_iter().filter_map(|group| moment(group, width_ns)).collect()
 }
 
-/// The same changes, of which those that are stages of one thing are one, in whichever moments they were found. Each comes
-/// with the time over which its cost was measured.
-fn with_all_stages(changes: Vec<(HistoryChange, u64)>, width_ns: u64) -> Vec<(HistoryChange, u64)> {
+/// The same changes, of which those that are stages of one restart are one, in whichever moments they were found. Each
+/// comes with the time over which its cost was measured.
+fn with_whole_restarts(changes: Vec<(HistoryChange, u64)>, width_ns: u64) -> Vec<(HistoryChange, u64)> {
     let mut all: Vec<(HistoryChange, u64)> = Vec::new();
     for (change, measured_ns) in changes {
-        match all.iter_mut().find(|(known, _)| is_same_thing(known, &change, width_ns)) {
+        let is_restart = matches!(&change.what, ChangeKind::Event(events)
+            if events.iter().any(|event| family(event) == EventKind::ServerStart));
+        let is_same = |(known, _): &&mut (HistoryChange, u64)| is_same_thing(known, &change, width_ns);
+        match all.iter_mut().filter(|_| is_restart).find(is_same) {
             Some((known, measured)) => {
                 join(known, change);
                 *measured = measured_ns.max(*measured);

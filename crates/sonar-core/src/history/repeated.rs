@@ -56,11 +56,15 @@ pub fn each_told_once(mut events: Vec<Event>) -> Vec<Event> {
         .filter(|one| matches!(one.kind, EventKind::ServerStop | EventKind::ServerCrash))
         .cloned()
         .collect();
+    let mut logged_ends = Vec::new();
     for event in others {
         match event.kind {
             EventKind::NewApplication if *event.subject == *Application::OWN => {}
             EventKind::ServerStop
-                if event.text.starts_with("shut down") && ends.iter().any(|end| tells_end(end, &event)) => {}
+                if event.text.starts_with("shut down") && ends.iter().any(|end| tells_end(end, &event)) =>
+            {
+                logged_ends.push(event);
+            }
             EventKind::ServerStart if event.server.port != 0 => {
                 match left.iter_mut().rev().find(|known| is_same_start(known, &event)) {
                     Some(known) if is_of_process(&event) && !is_of_process(known) => known.text = event.text,
@@ -91,6 +95,11 @@ pub fn each_told_once(mut events: Vec<Event>) -> Vec<Event> {
             }
             None => left.push(end),
         }
+    }
+    // The agent notices the end of a process a moment later than its log says it.
+    for end in &mut left {
+        let logged = logged_ends.iter().filter(|logged| tells_end(end, logged)).map(|logged| logged.at).min();
+        end.at = logged.map_or(end.at, |at| at.min(end.at));
     }
     left.sort_by_key(|event| event.at);
     left
@@ -157,6 +166,10 @@ mod tests {
         let ended =
             event(1_200, EventKind::ServerStop, "process 6 (mongod), after it had shut down, exit code 0");
         assert_eq!(texts(&[logged.clone(), ended.clone()]), [format!("server_stop {}", ended.text)]);
+        // It was started again before the agent had seen its end.
+        let start = event(1_100, EventKind::ServerStart, "process 7 (mongod)");
+        let left = each_told_once(vec![logged.clone(), start.clone(), ended.clone()]);
+        assert_eq!(left, [Event { at: logged.at, ..ended.clone() }, start]);
         assert_eq!(texts(std::slice::from_ref(&logged)), ["server_stop shut down, exit code 0"]);
         let other = Event { server: Endpoint::v4([0; 4], 27_018), ..ended };
         assert_eq!(texts(&[logged, other]).len(), 2);

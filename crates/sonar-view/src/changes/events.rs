@@ -45,7 +45,7 @@ pub(super) fn headline(events: &[Event]) -> Headline {
         return told(one, event(one));
     }
     match (of(Kind::ServerStop), of(Kind::ServerStart)) {
-        (Some(stop), Some(start)) if stop.at <= start.at => {
+        (Some(stop), Some(start)) if stop.at <= start.at || pause(start).is_some() => {
             told(start, with("the server was restarted", start_text(start)))
         }
         _ => match events.iter().rev().max_by_key(|event| event.silence_ns()) {
@@ -158,6 +158,9 @@ pub(crate) fn event(event: &Event) -> String {
         }
         EventKind::WritesLock => of_log("writes were locked or unlocked"),
         EventKind::LogRotation => of_log("the log was rotated"),
+        EventKind::SettingChange if let Some(changed) = event.changed_since_start() => {
+            format!("the server was started with {}", other_settings(changed))
+        }
         EventKind::SettingChange => about("a setting was changed"),
         EventKind::ProfilerChange => about("the profiler was set"),
         EventKind::LongCheckpoint => with("a checkpoint took long", text),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, ShapeChange, ShapeFigures};
-use sonar_core::history::Span;
+use sonar_core::history::{EventKind, Span};
 
 use super::gaps::{GapJson, SpanJson};
 use super::seen::SeenSpan;
@@ -179,7 +179,8 @@ impl ChangesReport {
     }
 }
 
-/// How many changes there are, and the one that cost most; of several without a cost the first.
+/// How many changes there are, and the one that cost most; of several without a cost the first. A crash of a server is
+/// named in any case.
 fn summary(moments: &[MomentJson]) -> String {
     let all = || moments.iter().flat_map(|moment| &moment.changes);
     let measured = |change: &ChangeJson| {
@@ -200,10 +201,25 @@ fn summary(moments: &[MomentJson]) -> String {
         0 => String::new(),
         ns => format!(" ({})", sentence::cost_within(ns as f64, measured(largest))),
     };
-    match count {
-        1 => format!("1 change: {}{cost}", largest.sentence),
-        _ => format!("{}; the largest: {}{cost}", plural(count, "change"), largest.sentence),
+    if count == 1 {
+        return format!("1 change: {}{cost}", largest.sentence);
     }
+    // That a server ended is the answer, even if hardly anybody waited.
+    let above_all = match all().find(|change| is_crash(change)) {
+        Some(crash) if !std::ptr::eq(crash, largest) => format!("; above all: {}", crash.sentence),
+        _ => String::new(),
+    };
+    let largest = match above_all.is_empty() || largest.cost_ns != 0 {
+        true => format!("; the largest: {}{cost}", largest.sentence),
+        false => String::new(),
+    };
+    format!("{}{above_all}{largest}", plural(count, "change"))
+}
+
+/// Whether a change is the crash of a server.
+fn is_crash(change: &ChangeJson) -> bool {
+    let events = change.figures.as_array().into_iter().flatten();
+    change.kind == "event" && events.into_iter().any(|event| event["kind"] == EventKind::ServerCrash.name())
 }
 
 fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
