@@ -33,6 +33,8 @@ pub struct Pending {
     pub bytes: u32,
     /// An OP_QUERY that is a find, whose reply has the documents themselves.
     pub legacy_find: bool,
+    /// What it asks was not captured, and a getLastError would look like this: its reply may be about a write.
+    pub may_be_last_error: bool,
     /// The cursor that it opens, if any, waits on purpose.
     pub opens_waiting: bool,
     /// Found by a search: it counts once it is answered.
@@ -303,7 +305,8 @@ impl ReplyFacts {
             return facts;
         }
         facts.codes.extend_from_slice(&reply.codes);
-        let failed = reply.has_err && (request.answers.is_some() || reply.ok != Some(true));
+        let is_about_a_write = request.answers.is_some() || request.may_be_last_error;
+        let failed = reply.has_err && (is_about_a_write || reply.ok != Some(true));
         if reply.ok == Some(false) || failed {
             facts.codes.push((reply.code.unwrap_or(0), 1));
         }
@@ -324,7 +327,8 @@ impl ReplyFacts {
             CommandKind::FindAndModify => reply.value.map(u64::from),
             _ => reply.documents,
         };
-        facts.matched = reply.n;
+        // After an insert, a getLastError says 0.
+        facts.matched = reply.n.filter(|_| !request.may_be_last_error);
         facts.affected = match request.kind {
             CommandKind::Update => reply.modified.map(|n| n.saturating_add(reply.upserted)).or(reply.n),
             CommandKind::Insert | CommandKind::Delete => reply.n,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bson::{Document, doc};
-use sonar_core::{Coverage, InFlightOperations, Operation};
+use sonar_core::{Coverage, InFlightOperations, Operation, Outcome};
 
 use super::collected::message;
 use super::{Decoder, Settings, Sink};
@@ -184,6 +184,77 @@ fn a_command_whose_collection_is_cut_is_known_and_a_header_alone_is_a_call() {
         assert!(seen.iter().all(|one| !one.1.contains("secret")), "{seen:?}");
         assert_eq!((coverage.requests, coverage.requests_answered), (6, 6), "{case}");
         assert_eq!((coverage.replies_orphan, coverage.messages_partial), (0, 12), "{case}");
+    }
+}
+
+/// A message of the protocol before OP_MSG.
+fn legacy_message(ids: [u32; 2], opcode: u32, body: &[&[u8]]) -> Vec<u8> {
+    let body = body.concat();
+    let header = [body.len() as u32 + 16, ids[0], ids[1], opcode].map(u32::to_le_bytes);
+    [header.concat(), body].concat()
+}
+
+/// Command, outcome, error codes, and documents that were matched or affected.
+#[derive(Default)]
+struct Outcomes(Vec<(String, &'static str, Vec<(i32, u32)>, Option<u64>)>);
+
+impl Sink for Outcomes {
+    fn operation(&mut self, op: &Operation<'_>) {
+        let codes = match op.outcome {
+            Outcome::Failed(failed) => failed.codes.to_vec(),
+            _ => Vec::new(),
+        };
+        let documents = op.docs_matched.or(op.docs_affected);
+        self.0.push((op.command.into(), op.outcome.name(), codes, documents));
+    }
+}
+
+/// A write, then its getLastError and the reply to that, of which this many bytes of the messages are captured.
+fn write_with_last_error(last_error: usize, reply: usize) -> (Outcomes, Coverage) {
+    let document = doc! {"_id": 1}.to_vec().unwrap();
+    let asked = doc! {"getlasterror": 1, "w": 1}.to_vec().unwrap();
+    let answered = doc! {"connectionId": 7, "n": 0, "err": "E11000 duplicate key", "code": 11000, "ok": 1.0};
+    let mut talk = talk(false);
+    let insert = legacy_message([1, 0], 2002, &[&[0; 4], b"shop.orders\0", &document]);
+    let numbers = [0_i32, -1].map(i32::to_le_bytes).concat();
+    let ask = legacy_message([2, 0], 2004, &[&[0; 4], b"shop.$cmd\0", &numbers, &asked]);
+    let begin = [8_i32, 0, 0, 0, 1].map(i32::to_le_bytes).concat();
+    let answer = legacy_message([102, 2], 1, &[&begin, &answered.to_vec().unwrap()]);
+    talk.send(CLIENT, &insert);
+    talk.send(CLIENT, &ask).packets.last_mut().unwrap().snap(HEADERS + last_error);
+    talk.wait(5 * MS).send(SERVER, &answer).packets.last_mut().unwrap().snap(HEADERS + reply);
+    // What is asked next is answered by its own reply.
+    talk.send(CLIENT, &message(3, 0, &find(3))).wait(5 * MS);
+    talk.send(SERVER, &message(103, 3, &found()));
+    let (mut decoder, mut seen) =
+        (Decoder::new(Settings::default(), Arc::new(Shared::default())), Outcomes::default());
+    talk.packets.iter().for_each(|packet| decoder.packet(&packet.as_packet(), &mut seen));
+    decoder.finish(talk.now(), &mut seen);
+    let coverage = decoder.coverage();
+    assert_eq!(coverage.imbalances(decoder.in_progress()), []);
+    (seen, coverage)
+}
+
+#[test]
+fn a_write_whose_last_error_is_only_a_header_is_neither_unacknowledged_nor_right() {
+    let failed = ("failed", vec![(11_000, 1)], None);
+    let unknown = ("unknown", vec![], None);
+    let whole = 1_000;
+    for (last_error, reply, expected, partial) in [
+        (whole, whole, vec![("insert", failed.clone())], 0),
+        (16, whole, vec![("insert", unknown.clone()), ("?", failed)], 1),
+        // The flags, and the namespace.
+        (40, 16, vec![("insert", unknown.clone()), ("?", unknown.clone())], 2),
+        (16, 16, vec![("insert", unknown.clone()), ("?", unknown)], 2),
+    ] {
+        let (seen, coverage) = write_with_last_error(last_error, reply);
+        let mut seen: Vec<_> =
+            seen.0.iter().map(|(name, outcome, codes, n)| (&**name, (*outcome, codes.clone(), *n))).collect();
+        let find = seen.pop().map(|one| (one.0, one.1.0));
+        assert_eq!(find, Some(("find", "ok")), "{last_error} {reply} {coverage:?}");
+        assert_eq!(seen, expected, "{last_error} {reply} {coverage:?}");
+        assert_eq!((coverage.messages_partial, coverage.requests_unacknowledged), (partial, 0));
+        assert_eq!((coverage.replies_orphan, coverage.requests_folded), (0, u64::from(partial == 0)));
     }
 }
 

@@ -89,7 +89,9 @@ impl Pairing {
         if get_last_error && !request.provisional && !unacknowledged {
             request.answers = exchange.legacy_write.take();
         }
-        if exchange.legacy_write.is_some() {
+        if request.may_be_last_error {
+            self.lose_legacy_write(exchange, time, ended);
+        } else if exchange.legacy_write.is_some() {
             self.end_legacy_write(exchange, time, ended);
         }
         if legacy_write && !request.provisional {
@@ -371,6 +373,22 @@ impl Pairing {
         }
         if exchange.legacy_write.as_ref().is_some_and(|write| now.since(write.start) > LEGACY_WRITE_NS) {
             self.end_legacy_write(exchange, now, ended);
+        }
+    }
+
+    /// Ends a legacy write that perhaps a getLastError followed, of which too little was captured: whether somebody asked for
+    /// its outcome is not known.
+    #[cold]
+    fn lose_legacy_write(
+        &mut self,
+        exchange: &mut Exchange,
+        time: Timestamp,
+        ended: &mut Vec<EndedOperation>,
+    ) {
+        if let Some(write) = exchange.legacy_write.take() {
+            self.coverage.requests_reply_lost += 1;
+            let end = time.max(write.start);
+            ended.push(EndedOperation { request: *write, end, facts: Outcome::Unknown.into() });
         }
     }
 

@@ -211,7 +211,7 @@ impl MessageReader {
     pub fn partial_request(&mut self, long: &mut LongMessage) -> ReadRequest {
         long.name_command();
         let request = &long.request;
-        let facts = RequestFacts::of(request);
+        let facts = RequestFacts::of_beginning(request);
         let shape = self.identifier.partial_shape(request);
         // What a hello says of its sender may be cut, too.
         ReadRequest { facts, shape, cursor: request.cursor, client: None, values: None }

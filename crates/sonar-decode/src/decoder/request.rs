@@ -8,6 +8,7 @@ use super::exchange::Pending;
 use super::identify::RequestShape;
 use crate::class::{ClassFacts, CommandClass};
 use crate::message::{Header, Request};
+use crate::names;
 use crate::shape::{CommandKind, Text};
 
 /// What all requests of one layout have in common, whatever their values are.
@@ -20,6 +21,8 @@ pub struct RequestFacts {
     from_server: bool,
     unacknowledged: bool,
     get_last_error: bool,
+    /// What it asks was not captured; a getLastError would look like this.
+    may_be_last_error: bool,
     legacy_find: bool,
     /// Wants a chain of replies, by the flag of OP_QUERY.
     exhaust: bool,
@@ -43,6 +46,7 @@ impl RequestFacts {
             from_server: request.from_server,
             unacknowledged: request.unacknowledged || opcode == Opcode::KillCursors,
             get_last_error: request.is_get_last_error(),
+            may_be_last_error: false,
             legacy_find: opcode == Opcode::GetMore
                 || (opcode == Opcode::Query && kind == CommandKind::Find && request.is_legacy_find()),
             exhaust: request.exhaust,
@@ -53,6 +57,13 @@ impl RequestFacts {
             },
             opens_waiting: request.opens_waiting_cursor(),
         }
+    }
+
+    /// Of a request whose end was not captured.
+    pub fn of_beginning<T: Text>(request: &Request<T>) -> Self {
+        let is_unnamed = request.command.bytes() == names::UNPROVEN;
+        let may_be_last_error = is_unnamed && matches!(request.opcode, Opcode::Query | Opcode::Command);
+        Self { may_be_last_error, ..Self::of(request) }
     }
 }
 
@@ -116,6 +127,7 @@ impl ReadRequest {
                 cursor,
                 bytes: sent.header.length,
                 legacy_find: facts.legacy_find,
+                may_be_last_error: facts.may_be_last_error,
                 opens_waiting: facts.opens_waiting,
                 provisional: sent.provisional,
                 follows: false,
