@@ -1,10 +1,16 @@
-"""The memory of the agent, its helpers and its eBPF programs has limits, and the status shows what is in use."""
+"""The memory of the agent, its helpers and its eBPF programs has limits, and the status shows what is in use, and what of
+the memory of the processes is accounted for."""
 
+import contextlib
 import pathlib
 import re
+import struct
+import subprocess
 
+import bson
 import pytest
-from test_agent import agent
+from test_agent import agent, free_port, mongod
+from test_agent_split import threaded
 from test_privileges import children
 
 import labkit
@@ -29,19 +35,22 @@ def maps(process):
 def test_the_status_has_each_holder_and_none_has_more_than_it_may(tmp_path):
     with agent(tmp_path, "[collectors]\nsplit = true\n") as running:
         held = {one["name"]: one for one in running.status()["held"]}
-        assert {one["place"] for one in held.values()} == {"agent", "helper", "kernel"}
+        assert {one["place"] for one in held.values()} == {"agent", "mapped", "helper", "kernel"}
         for name, one in held.items():
-            assert one["bytes"] is None or one["bytes"] <= one["max_bytes"], (name, one)
-            assert one["place"] == "agent" or one["bytes"] is None, (name, one)
+            assert None in (one["bytes"], one["max_bytes"]) or one["bytes"] <= one["max_bytes"], (name, one)
+            assert one["place"] != "kernel" or one["bytes"] is None, (name, one)
+        unlimited = {name for name, one in held.items() if one["max_bytes"] is None}
+        parts = {"code", "stacks", "allocator", "store_index", "packet_ring", "map_views", "helpers_code"}
+        assert unlimited == parts, unlimited
         high = int(re.search(r"^MemoryHigh=(\d+)M$", UNIT.read_text(), re.M)[1]) << 20
-        assert sum(one["max_bytes"] for one in held.values()) < high
+        assert sum(one["max_bytes"] or 0 for one in held.values()) < high
         # What the kernel has, by its own account.
         processes = [running.child.pid, *children(running.child.pid)]
         kernel = {id: bytes for process in processes for id, bytes in maps(process).items()}
         most = sum(one["max_bytes"] for one in held.values() if one["place"] == "kernel")
         assert kernel and most / 2 < sum(kernel.values()) <= most, (sum(kernel.values()), most)
         # What a helper may have, and far less that it has.
-        helpers = sum(one["max_bytes"] for one in held.values() if one["place"] == "helper")
+        helpers = sum(one["max_bytes"] or 0 for one in held.values() if one["place"] == "helper")
         limits = []
         for helper in processes[1:]:
             text = pathlib.Path(f"/proc/{helper}/limits").read_text()
@@ -49,6 +58,69 @@ def test_the_status_has_each_holder_and_none_has_more_than_it_may(tmp_path):
             used = re.search(r"^VmData:\s+(\d+) kB", pathlib.Path(f"/proc/{helper}/status").read_text(), re.M)
             assert int(used[1]) << 10 < limits[-1] / 2, helper
         assert sum(limits) == helpers, limits
+
+
+def in_status(pid, *names):
+    """The sum of these fields of /proc/PID/status, in bytes."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return sum(int(re.search(rf"^{name}:\s+(\d+) kB$", text, re.M)[1]) << 10 for name in names)
+
+
+def own_in_files(pid):
+    """The bytes of mapped files that are the process's own, because it has written to them."""
+    total, path = 0, ""
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            path = words[5] if len(words) > 5 else ""
+        elif words[0] == "Anonymous:" and path.startswith("/"):
+            total += int(words[1]) << 10
+    return total
+
+
+@contextlib.contextmanager
+def thousand_a_second(directory, port):
+    """Twenty connections that ask for a thousand operations a second."""
+    body = struct.pack("<I", 0) + b"\0" + bson.encode({"find": "orders", "filter": {"burn": 0}, "$db": "lab"})
+    request = directory / "request"
+    # An OP_MSG (2013) with its header.
+    request.write_bytes(struct.pack("<iiii", 16 + len(body), 1, 0, 2013) + body)
+    command = [labkit.LAB / "bin/threaded-load", port, 20, 1000, 600]
+    with open(request, "rb") as asked, labkit.process(command, stdin=asked, stdout=subprocess.DEVNULL):
+        yield
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("server, split", [(mongod, "false"), (threaded, "true")])
+def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, split):
+    port = free_port()
+    config = f'[collectors]\nsplit = {split}\n[split]\nsample = "1/1"\n'
+    with server(tmp_path, port), agent(tmp_path, config) as running, thousand_a_second(tmp_path, port):
+        running.wait_for("queries", "working")
+        if split == "true":
+            running.wait_for("split", "working")
+        # What was measured before that is not shown any more.
+        running.observe(2)
+        status, helpers = running.status(), children(running.child.pid)
+        of_places = lambda *places: {one["name"]: one["bytes"] or 0 for one in status["held"] if one["place"] in places}
+        agents, mapped, of_helpers = of_places("agent"), of_places("mapped"), of_places("helper")
+        resident = in_status(running.child.pid, "VmRSS")
+        # Without what is mapped.
+        own = in_status(running.child.pid, "RssAnon") - own_in_files(running.child.pid)
+        counted = sum(bytes for name, bytes in agents.items() if name not in ("code", "store_index"))
+        for sum_, all_ in [
+            (sum(agents.values()) + sum(mapped.values()), resident),
+            (counted, own),
+            (sum(of_helpers.values()), sum(in_status(helper, "VmRSS") for helper in helpers)),
+        ]:
+            assert 0.8 * all_ < sum_ < 1.2 * all_, (sum_, all_, agents, mapped, of_helpers)
+        assert mapped["packet_ring"] == 32 << 20 and agents["captured"] > 0 and agents["stacks"] > 0, status["held"]
+        assert (
+            "accounted for"
+            in subprocess.run(
+                [labkit.MONGOSONAR, "agent", "--status", "--store", running.store], capture_output=True, text=True
+            ).stdout
+        )
 
 
 def test_root_that_cannot_leave_its_user_is_in_the_status(tmp_path):

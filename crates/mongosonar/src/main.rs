@@ -67,7 +67,16 @@ mod why;
 
 use std::process::ExitCode;
 
+use sonar_sys::CountedHeap;
+
+#[global_allocator]
+static HEAP: CountedHeap = CountedHeap;
+
 fn main() -> ExitCode {
+    // The agent accounts for its memory; no other command pays for that. Nothing was allocated yet that counts.
+    if std::env::args_os().any(|word| word == "agent") {
+        CountedHeap::begin();
+    }
     match cli::run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

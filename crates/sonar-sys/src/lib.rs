@@ -2,7 +2,7 @@
 //!
 //! It knows nothing about MongoDB: names of processes and ports are arguments. Of our crates it imports only
 //! `sonar-core`. It is the only crate with `unsafe`, all of it in `sys`, `sys_bpf`, `sys_disk`, `sys_process` and
-//! `sys_uring`, which wrap the system calls, and in the generated `skeletons`. Nothing here prints, and only the engines
+//! `sys_uring`, which wrap the system calls, in `sys_heap`, which counts what is allocated, and in the generated `skeletons`. Nothing here prints, and only the engines
 //! of the disk test start threads, which end before the engines return.
 
 mod addresses;
@@ -25,6 +25,7 @@ pub mod privileges;
 pub mod probe;
 pub mod process_end;
 pub mod questions;
+pub mod resident;
 pub mod resource;
 pub mod ring;
 mod skeletons;
@@ -33,6 +34,7 @@ pub mod stacks;
 mod sys;
 mod sys_bpf;
 mod sys_disk;
+mod sys_heap;
 mod sys_process;
 mod sys_uring;
 pub mod terminal;
@@ -47,3 +49,4 @@ pub use filter::PacketFilter;
 pub use host::Host;
 pub use interfaces::Interface;
 pub use ring::{Ring, RingConfig, RingError, RingLayout, Statistics, Stopper, Wake};
+pub use sys_heap::CountedHeap;

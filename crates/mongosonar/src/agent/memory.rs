@@ -21,7 +21,9 @@ pub const RECORDED_BYTES: usize = WINDOW_BYTES + WINDOW_BYTES / 4;
 /// The most bytes of a window of one source.
 pub const PART_BYTES: usize = MIB;
 /// The most bytes of all parts that wait to be joined.
-pub const WAITING_BYTES: usize = 4 * MIB;
+pub const WAITING_BYTES: usize = 3 * MIB;
+/// The most bytes of the channel in which they wait, whose places are allocated at once.
+pub const CHANNEL_BYTES: usize = MIB;
 /// The most bytes of the windows of all sources that are open, however many sources there are.
 pub const CUT_BYTES: usize = 7 * MIB;
 /// The most bytes of the windows that are open; more store the oldest.
@@ -39,6 +41,9 @@ pub const SYMBOL_BYTES: usize = 36 * MIB;
 pub enum MemoryPlace {
     /// In the agent's process.
     Agent,
+    /// Pages of the kernel that the agent's process maps: the kernel counts them for the process, but for the service not at
+    /// all, or elsewhere.
+    Mapped,
     /// In a helper process.
     Helper,
     /// In the kernel, which counts it for the service since Linux 5.11.
@@ -50,6 +55,7 @@ impl MemoryPlace {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
+            Self::Mapped => "mapped",
             Self::Helper => "helper",
             Self::Kernel => "kernel",
         }
@@ -115,7 +121,7 @@ holders! {
         "windows of the capture threads, and those that wait for the other thread; further rows are counted under `other`",
         "`WindowSettings::max_bytes`, `Joiner`";
     /// Windows of the other sources.
-    Parts: "parts", Agent, CUT_BYTES + WAITING_BYTES,
+    Parts: "parts", Agent, CUT_BYTES + WAITING_BYTES + CHANNEL_BYTES,
         "windows of the other sources, until they are joined; further rows are counted under `other`",
         "`WindowCutter`, `PartSender`";
     /// Windows of all sources.
@@ -196,7 +202,7 @@ holders! {
         "`sonar-sys`: `TlsRoom`; `bpf/tls_session.h`";
 }
 
-/// What each holder has, in bytes, as it last said. Those of helpers and of the kernel say nothing.
+/// What each holder has, in bytes, as it last said; that of helper processes is measured. Those of the kernel say nothing.
 #[derive(Debug)]
 pub struct HeldMemory(Box<[AtomicUsize]>);
 
@@ -223,6 +229,7 @@ mod tests {
     use std::fmt::Write;
 
     use super::*;
+    use crate::agent::process_memory::{PARTS, ProcessPart};
 
     /// For the program's code, the stacks of its threads, and what the allocator adds.
     const MARGIN: usize = 20 * MIB;
@@ -255,9 +262,9 @@ mod tests {
     const BEGIN: &str = "<!-- The table of crates/mongosonar/src/agent/memory.rs. -->\n";
     const END: &str = "<!-- End of the table. -->\n";
 
-    /// `SNAPSHOTS=overwrite` writes the table into the page.
+    /// `SNAPSHOTS=overwrite` writes the tables into the page.
     #[test]
-    fn the_page_has_the_table() {
+    fn the_page_has_the_tables() {
         let mut table = String::from(
             "\n| Holder | Where | At most | What it holds, and what happens to more | Enforced by |\n",
         );
@@ -274,6 +281,12 @@ mod tests {
             "| all | | {sum} MiB | of `MemoryHigh={high}M`, which also has code and stacks | |\n\n"
         )
         .unwrap();
+        table.push_str("What the processes have beside that has no limit of its own:\n\n");
+        table.push_str("| Part | Where | What it is | Measured by |\n| --- | --- | --- | --- |\n");
+        for ProcessPart { name, place, what, measure } in PARTS {
+            writeln!(table, "| `{name}` | {} | {what} | {measure} |", place.name()).unwrap();
+        }
+        table.push('\n');
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent.md");
         let text = std::fs::read_to_string(page).unwrap();
         let (before, rest) = text.split_once(BEGIN).unwrap();

@@ -11,6 +11,7 @@ mod log_progress;
 mod memory;
 mod notify;
 mod parts;
+mod process_memory;
 mod replay;
 mod servers;
 mod settings;

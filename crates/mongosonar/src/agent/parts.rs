@@ -128,6 +128,8 @@ impl PartBytes {
 pub struct PartReceiver {
     from: Receiver<WindowPart>,
     bytes: Arc<PartBytes>,
+    /// Parts that have a place in the channel, which is allocated at once.
+    places: usize,
 }
 
 /// A channel for so many parts, which together take at most [`memory::WAITING_BYTES`]: what has no room is counted under
@@ -135,7 +137,12 @@ pub struct PartReceiver {
 pub fn part_channel(parts: usize) -> (PartSender, PartReceiver) {
     let (to, from) = sync_channel(parts);
     let bytes = Arc::new(PartBytes::default());
-    (PartSender { to, bytes: Some(bytes.clone()) }, PartReceiver { from, bytes })
+    (PartSender { to, bytes: Some(bytes.clone()) }, PartReceiver { from, bytes, places: parts })
+}
+
+/// The bytes of the channel itself: each place has a number beside it.
+pub const fn part_channel_bytes(parts: usize) -> usize {
+    parts * (size_of::<WindowPart>() + size_of::<usize>())
 }
 
 impl From<SyncSender<WindowPart>> for PartSender {
@@ -163,6 +170,11 @@ impl PartReceiver {
         let parts: Vec<_> = first.into_iter().chain(self.from.try_iter().take(TAKEN_AT_ONCE - 1)).collect();
         self.bytes.waiting.fetch_sub(parts.iter().map(WindowPart::memory).sum(), Ordering::Relaxed);
         parts
+    }
+
+    /// The bytes of the channel itself.
+    pub fn channel_memory(&self) -> usize {
+        part_channel_bytes(self.places)
     }
 
     /// The bytes of the parts that wait, and of those that are open, as far as their senders have counted them.

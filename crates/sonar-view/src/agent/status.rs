@@ -77,12 +77,12 @@ impl CollectorStatus {
 pub struct HeldBytes {
     /// The holder.
     pub name: String,
-    /// `agent`, `helper` or `kernel`.
+    /// `agent`, `mapped`, `helper` or `kernel`.
     pub place: String,
     /// What it holds now, in bytes; `None` if only its limit is known.
     pub bytes: Option<u64>,
-    /// The most that it may hold, in bytes.
-    pub max_bytes: u64,
+    /// The most that it may hold, in bytes; `None` if it has no limit of its own.
+    pub max_bytes: Option<u64>,
 }
 
 /// A server that the agent watches.
@@ -154,6 +154,33 @@ pub struct AgentStatus {
 }
 
 impl AgentStatus {
+    /// The bytes in RAM that are accounted for in a place.
+    fn known(&self, places: &[&str]) -> Bytes {
+        let of_place = self.held.iter().filter(|one| places.contains(&&*one.place));
+        Bytes(of_place.filter_map(|one| one.bytes).sum::<u64>() as f64)
+    }
+
+    /// What holds memory, without what holds none.
+    fn held_text(&self, out: &mut impl Write) -> io::Result<()> {
+        let known = || self.held.iter().filter_map(|one| Some((one, one.bytes.filter(|bytes| *bytes > 0)?)));
+        if known().next().is_none() {
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "\nmemory: {} of the {} that the process has are accounted for; its helpers have {}",
+            self.known(&["agent", "mapped"]),
+            Bytes(self.memory_bytes as f64),
+            self.known(&["helper"])
+        )?;
+        writeln!(out, "{:<16} {:<7} {:>9} {:>9}", "held by", "where", "now", "at most")?;
+        for (HeldBytes { name, place, max_bytes, .. }, bytes) in known() {
+            let most = max_bytes.map_or_else(|| "-".to_owned(), |most| Bytes(most as f64).to_string());
+            writeln!(out, "{:<16} {:<7} {:>9} {most:>9}", escape(name), escape(place), Bytes(bytes as f64))?;
+        }
+        Ok(())
+    }
+
     /// One line of JSON.
     ///
     /// # Errors
@@ -236,6 +263,7 @@ impl AgentStatus {
                 writeln!(out, "           {}", escape(note))?;
             }
         }
+        self.held_text(out)?;
         writeln!(out)?;
         if self.servers.is_empty() {
             writeln!(out, "no mongod or mongos runs here")?;
@@ -278,6 +306,11 @@ mod tests {
         }
     }
 
+    /// What a holder has, and at most.
+    fn held(name: &str, place: &str, bytes: Option<u64>, max_bytes: Option<u64>) -> HeldBytes {
+        HeldBytes { name: name.to_owned(), place: place.to_owned(), bytes, max_bytes }
+    }
+
     #[test]
     fn the_status_shows_what_fails_and_what_it_costs() {
         let second = 1_000_000_000;
@@ -305,12 +338,14 @@ mod tests {
             helpers_cpu_ns: second / 10,
             refused_configuration: Some("only a restart can change: store.path".to_owned()),
             memory_bytes: 40_000_000,
-            held: vec![HeldBytes {
-                name: "open".to_owned(),
-                place: "agent".to_owned(),
-                bytes: Some(1_000_000),
-                max_bytes: 12_582_912,
-            }],
+            held: vec![
+                held("open", "agent", Some(1_000_000), Some(12_582_912)),
+                held("large", "agent", None, Some(37_748_736)),
+                held("logs", "agent", Some(0), Some(16_777_216)),
+                held("packet_ring", "mapped", Some(33_554_432), None),
+                held("paths_helper", "helper", Some(3_000_000), Some(16_777_216)),
+                held("helpers_code", "helper", Some(2_000_000), None),
+            ],
             collectors: vec![queries, files],
             servers: vec![server(5, None), server(6, Some("/proc/1/fd/1 cannot be read: no permission"))],
             ..AgentStatus::default()
@@ -326,12 +361,19 @@ mod tests {
             "NOT STORING: no room\\u{1b}",
             "LOST: 1 window could not be stored",
             "           db1: all\\u{1b}",
+            "memory: 34.6MB of the 40.0MB that the process has are accounted for; its helpers have 5.00MB",
+            "held by          where         now   at most",
+            "open             agent      1.00MB    12.6MB",
+            "packet_ring      mapped     33.6MB         -",
+            "paths_helper     helper     3.00MB    16.8MB",
+            "helpers_code     helper     2.00MB         -",
             "mongod (process 4) on port 5: log followed, diagnostic.data not known",
             "mongod (process 4) on port 6: log not followed (/proc/1/fd/1 cannot be read: no permission), diagnostic.data not known",
         ] {
             assert!(text.lines().any(|found| found.trim_end() == line), "{line}\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "escaped");
+        assert!(!text.contains("\nlarge ") && !text.contains("\nlogs "), "not known, and nothing: {text}");
         let mut none = Vec::new();
         AgentStatus::default().text(&Zone::utc(), &mut none).unwrap();
         assert!(String::from_utf8(none).unwrap().ends_with("\nno mongod or mongos runs here\n"));

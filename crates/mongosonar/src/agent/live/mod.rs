@@ -78,7 +78,8 @@ use super::applications::KnownApplications;
 use super::assembler::Assembler;
 use super::memory;
 use super::notify::ServiceManager;
-use super::parts::{PartReceiver, PartSender, part_channel};
+use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
+use super::process_memory::ProcessMeter;
 use super::servers::LocalServers;
 use super::store;
 use crate::follow::FollowedPlace;
@@ -93,6 +94,7 @@ use crate::thread_starter::ThreadStarter;
 
 /// Parts of windows that wait to be joined.
 const WAITING: usize = 256;
+const _: () = assert!(part_channel_bytes(WAITING) <= memory::CHANNEL_BYTES, "the channel has its share");
 /// The longest sleep of the main thread.
 const NAP: Duration = Duration::from_millis(250);
 /// How often to search for servers.
@@ -199,6 +201,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         status_problem: None,
         unanswered: None,
         helpers: HelperWatch::default(),
+        process_memory: ProcessMeter::default(),
         late_answers: 0,
         begun: ClockReading::now(),
         applications,
@@ -299,6 +302,7 @@ struct LiveAgent<'a> {
     /// Why the inspector did not answer the last search for servers, if it did not.
     unanswered: Option<CollectorProblem>,
     helpers: HelperWatch,
+    process_memory: ProcessMeter,
     /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,

@@ -44,11 +44,12 @@ impl LiveAgent<'_> {
     }
 
     /// What holds memory. Shapes and applications are counted where they are shared.
-    fn held(&self) -> Vec<HeldBytes> {
+    fn held(&mut self) -> Vec<HeldBytes> {
+        let parts = self.process_memory.parts(&self.board.held);
         let held = &self.board.held;
         held.set(Holder::Open, self.assembler.memory());
         held.set(Holder::Store, self.assembler.store().memory());
-        held.set(Holder::Parts, self.parts.memory());
+        held.set(Holder::Parts, self.parts.memory() + self.parts.channel_memory());
         if let Some(queries) = &self.queries {
             let (decoders, windows) = queries.memory();
             held.set(Holder::Decoders, decoders);
@@ -61,13 +62,13 @@ impl LiveAgent<'_> {
             HeldBytes {
                 name: facts.name.to_owned(),
                 place: facts.place.name().to_owned(),
-                bytes: (facts.place == MemoryPlace::Agent
+                bytes: (facts.place != MemoryPlace::Kernel
                     && !matches!(holder, Holder::Large | Holder::Lookup))
                 .then_some(bytes as u64),
-                max_bytes: facts.bytes as u64,
+                max_bytes: Some(facts.bytes as u64),
             }
         };
-        Holder::ALL.iter().map(one).collect()
+        Holder::ALL.iter().map(one).chain(parts).collect()
     }
 
     /// Writes the status.
@@ -77,6 +78,7 @@ impl LiveAgent<'_> {
         let usage = ResourceUsage::now().unwrap_or_default();
         let mut collectors = self.board.all();
         self.costs.measure(&mut collectors);
+        let held = self.held();
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let server = |server: &FoundServer| WatchedServer {
             name: server.name.clone(),
@@ -107,7 +109,7 @@ impl LiveAgent<'_> {
             cpu_ns: usage.processor().as_nanos() as u64,
             helpers_cpu_ns: helper_time().as_nanos() as u64,
             memory_bytes: usage.resident_bytes,
-            held: self.held(),
+            held,
             collectors,
             servers: self.watched.all().iter().map(server).collect(),
         };

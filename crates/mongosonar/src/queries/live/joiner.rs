@@ -39,6 +39,8 @@ pub struct Joiner {
     complete: VecDeque<Window>,
     /// What each thread held.
     held: Vec<usize>,
+    /// The bytes of the last window of each thread: the one that it records takes about as much.
+    recorded: Vec<usize>,
     /// No thread is left.
     pub ended: bool,
 }
@@ -47,7 +49,8 @@ impl Joiner {
     /// Of threads numbered from 0.
     pub fn new(from: Receiver<ThreadWindow>, threads: usize) -> Self {
         let (reached, held) = (vec![Timestamp::default(); threads], vec![0; threads]);
-        Self { from, reached, waiting: BTreeMap::new(), complete: VecDeque::new(), held, ended: false }
+        let (waiting, complete, recorded) = (BTreeMap::new(), VecDeque::new(), held.clone());
+        Self { from, reached, waiting, complete, held, recorded, ended: false }
     }
 
     /// The next complete interval; `None` when there is none in time, or nothing is left.
@@ -68,9 +71,10 @@ impl Joiner {
         }
     }
 
-    /// The bytes of the windows that wait.
+    /// The bytes of the windows that wait, and of those that the threads record, as far as the last ones tell.
     pub fn memory(&self) -> usize {
-        self.waiting.values().chain(&self.complete).map(Window::memory).sum()
+        let waiting = self.waiting.values().chain(&self.complete).map(Window::memory);
+        waiting.chain(self.recorded.iter().copied()).sum()
     }
 
     /// The bytes of the decoders of all threads when each last handed a window over.
@@ -86,6 +90,9 @@ impl Joiner {
     fn take(&mut self, ThreadWindow { thread, window, interval, next, held }: ThreadWindow) {
         if let Some(of_thread) = self.held.get_mut(thread) {
             *of_thread = held;
+        }
+        if let Some(of_thread) = self.recorded.get_mut(thread) {
+            *of_thread = window.memory();
         }
         let next = next.unwrap_or(NEVER);
         let mut clock_was_set_back = next < interval;
