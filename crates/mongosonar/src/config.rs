@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
-use crate::exit::usage;
+use crate::exit::{self, usage};
 use crate::queries::args::QueriesArgs;
 
 /// The settings of `[queries]`: each has the name, syntax and checks of its flag.
@@ -62,13 +62,13 @@ pub fn load(named: Option<&Path>) -> Result<File> {
 /// The text of a configuration file.
 ///
 /// # Errors
-/// There is none, or it is no text ([`crate::exit::UsageError`]); or it cannot be read.
+/// There is none, it is no text, or it cannot be read ([`crate::exit::UsageError`]).
 pub fn read(path: &Path) -> Result<String> {
     let shown = path.display();
     std::fs::read_to_string(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => usage!("configuration file {shown}: there is no such file"),
         ErrorKind::InvalidData => usage!("configuration file {shown}: it is not a text in UTF-8"),
-        _ => anyhow::Error::new(error).context(format!("cannot read the configuration file {shown}")),
+        _ => usage!("cannot read the configuration file {shown}: {}", exit::message(&error.into())),
     })
 }
 

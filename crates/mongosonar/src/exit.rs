@@ -9,11 +9,13 @@ use crate::stop;
 
 /// The command did its job.
 pub const OK: u8 = 0;
-/// It could not: a file cannot be opened, a permission is missing, a server cannot be reached.
+/// It could not, and there is no result: a file cannot be opened or is of another kind, a permission is missing, a server
+/// cannot be reached.
 pub const FAILED: u8 = 1;
-/// The arguments or the configuration file are wrong. clap uses the same code.
+/// The arguments are wrong, or the configuration file is, or cannot be read. clap uses the same code.
 pub const USAGE: u8 = 2;
-/// The input is damaged or cut; the result covers what comes before.
+/// Part of the input could not be read: it is damaged or cut, or one of several files is none of those that the command
+/// reads; the result covers the rest.
 pub const TRUNCATED: u8 = 3;
 /// A command that judges found a difference or something to look at.
 pub const WORSE: u8 = 4;
@@ -23,9 +25,9 @@ pub const PROBLEM: u8 = 5;
 /// What each code means, as help and the manual pages list it.
 pub const TABLE: [(&str, &str); 7] = [
     ("0", "success"),
-    ("1", "failure: nothing could be read, no permission, server unreachable"),
-    ("2", "wrong arguments or configuration"),
-    ("3", "the input is damaged or cut; the result covers what comes before"),
+    ("1", "failure, no result: nothing could be read, no permission, server unreachable"),
+    ("2", "wrong arguments; configuration wrong or unreadable"),
+    ("3", "part of the input is damaged, cut or unreadable; the result covers the rest"),
     (
         "4",
         "compare: something is new, slower or heavier; what-changed: something changed; disk check: warnings",

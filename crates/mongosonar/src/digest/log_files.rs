@@ -187,6 +187,11 @@ pub fn read_into<S: LogSink>(
     Ok(reading.finish())
 }
 
+/// The lines that are of a log.
+fn lines_of_logs(reading: Reading) -> u64 {
+    reading.lines_operation + reading.lines_event + reading.lines_other + reading.lines_outside
+}
+
 /// Logs that are being read.
 struct LogsReading<'a, S> {
     log: LogReader,
@@ -194,6 +199,8 @@ struct LogsReading<'a, S> {
     damaged: bool,
     /// Files that were not read to their end because the command was stopped.
     stopped: Vec<String>,
+    /// Files in which not one line is of a log.
+    foreign: Vec<String>,
     division: Division,
     stop: &'a Arc<AtomicBool>,
 }
@@ -202,7 +209,8 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
     fn new(sink: S, (from, to): (Option<Bound>, Option<Bound>), stop: &'a Arc<AtomicBool>) -> Self {
         let log = LogReader::new(LogSettings { from, to, ..LogSettings::default() });
         let division = Division { threads: in_order::threads(), block: BLOCK };
-        Self { log, sink, damaged: false, stopped: Vec::new(), division, stop }
+        let (damaged, stopped, foreign) = (false, Vec::new(), Vec::new());
+        Self { log, sink, damaged, stopped, foreign, division, stop }
     }
 
     fn file(&mut self, path: &Path) -> Result<()> {
@@ -210,14 +218,19 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
         let (reader, progress) = input::open(path, &name, self.stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
         content::refuse_foreign(&name, content, &[FileContent::Log, FileContent::Tar])?;
-        let stopped = self.log.reading().files_stopped;
+        let before = self.log.reading();
+        let stopped = before.files_stopped;
         if content == FileContent::Tar {
             self.archive(reader, &name)?;
         } else {
             let reader = lines_in(reader, self.log.settings().reference_ms);
             self.damaged |= self.lines(reader, &name);
         }
-        if self.log.reading().files_stopped > stopped {
+        let after = self.log.reading();
+        if after.lines > before.lines && lines_of_logs(after) == lines_of_logs(before) {
+            self.foreign.push(name.clone());
+        }
+        if after.files_stopped > stopped {
             self.stopped.push(format!("{name}: {}", input::stopped(&progress)));
         }
         progress.finish_and_clear();
@@ -347,7 +360,17 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
     }
 
     fn finish(self) -> LogsRead<S> {
-        let Self { mut log, mut sink, damaged, stopped, .. } = self;
+        let Self { mut log, mut sink, mut damaged, stopped, foreign, .. } = self;
+        // Without any line of a log there is no result, and an error says so.
+        if lines_of_logs(log.reading()) > 0 && !foreign.is_empty() {
+            damaged = true;
+            log.reading_mut().files_damaged += foreign.len() as u64;
+            for name in foreign {
+                eprintln!(
+                    "mongosonar: {name}: it has no line of a MongoDB log; the result covers the other files"
+                );
+            }
+        }
         log.finish(&mut sink);
         sink.end(&mut log);
         let (reading, notices, covers) = (log.reading(), log.notices().clone(), log.span());

@@ -39,17 +39,21 @@ pub fn read(
         profile.show_values();
     }
     let (mut bytes, mut damaged, mut stopped) = (0, 0, Vec::new());
+    // Files in which not one document is of a profile.
+    let mut foreign = Vec::new();
     for path in files {
         let name = input::name(path);
         let (reader, progress) = input::open(path, &name, stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
         content::refuse_foreign(&name, content, &[FileContent::ProfileBson, FileContent::ProfileText])?;
+        let before = entries(profile.reading());
         let (read, early) = match content {
             FileContent::ProfileText | FileContent::Text => printed(reader, &mut profile, &mut collect, stop),
             _ => documents(reader, &mut profile, &mut collect, stop),
         };
         bytes += read;
         match early {
+            None if read > 0 && entries(profile.reading()) == before => foreign.push(name),
             None => {}
             Some(EarlyDocument::Damaged(wrong)) => {
                 damaged += 1;
@@ -59,9 +63,23 @@ pub fn read(
         }
         progress.finish_and_clear();
     }
+    // Without any document of a profile there is no result, and an error says so.
+    if entries(profile.reading()) > 0 {
+        damaged += foreign.len() as u64;
+        for name in foreign {
+            eprintln!(
+                "mongosonar: {name}: it has no document of system.profile; the result covers the other files"
+            );
+        }
+    }
     let (files, files_stopped) = (files.len() as u64, stopped.len() as u64);
     let reading = Reading { files, bytes, files_damaged: damaged, files_stopped, ..profile.reading() };
     Ok(SourceDigest { damaged: damaged > 0, stopped, ..collect.gathered(reading, Zone::utc()) })
+}
+
+/// The documents that are of a profile.
+fn entries(reading: Reading) -> u64 {
+    reading.documents.saturating_sub(reading.documents_malformed + reading.documents_other)
 }
 
 /// Reads documents that were printed. Returns how many bytes, and why no more.

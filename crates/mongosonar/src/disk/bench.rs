@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_sys::Host;
 use sonar_sys::disk::leftovers;
@@ -101,11 +101,11 @@ fn document(args: &BenchArgs) -> Result<Vec<u8>> {
     let bound = MOST_BYTES as u64 + 1;
     match &args.mongoperf_config {
         Some(path) if path.as_os_str() != "-" => {
-            let file = std::fs::File::open(path)
-                .with_context(|| format!("cannot read mongoperf's configuration {}", path.display()))?;
-            file.take(bound)
-                .read_to_end(&mut bytes)
-                .with_context(|| format!("cannot read mongoperf's configuration {}", path.display()))?;
+            let read = std::fs::File::open(path).and_then(|file| file.take(bound).read_to_end(&mut bytes));
+            read.map_err(|error| {
+                let why = exit::message(&error.into());
+                usage!("cannot read mongoperf's configuration {}: {why}", path.display())
+            })?;
         }
         Some(_) => {
             io::stdin().take(bound).read_to_end(&mut bytes)?;

@@ -51,7 +51,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     let machine = Host::at(&args.root);
     folder(&args.root)?;
     if !machine.path("proc").is_dir() && !machine.path("sys").is_dir() {
-        return Err(usage!("--root: {} holds neither proc nor sys", args.root.display()));
+        bail!("--root: {} holds neither proc nor sys", args.root.display());
     }
     let mut unseen = Vec::new();
     let mut processes = servers::mongods(&machine);

@@ -115,7 +115,7 @@ pub fn read(files: &[PathBuf], stop: &Arc<AtomicBool>, sink: &mut impl ChunkSink
                 opened.progress.finish_and_clear();
             }
             Err(error) if files.len() == 1 => return Err(error),
-            Err(error) => reading.damage.push(format!("{error:#}")),
+            Err(error) => reading.damage.push(exit::message(&error)),
         }
         reading.files += 1;
         if stop.load(Ordering::Relaxed) {

@@ -143,7 +143,9 @@ impl Replay {
 /// # Errors
 /// When the file cannot be opened, is damaged, is none that can be read twice, or holds no packets.
 pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
-    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) || path == Path::new("-") {
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+        || path == Path::new("-")
+    {
         return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
     }
     let stop = stop::flag()?;

@@ -79,7 +79,6 @@ fn wrong_arguments_are_2_also_when_that_shows_late() {
         ("disk bench -r --mmf --engine uring".to_owned(), "mmap"),
         ("disk estimate --rate 100".to_owned(), "--documents"),
         ("disk estimate --documents 5".to_owned(), "--rate"),
-        (format!("disk check --root {}", folder.path("").display()), "proc"),
     ] {
         let said = fails(&words, 2);
         assert!(said.contains(part), "{words}: {said}");
@@ -97,7 +96,6 @@ fn a_missing_file_is_1_and_is_named() {
         "profiler report /no/such/file".to_owned(),
         format!("compare /no/such/file {recording}"),
         format!("compare {recording} /no/such/file"),
-        "disk bench -r --mongoperf-config /no/such/file".to_owned(),
         "disk bench --compare /no/such/file /no/such/file".to_owned(),
         "disk estimate /no/such/file --documents 5".to_owned(),
         "disk check --root /no/such/file".to_owned(),
@@ -134,6 +132,177 @@ fn an_empty_file_is_1_as_nothing_could_be_read() {
     // An empty configuration leaves everything at its default, and mongoperf's says too little.
     assert_eq!(run(&format!("completions bash --config {empty}")).status.code(), Some(0));
     fails(&format!("disk bench --mongoperf-config {empty}"), 2);
+}
+
+/// What may be wrong with a file that a command is to read.
+#[derive(Copy, Clone, Debug)]
+enum Wrong {
+    Missing,
+    Denied,
+    Empty,
+    IsFolder,
+    OtherKind,
+}
+
+const WRONG: [Wrong; 5] = [Wrong::Missing, Wrong::Denied, Wrong::Empty, Wrong::IsFolder, Wrong::OtherKind];
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// Files of each kind of fault.
+struct WrongFiles(Folder);
+
+impl WrongFiles {
+    fn new(name: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::new(name);
+        let open = |path: &std::path::Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(&folder.path(""), 0o755);
+        open(&folder.file("denied", b"x"), 0);
+        open(&folder.file("empty", b""), 0o644);
+        open(&folder.file("other", b"# About\n\nSome text, and no line of a log.\n"), 0o644);
+        std::fs::create_dir(folder.path("folder")).unwrap();
+        // Where nobody may make a store: one that others can write to is refused.
+        std::fs::create_dir(folder.path("nobody")).unwrap();
+        let _ = std::os::unix::fs::chown(folder.path("nobody"), Some(NOBODY), Some(NOBODY));
+        Self(folder)
+    }
+
+    fn path(&self, wrong: Wrong) -> String {
+        let name = match wrong {
+            Wrong::Missing => "missing",
+            Wrong::Denied => "denied",
+            Wrong::Empty => "empty",
+            Wrong::IsFolder => "folder",
+            Wrong::OtherKind => "other",
+        };
+        self.0.path(name).display().to_string()
+    }
+
+    /// `words`, where `@` is this file and `%` a new store.
+    fn words(&self, words: &str, wrong: Wrong) -> Vec<String> {
+        let place = if matches!(wrong, Wrong::Denied) { "nobody/history" } else { "history" };
+        let store = self.0.path(place).display().to_string();
+        let path = self.path(wrong);
+        words.split_whitespace().map(|word| word.replace('@', &path).replace('%', &store)).collect()
+    }
+
+    /// The exit code of `words`, and what it said on standard error; without root's rights where these would open the file.
+    /// `None` if nobody else can run the program.
+    fn run(&self, words: &[String], wrong: Wrong) -> Option<(i32, String)> {
+        use std::os::unix::process::CommandExt;
+        let is_root = std::fs::read(self.path(Wrong::Denied)).is_ok();
+        let as_nobody = |mut command: std::process::Command| {
+            if is_root && matches!(wrong, Wrong::Denied) {
+                command.uid(NOBODY).gid(NOBODY);
+            }
+            command.current_dir("/").output().ok()
+        };
+        as_nobody(program(["--version"])).filter(|output| output.status.success())?;
+        let output = as_nobody(program(words)).unwrap();
+        let said = text(&output.stderr).to_owned();
+        assert!(!said.contains("os error") && !said.contains("panicked"), "{words:?}: {said}");
+        // Without a result nothing was printed, and where part of it is missing that is said.
+        let code = output.status.code().unwrap();
+        match code {
+            1 | 2 => assert!(output.stdout.is_empty() && !said.is_empty(), "{words:?}: {said}"),
+            3 => assert!(!output.stdout.is_empty() && !said.is_empty(), "{words:?}: {said}"),
+            _ => {}
+        }
+        Some((code, said))
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_has_the_same_exit_code_in_every_command() {
+    let files = WrongFiles::new("wrong");
+    let capture = crate::support::recording("mongod-4.0-mixed").display().to_string();
+    let log = crate::support::fixture("mongod-4.0-mixed/mongod.log.gz").display().to_string();
+    let day = crate::support::fixture("ftdc/day").display().to_string();
+    for words in [
+        "queries --read @",
+        "queries --replay --read @",
+        &format!("queries --read {capture} --baseline @"),
+        "logs report @",
+        "profiler report @",
+        "report @",
+        &format!("compare @ {log}"),
+        &format!("compare {log} @"),
+        "ftdc report @",
+        "ftdc export @",
+        &format!("ftdc compare @ {day}"),
+        &format!("ftdc compare {day} @"),
+        "io report @",
+        &format!("io compare @ {capture}"),
+        &format!("stacks compare @ {log}"),
+        "disk estimate @ --documents 5",
+        &format!("disk bench --compare @ {log}"),
+        "disk check --root @",
+        "agent --replay @ --store %",
+        "agent --status --store @",
+        "timeline --store @",
+        "what-changed --store @",
+        "queries --at -1m --store @",
+        "report --from -1h --store @",
+    ] {
+        for wrong in WRONG {
+            let path = files.path(wrong);
+            let Some((code, said)) = files.run(&files.words(words, wrong), wrong) else { continue };
+            assert_eq!(code, 1, "{words} {wrong:?}: {said}");
+            assert!(said.contains(&path), "{words} {wrong:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_2() {
+    let files = WrongFiles::new("configurations");
+    let log = crate::support::fixture("mongod-4.0-mixed/mongod.log.gz").display().to_string();
+    for words in [
+        &format!("logs report {log} --config @"),
+        "agent --check-config --config @",
+        "agent --config @",
+        "disk bench -r --mongoperf-config @",
+    ] {
+        for wrong in WRONG.into_iter().filter(|wrong| !matches!(wrong, Wrong::Empty)) {
+            let path = files.path(wrong);
+            let Some((code, said)) = files.run(&files.words(words, wrong), wrong) else { continue };
+            assert_eq!(code, 2, "{words} {wrong:?}: {said}");
+            assert!(said.contains(&path) || said.contains("no JSON"), "{words} {wrong:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn beside_a_good_file_the_code_says_whether_there_is_a_result_and_all_of_it() {
+    let files = WrongFiles::new("beside");
+    let fixture = |name| crate::support::fixture(name).display().to_string();
+    let (log, profile) =
+        (fixture("mongod-4.0-mixed/mongod.log.gz"), fixture("mongod-4.0-mixed/profile/shop.bson.gz"));
+    let day = fixture("ftdc/day");
+    // In the order of `WRONG`.
+    for (words, good, codes) in [
+        ("logs report &", &log, [1, 1, 0, 1, 3]),
+        ("profiler report &", &profile, [1, 1, 0, 1, 3]),
+        ("report &", &log, [1; 5]),
+        ("ftdc report &", &day, [3, 3, 0, 1, 3]),
+        ("agent --replay & --store %", &log, [1; 5]),
+    ] {
+        for (wrong, expected) in WRONG.into_iter().zip(codes) {
+            let bad = files.path(wrong);
+            for both in [[good, &bad], [&bad, good]] {
+                let words = files.words(words, wrong).into_iter().flat_map(|word| match &*word {
+                    "&" => both.map(String::clone).to_vec(),
+                    _ => vec![word],
+                });
+                let Some((code, said)) = files.run(&words.collect::<Vec<_>>(), wrong) else { continue };
+                assert_eq!(code, expected, "{both:?} {wrong:?}: {said}");
+                assert!(code == 0 || said.contains(&bad), "{both:?} {wrong:?}: {said}");
+            }
+        }
+    }
 }
 
 #[test]
