@@ -194,9 +194,12 @@ fn legacy_message(ids: [u32; 2], opcode: u32, body: &[&[u8]]) -> Vec<u8> {
     [header.concat(), body].concat()
 }
 
-/// Command, outcome, error codes, and documents that were matched or affected.
+/// Outcome, error codes, and documents that were matched or affected.
+type SeenOutcome = (&'static str, Vec<(i32, u32)>, Option<u64>);
+
+/// With their commands.
 #[derive(Default)]
-struct Outcomes(Vec<(String, &'static str, Vec<(i32, u32)>, Option<u64>)>);
+struct Outcomes(Vec<(String, SeenOutcome)>);
 
 impl Sink for Outcomes {
     fn operation(&mut self, op: &Operation<'_>) {
@@ -205,7 +208,7 @@ impl Sink for Outcomes {
             _ => Vec::new(),
         };
         let documents = op.docs_matched.or(op.docs_affected);
-        self.0.push((op.command.into(), op.outcome.name(), codes, documents));
+        self.0.push((op.command.into(), (op.outcome.name(), codes, documents)));
     }
 }
 
@@ -248,8 +251,7 @@ fn a_write_whose_last_error_is_only_a_header_is_neither_unacknowledged_nor_right
         (16, 16, vec![("insert", unknown.clone()), ("?", unknown)], 2),
     ] {
         let (seen, coverage) = write_with_last_error(last_error, reply);
-        let mut seen: Vec<_> =
-            seen.0.iter().map(|(name, outcome, codes, n)| (&**name, (*outcome, codes.clone(), *n))).collect();
+        let mut seen: Vec<_> = seen.0.iter().map(|(name, outcome)| (&**name, outcome.clone())).collect();
         let find = seen.pop().map(|one| (one.0, one.1.0));
         assert_eq!(find, Some(("find", "ok")), "{last_error} {reply} {coverage:?}");
         assert_eq!(seen, expected, "{last_error} {reply} {coverage:?}");
