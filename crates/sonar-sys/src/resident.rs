@@ -35,7 +35,7 @@ enum MappingKind {
 }
 
 /// One mapping, as the line that begins it says.
-struct Mapping {
+struct ResidentMapping {
     start: u64,
     end: u64,
     kind: MappingKind,
@@ -61,9 +61,9 @@ impl ResidentMemory {
     /// From the text of `smaps` (proc_pid_smaps(5)).
     fn read(mut text: impl BufRead) -> io::Result<Self> {
         let (mut memory, mut line) = (Self::default(), String::new());
-        let mut before: Option<Mapping> = None;
+        let mut before: Option<ResidentMapping> = None;
         while text.read_line(&mut line)? > 0 {
-            if let Some(mapping) = Mapping::parse(&line, before.as_ref()) {
+            if let Some(mapping) = ResidentMapping::parse(&line, before.as_ref()) {
                 before = Some(mapping);
             } else if let (Some(rest), Some(mapping)) = (line.strip_prefix("Rss:"), &before) {
                 *memory.of(mapping.kind) += kilobytes(rest);
@@ -85,7 +85,7 @@ impl ResidentMemory {
     }
 }
 
-impl Mapping {
+impl ResidentMapping {
     /// From its first line, like `7f1c…-7f1d… rw-p 00000000 00:00 0   [stack]`; `before` lies below it.
     fn parse(line: &str, before: Option<&Self>) -> Option<Self> {
         let mut words = line.split_whitespace();
