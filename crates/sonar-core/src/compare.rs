@@ -265,6 +265,16 @@ impl Rate {
         let variance = |rate: Self| rate.dispersion / (4.0 * rate.seconds);
         two_sided((root(self) - root(other)).abs() / (variance(self) + variance(other)).sqrt())
     }
+
+    /// Probability that all of these calls are on this side by chance, if any second of both was as likely to have them; 1
+    /// if there are too few to decide. Calls that came all at once count like others: that they are here and not there
+    /// is known.
+    pub fn p_of_all(self, other: Self) -> f64 {
+        if self.calls < MIN_CALLS as f64 || self.seconds <= 0.0 || other.seconds <= 0.0 {
+            return 1.0;
+        }
+        (self.seconds / (self.seconds + other.seconds)).powf(self.calls)
+    }
 }
 
 /// Documents or keys examined for each document returned or changed, with its standard error.

@@ -240,7 +240,12 @@ impl<'a> DigestComparison<'a> {
                     verdict: Change::Same,
                     not_judged: None,
                     least: LeastSeen::default(),
-                    rate_p: if same_source { rates.0.p(rates.1) } else { 1.0 },
+                    rate_p: match (left.is_some(), right.is_some()) {
+                        _ if !same_source => 1.0,
+                        (true, false) => rates.0.p_of_all(rates.1),
+                        (false, true) => rates.1.p_of_all(rates.0),
+                        _ => rates.0.p(rates.1),
+                    },
                     rates,
                     same_source,
                     shift,

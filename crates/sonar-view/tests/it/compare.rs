@@ -198,3 +198,38 @@ fn what_another_source_need_not_hold_is_not_gone_or_new() {
     let gone = comparison.pairs.iter().filter(|pair| pair.verdict == Change::Gone).count();
     assert_eq!(gone, 2);
 }
+
+/// A call a second of the shape 1 for 300 seconds, and a shape 2 that is called `burst` times within the 100th second.
+fn with_burst(burst: u64) -> Digest {
+    let app = app("api", "rust", "3");
+    let shapes = [1, 2].map(|id| shape(id, "find", "shop.orders", "{}", "{}"));
+    let mut digest = Digest::default();
+    let mut record = |which: usize, end| {
+        let op = Operation { latency_ns: Some(1_000_000), ..operation(&shapes[which], &app, end) };
+        digest.record(&Record::wire(&op));
+    };
+    for second in 0..300 {
+        record(0, Timestamp::from_unix(1_000 + second, 0));
+    }
+    for call in 0..burst {
+        record(1, Timestamp::from_unix(1_100, call as u32 * 1_000_000));
+    }
+    digest
+}
+
+#[test]
+fn what_only_one_side_has_is_new_or_gone_even_if_it_came_all_at_once() {
+    let none = with_burst(0);
+    let verdict = |a: &Digest, b: &Digest| {
+        let comparison = DigestComparison::new(a, b, true, [true; 2]);
+        let burst = comparison.pairs.iter().find(|pair| pair.a.is_none() || pair.b.is_none());
+        burst.map(|pair| (pair.verdict, pair.not_judged)).unwrap()
+    };
+    for calls in [400, 20] {
+        let some = with_burst(calls);
+        assert_eq!(verdict(&some, &none), (Change::Gone, None), "{calls}");
+        assert_eq!(verdict(&none, &some), (Change::New, None), "{calls}");
+    }
+    // Too few to say so.
+    assert_eq!(verdict(&none, &with_burst(19)), (Change::NotJudged, Some(NotJudged::OnlyInOne)));
+}
