@@ -2,15 +2,17 @@
 
 pub mod args;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufWriter, Write};
 
 use anyhow::{Result, bail};
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, BASELINE_WINDOWS, ChangeInput, CommandEvents, ComparisonKind, HistoryChange, HistoryChanges,
-    MIN_WINDOWS, RECENT_WINDOWS, RESTART_REACH_NS, Scan, ScanMoment, apart, each_once, find, with_all_events,
-    with_whole_restarts, without_repetitions, without_usual_silences,
+    ALPHA, BASELINE_WINDOWS, ChangeInput, ChangeKind, CommandEvents, ComparisonKind, HistoryChange,
+    HistoryChanges, MIN_WINDOWS, RECENT_WINDOWS, RESTART_REACH_NS, Scan, ScanMoment, apart, can_explain,
+    each_once, find, with_all_events, with_whole_restarts, without_changes_of, without_repetitions,
+    without_usual_silences,
 };
 use sonar_core::history::{Event, HistoryWindow, Resolution, Span};
 use sonar_view::changes::{ChangesReport, ComparedSpans, SeenSpan};
@@ -103,7 +105,8 @@ struct Explained {
     doubt: Option<String>,
 }
 
-/// What began at a moment: the windows from it on against those before it.
+/// What began at a moment: the windows from it on against those before it. A time that several windows have, like a minute,
+/// is a span in which each moment is looked for.
 fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zone) -> Result<Explained> {
     let focus = at.in_zone(zone);
     let focus =
@@ -115,17 +118,31 @@ fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zo
         span.to = span.to.plus_ns((RECENT_WINDOWS as u64 - 1) * width).min(until);
         let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(RESTART_REACH_NS.max(width)));
         let around = Span { from, to: span.to.plus_ns(RESTART_REACH_NS.max(width)) };
-        span = with_whole_restarts(span, &history.events(around)?, width);
-        span.to = span.to.min(until);
+        let events = history.events(around)?;
+        let with_restarts = |span| {
+            let whole = with_whole_restarts(span, &events, width);
+            Span { to: whole.to.min(until), ..whole }
+        };
+        span = with_restarts(span);
         let is_coarser = |windows: &[HistoryWindow]| windows.iter().any(|one| one.window.length_ns() > width);
         if resolution.coarser().is_some() && is_coarser(&history.windows(span, resolution)?) {
             continue;
         }
-        let before = match against {
-            Some(against) => against.of(span, zone)?,
-            None => baseline(history, span.from, width),
+        return match against {
+            Some(against) => {
+                let before = against.of(span, zone)?;
+                compare(history, span, before, Some(resolution))?.explained(history, width)
+            }
+            None if focus.length_ns() > width => {
+                scan_windows(history, (with_restarts(whole_windows(focus, resolution)), resolution), zone)
+            }
+            None => {
+                let mut compared =
+                    compare(history, span, baseline(history, span.from, width), Some(resolution))?;
+                compared.measure_causes(history, resolution)?;
+                compared.explained(history, width)
+            }
         };
-        return compare(history, span, before, Some(resolution))?.explained(history, width);
     }
     bail!("nothing is stored of {}", zone.show_seconds(focus.from))
 }
@@ -150,6 +167,35 @@ struct ComparedMoment {
 }
 
 impl ComparedMoment {
+    /// Measures again what began in another window than the first one, and what events shortly before explain: whichever
+    /// time was asked for, a change is measured from the window on in which it began.
+    fn measure_causes(&mut self, history: &StoredHistory, resolution: Resolution) -> Result<()> {
+        if self.doubt.is_some() {
+            return Ok(());
+        }
+        let (span, width) = (self.moment.span, resolution.width_ns());
+        let reach = (RECENT_WINDOWS as u64) * width;
+        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(reach));
+        let events = history.events(Span { from, to: span.from })?;
+        let earlier = events.iter().filter(|event| can_explain(event)).map(|event| event.at.floor_to(width));
+        let mut starts: BTreeSet<Timestamp> = earlier.collect();
+        starts.extend(starts_of(&self.moment, width));
+        starts.remove(&span.from);
+        let mut again = Vec::new();
+        for start in starts {
+            let Some(mut moment) = measured_from(history, start, resolution)? else { continue };
+            // What began earlier counts only if it explains something.
+            moment.changes.changes.retain(|change| start >= span.from || !change.effects.is_empty());
+            again.push(moment);
+        }
+        for moment in &again {
+            let from = moment.span.from;
+            without_changes_of(&mut self.moment, Span { from, to: from.plus_ns(width) }, moment);
+        }
+        self.moment.changes.changes.extend(again.into_iter().flat_map(|moment| moment.changes.changes));
+        Ok(())
+    }
+
     /// With all events of the span, as every view shows them.
     fn explained(self, history: &StoredHistory, width_ns: u64) -> Result<Explained> {
         let span = self.moment.span;
@@ -193,12 +239,11 @@ fn compare(
         let moment = ScanMoment { span, measured_ns: span.length_ns(), changes: HistoryChanges::default() };
         return Ok(ComparedMoment { moment, seen, against, usual: None, doubt: Some(doubt) });
     }
-    let events = history.events(Span { from: against.from.min(span.from), to: span.to.max(against.to) })?;
-    // What was measured later than that may have grown later.
+    // What was measured later than that may have grown later, and what the span held up ends later.
+    let end = if moment.is_some() { span.to.plus_ns(SIZES_EVERY_NS) } else { span.to };
+    let events = history.events(Span { from: against.from.min(span.from), to: end.max(against.to) })?;
     let later = match moment {
-        Some(_) => {
-            history.windows(Span { from: span.to, to: span.to.plus_ns(SIZES_EVERY_NS) }, resolution)?
-        }
+        Some(_) => history.windows(Span { from: span.to, to: end }, resolution)?,
         None => Vec::new(),
     };
     let input = ChangeInput { before: &before, after: &after, later: &later, events: &events, alpha: ALPHA };
@@ -215,6 +260,15 @@ fn compare(
 fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_SCANNED;
     let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour);
+    scan_windows(history, (span, resolution), zone)
+}
+
+/// The same in windows of a resolution.
+fn scan_windows(
+    history: &StoredHistory,
+    (span, resolution): (Span, Resolution),
+    zone: &Zone,
+) -> Result<Explained> {
     let span = history.until_now(whole_windows(span, resolution));
     let before = baseline(history, span.from, resolution.width_ns());
     let events = history.events(Span { from: before.from, to: span.to })?;
@@ -227,10 +281,16 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     })?;
     let mut seen = SeenSpan::default();
     let mut commands = CommandEvents::default();
-    history.visit(span, resolution, &mut |window| {
-        if window.window.start >= span.from {
+    // What began at the end shows in the windows behind it.
+    let behind = (RECENT_WINDOWS as u64 - 1) * resolution.width_ns();
+    let with_behind =
+        Span { from: span.from, to: history.until_now(Span { to: span.to.plus_ns(behind), ..span }).to };
+    history.visit(with_behind, resolution, &mut |window| {
+        if span.contains(window.window.start) {
             seen.add(&window);
             commands.add(&window);
+        }
+        if window.window.start >= span.from {
             scan.push(window);
         }
     })?;
@@ -252,7 +312,11 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
     };
     let moments = scan.finish();
     let width = resolution.width_ns();
-    let told = |moments| {
+    let told = |mut moments: Vec<ScanMoment>| {
+        for moment in &mut moments {
+            moment.changes.changes.retain(|change| change.since < span.to);
+        }
+        moments.retain(|moment| moment.span.from < span.to);
         let moments = apart(with_all_events(moments, &listed, width), width);
         without_usual_silences(moments, &events, width)
     };
@@ -260,37 +324,63 @@ fn scan(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Explained> {
         let moments = told(moments);
         return Ok(Explained { span, against: None, usual: None, moments, seen, doubt });
     }
+    let mut again = BTreeMap::new();
     let mut refined = Vec::new();
-    for moment in moments {
-        refined.extend(refine(history, moment, resolution)?);
+    for mut moment in moments {
+        refine(history, &mut moment, (&mut again, resolution))?;
+        refined.push(moment);
     }
+    refined.extend(again.into_values().flatten());
     refined.sort_by_key(|moment| moment.span.from);
     let moments = told(without_repetitions(refined));
     Ok(Explained { span, against: None, usual: None, moments, seen, doubt })
 }
 
-/// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those
-/// before it.
-fn refine(history: &StoredHistory, moment: ScanMoment, resolution: Resolution) -> Result<Vec<ScanMoment>> {
+/// The windows in which changes of a moment began.
+fn starts_of(moment: &ScanMoment, width_ns: u64) -> BTreeSet<Timestamp> {
+    let start = |change: &HistoryChange| match &change.what {
+        ChangeKind::Event(_) => change.since.floor_to(width_ns),
+        _ => change.since.max(moment.span.from).floor_to(width_ns),
+    };
+    moment.changes.changes.iter().map(start).collect()
+}
+
+/// What began in the window that starts at `from`, measured from there on; `None` where there is nothing to compare with, as
+/// after a time in which nothing was observed.
+fn measured_from(
+    history: &StoredHistory,
+    from: Timestamp,
+    resolution: Resolution,
+) -> Result<Option<ScanMoment>> {
     let width = resolution.width_ns();
-    let start = |change: &HistoryChange| change.since.max(moment.span.from).floor_to(width);
-    let starts: BTreeSet<Timestamp> = moment.changes.changes.iter().map(start).collect();
-    let mut refined = Vec::new();
-    for from in starts.into_iter().filter(|from| *from > moment.span.from) {
-        let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
-        let window = Span { from, to: from.plus_ns(width) };
-        let before = baseline(history, from, width);
-        // After a time in which nothing was observed there is nothing to compare with: the moment stays as it is.
-        let is_possible = history.windows(before, resolution)?.len() >= MIN_WINDOWS
-            && !history.windows(span, resolution)?.is_empty();
-        if !is_possible {
-            continue;
-        }
-        let mut again = compare(history, span, before, Some(resolution))?.moment;
-        again.changes.changes.retain(|change| window.contains(change.since));
-        refined.push(again);
+    let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
+    let window = Span { from, to: from.plus_ns(width) };
+    let before = baseline(history, from, width);
+    let is_possible = history.windows(before, resolution)?.len() >= MIN_WINDOWS
+        && !history.windows(span, resolution)?.is_empty();
+    if !is_possible {
+        return Ok(None);
     }
-    // What costs most there stays; see `without_repetitions`.
-    refined.push(moment);
-    Ok(refined)
+    let mut moment = compare(history, span, before, Some(resolution))?.moment;
+    moment.changes.changes.retain(|change| window.contains(change.since));
+    Ok(Some(moment))
+}
+
+/// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those before
+/// it, and leaves in the moment what is not found again. Each window is compared once.
+fn refine(
+    history: &StoredHistory,
+    moment: &mut ScanMoment,
+    (again, resolution): (&mut BTreeMap<Timestamp, Option<ScanMoment>>, Resolution),
+) -> Result<()> {
+    let width = resolution.width_ns();
+    for from in starts_of(moment, width) {
+        if let Entry::Vacant(place) = again.entry(from) {
+            place.insert(measured_from(history, from, resolution)?);
+        }
+        if let Some(Some(found)) = again.get(&from) {
+            without_changes_of(moment, Span { from, to: from.plus_ns(width) }, found);
+        }
+    }
+    Ok(())
 }

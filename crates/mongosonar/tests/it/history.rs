@@ -68,10 +68,39 @@ fn what_was_done_is_named_and_what_cost_most_comes_first() {
     }
 }
 
+/// The cost and the effects of the change that has this in its sentence.
+fn judged(words: &[&str], named: &str) -> (i64, Vec<String>) {
+    let report = json(&[&["what-changed"][..], words].concat());
+    let moments = report["moments"].as_array().unwrap().iter();
+    let mut changes = moments.flat_map(|moment| moment["changes"].as_array().unwrap());
+    let found = changes.find(|change| change["sentence"].as_str().unwrap().contains(named));
+    let found = found.unwrap_or_else(|| panic!("{words:?}: {report}"));
+    let effects = found["effects"].as_array().unwrap().iter();
+    let sentence = |effect: &Value| effect["sentence"].as_str().unwrap().to_owned();
+    (found["cost_ns"].as_i64().unwrap(), effects.map(sentence).collect())
+}
+
+#[test]
+fn a_change_is_judged_in_the_same_way_however_its_time_is_asked_for() {
+    let span = ["--from", "2026-11-21T21:23:40", "--to", "21:27:20"];
+    for (named, times) in [
+        // In its second, shortly before and after it, and in its minute.
+        ("index user_1 was dropped", ["21:24:02", "21:23:51", "21:24:11", "21:24:25", "21:24"]),
+        ("writes were locked", ["21:25:02", "21:24:45", "21:25:12", "21:25:20", "21:25"]),
+    ] {
+        let expected = judged(&span, named);
+        assert!(expected.0 > 1_000_000_000 && expected.1.len() > 1, "{named}: {expected:?}");
+        for time in times {
+            assert_eq!(judged(&["--at", &format!("2026-11-21T{time}")], named), expected, "{named} {time}");
+        }
+    }
+}
+
 #[test]
 fn a_moment_is_compared_with_as_many_windows_before_it() {
     let second = |time: &str| 1_795_296_000 + time.parse::<u64>().unwrap();
-    for (at, before, from, to) in [("21:25:02", "270", "300", "330"), ("21:25", "220", "300", "380")] {
+    {
+        let (at, before, from, to) = ("21:25:02", "270", "300", "330");
         let report = json(&["what-changed", "--at", &format!("2026-11-21T{at}")]);
         let [compared, usual, about] =
             [&report["compared_with"], &report["usual"], &report["about"]].map(|span| {
@@ -81,6 +110,12 @@ fn a_moment_is_compared_with_as_many_windows_before_it() {
         assert_eq!(compared, [second(before), second(from)], "{at}");
         assert_eq!(usual, [second("160"), second(from)], "{at}: since the beginning of the history");
     }
+    // A minute has many moments, each of which is compared with the time before it.
+    let report = json(&["what-changed", "--at", "2026-11-21T21:25"]);
+    let [start, end] =
+        ["start_ns", "end_ns"].map(|end| report["about"][end].as_u64().unwrap() / 1_000_000_000);
+    assert_eq!([start, end], [second("300"), second("360")]);
+    assert!(report["compared_with"].is_null() && report["usual"].is_null());
     let output = run(&["what-changed", "--at", "2026-11-21T21:25:02"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = "compared with 2026-11-21T21:24:30Z to 2026-11-21T21:25:00Z; the time from 2026-11-21T21:22:40Z on shows";

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ApplicationChange, ChangeKind, HistoryChange};
-use super::shapes::{LONG_NS, MIN_EXPECTED};
+use super::shapes::MIN_EXPECTED;
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began, served};
+use super::stalls::LONG_NS;
 use crate::history::{EventKind, HistoryWindow};
 use crate::{Endpoint, ShapeId, Timestamp};
 

@@ -7,10 +7,11 @@ use super::change::{
 };
 use super::commands::PROFILER_OFF;
 use super::events::{self, EventScope, REACH_WINDOWS, causes_errors, namespace, scope};
+use super::holds::is_write;
 use super::machine;
-use super::shapes::LONG_NS;
 use super::sides::{ComparisonKind, Sides};
 use super::stages::in_stages;
+use super::stalls::LONG_NS;
 use crate::history::{Event, EventKind, Span, namespace_of};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, ShapeId, Timestamp};
@@ -357,7 +358,9 @@ fn explains(event: &Event, shape: &ShapeChange) -> Option<u64> {
                 namespace(event) == shape.shape.namespace() || *namespace(event) == *shape.shape.database;
             is_its.then_some(3)
         }
-        EventScope::Writes => is_write(&shape.shape.command).then_some(2),
+        EventScope::Writes if !is_write(&shape.shape.command) => None,
+        // That it held them is known; that an index is missing, too, is not what they waited for.
+        EventScope::Writes => Some(if shape.ways.first() == Some(&ShapeWay::Stalled) { 4 } else { 2 }),
         EventScope::Server | EventScope::Load => Some(1),
         EventScope::Nothing => None,
     }
@@ -428,14 +431,6 @@ fn records_more(event: &Event) -> bool {
         Some((Some(to), Some(from))) => to > from,
         _ => true,
     }
-}
-
-/// Whether a command writes. MongoDB writes its commands in either case.
-fn is_write(command: &str) -> bool {
-    let lower = command.to_ascii_lowercase();
-    const WRITES: [&str; 7] =
-        ["insert", "update", "delete", "findandmodify", "bulkwrite", "committransaction", "mapreduce"];
-    WRITES.contains(&lower.as_str())
 }
 
 /// Whether a change may have begun in the span, as exactly as its time is known, or explains something that did. Events

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::history::{Event, SeriesKey};
+use crate::history::{Event, SeriesKey, Span};
 use crate::internals::{Figure, FigureUnit, FigureVerdict};
 use crate::time_split::{RowSplit, TimePart};
 use crate::{Endpoint, ShapeInfo, Source, Timestamp};
@@ -23,6 +23,8 @@ pub struct HistoryChange {
     /// When it began: exact for events and for shapes that are gone. For new shapes it is the start of their first
     /// operation, as far as the figures show it. For all others it is the start of a window.
     pub since: Timestamp,
+    /// The start of the time that its figures cover; they are compared with the time before it.
+    pub from: Timestamp,
     /// The end of the time that its figures cover.
     pub until: Timestamp,
     /// Time in nanoseconds that operations took beyond what they took before, effects included. Below 0: less time.
@@ -34,9 +36,9 @@ pub struct HistoryChange {
 }
 
 impl HistoryChange {
-    /// A change without a cost and without effects. [`find`](super::find()) sets the end of its figures.
+    /// A change without a cost and without effects. [`find`](super::find()) sets the time that its figures cover.
     pub const fn new(server: Endpoint, since: Timestamp, what: ChangeKind) -> Self {
-        Self { server, since, until: since, cost_ns: 0.0, what, effects: Vec::new() }
+        Self { server, since, from: since, until: since, cost_ns: 0.0, what, effects: Vec::new() }
     }
 
     /// The times in which a server wrote no samples, if the change is nothing else.
@@ -49,10 +51,10 @@ impl HistoryChange {
         }
     }
 
-    /// Sets the end of its figures and of those of its effects.
-    pub(super) fn measured_until(&mut self, until: Timestamp) {
-        self.until = until;
-        self.effects.iter_mut().for_each(|effect| effect.measured_until(until));
+    /// Sets the time that its figures and those of its effects cover.
+    pub(super) fn measured_in(&mut self, span: Span) {
+        (self.from, self.until) = (span.from, span.to);
+        self.effects.iter_mut().for_each(|effect| effect.measured_in(span));
     }
 }
 
@@ -224,8 +226,11 @@ pub struct ShapeFigures {
     pub time_ns: f64,
     /// 50 % and 99 % quantiles and the largest latency, in nanoseconds; `None` without latencies.
     pub latency: Option<[u64; 3]>,
-    /// Operations that took longer than any before, and the sum of their latencies in nanoseconds.
+    /// Operations that stalled: that were held, or took longer than any before; and the sum of their latencies in
+    /// nanoseconds. What was held in the span may have ended later.
     pub stalled: (u64, f64),
+    /// Mean latency of the others in nanoseconds; `None` where none stalled.
+    pub mean_of_others_ns: Option<f64>,
     /// Slow operations in the log.
     pub logged: u64,
     /// By plan summary, how many of those in the log; the most frequent first.
@@ -243,6 +248,11 @@ impl ShapeFigures {
     /// Mean latency in nanoseconds; 0 without operations.
     pub fn mean_ns(&self) -> f64 {
         if self.calls > 0 { self.time_ns / self.calls as f64 } else { 0.0 }
+    }
+
+    /// The same without operations that stalled.
+    pub fn usual_mean_ns(&self) -> f64 {
+        self.mean_of_others_ns.unwrap_or_else(|| self.mean_ns())
     }
 
     /// Time per second in nanoseconds.

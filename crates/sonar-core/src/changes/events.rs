@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::change::{ChangeKind, HistoryChange};
 use super::commands;
+use super::holds::holds;
 use super::sides::{ComparedSpan, Sides};
 use crate::history::{Event, EventKind, Span};
 use crate::{Endpoint, Timestamp};
@@ -55,6 +56,11 @@ pub(super) const fn scope(kind: EventKind) -> Option<EventScope> {
         Kind::LogError | Kind::LogFatal | Kind::LogRotation | Kind::ClockStep => EventScope::Nothing,
         _ => return None,
     })
+}
+
+/// Whether an event may explain what changes on its server.
+pub fn can_explain(event: &Event) -> bool {
+    scope(event.kind).is_some_and(|scope| scope != EventScope::Nothing)
 }
 
 /// Whether a list of what changed has an event of this kind always: each is a change of the server. What happens again
@@ -174,9 +180,12 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let mut before: BTreeMap<(EventKind, Endpoint, &str), u64> = BTreeMap::new();
     let commands = commands::events(sides);
     let events = sides.events().iter().chain(&commands);
+    // What still holds operations counts, however long ago it began.
+    let holds = holds(sides);
+    let began_hold = |event: &Event| holds.iter().any(|hold| hold.began_with(event));
     for event in events.filter(|event| scope(event.kind).is_some()) {
         let key = (family(event), event.server, namespace(event));
-        if span.contains(event.at) {
+        if span.contains(event.at) || began_hold(event) {
             let (kind, server, subject) = key;
             groups.entry((event.at < own, kind, server, subject)).or_default().push(event.clone());
         } else if event.at < span.from {

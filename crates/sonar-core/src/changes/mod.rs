@@ -14,6 +14,7 @@ mod errors;
 mod events;
 mod find;
 mod growth;
+mod holds;
 mod listed;
 mod machine;
 mod moments;
@@ -25,6 +26,8 @@ mod sides;
 mod silence;
 mod splits;
 mod stages;
+mod stalls;
+mod tracks;
 
 pub use change::{
     ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
@@ -32,10 +35,11 @@ pub use change::{
     ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
 };
 pub use commands::CommandEvents;
+pub use events::can_explain;
 pub use find::find;
 pub use listed::with_all_events;
 pub use moments::{apart, each_once};
-pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_repetitions};
+pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_changes_of, without_repetitions};
 pub use sides::{ChangeInput, ComparisonKind, MIN_WINDOWS, RECENT_WINDOWS};
 pub use silence::without_usual_silences;
 pub use stages::{RESTART_REACH_NS, with_whole_restarts};

@@ -167,6 +167,17 @@ pub fn without_repetitions(moments: Vec<ScanMoment>) -> Vec<ScanMoment> {
     all
 }
 
+/// Removes the changes of a moment that began in `window` and that `again` has, too: what was measured from that window on.
+pub fn without_changes_of(moment: &mut ScanMoment, window: Span, again: &ScanMoment) {
+    let told = again.changes.changes.iter();
+    let told: HashSet<ChangeId> = told.flat_map(|change| ids_of(&change.what, change.server)).collect();
+    let is_told = |change: &HistoryChange| {
+        window.contains(change.since)
+            && ids_of(&change.what, change.server).iter().any(|id| told.contains(id))
+    };
+    moment.changes.changes.retain(|change| !is_told(change));
+}
+
 /// Whether a judged figure of the server went over its red limit.
 fn has_problem(changes: &HistoryChanges) -> bool {
     changes.context.iter().any(|one| match &one.what {

@@ -1,83 +1,38 @@
 //! Query shapes that are new, gone, slower, heavier, or have another plan.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use super::change::{
-    ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay, SplitChange,
-};
-use super::commands;
-use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began, served};
-use super::splits::ShapeSplits;
+use statrs::distribution::{Binomial, DiscreteCDF};
+
+use super::change::{ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay};
+use super::holds::{Hold, Waited};
+use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
+use super::stalls::LONG_NS;
+use super::tracks::{BySide, Merged, ShapeStall, ShapeTrack, held_later, mean_ns, tracks};
 use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
-use crate::figures::{Apps, Figures};
-use crate::histogram::upper_bound_ns;
+use crate::figures::Figures;
+use crate::histogram::index_of;
 use crate::history::HistoryWindow;
-use crate::time_split::RowSplit;
 use crate::timeline::TimeBucket;
-use crate::{Endpoint, Histogram, Identity, ShapeId, ShapeInfo, Source, Subject, Timeline, Timestamp};
+use crate::{Histogram, Source, Timeline, Timestamp};
 
 /// The 75 % quantile of the square of a standard normal value.
 const QUARTILE_OF_SQUARE: f64 = 1.323;
 /// A rate that changes by less is not reported, as a factor.
 const MIN_RATE_FACTOR: f64 = 2.0;
-/// The time from which on a single operation of a new shape is reported.
-pub(super) const LONG_NS: u64 = 500_000_000;
-/// How many times as long as the longest one before an operation must take to be stalled, besides [`LONG_NS`].
-const STALL_FACTOR: u64 = 10;
-/// At most one operation in this number is stalled; where there are more, the shape is slower.
-const MAX_STALLED: u64 = 5;
 /// The fewest operations that were to be expected of a shape that has stopped.
 pub(super) const MIN_EXPECTED: f64 = 10.0;
 /// The minimum number of parts of the time before for saying which latencies are usual.
 const MIN_PARTS: usize = 4;
+/// The fewest operations of which most are slower than nearly all before.
+const MIN_FEW: u64 = 5;
+/// How many times as long as before few operations must take on average.
+const FEW_FACTOR: f64 = 2.0;
 /// A shape that had not occurred in at least this many windows, and in most of those before, is new again.
 const MIN_PAUSE: usize = 6;
 const MAX_ACTIVE: f64 = 0.2;
 /// The minimum number of operations in the log on both sides for comparing plans.
 const MIN_PLANS: u64 = 3;
-
-/// One shape on one server, as one source saw it: figures by side, with the index of the window.
-struct ShapeTrack<'a> {
-    server: Endpoint,
-    shape: &'a Arc<ShapeInfo>,
-    /// By place in [`SOURCES`].
-    sources: [BySide<'a>; SOURCES.len()],
-    apps: Vec<(ComparedSpan, &'a Apps)>,
-    /// Where the time of its operations went, with the index of the window.
-    splits: Vec<(ComparedSpan, usize, &'a RowSplit)>,
-}
-
-#[derive(Default)]
-struct BySide<'a> {
-    before: Vec<(usize, &'a Figures)>,
-    after: Vec<(usize, &'a Figures)>,
-}
-
-/// One side of a track, merged.
-#[derive(Default)]
-struct Merged {
-    figures: Figures,
-    seconds: f64,
-}
-
-impl Merged {
-    fn load(&self) -> f64 {
-        if self.seconds > 0.0 { self.figures.latency.sum_ns() as f64 / self.seconds } else { 0.0 }
-    }
-
-    fn rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.figures.calls as f64 / self.seconds } else { 0.0 }
-    }
-
-    fn mean_ns(&self) -> f64 {
-        mean_ns(&self.figures.latency)
-    }
-}
-
-fn mean_ns(latency: &Histogram) -> f64 {
-    if latency.count() > 0 { latency.sum_ns() as f64 / latency.count() as f64 } else { 0.0 }
-}
 
 /// A way in which a track may have changed: how likely it is by chance, and what it costs.
 struct ShapeCandidate {
@@ -88,9 +43,16 @@ struct ShapeCandidate {
 }
 
 /// All shapes that changed.
-pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
-    let tracks = tracks(sides);
-    let judged: Vec<Judgement<'_>> = tracks.iter().map(|track| Judgement::new(track, sides)).collect();
+pub(super) fn changes(sides: &Sides<'_>, holds: &[Hold]) -> Vec<HistoryChange> {
+    let later = held_later(sides, holds);
+    let tracks = tracks(sides, later);
+    let judged: Vec<Judgement<'_>> = tracks
+        .iter()
+        .map(|track| {
+            let stall = track.stall(sides, holds, later.last());
+            Judgement::new(track, sides, stall)
+        })
+        .collect();
     let total = judged.iter().map(|one| one.after.load().max(one.recent.load())).sum::<f64>();
     let least = (total * MIN_SHARE).max(MIN_LOAD);
     let mut candidates = Vec::new();
@@ -109,76 +71,6 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     found.into_iter().map(|(at, found)| judged[at].change(found, sides)).collect()
 }
 
-/// The shapes of users' operations that servers served.
-fn tracks<'a>(sides: &Sides<'a>) -> Vec<ShapeTrack<'a>> {
-    let mut tracks: BTreeMap<(Endpoint, ShapeId), ShapeTrack<'a>> = BTreeMap::new();
-    for side in [ComparedSpan::Before, ComparedSpan::After] {
-        for (index, window) in sides.windows(side).iter().enumerate() {
-            for row in served(window) {
-                let Subject::Shape { shape, identity: Identity::Exact, .. } = &row.subject else { continue };
-                if shape.id == ShapeId(0) || commands::kind(&shape.command).is_some() {
-                    continue;
-                }
-                let track = tracks.entry((row.server, shape.id)).or_insert_with(|| ShapeTrack {
-                    server: row.server,
-                    shape,
-                    sources: Default::default(),
-                    apps: Vec::new(),
-                    splits: Vec::new(),
-                });
-                for (known, (source, _)) in track.sources.iter_mut().zip(SOURCES) {
-                    if let Some(observed) = row.observed_by(source) {
-                        let place =
-                            if side == ComparedSpan::Before { &mut known.before } else { &mut known.after };
-                        place.push((index, &observed.figures));
-                    }
-                }
-                track.apps.push((side, &row.observed().apps));
-                track.splits.extend(row.split.iter().map(|split| (side, index, &**split)));
-            }
-        }
-    }
-    tracks.into_values().collect()
-}
-
-/// The index of the first window of [`ComparedSpan::Recent`] among those before.
-fn first_recent(sides: &Sides<'_>) -> usize {
-    sides.windows(ComparedSpan::Before).len() - sides.windows(ComparedSpan::Recent).len()
-}
-
-impl ShapeTrack<'_> {
-    fn split(&self, slower_ns: f64, sides: &Sides<'_>) -> Option<SplitChange> {
-        let of = |side: ComparedSpan, from: usize| {
-            let known = self.splits.iter().filter(|(one, at, _)| *one == side && *at >= from);
-            known.map(|(_, _, split)| *split).collect()
-        };
-        let splits = ShapeSplits {
-            before: of(ComparedSpan::Before, 0),
-            recent: of(ComparedSpan::Before, first_recent(sides)),
-            after: of(ComparedSpan::After, 0),
-        };
-        splits.change(slower_ns, sides.alpha())
-    }
-}
-
-impl BySide<'_> {
-    fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.after.is_empty()
-    }
-
-    fn merged(&self, side: ComparedSpan, sides: &Sides<'_>, seen: SeenServer) -> Merged {
-        let first = first_recent(sides);
-        let (all, from) = match side {
-            ComparedSpan::Before => (&self.before, 0),
-            ComparedSpan::Recent => (&self.before, first),
-            ComparedSpan::After => (&self.after, 0),
-        };
-        let mut merged = Merged { seconds: sides.seconds(side, seen), ..Merged::default() };
-        all.iter().filter(|(at, _)| *at >= from).for_each(|(_, figures)| merged.figures.merge(figures));
-        merged
-    }
-}
-
 /// A track with its figures.
 struct Judgement<'a> {
     track: &'a ShapeTrack<'a>,
@@ -188,13 +80,14 @@ struct Judgement<'a> {
     recent: Merged,
     after: Merged,
     log: [Merged; 2],
+    stall: Option<ShapeStall>,
     /// Starts of the windows after, of those with operations.
     starts: Vec<Timestamp>,
 }
 
 impl<'a> Judgement<'a> {
-    fn new(track: &'a ShapeTrack<'a>, sides: &Sides<'_>) -> Self {
-        let place = track.sources.iter().position(|known| !known.is_empty()).unwrap_or(0);
+    fn new(track: &'a ShapeTrack<'a>, sides: &Sides<'_>, stall: Option<ShapeStall>) -> Self {
+        let place = track.place();
         let known = &track.sources[place];
         let seen = SeenServer { source: SOURCES[place].0, server: track.server };
         let log = [ComparedSpan::Recent, ComparedSpan::After]
@@ -207,6 +100,7 @@ impl<'a> Judgement<'a> {
             recent: known.merged(ComparedSpan::Recent, sides, seen),
             after: known.merged(ComparedSpan::After, sides, seen),
             log,
+            stall,
             starts: known.after.iter().map(|(at, _)| windows[*at].window.start).collect(),
         }
     }
@@ -254,25 +148,30 @@ impl<'a> Judgement<'a> {
             }
             return;
         }
-        if let Some(p) = self.again(sides, least) {
+        // What is held comes seldom, late, or not at all, and that is no change besides.
+        let is_held = self.stall.as_ref().is_some_and(|stall| stall.is_held);
+        if let Some(p) = self.again(sides, least).filter(|_| !is_held) {
             add(ShapeWay::Again, p, self.began().unwrap_or(first));
             return;
         }
-        if let Some((p, since)) = self.stopped(sides) {
+        if let Some((p, since)) = self.stopped(sides).filter(|_| !is_held) {
             if self.recent.load() >= least {
                 add(ShapeWay::Stopped, p, since);
             }
             return;
         }
-        if let Some((p, since)) = self.stalled(sides) {
-            add(ShapeWay::Stalled, p, since);
+        if let Some(ShapeStall { stall, .. }) = &self.stall {
+            add(ShapeWay::Stalled, stall.p, stall.since);
         }
         let is_material = self.cost_ns().abs() >= least * self.after.seconds;
         let is_worth_a_look = is_material || self.moved_time() >= least * self.after.seconds;
         if is_worth_a_look && let Some((way, p)) = self.latency() {
             add(way, p, self.onset().unwrap_or(first));
         }
-        if is_material && let Some((way, p)) = self.rate(sides) {
+        if is_material
+            && !is_held
+            && let Some((way, p)) = self.rate(sides)
+        {
             add(way, p, self.rate_onset(way, sides).unwrap_or(first));
         }
         if let Some((way, p)) = self.examined() {
@@ -337,42 +236,36 @@ impl<'a> Judgement<'a> {
             .then(|| ((-expected).exp(), last))
     }
 
-    /// Operations that took longer than any before: how many, and the sum of their latencies in nanoseconds.
-    fn beyond(&self, figures: &Figures) -> (u64, f64) {
-        let longest = self.before.figures.latency.max_ns().unwrap_or(u64::MAX);
-        let far = |&(index, _): &(i32, u64)| upper_bound_ns(index) > longest.saturating_mul(2);
-        let slow = figures.latency.buckets().filter(far);
-        slow.fold((0, 0.0), |(count, ns), (index, more)| {
-            (count + more, ns + upper_bound_ns(index) as f64 * more as f64)
-        })
+    /// Latencies of the span without those of operations that stalled.
+    fn calm(&self) -> &Histogram {
+        self.stall.as_ref().map_or(&self.after.figures.latency, |stall| &stall.stall.others)
     }
 
-    fn stalled(&self, sides: &Sides<'_>) -> Option<(f64, Timestamp)> {
-        let (count, _) = self.beyond(&self.after.figures);
-        let longest = self.before.figures.latency.max_ns()?;
-        let now = self.after.figures.latency.max_ns()?;
-        // Where many are slow, the shape is slower.
-        let is_common = count.saturating_mul(MAX_STALLED) > self.after.figures.calls;
-        if self.before.figures.calls < MIN_CALLS || count == 0 || is_common || now < LONG_NS / 5 {
-            return None;
-        }
-        let is_extreme = now >= LONG_NS && now >= longest.saturating_mul(STALL_FACTOR);
-        let share = self.after.figures.calls as f64
-            / (self.after.figures.calls + self.before.figures.calls).max(1) as f64;
-        let p = if is_extreme { 0.0 } else { share.powf(count as f64) };
-        let windows = sides.windows(ComparedSpan::After);
-        let first = self.known().after.iter().find(|(_, figures)| self.beyond(figures).0 > 0)?;
-        Some((p, windows[first.0].window.start))
+    /// How much longer an operation took on average than shortly before, in nanoseconds, and how many did: `stalled` ones
+    /// apart, if there are any.
+    fn slower(&self, has_stalled: bool) -> (f64, f64) {
+        let latency = if has_stalled { self.calm() } else { &self.after.figures.latency };
+        let slower_ns = if latency.count() > 0 { mean_ns(latency) - self.usual_mean_ns() } else { 0.0 };
+        let share = latency.count() as f64 / self.after.figures.latency.count().max(1) as f64;
+        (slower_ns, share * self.calls_that_were_slower_or_faster(slower_ns))
+    }
+
+    /// Time that operations which stalled took beyond what they took before, in nanoseconds.
+    fn stalled_ns(&self) -> f64 {
+        let excess = |waited: Waited| (waited.ns - waited.count as f64 * self.usual_mean_ns()).max(0.0);
+        self.stall.as_ref().map_or(0.0, |stall| excess(stall.stall.waited))
     }
 
     /// Whether latencies changed since shortly before, and are not as usual.
     fn latency(&self) -> Option<(ShapeWay, f64)> {
-        let (recent, after) = (&self.recent.figures.latency, &self.after.figures.latency);
+        let (recent, after) = (&self.recent.figures.latency, self.calm());
         let parts = self.parts();
         if parts.len() < MIN_PARTS {
             return None;
         }
-        let shift = shift(recent, after, dispersion(&parts))?;
+        let Some(shift) = shift(recent, after, dispersion(&parts)) else {
+            return self.few_are_slower(&parts).map(|p| (ShapeWay::Slower, p));
+        };
         let (from, to) = (mean_ns(recent), mean_ns(after));
         let factor = (to / from.max(1.0)).max(from / to.max(1.0));
         if shift.effect.abs() < MIN_EFFECT || factor < MIN_FACTOR || (to > from) != (shift.effect > 0.0) {
@@ -390,6 +283,36 @@ impl<'a> Judgement<'a> {
             let recovers = from > MIN_FACTOR * median;
             (recovers || to < at(0.0)).then_some((ShapeWay::Faster, shift.p))
         }
+    }
+
+    /// Whether operations that are too few for a test of ranks took longer than nearly all before: the probability that so
+    /// many of them do by chance.
+    fn few_are_slower(&self, parts: &[Histogram]) -> Option<f64> {
+        let (before, after) = (&self.before.figures.latency, self.calm());
+        let (from, to) = (self.usual_mean_ns(), mean_ns(after));
+        let is_usual = parts.iter().filter(|part| mean_ns(part) >= to).count() * 10 >= parts.len();
+        if after.count() < MIN_FEW || to < FEW_FACTOR * from || is_usual {
+            return None;
+        }
+        // A few slow operations before may be usual or not.
+        let p = [0.9, 0.99].into_iter().filter_map(|quantile| {
+            let limit = index_of(before.quantile_ns(quantile)?)?;
+            let above = |one: &Histogram| {
+                let above = one.buckets().filter(|(index, _)| *index > limit);
+                above.map(|(_, count)| count).sum::<u64>()
+            };
+            let share = (above(before) + 1) as f64 / (before.count() + 1) as f64;
+            let slow = above(after).checked_sub(1)?;
+            Some(Binomial::new(share, after.count()).ok()?.sf(slow))
+        });
+        let p = p.reduce(f64::min)?;
+        // Neighbouring operations are not independent.
+        Some((2.0 * p).min(1.0).powf(1.0 / dispersion(parts)))
+    }
+
+    /// Mean latency shortly before, or of all the time before if nothing ran then.
+    fn usual_mean_ns(&self) -> f64 {
+        if self.recent.figures.calls > 0 { self.recent.mean_ns() } else { self.before.mean_ns() }
     }
 
     /// The latencies before, in parts of at least [`MIN_CALLS`] operations.
@@ -531,47 +454,51 @@ impl<'a> Judgement<'a> {
 
     fn change(&self, mut found: Vec<ShapeCandidate>, sides: &Sides<'_>) -> HistoryChange {
         found.sort_by_key(|candidate| candidate.way);
+        // Where the others are slower, too, none stands apart, but what was held did.
+        let is_held = self.stall.as_ref().is_some_and(|stall| stall.is_held);
+        if !is_held && found.iter().any(|candidate| candidate.way == ShapeWay::Slower) {
+            found.retain(|candidate| candidate.way != ShapeWay::Stalled);
+        }
         let since = found.iter().map(|candidate| candidate.since).min().unwrap_or_default();
         let ways: Vec<ShapeWay> = found.iter().map(|candidate| candidate.way).collect();
         let side =
             if ways.first() == Some(&ShapeWay::Stopped) { ComparedSpan::Before } else { ComparedSpan::After };
         let is_again = ways.contains(&ShapeWay::Again);
+        let has_stalled = ways.contains(&ShapeWay::Stalled);
         let slower_ns = self.after.mean_ns() - self.recent.mean_ns();
         let what = ShapeChange {
             shape: self.track.shape.clone(),
             source: self.source(),
-            before: self.figures(if is_again { &self.before } else { &self.recent }, &self.log[0]),
-            after: self.figures(&self.after, &self.log[1]),
+            before: figures(if is_again { &self.before } else { &self.recent }, &self.log[0]),
+            after: self.stalled_figures(&ways),
             applications: self.applications(side),
             pause_ns: is_again.then(|| since.since(self.before.figures.last_seen)),
             split: self.track.split(slower_ns, sides).map(Box::new),
             ways,
         };
         let is_latency = |way: &ShapeWay| matches!(way, ShapeWay::Slower | ShapeWay::Faster | ShapeWay::Plan);
-        let cost_ns = match what.ways.iter().all(is_latency) {
-            // A load that changes by chance is no part of it.
-            true => slower_ns * self.calls_that_were_slower_or_faster(slower_ns),
+        // A load that changes by chance is no part of it.
+        let (each_ns, calls) = self.slower(has_stalled);
+        let cost_ns = match has_stalled {
+            true if what.ways.iter().any(is_latency) => self.stalled_ns() + each_ns * calls,
+            true => self.stalled_ns(),
+            false if what.ways.iter().all(is_latency) => each_ns * calls,
             false => self.cost_ns(),
         };
         let change = HistoryChange::new(self.track.server, since, ChangeKind::Shape(Box::new(what)));
         HistoryChange { cost_ns, ..change }
     }
 
-    fn figures(&self, merged: &Merged, log: &Merged) -> ShapeFigures {
-        let latency = &merged.figures.latency;
-        let quantile = |q| latency.quantile_ns(q).unwrap_or(0);
-        let server = log.figures.server();
-        let mut plans: Vec<_> = server.plans.iter().map(|(plan, used)| (plan.clone(), used.calls)).collect();
-        plans.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        ShapeFigures {
-            calls: merged.figures.calls,
-            seconds: merged.seconds,
-            time_ns: latency.sum_ns() as f64,
-            latency: latency.max_ns().map(|max| [quantile(0.5), quantile(0.99), max]),
-            stalled: self.beyond(&merged.figures),
-            logged: log.figures.calls,
-            plans,
-            examined_per_returned: log.figures.examined_per_returned(),
+    /// Figures of the span, those of operations that stalled apart where `ways` say that some did.
+    fn stalled_figures(&self, ways: &[ShapeWay]) -> ShapeFigures {
+        let figures = figures(&self.after, &self.log[1]);
+        match self.stall.as_ref().filter(|_| ways.contains(&ShapeWay::Stalled)) {
+            Some(ShapeStall { stall, .. }) => ShapeFigures {
+                stalled: (stall.waited.count, stall.waited.ns),
+                mean_of_others_ns: Some(mean_ns(&stall.others)),
+                ..figures
+            },
+            None => figures,
         }
     }
 
@@ -585,6 +512,25 @@ impl<'a> Judgement<'a> {
         let mut apps: Vec<_> = calls.into_iter().collect();
         apps.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         apps.into_iter().map(|(name, _)| name.into()).collect()
+    }
+}
+
+fn figures(merged: &Merged, log: &Merged) -> ShapeFigures {
+    let latency = &merged.figures.latency;
+    let quantile = |q| latency.quantile_ns(q).unwrap_or(0);
+    let server = log.figures.server();
+    let mut plans: Vec<_> = server.plans.iter().map(|(plan, used)| (plan.clone(), used.calls)).collect();
+    plans.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    ShapeFigures {
+        calls: merged.figures.calls,
+        seconds: merged.seconds,
+        time_ns: latency.sum_ns() as f64,
+        latency: latency.max_ns().map(|max| [quantile(0.5), quantile(0.99), max]),
+        stalled: (0, 0.0),
+        mean_of_others_ns: None,
+        logged: log.figures.calls,
+        plans,
+        examined_per_returned: log.figures.examined_per_returned(),
     }
 }
 

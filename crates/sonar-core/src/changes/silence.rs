@@ -83,7 +83,7 @@ pub(super) fn below_causes(moments: &mut [ScanMoment], width_ns: u64) {
         events.retain(|event| {
             let Some(cause) = cause_of(moments, event, width_ns) else { return true };
             let effect = HistoryChange::new(change.server, event.at, ChangeKind::Event(vec![event.clone()]));
-            cause.effects.push(HistoryChange { until: change.until, ..effect });
+            cause.effects.push(HistoryChange { from: change.from, until: change.until, ..effect });
             if longest.as_ref().is_none_or(|longest| longest.silence_ns() < event.silence_ns()) {
                 longest = Some(event.clone());
             }

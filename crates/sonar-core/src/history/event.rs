@@ -190,6 +190,11 @@ impl Event {
         duration_ns(length.split(':').next().unwrap_or_default())
     }
 
+    /// Whether it is the end of a lock of all writes, and not its beginning.
+    pub fn unlocks_writes(&self) -> bool {
+        self.kind == EventKind::WritesLock && self.text.contains("unlocked")
+    }
+
     /// Whether it names settings that are others since a start.
     pub fn is_setting_of_start(&self) -> bool {
         self.changed_since_start().is_some()

@@ -1,5 +1,6 @@
 //! What changed between windows that are made up here, with known causes.
 
+mod held;
 mod listed;
 mod machine;
 mod moments;
@@ -207,6 +208,26 @@ fn a_dropped_index_is_named_before_its_effect() {
     let ChangeKind::Shape(shape) = &effect.what else { unreachable!() };
     assert_eq!(&*shape.after.plans[0].0, "COLLSCAN");
     assert_eq!(found.changes.len(), 2, "and the other drop, without an effect");
+}
+
+#[test]
+fn a_few_slow_operations_are_enough_where_all_are() {
+    // Three in ten seconds. What they wait for is not known to be something that stalls a few of many.
+    let seldom = Load { calls: 3, ..FIND };
+    let slow = Load { latency_ns: 300 * MS, ..seldom };
+    let dropped = event(303, EventKind::IndexDrop, "shop.carts");
+    let found = compare(&[seldom, UPDATE], &[slow, UPDATE], std::slice::from_ref(&dropped));
+    let [first] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&first.what, ChangeKind::Event(events) if events[..] == [dropped]), "{found:#?}");
+    assert_eq!(ways(&first.effects[0]), [ShapeWay::Slower]);
+    for seed in 0..200 {
+        let mut noise = Noise(seed);
+        let all: Vec<_> = (0..63).map(|at| window(at, &[seldom, UPDATE], &mut noise)).collect();
+        let (before, after) = all.split_at(60);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let changes = find(&input, ComparisonKind::Moment);
+        assert!(changes.is_empty(), "seed {seed}: {changes:#?}");
+    }
 }
 
 #[test]

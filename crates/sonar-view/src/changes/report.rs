@@ -72,6 +72,8 @@ pub struct ChangeJson {
     pub server: Option<String>,
     /// When what the sentence says happened or began.
     pub since_ns: u64,
+    /// The start of the time that its figures cover; they are compared with the time before it.
+    pub from_ns: u64,
     /// The end of the time that its figures cover.
     pub until_ns: u64,
     /// Time that operations took beyond what they took before; below 0: less.
@@ -118,6 +120,9 @@ impl ChangesReport {
             };
             let mut changes: Vec<ChangeJson> = all(&moment.changes.changes);
             for (change, shown) in moment.changes.changes.iter().zip(&mut changes) {
+                if spans.against.is_some() && change.from != spans.span.from {
+                    shown.evidence.extend(sentence::measured(change, &spans.zone, spans.span));
+                }
                 if sentence::lacks_cause(change) {
                     shown.evidence.push(sentence::NO_CAUSE.to_owned());
                 }
@@ -228,6 +233,7 @@ fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
         kind: change.what.name(),
         server,
         since_ns: sentence::since(change).unix_ns(),
+        from_ns: change.from.unix_ns(),
         until_ns: change.until.unix_ns(),
         cost_ns: change.cost_ns as i64,
         sentence: sentence::sentence(change),

@@ -93,6 +93,14 @@ fn until(change: &HistoryChange, zone: &Zone) -> String {
     format!("until {}", clock(zone, change.until, Span { from: change.since, to: change.until }))
 }
 
+/// Which time its figures cover, of a change that has some; `whole` is what the report is about.
+pub(super) fn measured(change: &HistoryChange, zone: &Zone, whole: Span) -> Option<String> {
+    let has_figures = !matches!(change.what, ChangeKind::Event(_)) || !change.effects.is_empty();
+    let (from, until) = (clock(zone, change.from, whole), clock(zone, change.until, whole));
+    (has_figures && change.until > change.from)
+        .then(|| format!("measured from {from} to {until}, and compared with the time before that"))
+}
+
 /// The command that shows more of it, for the time that its figures cover. It does not name the store. `span` is that of
 /// its moment.
 pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
@@ -159,7 +167,7 @@ fn times(factor: f64) -> String {
 
 fn shape_sentence(shape: &ShapeChange) -> String {
     let (before, after) = (&shape.before, &shape.after);
-    let mean = |figures: &ShapeFigures| figures.mean_ns().max(1.0);
+    let mean = |figures: &ShapeFigures| figures.usual_mean_ns().max(1.0);
     let words = shape.ways.iter().map(|way| match way {
         ShapeWay::New => "is new".to_owned(),
         ShapeWay::Again => match shape.pause_ns {
@@ -174,8 +182,8 @@ fn shape_sentence(shape: &ShapeChange) -> String {
         ShapeWay::Slower => format!("became {} slower", times(mean(after) / mean(before))),
         ShapeWay::Faster => format!("became {} faster", times(mean(before) / mean(after))),
         ShapeWay::Plan => "has another plan".to_owned(),
-        ShapeWay::Heavier => "examines more for each document returned".to_owned(),
-        ShapeWay::Lighter => "examines less for each document returned".to_owned(),
+        ShapeWay::Heavier => "examines more for each document returned where it is slow".to_owned(),
+        ShapeWay::Lighter => "examines less for each document returned where it is slow".to_owned(),
         ShapeWay::MoreOften => often(before, after, "more"),
         ShapeWay::LessOften => often(after, before, "less"),
     });
@@ -197,14 +205,14 @@ fn shape_details(shape: &ShapeChange) -> Vec<String> {
     let (before, after) = (&shape.before, &shape.after);
     let mut lines = Vec::new();
     if shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Faster)) {
-        let mean = |figures: &ShapeFigures| Nanos(figures.mean_ns() as u64);
-        lines.push(format!("mean latency {} before, {} after", mean(before), mean(after)));
+        let mean = |figures: &ShapeFigures| Nanos(figures.usual_mean_ns() as u64);
+        let whose = if after.mean_of_others_ns.is_some() { " of the others" } else { "" };
+        lines.push(format!("mean latency{whose} {} before, {} after", mean(before), mean(after)));
     }
     // Operations that waited for something are none that were planned badly.
     let is_planned = shape.ways.iter().any(|way| *way != ShapeWay::Stalled);
     if is_planned {
-        lines.extend(plans(shape));
-        lines.extend(examined(before, after));
+        lines.extend(logged(before, after));
     }
     lines.extend(shape.split.as_deref().map(split::evidence));
     if !shape.applications.is_empty() {
@@ -222,14 +230,6 @@ fn caller(name: &str) -> &str {
         "joined late" => "an unknown application (connected before the capture)",
         name => name,
     }
-}
-
-fn examined(before: &ShapeFigures, after: &ShapeFigures) -> Option<String> {
-    let is = Count(after.examined_per_returned?);
-    Some(match before.examined_per_returned {
-        Some(was) => format!("examined for each document returned: {} before, {is} after", Count(was)),
-        None => format!("examined for each document returned: {is}"),
-    })
 }
 
 fn side(figures: &ShapeFigures) -> String {
@@ -255,22 +255,22 @@ fn counted(figures: &ShapeFigures, time: &str, rate: f64) -> String {
     format!("{calls} ({}/s), p50 {}, p99 {}, max {}", Count(rate), Nanos(p50), Nanos(p99), Nanos(max))
 }
 
-/// What the log says about plans, if it says something about the change.
-fn plans(shape: &ShapeChange) -> Option<String> {
-    let list = |figures: &ShapeFigures| {
+/// What the log says of both sides. It has slow operations only, so their number is said with it.
+fn logged(before: &ShapeFigures, after: &ShapeFigures) -> Option<String> {
+    let side = |figures: &ShapeFigures, when: &str| {
+        if figures.logged == 0 {
+            return format!("none {when}");
+        }
         let plans = figures.plans.iter().take(MAX_NAMES);
-        let plans: Vec<_> = plans.map(|(plan, count)| format!("{plan} in {}", Grouped(*count))).collect();
-        plans.join(", ")
+        let plans = plans.map(|(plan, count)| format!("{plan} in {}", Grouped(*count)));
+        let examined = figures.examined_per_returned.map(Count);
+        let examined = examined.map(|ratio| format!("{ratio} examined for each document returned"));
+        let details: Vec<String> = plans.chain(examined).collect();
+        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
+        format!("{} {when}{details}", Grouped(figures.logged))
     };
-    let (before, after) = (&shape.before, &shape.after);
-    let is_same = before.plans.first().map(|plan| &plan.0) == after.plans.first().map(|plan| &plan.0);
-    match (before.plans.is_empty(), after.plans.is_empty()) {
-        (true, true) => None,
-        (true, false) => Some(format!("slow operations in the log: none before, after {}", list(after))),
-        (false, true) => Some(format!("slow operations in the log: before {}, none after", list(before))),
-        _ if is_same => None,
-        _ => Some(format!("slow operations in the log: before {}, after {}", list(before), list(after))),
-    }
+    (before.logged + after.logged > 0)
+        .then(|| format!("slow operations in the log: {}; {}", side(before, "before"), side(after, "after")))
 }
 
 fn errors_sentence(errors: &ErrorChange) -> String {
