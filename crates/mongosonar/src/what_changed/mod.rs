@@ -167,20 +167,19 @@ struct ComparedMoment {
 }
 
 impl ComparedMoment {
-    /// Measures again what began in another window than the first one, and what events shortly before explain: whichever
-    /// time was asked for, a change is measured from the window on in which it began.
+    /// Measures again what began in it, and what events shortly before explain: whichever time was asked for, a change is
+    /// measured from the window on in which it began.
     fn measure_causes(&mut self, history: &StoredHistory, resolution: Resolution) -> Result<()> {
         if self.doubt.is_some() {
             return Ok(());
         }
         let (span, width) = (self.moment.span, resolution.width_ns());
-        let reach = (RECENT_WINDOWS as u64) * width;
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(reach));
+        // People know a time by some seconds.
+        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(width));
         let events = history.events(Span { from, to: span.from })?;
         let earlier = events.iter().filter(|event| can_explain(event)).map(|event| event.at.floor_to(width));
         let mut starts: BTreeSet<Timestamp> = earlier.collect();
         starts.extend(starts_of(&self.moment, width));
-        starts.remove(&span.from);
         let mut again = Vec::new();
         for start in starts {
             let Some(mut moment) = measured_from(history, start, resolution)? else { continue };
@@ -192,7 +191,14 @@ impl ComparedMoment {
             let from = moment.span.from;
             without_changes_of(&mut self.moment, Span { from, to: from.plus_ns(width) }, moment);
         }
-        self.moment.changes.changes.extend(again.into_iter().flat_map(|moment| moment.changes.changes));
+        let own = std::mem::take(&mut self.moment.changes.changes);
+        again.push(ScanMoment {
+            changes: HistoryChanges { changes: own, ..HistoryChanges::default() },
+            ..self.moment.clone()
+        });
+        again.sort_by_key(|moment| moment.span.from);
+        let all = without_repetitions(again).into_iter();
+        self.moment.changes.changes = all.flat_map(|moment| moment.changes.changes).collect();
         Ok(())
     }
 
@@ -353,17 +359,45 @@ fn measured_from(
     resolution: Resolution,
 ) -> Result<Option<ScanMoment>> {
     let width = resolution.width_ns();
-    let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
     let window = Span { from, to: from.plus_ns(width) };
+    let Some(mut moment) = compared_from(history, from, resolution)? else { return Ok(None) };
+    moment.changes.changes.retain(|change| window.contains(change.since));
+    // What an event causes may begin a little later: then the first windows are as before.
+    for later in 1..RECENT_WINDOWS as u64 {
+        let lacks_effects = |change: &HistoryChange| match &change.what {
+            ChangeKind::Event(events) => change.effects.is_empty() && events.iter().any(can_explain),
+            _ => false,
+        };
+        if !moment.changes.changes.iter().any(lacks_effects) {
+            break;
+        }
+        let Some(mut next) = compared_from(history, from.plus_ns(later * width), resolution)? else { break };
+        next.changes.changes.retain(|change| {
+            let is_event = matches!(change.what, ChangeKind::Event(_));
+            is_event && window.contains(change.since) && !change.effects.is_empty()
+        });
+        without_changes_of(&mut moment, window, &next);
+        moment.changes.changes.append(&mut next.changes.changes);
+    }
+    Ok(Some(moment))
+}
+
+/// The windows from `from` on against those before it.
+fn compared_from(
+    history: &StoredHistory,
+    from: Timestamp,
+    resolution: Resolution,
+) -> Result<Option<ScanMoment>> {
+    let width = resolution.width_ns();
+    let span = Span { from, to: from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent.to) };
     let before = baseline(history, from, width);
-    let is_possible = history.windows(before, resolution)?.len() >= MIN_WINDOWS
+    let is_possible = span.from < span.to
+        && history.windows(before, resolution)?.len() >= MIN_WINDOWS
         && !history.windows(span, resolution)?.is_empty();
     if !is_possible {
         return Ok(None);
     }
-    let mut moment = compare(history, span, before, Some(resolution))?.moment;
-    moment.changes.changes.retain(|change| window.contains(change.since));
-    Ok(Some(moment))
+    Ok(Some(compare(history, span, before, Some(resolution))?.moment))
 }
 
 /// Compares again from each window in which a change of a moment began, so that its figures are not mixed with those before
