@@ -406,7 +406,7 @@ fn an_application_is_one_row_though_the_log_does_not_know_its_driver() {
     let report = summary(&store, &["queries", "--from", "2026-11-21T21:20:00Z", "--by", "app"]);
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert_eq!((&rows[0]["app"]["name"], &rows[0]["app"]["driver"]), (&"shop".into(), &"PyMongo".into()));
+    assert_eq!((&rows[0]["app"], &rows[0]["driver"]), (&"shop".into(), &"PyMongo".into()));
     assert_eq!(rows[0]["calls"], 5, "those of the wire; the log has some of them again");
     // The second window has it in the log only.
     let span = |from: &str| format!("2026-11-21T21:20:{from}Z+10s");
