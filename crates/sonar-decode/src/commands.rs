@@ -351,14 +351,24 @@ mod tests {
     #[test]
     fn the_table_has_every_command_of_every_version() {
         let lists = include_str!("../tests/it/golden/commands.txt");
-        let (mut versions, mut unknown) = (0, Vec::new());
+        let (mut versions, mut unknown) = (Vec::new(), Vec::new());
         for line in lists.lines().filter(|line| !line.starts_with('#')) {
             let (version, names) = line.split_once(':').expect("a version and its commands");
-            versions += 1;
+            versions.push(version);
             let missing = names.split_whitespace().filter(|name| rule(name.as_bytes()).is_none());
             unknown.extend(missing.map(|name| format!("{version} {name}")));
         }
         assert_eq!(unknown, Vec::<String>::new());
-        assert!(versions >= 12, "{versions}");
+        let all = "2.4 2.6 3.0 3.2 3.4 3.6 4.0 4.2 4.4 5.0 6.0 7.0 8.0 8.2 9.0";
+        assert_eq!(versions.join(" "), all);
+    }
+
+    /// Listed by the server's sources of 8.1 and later, which do not say where its namespace stands: nothing is guessed.
+    #[test]
+    fn a_command_whose_namespace_is_not_known_is_not_in_the_table() {
+        for name in ["_shardsvrCommitToShardLocalCatalog", "_shardsvrResolveView", "wiredTigerRepair"] {
+            assert_eq!(rule(name.as_bytes()), None, "{name}");
+            assert_eq!(CommandKind::of(name.as_bytes()), CommandKind::Other);
+        }
     }
 }
