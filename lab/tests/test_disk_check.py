@@ -379,4 +379,4 @@ def test_a_folder_that_nothing_names_is_a_guess(tmp_path):
 
 def test_check_of_an_invalid_root(tmp_path):
     done = run("check", "--root", tmp_path)
-    assert done.returncode == 2 and "proc" in done.stderr
+    assert done.returncode == 1 and "proc" in done.stderr
