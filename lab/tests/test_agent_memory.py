@@ -99,7 +99,6 @@ def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, sp
         running.wait_for("queries", "working")
         if split == "true":
             running.wait_for("split", "working")
-        # What was measured before that is not shown any more.
         running.observe(2)
         status, helpers = running.status(), children(running.child.pid)
         of_places = lambda *places: {one["name"]: one["bytes"] or 0 for one in status["held"] if one["place"] in places}
@@ -113,7 +112,8 @@ def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, sp
             (counted, own),
             (sum(of_helpers.values()), sum(in_status(helper, "VmRSS") for helper in helpers)),
         ]:
-            assert 0.8 * all_ < sum_ < 1.2 * all_, (sum_, all_, agents, mapped, of_helpers)
+            everything = (sum_, all_, agents, mapped, of_helpers)
+            assert 0.8 * all_ < sum_ < 1.2 * all_, str(everything)
         assert mapped["packet_ring"] == 32 << 20 and agents["captured"] > 0 and agents["stacks"] > 0, status["held"]
         assert (
             "accounted for"

@@ -1,16 +1,11 @@
 //! What the processes of the agent have in RAM beside what its holders count: each part is measured on its own, so that
 //! what is not accounted for shows.
 
-use std::time::{Duration, Instant};
-
 use sonar_sys::resident::{ProcessMemory, ResidentMemory};
 use sonar_sys::{CountedHeap, Host, helper};
 use sonar_view::agent::HeldBytes;
 
 use super::memory::{HeldMemory, Holder, MemoryPlace};
-
-/// How often it is measured: the kernel walks over all pages for it.
-const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 /// What is fixed about a part.
 #[derive(Copy, Clone, Debug)]
@@ -80,12 +75,6 @@ pub const PARTS: [ProcessPart; 7] = [
     ),
 ];
 
-/// The memory of the processes as it was last measured.
-#[derive(Debug, Default)]
-pub struct ProcessMeter {
-    measured: Option<(Instant, Measured)>,
-}
-
 /// One measurement.
 #[derive(Copy, Clone, Debug, Default)]
 struct Measured {
@@ -120,26 +109,15 @@ fn holder(helper: &str) -> Holder {
     }
 }
 
-impl ProcessMeter {
-    /// Measures from time to time, and gives what the parts have. What helpers have of their own is theirs in `held`.
-    pub fn parts(&mut self, held: &HeldMemory) -> Vec<HeldBytes> {
-        let is_recent = |(at, _): &(Instant, Measured)| at.elapsed() < MEASURE_EVERY;
-        let measured = match self.measured.filter(is_recent) {
-            Some((_, measured)) => measured,
-            None => {
-                let measured = measure(&Host::live(), held);
-                self.measured = Some((Instant::now(), measured));
-                measured
-            }
-        };
-        let one = |(part, bytes): (&ProcessPart, Option<u64>)| HeldBytes {
-            name: part.name.to_owned(),
-            place: part.place.name().to_owned(),
-            bytes,
-            max_bytes: None,
-        };
-        PARTS.iter().zip(measured.parts()).map(one).collect()
-    }
+/// Measures what the parts have now. What helpers have of their own is theirs in `held`.
+pub fn parts(held: &HeldMemory) -> Vec<HeldBytes> {
+    let one = |(part, bytes): (&ProcessPart, Option<u64>)| HeldBytes {
+        name: part.name.to_owned(),
+        place: part.place.name().to_owned(),
+        bytes,
+        max_bytes: None,
+    };
+    PARTS.iter().zip(measure(&Host::live(), held).parts()).map(one).collect()
 }
 
 fn measure(host: &Host, held: &HeldMemory) -> Measured {
@@ -174,15 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_measured_from_time_to_time() {
-        let (mut meter, held) = (ProcessMeter::default(), HeldMemory::default());
-        let first = meter.parts(&held);
+    fn each_part_of_this_process_is_measured() {
+        let parts = parts(&HeldMemory::default());
+        let names: Vec<_> = parts.iter().map(|part| &*part.name).collect();
+        assert_eq!(names, PARTS.map(|part| part.name));
         assert!(
-            first.iter().all(|part| part.max_bytes.is_none()) && first[0].bytes > Some(1 << 20),
-            "{first:?}"
+            parts.iter().all(|part| part.max_bytes.is_none()) && parts[0].bytes > Some(1 << 20),
+            "{parts:?}"
         );
-        let block = std::hint::black_box(vec![7_u8; 64 << 20]);
-        assert_eq!(meter.parts(&held), first, "soon after that");
-        drop(block);
     }
 }

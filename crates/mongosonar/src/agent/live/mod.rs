@@ -79,7 +79,6 @@ use super::assembler::Assembler;
 use super::memory;
 use super::notify::ServiceManager;
 use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
-use super::process_memory::ProcessMeter;
 use super::servers::LocalServers;
 use super::store;
 use crate::follow::FollowedPlace;
@@ -201,7 +200,6 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         status_problem: None,
         unanswered: None,
         helpers: HelperWatch::default(),
-        process_memory: ProcessMeter::default(),
         late_answers: 0,
         begun: ClockReading::now(),
         applications,
@@ -302,7 +300,6 @@ struct LiveAgent<'a> {
     /// Why the inspector did not answer the last search for servers, if it did not.
     unanswered: Option<CollectorProblem>,
     helpers: HelperWatch,
-    process_memory: ProcessMeter,
     /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,

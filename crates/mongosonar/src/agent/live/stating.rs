@@ -13,6 +13,7 @@ use super::inspector::FoundServer;
 use super::report::folder_bytes;
 use super::{LiveAgent, status_file};
 use crate::agent::memory::{Holder, MemoryPlace};
+use crate::agent::process_memory;
 use crate::history::StoreArgs;
 use crate::queries::live::now;
 
@@ -44,8 +45,9 @@ impl LiveAgent<'_> {
     }
 
     /// What holds memory. Shapes and applications are counted where they are shared.
-    fn held(&mut self) -> Vec<HeldBytes> {
-        let parts = self.process_memory.parts(&self.board.held);
+    fn held(&self) -> Vec<HeldBytes> {
+        // At the same moment as the others: what is free now may be a holder's next.
+        let parts = process_memory::parts(&self.board.held);
         let held = &self.board.held;
         held.set(Holder::Open, self.assembler.memory());
         held.set(Holder::Store, self.assembler.store().memory());
