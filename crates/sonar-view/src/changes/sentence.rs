@@ -439,6 +439,54 @@ mod tests {
     }
 
     #[test]
+    fn what_stalled_and_what_the_log_has_say_what_they_count() {
+        let log = |logged, ratio| ShapeFigures {
+            calls: 100,
+            seconds: 10.0,
+            time_ns: 1e8,
+            logged,
+            plans: if logged > 0 { vec![("COLLSCAN".into(), logged)] } else { Vec::new() },
+            examined_per_returned: ratio,
+            ..Default::default()
+        };
+        // The log has slow operations only: after a build of an index the few that are left are as before.
+        assert_eq!(
+            logged(&log(214, Some(3_770.0)), &log(9, Some(3_770.0))).unwrap(),
+            "slow operations in the log: 214 before (COLLSCAN in 214, 3.77k examined for each document returned); 9 after \
+             (COLLSCAN in 9, 3.77k examined for each document returned)"
+        );
+        assert_eq!(
+            logged(&log(0, None), &log(2, None)).unwrap(),
+            "slow operations in the log: none before; 2 after (COLLSCAN in 2)"
+        );
+        assert_eq!(logged(&log(0, None), &log(0, None)), None);
+        // Six of 106 operations were held for 12 seconds; the others are half as slow as before.
+        let held = ShapeFigures {
+            calls: 106,
+            time_ns: 72.05e9,
+            stalled: (6, 72e9),
+            mean_of_others_ns: Some(5e5),
+            ..log(0, None)
+        };
+        let shape = ShapeChange {
+            shape: ShapeInfo::other().into(),
+            source: Source::Wire,
+            ways: vec![ShapeWay::Stalled, ShapeWay::Faster],
+            before: log(0, None),
+            after: held,
+            applications: Vec::new(),
+            pause_ns: None,
+            split: None,
+        };
+        let words = shape_sentence(&shape);
+        assert!(
+            words.ends_with("stalled: 6 operations took 1m12s in total and became 2.0 times faster"),
+            "{words}"
+        );
+        assert_eq!(shape_details(&shape), ["mean latency of the others 1.00ms before, 500µs after"]);
+    }
+
+    #[test]
     fn what_is_new_is_counted_until_a_time_that_is_named_and_shown_by_the_command() {
         let after = ShapeFigures {
             calls: 44,
