@@ -195,13 +195,13 @@ impl FileThreads {
     /// Lets another thread say that it runs; `None` if there is none that can.
     fn probe(&self) -> Option<Receiver<()>> {
         let Ok(Some(mut worker)) = self.take() else { return None };
-        let (answer, answered) = channel();
+        let (runs, probe) = channel();
         worker.give(move || {
-            let _ = answer.send(());
+            let _ = runs.send(());
         });
         // What it is given next comes after that.
         self.put_back(worker);
-        Some(answered)
+        Some(probe)
     }
 
     /// Takes a thread back that has done its work.
@@ -269,7 +269,7 @@ impl FileWorker {
 impl WhyLate {
     /// By whether a thread says within this time that it runs.
     fn of(probe: Option<Receiver<()>>, patience: Duration) -> Self {
-        match probe.is_some_and(|hear| hear.recv_timeout(patience).is_err()) {
+        match probe.is_some_and(|probe| probe.recv_timeout(patience).is_err()) {
             true => Self::Processors,
             false => Self::FileSystem,
         }
@@ -415,7 +415,7 @@ mod tests {
     fn who_waits_for_a_file_system_goes_on_and_asks_again_once_it_has_answered() {
         let thread = FileThread::of(&threads(Duration::from_millis(20)));
         let answer = hang(&thread);
-        let (answer, answered) = channel();
+        let (say, hear) = channel();
         assert_eq!(thread.run(move || say.send(()).unwrap()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(hear.recv().is_err(), "nothing else is asked until then");
         drop(answer);
@@ -440,7 +440,7 @@ mod tests {
         let hanging: Vec<FileThread> = (0..MAX_THREADS).map(|_| FileThread::of(&threads)).collect();
         let mut answers: Vec<Sender<()>> = hanging.iter().map(hang).collect();
         let other = FileThread::of(&threads);
-        let (answer, answered) = channel();
+        let (say, hear) = channel();
         assert_eq!(other.run(move || say.send(()).unwrap()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(hear.recv().is_err(), "nobody was asked");
         assert_eq!(threads.running(), MAX_THREADS);
