@@ -266,3 +266,17 @@ fn a_database_that_was_dropped_explains_the_queries_on_its_collections() {
         assert_eq!(effects, expected, "{database:?} {found:#?}");
     }
 }
+
+#[test]
+fn what_mongosonar_asks_is_no_change_of_a_server() {
+    let asked = Load { app: (Application::OWN, "3.9.1"), ..REPORT };
+    let shapes: Vec<Load> = (100..120).map(|shape| Load { shape, ..asked }).collect();
+    let steady = [FIND, UPDATE];
+    let kinds = |loads: &[Load]| -> Vec<&'static str> {
+        let after = [&steady[..], loads].concat();
+        compare(&steady, &after, &[]).changes.iter().map(|change| change.what.name()).collect()
+    };
+    assert_eq!(kinds(&shapes), [""; 0]);
+    let of_another: Vec<Load> = shapes.iter().map(|load| Load { app: REPORT.app, ..*load }).collect();
+    assert!(kinds(&of_another).contains(&"application"));
+}
