@@ -239,7 +239,7 @@ mod tests {
                     "{path:?} {section}\n{page}"
                 );
             }
-            assert!(page.contains("wrong arguments or configuration"));
+            assert!(page.contains("wrong arguments; configuration wrong or unreadable"));
             assert!(!page.contains("EXTRA"));
         }
     }
