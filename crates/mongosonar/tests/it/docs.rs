@@ -225,6 +225,13 @@ fn the_reference_has_the_help_of_every_command() {
     }
 }
 
+#[test]
+fn the_changelog_has_the_version_of_the_shape_rules() {
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let line = format!("- Shape ids follow version {} of the rules", sonar_core::shape::RULES_VERSION);
+    assert!(changelog.lines().any(|one| one.starts_with(&line)), "CHANGELOG.md has no line `{line}`");
+}
+
 /// Words that new users did not understand.
 const CONFUSING: [&str; 11] = [
     "mend",
