@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, FileType};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -23,8 +24,8 @@ const OUTPUT: u32 = 1;
 const MAX_OPEN_FILES: usize = 100_000;
 /// How much of a log is looked at, at its beginning and at its end, for lines of a server.
 const LOOKED_AT: usize = 64 << 10;
-/// The most entries of a folder that are looked at.
-const MAX_ENTRIES: usize = 10_000;
+/// The most files beside a log that are looked at, of those that are called like it.
+const MAX_COPIES_LISTED: usize = 1_000;
 /// How every line of a log begins since MongoDB 4.4.
 const JSON_LINE: &[u8] = br#"{"t":{"$date""#;
 
@@ -112,7 +113,8 @@ impl LogLocation {
     pub fn copies(&self, files: &ProcessFiles, most: usize) -> Vec<File> {
         let (Self::Named(path) | Self::Configured(path)) = self else { return Vec::new() };
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
-        let listed = files.list(folder, MAX_ENTRIES).unwrap_or_default();
+        let is_named = |other: &OsStr| other.as_bytes().starts_with(name.as_bytes());
+        let listed = files.list(folder, MAX_COPIES_LISTED, &is_named).unwrap_or_default();
         let changed = listed.into_iter().filter_map(|(name, found)| Some((found.modified().ok()?, name)));
         let open = |name| checked(files.open(&folder.join(name)).ok()?).ok();
         newest_copies(name, changed, most).into_iter().filter_map(open).collect()
@@ -202,7 +204,7 @@ fn descriptor_of(process: &Process, path: &Path) -> Option<u32> {
         fs::metadata(process.folder().join(format!("fd/{number}")))
             .is_ok_and(|found| (found.dev(), found.ino()) == (named.dev(), named.ino()))
     };
-    let open = process.open_files().into_iter().take(MAX_OPEN_FILES).map(|(number, _)| number);
+    let open = process.open_files().take(MAX_OPEN_FILES).map(|(number, _)| number);
     Some(std::iter::once(number).chain(open).find(is_it).unwrap_or(number))
 }
 

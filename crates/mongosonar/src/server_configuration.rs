@@ -11,8 +11,11 @@ use sonar_sys::host::regular;
 
 /// The most bytes to read of a configuration.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
-/// The most bytes of the name of a setting.
+/// The most bytes of the name of a setting, and of the name with its sections.
 const MAX_NAME: usize = 120;
+const MAX_FULL_NAME: usize = 240;
+/// The most settings.
+const MAX_SETTINGS: usize = 1_000;
 
 /// The settings of a configuration, in YAML or, as before 2.6, as `name = value`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -46,6 +49,9 @@ impl ServerConfiguration {
         // How deep the setting is whose value may go on in the next lines, which are deeper.
         let mut value_of = None;
         for line in text.lines() {
+            if settings.len() >= MAX_SETTINGS {
+                break;
+            }
             let line = line.split(" #").next().unwrap_or(line).trim_end();
             let content = line.trim_start();
             if content.is_empty() || content.starts_with(['#', '-', '%']) {
@@ -67,8 +73,10 @@ impl ServerConfiguration {
                 sections.push((depth, name));
                 continue;
             }
-            let path: Vec<&str> = sections.iter().map(|(_, section)| *section).chain([name]).collect();
-            settings.push((path.join("."), value.to_owned()));
+            let path = sections.iter().map(|(_, section)| *section).chain([name]);
+            if path.clone().map(|part| part.len() + 1).sum::<usize>() <= MAX_FULL_NAME {
+                settings.push((path.collect::<Vec<_>>().join("."), value.to_owned()));
+            }
         }
         Self { settings }
     }
@@ -137,6 +145,17 @@ mod tests {
         );
         assert_eq!(log("logpath=/var/log/mongo.log\n").as_deref(), Some("/var/log/mongo.log"));
         assert_eq!(log("systemLog:\n  destination: syslog\nnet:\n  path: /no\n"), None);
+    }
+
+    #[test]
+    fn a_configuration_that_is_made_to_be_large_is_read_in_part() {
+        let many = "a: 1\n".repeat(100_000);
+        assert_eq!(ServerConfiguration::parse(&many).settings().len(), MAX_SETTINGS);
+        let section = |depth: usize| format!("{}{}:\n", " ".repeat(depth), "a".repeat(MAX_NAME));
+        let nested: String =
+            (0..200).map(section).chain([format!("{}b: 1\n", " ".repeat(200)).repeat(100)]).collect();
+        let read = ServerConfiguration::parse(&(nested + "storage:\n  dbPath: /data\n"));
+        assert_eq!((read.settings().len(), read.data_folder()), (1, Some("/data")));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::helper::{PATIENCE, receive_file, send_file};
 
 /// The longest question, and the longest answer where no other length was said, in bytes.
-const MAX_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 /// The most files of an answer.
 const MAX_FILES: usize = 64;
 /// Number and length of a question.

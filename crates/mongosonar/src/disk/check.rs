@@ -201,7 +201,7 @@ fn several(machine: &Host, processes: &[Process]) -> String {
 
 /// The folder of the file that a mongod always has open.
 fn open_folder(mongod: &Process) -> Option<PathBuf> {
-    let mut open = mongod.open_files().into_iter().map(|(_, path)| path);
+    let mut open = mongod.open_files().map(|(_, path)| path);
     let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
     file.parent().map(Path::to_path_buf)
 }

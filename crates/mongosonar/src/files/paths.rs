@@ -22,6 +22,11 @@ use sonar_sys::host::namespace;
 const NAME_BYTES: usize = 95;
 /// The most open files and folders to cache for a process; others are searched each time.
 const MAX_KEPT: usize = 65_536;
+/// The most bytes of what is cached of all processes. Each gets half of what the others have left, so that one with many
+/// files, or with long paths, leaves room for those that come later.
+const MAX_KEPT_BYTES: usize = 8 << 20;
+/// About what a cached path takes beside its bytes: its place in a table that may be half empty, and that of its memory.
+const ENTRY_BYTES: usize = 96;
 /// The most folders in which to try a name, the most recently used first.
 const TRIED_FOLDERS: usize = 64;
 /// How deep a folder may hold others as links: in itself, and with directoryPerDB in each folder below.
@@ -121,13 +126,21 @@ struct KnownFiles {
     /// Folders in which it has files, the one of the last file last.
     folders: Vec<PathBuf>,
     every_folder: HashSet<PathBuf>,
+    /// About the bytes of all of these, and the most that they may be.
+    bytes: usize,
+    most_bytes: usize,
+}
+
+/// About what a cached path takes.
+fn kept_bytes(path: &Path) -> usize {
+    path.as_os_str().len() + ENTRY_BYTES
 }
 
 impl KnownFiles {
-    fn new(process: u32, folder: Option<&Folder>) -> Self {
+    fn new(process: u32, folder: Option<&Folder>, most_bytes: usize) -> Self {
         let root = namespace::root(process);
-        let mut known =
-            Self { root, open: HashMap::new(), folders: Vec::new(), every_folder: HashSet::new() };
+        let (open, folders, every_folder) = (HashMap::new(), Vec::new(), HashSet::new());
+        let mut known = Self { root, open, folders, every_folder, bytes: 0, most_bytes };
         for path in folder.iter().flat_map(|folder| [Some(&folder.given), folder.real.as_ref()]).flatten() {
             known.learn(path);
         }
@@ -139,9 +152,30 @@ impl KnownFiles {
     }
 
     fn learn(&mut self, folder: &Path) {
-        if self.every_folder.len() < MAX_KEPT && self.every_folder.insert(folder.into()) {
+        // It is kept twice.
+        let bytes = 2 * kept_bytes(folder);
+        let has_room = self.every_folder.len() < MAX_KEPT && self.bytes + bytes <= self.most_bytes;
+        if has_room && self.every_folder.insert(folder.into()) {
+            self.bytes += bytes;
             self.folders.push(folder.into());
         }
+    }
+
+    /// Keeps an open file, if there is room.
+    fn keep(&mut self, inode: u64, path: PathBuf) {
+        let bytes = kept_bytes(&path);
+        if self.open.len() < MAX_KEPT && self.bytes + bytes <= self.most_bytes {
+            self.bytes += bytes;
+            // It may be open twice.
+            self.bytes -= self.open.insert(inode, path).map_or(0, |path| kept_bytes(&path));
+        }
+    }
+
+    /// Forgets the open files.
+    fn forget_open(&mut self) {
+        let bytes: usize = self.open.values().map(|path| kept_bytes(path)).sum();
+        self.bytes -= bytes;
+        self.open.clear();
     }
 
     /// Searches the folders where files were found last.
@@ -159,7 +193,7 @@ impl KnownFiles {
     /// Searches all open files of the process, and all folders in which it had files.
     fn search(&mut self, key: FileKey, process: u32, folder: Option<&Folder>) -> Option<PathBuf> {
         let (mut exactly, mut perhaps) = (None, None);
-        self.open.clear();
+        self.forget_open();
         for entry in fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten() {
             let Ok(path) = fs::read_link(entry.path()) else { continue };
             let Ok(found) = fs::metadata(entry.path()) else { continue };
@@ -174,9 +208,7 @@ impl KnownFiles {
                 Some(Match::Inode) => perhaps = Some(path.clone()),
                 None => {}
             }
-            if self.open.len() < MAX_KEPT {
-                self.open.insert(found.ino(), path);
-            }
+            self.keep(found.ino(), path);
         }
         if exactly.is_some() {
             return exactly;
@@ -263,13 +295,30 @@ impl PseudoPaths {
     }
 }
 
+/// What is known of a process, among what is known of all.
+fn known_files<'a>(
+    all: &'a mut HashMap<u32, KnownFiles>,
+    process: u32,
+    folder: Option<&Folder>,
+) -> &'a mut KnownFiles {
+    let others = all.iter().filter(|(other, _)| **other != process);
+    let taken: usize = others.map(|(_, known)| known.bytes).sum();
+    let most_bytes = MAX_KEPT_BYTES.saturating_sub(taken) / 2;
+    let known = all.entry(process).or_insert_with(|| KnownFiles::new(process, folder, most_bytes));
+    known.most_bytes = most_bytes;
+    known
+}
+
 impl Paths {
     /// For files in this folder, or for all; `processes` may end soon.
     pub fn new(folder: Option<Folder>, processes: &[u32]) -> Self {
-        let known =
-            processes.iter().map(|process| (*process, KnownFiles::new(*process, folder.as_ref()))).collect();
         let pseudo = PseudoPaths { folder: folder.clone(), points: HashMap::new() };
-        Self { folder, processes: known, pseudo, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
+        let mut known = HashMap::new();
+        for process in processes {
+            known_files(&mut known, *process, folder.as_ref());
+        }
+        let (credit, searched, unplaced) = (MOST_SEARCH, Instant::now(), 0);
+        Self { folder, processes: known, pseudo, credit, searched, unplaced }
     }
 
     /// Files that were left out because they were closed and deleted before their folder was found, and may have been
@@ -295,7 +344,7 @@ impl Paths {
             self.processes.clear();
         }
         let folder = self.folder.as_ref();
-        let known = self.processes.entry(process).or_insert_with(|| KnownFiles::new(process, folder));
+        let known = known_files(&mut self.processes, process, folder);
         // The descriptor may have been closed, or given to another file, since.
         let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
         let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
@@ -421,6 +470,36 @@ mod tests {
         // Another file system's is none of the folder's.
         found(&mut paths, FileKey { device: of_one.device + 1, ..of_one }, -1, "one.wt");
         assert_eq!(paths.unplaced(), 1);
+    }
+
+    #[test]
+    fn of_many_files_with_long_paths_as_many_are_kept_as_there_is_room_for() {
+        let path = |number: u64| PathBuf::from(format!("/{}/{number}", "x".repeat(4_000)));
+        let mut all = HashMap::new();
+        // Numbers that no process has.
+        for process in u32::MAX - 9..=u32::MAX {
+            let known = known_files(&mut all, process, None);
+            for inode in 0..MAX_KEPT as u64 {
+                known.keep(inode, path(inode));
+                known.learn(&path(inode));
+            }
+            assert!(known.bytes > 0 && known.bytes <= known.most_bytes);
+        }
+        let held = |known: &KnownFiles| -> usize {
+            let paths = known.open.values().chain(&known.folders).chain(&known.every_folder);
+            paths.map(|path| path.as_os_str().len()).sum()
+        };
+        assert!(all.values().map(held).sum::<usize>() <= MAX_KEPT_BYTES);
+        // What is forgotten makes room, and what is open twice counts once.
+        let mut all = HashMap::new();
+        let known = known_files(&mut all, u32::MAX, None);
+        for _ in 0..2 {
+            known.keep(0, path(0));
+            known.keep(0, path(0));
+            assert_eq!((known.open.len(), known.bytes), (1, kept_bytes(&path(0))));
+            known.forget_open();
+            assert_eq!(known.bytes, 0);
+        }
     }
 
     #[test]

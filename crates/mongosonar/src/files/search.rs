@@ -21,6 +21,8 @@ use crate::servers;
 
 /// The most open files of a mongod to check for its folder; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
+/// The most bytes of the paths of their folders.
+const MAX_FOLDER_BYTES: usize = 512 << 10;
 /// The most processes in one answer of the helper.
 const MAX_ANSWER: usize = 65_536;
 /// Asks the helper for all processes; no process has this id.
@@ -161,8 +163,14 @@ impl Local {
             return true;
         }
         // Pipes and sockets have no path.
-        let files = mongod.open_files().into_iter().take(MOST_OPEN).filter(|(_, path)| path.is_absolute());
-        let folders: HashSet<PathBuf> = files.filter_map(|(_, path)| Some(path.parent()?.into())).collect();
+        let files = mongod.open_files().take(MOST_OPEN).filter(|(_, path)| path.is_absolute());
+        let mut bytes = 0;
+        let has_room = |path: &PathBuf| {
+            bytes += path.as_os_str().len();
+            bytes <= MAX_FOLDER_BYTES
+        };
+        let folders = files.filter_map(|(_, path)| Some(path.parent()?.to_path_buf()));
+        let folders: HashSet<PathBuf> = folders.take_while(has_room).collect();
         folders.iter().any(|path| holds(path))
     }
 }

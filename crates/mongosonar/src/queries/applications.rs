@@ -248,15 +248,14 @@ fn log_of_process(server: &Process) -> ServerLog {
     // Anybody may call a process mongod and have any file open, also one that only we may read.
     let Ok(files) = ProcessFiles::of(server) else { return ServerLog::new() };
     // Renamed or removed meanwhile, or never named.
-    let may_be_it = |(_, target): &&(u32, PathBuf)| match &located {
+    let may_be_it = |(_, target): &(u32, PathBuf)| match &located {
         Ok(log) => continues(target, &log.path()),
         Err(_) => target.extension().is_some_and(|extension| extension == "log"),
     };
     // Not a terminal, a pipe or /dev/null.
-    let opened = |(number, _): &(u32, PathBuf)| files.open_descriptor(server, *number).ok();
+    let opened = |(number, _): (u32, PathBuf)| files.open_descriptor(server, number).ok();
     let is_one = |file: &File| is_log(file).unwrap_or(false);
-    let open = server.open_files();
-    open.iter().filter(may_be_it).filter_map(opened).find(is_one).into_iter().collect()
+    server.open_files().filter(may_be_it).filter_map(opened).find(is_one).into_iter().collect()
 }
 
 /// Whether a path is another with more at its end: `mongod.log (deleted)`, `mongod.log.1`.

@@ -4,13 +4,13 @@
 //! its addresses, and the kernel says which file that is. A file of symbols is named by its build id, or lies beside the
 //! program. Only programs and libraries are handed out: no other files, and no core dumps.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
 use sonar_decode::stacks::{MAX_BUILD_ID, Mapping, executable};
-use sonar_sys::host::{namespace, regular};
+use sonar_sys::host::{maps, namespace, regular};
 
 /// How every ELF file begins.
 const MAGIC: [u8; 4] = *b"\x7fELF";
@@ -40,8 +40,8 @@ pub fn open_symbols(process: u32, range: &Range<u64>, (build_id, name): (&[u8], 
 
 /// The executable mapping of a file with exactly these addresses.
 fn executable_file(process: u32, range: &Range<u64>) -> Option<Mapping> {
-    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
-    let mut mappings = executable(&String::from_utf8_lossy(&maps)).into_iter();
+    let lines = maps::lines(process).ok()?.map_while(Result::ok);
+    let mut mappings = lines.flat_map(|line| executable(&line));
     mappings.find(|mapping| mapping.range == *range && mapping.path.starts_with('/'))
 }
 
@@ -83,6 +83,8 @@ fn symbol_paths(program: &str, build_id: &[u8], name: &[u8]) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

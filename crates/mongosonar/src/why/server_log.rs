@@ -179,7 +179,7 @@ fn written_logs(process: u32) -> Vec<WrittenLog> {
     let Some(process) = host.process(process, &[name.trim_end()]) else { return Vec::new() };
     let named = named_log(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
-    for (number, path) in process.open_files().into_iter().take(MAX_OPEN_FILES) {
+    for (number, path) in process.open_files().take(MAX_OPEN_FILES) {
         let is_named = named.as_deref().is_some_and(|named| path.ends_with(named));
         if logs.len() < MAX_LOGS
             && (is_named || path.extension().is_some_and(|end| end == "log"))

@@ -4,14 +4,14 @@
 //! a server in a container is found with its port there. Without permission to see the open files of another user,
 //! the port is taken from the command line, and the result says so.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use super::process::Process;
+use super::socket_table::{NamespaceTables, SocketTable, brief};
 
 /// Which processes to search.
 #[derive(Copy, Clone, Debug)]
@@ -73,17 +73,26 @@ pub struct Incomplete {
     pub reason: String,
 }
 
-/// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
-const STATE_LISTEN: &str = "0A";
+/// The most listening sockets of a process, and of all processes of a search together.
+const MAX_OF_PROCESS: usize = 64;
+const MAX_LISTENERS: usize = 8_192;
 
-/// The ports of these processes. One that ends meanwhile is left out.
+/// The ports of these processes. One that ends meanwhile is left out, and so are sockets beyond a number that no server has.
 pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListeners {
     let mut found = FoundListeners::default();
     let mut tables = NamespaceTables::default();
+    let most = (MAX_LISTENERS / processes.len().max(1)).clamp(1, MAX_OF_PROCESS);
     for process in processes {
         let (pid, name, directory) = (process.pid, &process.name, process.folder());
-        let inodes = match socket_inodes(&directory.join("fd")) {
-            Ok(inodes) => inodes,
+        let own = fs::read_dir(directory.join("fd")).and_then(|entries| {
+            // Processes of one network namespace share a table, which can be long.
+            let namespace =
+                fs::read_link(directory.join("ns/net")).unwrap_or_else(|_| format!("process {pid}").into());
+            let table = tables.of(namespace, directory);
+            Ok((held(entries, &table)?, table))
+        });
+        let (held, table) = match own {
+            Ok(own) => own,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 let port = process.option(port_options).and_then(|port| port.parse().ok());
@@ -98,26 +107,17 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
                 continue;
             }
         };
-        // Processes of one network namespace share a table, which can be long.
-        let namespace =
-            fs::read_link(directory.join("ns/net")).unwrap_or_else(|_| format!("process {pid}").into());
-        let table = tables.of(namespace, directory);
-        if let Some(reason) = &table.failure {
+        if let Some(reason) = table.problem() {
             if !directory.exists() {
                 continue;
             }
-            found.incomplete.push(Incomplete { pid, name: name.clone(), reason: reason.clone() });
+            found.incomplete.push(Incomplete { pid, name: name.clone(), reason });
         }
-        for (inode, address) in &table.listening {
-            if inodes.contains(inode) {
-                found.listeners.push(Listener {
-                    pid,
-                    name: name.clone(),
-                    address: *address,
-                    origin: ListenerOrigin::Socket,
-                });
-            }
-        }
+        let listener = |address| {
+            let origin = ListenerOrigin::Socket;
+            Listener { pid, name: name.clone(), address, origin }
+        };
+        found.listeners.extend(held.into_values().take(most).map(listener));
     }
     found.listeners.sort();
     found.listeners.dedup();
@@ -136,10 +136,8 @@ pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16
         if !table.listening.values().any(|address| is_asked(address.port())) {
             continue;
         }
-        let Ok(inodes) = socket_inodes(&process.join("fd")) else { continue };
-        let is_open =
-            |(inode, address): (&u64, &SocketAddr)| is_asked(address.port()) && inodes.contains(inode);
-        if table.listening.iter().any(is_open) {
+        let Ok(held) = held_of(&process, &table) else { continue };
+        if held.values().any(|address| is_asked(address.port())) {
             serving.push(pid);
         }
     }
@@ -152,10 +150,8 @@ pub(super) fn ports_of(proc_root: &Path, processes: &[u32]) -> BTreeSet<u16> {
     let mut ports = BTreeSet::new();
     for pid in processes {
         let process = proc_root.join(pid.to_string());
-        let Ok(inodes) = socket_inodes(&process.join("fd")) else { continue };
-        let table = SocketTable::read(&process.join("net"));
-        let own = table.listening.iter().filter(|(inode, _)| inodes.contains(inode));
-        ports.extend(own.map(|(_, address)| address.port()));
+        let Ok(held) = held_of(&process, &SocketTable::read(&process.join("net"))) else { continue };
+        ports.extend(held.values().map(SocketAddr::port));
     }
     ports
 }
@@ -168,14 +164,12 @@ pub(super) fn are_local(proc_root: &Path, processes: &[u32]) -> bool {
     let table = SocketTable::read(&proc_root.join("self/net"));
     let is_local = |process: &u32| {
         let process = proc_root.join(process.to_string());
-        let Ok(inodes) = socket_inodes(&process.join("fd")) else { return false };
-        let mut addresses =
-            inodes.iter().filter_map(|inode| table.listening.get(inode)).map(SocketAddr::ip).peekable();
+        let Ok(held) = held_of(&process, &table) else { return false };
         namespace(&process).as_ref() == Some(&own)
-            && addresses.peek().is_some()
-            && addresses.all(|address| address.is_loopback())
+            && !held.is_empty()
+            && held.values().all(|address| address.ip().is_loopback())
     };
-    table.failure.is_none() && !processes.is_empty() && processes.iter().all(is_local)
+    table.problem().is_none() && !processes.is_empty() && processes.iter().all(is_local)
 }
 
 /// Every TCP port on which any process listens, in all network namespaces that can be read. `proc_root` is `/proc`.
@@ -205,18 +199,15 @@ pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
     Ok(ports)
 }
 
-/// "permission denied", without the number.
-fn brief(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
-        _ => error.to_string(),
-    }
+/// The listening sockets that a process has open, by inode; `process` is its folder.
+fn held_of(process: &Path, table: &SocketTable) -> io::Result<BTreeMap<u64, SocketAddr>> {
+    held(fs::read_dir(process.join("fd"))?, table)
 }
 
-/// The sockets among the open files of a process.
-fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
-    let mut inodes = HashSet::new();
-    for entry in fs::read_dir(directory)? {
+/// Those of the listening sockets of a table that are among these open files, which may be a million.
+fn held(open: fs::ReadDir, table: &SocketTable) -> io::Result<BTreeMap<u64, SocketAddr>> {
+    let mut held = BTreeMap::new();
+    for entry in open {
         let target = match fs::read_link(entry?.path()) {
             Ok(target) => target,
             // Closed in the meantime.
@@ -224,96 +215,10 @@ fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
             Err(error) => return Err(error),
         };
         let inode = target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
-        inodes.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
+        let inode = inode.and_then(|inode| inode.parse::<u64>().ok());
+        held.extend(inode.and_then(|inode| Some((inode, *table.listening.get(&inode)?))));
     }
-    Ok(inodes)
-}
-
-/// The tables of network namespaces, by what `/proc/PID/ns/net` leads to.
-#[derive(Default)]
-struct NamespaceTables(HashMap<PathBuf, Rc<SocketTable>>);
-
-impl NamespaceTables {
-    /// The table of a namespace, read by way of this process unless it was read before. What could not be read as a whole
-    /// is read again by way of the next process: this one may have ended meanwhile.
-    fn of(&mut self, namespace: PathBuf, process: &Path) -> Rc<SocketTable> {
-        if let Some(table) = self.0.get(&namespace) {
-            return table.clone();
-        }
-        let table = Rc::new(SocketTable::read(&process.join("net")));
-        if table.failure.is_none() {
-            self.0.insert(namespace, table.clone());
-        }
-        table
-    }
-}
-
-/// The listening sockets of a network namespace.
-#[derive(Default)]
-struct SocketTable {
-    /// By inode.
-    listening: BTreeMap<u64, SocketAddr>,
-    failure: Option<String>,
-}
-
-impl SocketTable {
-    fn read(directory: &Path) -> Self {
-        let mut table = Self::default();
-        for file in ["tcp", "tcp6"] {
-            let result = File::open(directory.join(file))
-                .and_then(|file| BufReader::new(file).lines().try_for_each(|line| table.line(&line?)));
-            match result {
-                Ok(()) => {}
-                // A kernel without IPv6, or with IPv6 switched off; or the process has ended, and has no tables any more.
-                Err(error)
-                    if file == "tcp6"
-                        && error.kind() == io::ErrorKind::NotFound
-                        && directory.join("tcp").exists() => {}
-                Err(error) => {
-                    let reason = || format!("net/{file} cannot be read ({})", brief(&error));
-                    table.failure.get_or_insert_with(reason);
-                }
-            }
-        }
-        table
-    }
-
-    /// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode …`:
-    /// proc_net_tcp.rst. Skips lines of another form, such as the heading.
-    fn line(&mut self, line: &str) -> io::Result<()> {
-        let mut fields = line.split_whitespace();
-        let (Some(local), Some(state)) = (fields.nth(1), fields.nth(1)) else { return Ok(()) };
-        if state != STATE_LISTEN {
-            return Ok(());
-        }
-        let inode = fields.nth(5).and_then(|inode| inode.parse().ok());
-        if let (Some(inode), Some(address)) = (inode, address(local)) {
-            self.listening.insert(inode, address);
-        }
-        Ok(())
-    }
-}
-
-/// `0100007F:6989`: the address as words in the byte order of the machine, the port as a number.
-fn address(text: &str) -> Option<SocketAddr> {
-    let (address, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |index: usize| {
-        let word = u32::from_str_radix(address.get(8 * index..8 * index + 8)?, 16).ok()?;
-        Some(word.to_ne_bytes())
-    };
-    let ip: IpAddr = match address.len() {
-        8 => Ipv4Addr::from(word(0)?).into(),
-        32 => {
-            let mut octets = [0; 16];
-            for (index, chunk) in octets.chunks_exact_mut(4).enumerate() {
-                chunk.copy_from_slice(&word(index)?);
-            }
-            Ipv6Addr::from(octets).to_canonical()
-        }
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
+    Ok(held)
 }
 
 #[cfg(test)]

@@ -11,12 +11,14 @@ mod control_group;
 pub mod devices;
 pub mod listeners;
 pub mod machine;
+pub mod maps;
 pub mod mounts;
 pub mod namespace;
 pub mod process;
 pub mod process_files;
 mod processors;
 pub mod regular;
+mod socket_table;
 mod text;
 
 use std::collections::BTreeSet;
@@ -114,31 +116,36 @@ impl Host {
     }
 
     /// Running processes of these programs, the lowest number first: those whose program file, first argument or
-    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`.
+    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`. The first thousand, with
+    /// as much of their arguments as there is room for.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
-        let numbers = self.process_ids().unwrap_or_default().into_iter();
-        let mut found: Vec<Process> =
-            numbers.filter_map(|pid| process::identify(&self.proc_root, pid, names)).collect();
-        found.sort_by_key(|process| process.pid);
-        found
+        process::with_arguments(self.identified(names).take(process::MAX_PROCESSES).collect())
+    }
+
+    /// The same without their arguments.
+    fn identified<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = Process> + 'a {
+        let mut numbers = self.process_ids().unwrap_or_default();
+        numbers.sort_unstable();
+        numbers.into_iter().filter_map(|pid| process::identify(&self.proc_root, pid, names))
     }
 
     /// The same, but only those whose program file has one of these names, which no process can choose for itself. Those
     /// whose program cannot be seen are left out, and those that run the program of this process.
     pub fn processes_running(&self, names: &[&str]) -> Vec<Process> {
-        let mut found = self.processes(names);
-        found.retain(|process| process::runs_program(process, names));
-        found
+        let proven = self.identified(names).filter(|process| process::runs_program(process, names));
+        process::with_arguments(proven.take(process::MAX_PROCESSES).collect())
     }
 
     /// A process, if it is one of these programs and runs.
     pub fn process(&self, pid: u32, names: &[&str]) -> Option<Process> {
-        process::identify(&self.proc_root, pid, names)
+        let process = process::identify(&self.proc_root, pid, names)?;
+        process::with_arguments(vec![process]).pop()
     }
 
     /// Whether a process runs one of these programs, as [`Host::processes_running`] says.
     pub fn process_running(&self, pid: u32, names: &[&str]) -> bool {
-        self.process(pid, names).is_some_and(|process| process::runs_program(&process, names))
+        let process = process::identify(&self.proc_root, pid, names);
+        process.is_some_and(|process| process::runs_program(&process, names))
     }
 
     /// State and times of a process; `None` if none has this number.

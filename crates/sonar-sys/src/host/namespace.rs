@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::maps;
 use crate::ebpf::FileKey;
 
 /// A path in the mount namespace of a process, as a path from here.
@@ -22,8 +23,7 @@ pub fn root(process: u32) -> PathBuf {
 /// The path of a file that is mapped into the memory of a process.
 pub fn mapped_file(process: u32, key: FileKey) -> Option<PathBuf> {
     // address permissions offset major:minor inode path
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
-    maps.lines().find_map(|line| {
+    maps::lines(process).ok()?.map_while(Result::ok).find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(3);
         let (major, minor) = fields.next()?.split_once(':')?;
         let inode: u64 = fields.next()?.parse().ok()?;

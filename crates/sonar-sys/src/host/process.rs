@@ -1,12 +1,26 @@
 //! Processes and what `/proc` says about them: program, arguments, open files, limits, memory policy.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::text::small;
 use crate::clock::ticks;
+
+/// The most processes of a search.
+pub(super) const MAX_PROCESSES: usize = 1_024;
+/// The most bytes of the command line of a process, and of those of all processes of a search together. Any user may start
+/// processes, and give them a command line of megabytes.
+const MAX_LINE: usize = 64 << 10;
+const MAX_LINES: usize = 256 << 10;
+/// So many bytes of a command line may have one argument, besides a few.
+const ARGUMENT_BYTES: usize = 32;
+const FEW_ARGUMENTS: usize = 8;
+/// The longest name of a program, in bytes (`PATH_MAX`).
+const MAX_NAME: usize = 4_096;
 
 /// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +29,8 @@ pub struct Process {
     pub pid: u32,
     /// Its program, one of the names searched for.
     pub name: String,
-    /// Its arguments, its own name first; empty where they may not be read.
+    /// Its arguments, its own name first; empty where they may not be read. Of a command line that is very long, only those
+    /// at its beginning.
     pub arguments: Vec<String>,
     folder: PathBuf,
 }
@@ -96,11 +111,15 @@ pub(super) fn soft_limit(line: &str) -> Option<(&str, Option<u64>)> {
     Some((name.trim(), soft))
 }
 
+/// A path without what the kernel appends after an upgrade has replaced the file.
+fn undeleted(path: &[u8]) -> String {
+    let path = String::from_utf8_lossy(path).into_owned();
+    path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path)
+}
+
 /// The path of its program, which only the kernel can say; `None` without permission.
 fn program(folder: &Path) -> Option<String> {
-    let path = fs::read_link(folder.join("exe")).ok()?.to_string_lossy().into_owned();
-    // The kernel appends this after an upgrade replaced the file.
-    Some(path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path))
+    Some(undeleted(fs::read_link(folder.join("exe")).ok()?.as_os_str().as_bytes()))
 }
 
 /// Whether the program of a process has one of these names, whatever the process calls itself. `false` for those that run
@@ -127,18 +146,42 @@ fn is_version(file: &str, name: &str) -> bool {
     })
 }
 
-/// The process, if its program is one of `names`, also with a version behind its name, and it runs.
+/// The words of a command line, as many as fit into so many bytes; none if it may not be read.
+fn words(folder: &Path, most: usize) -> Vec<String> {
+    let mut line = Vec::new();
+    let opened = File::open(folder.join("cmdline"));
+    // One more shows that there is more.
+    if opened.and_then(|file| file.take(most as u64 + 1).read_to_end(&mut line)).is_err() {
+        return Vec::new();
+    }
+    if line.len() > most {
+        // A part of a path is another path.
+        line.truncate(line.iter().rposition(|byte| *byte == 0).unwrap_or(0));
+    }
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words = words.take(most / ARGUMENT_BYTES + FEW_ARGUMENTS);
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// These processes with their arguments, each with the same share of the room for them.
+pub(super) fn with_arguments(mut processes: Vec<Process>) -> Vec<Process> {
+    let most = (MAX_LINES / processes.len().max(1)).min(MAX_LINE);
+    for process in &mut processes {
+        process.arguments = words(&process.folder, most);
+    }
+    processes
+}
+
+/// The process without its arguments, if its program is one of `names`, also with a version behind its name, and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
-    // It may be hidden if the process belongs to another user.
-    let line = small(&folder.join("cmdline")).unwrap_or_default();
-    let arguments: Vec<String> =
-        line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    // It may be hidden if the process belongs to another user. Of the others it is one of thousands.
+    let first = words(&folder, MAX_NAME).into_iter().next();
     // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
     // servers rename their main thread: one match is enough.
     let program = program(&folder);
     let short = small(&folder.join("comm"));
-    let candidates = [program.as_deref(), arguments.first().map(String::as_str), short.as_deref()];
+    let candidates = [program.as_deref(), first.as_deref(), short.as_deref()];
     let exact = candidates.into_iter().flatten().find_map(|candidate| {
         let base = candidate.trim_end().rsplit('/').next()?;
         names.iter().find(|name| **name == base)
@@ -149,7 +192,7 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
         return None;
     }
-    Some(Process { pid, name: (*name).to_owned(), arguments, folder })
+    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder })
 }
 
 impl Process {
@@ -172,17 +215,14 @@ impl Process {
         })
     }
 
-    /// Its open files by number, with the path as the process sees it, or another name of the kernel's
-    /// (`socket:[5]`); leaves out those without permission.
-    pub fn open_files(&self) -> Vec<(u32, PathBuf)> {
+    /// Its open files, the lowest number first, with the path as the process sees it, or another name of the kernel's
+    /// (`socket:[5]`); leaves out those without permission. There may be a million of them: each is looked at when it is
+    /// asked for.
+    pub fn open_files(&self) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries
-            .filter_map(|entry| {
-                Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
-            })
-            .collect();
-        files.sort();
-        files
+        entries.filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
+        })
     }
 
     /// Soft limits by name, as in `/proc/PID/limits`; `None` is unlimited. `None` for all if they cannot be read.
@@ -273,6 +313,63 @@ broken
         fs::write(root.join("17/numa_maps"), "00400000 default file=/x\n").unwrap();
         assert_eq!(process.is_interleaved(), Some(false));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// Processes whose numbers begin with 1, with this short name and this command line.
+    fn with_lines(name: &str, lines: &[(&str, Vec<u8>)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("sonar-sys-{name}-{}", std::process::id()));
+        for (number, (comm, line)) in lines.iter().enumerate() {
+            let folder = root.join((number + 1).to_string());
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("comm"), comm).unwrap();
+            fs::write(folder.join("cmdline"), line).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn of_a_long_command_line_the_beginning_is_kept_and_no_part_of_an_argument() {
+        let many = [&b"mongod\0--port\x0027018\0"[..], &b"a\0".repeat(150_000)].concat();
+        let path = [&b"mongod\0--port=27018\0--dbpath=/"[..], &b"x".repeat(2 * MAX_LINE)].concat();
+        let only = b"x".repeat(1 << 20);
+        let root =
+            with_lines("long", &[("mongod", many.clone()), ("mongod", path), ("mongod", only), ("sh", many)]);
+        let host = Host::of_proc(&root);
+        for (pid, port) in [(1, Some("27018")), (2, Some("27018")), (3, None)] {
+            let process = host.process(pid, &["mongod"]).unwrap();
+            assert_eq!((process.option(&["--port"]), process.option(&["--dbpath"])), (port, None));
+            assert!(process.arguments.len() <= MAX_LINE / ARGUMENT_BYTES + FEW_ARGUMENTS);
+        }
+        // It is called so by its first argument.
+        assert!(host.process(4, &["mongod"]).is_some_and(|process| process.arguments.len() > 2));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn processes_with_long_command_lines_leave_room_for_those_of_others() {
+        let hostile = ("mongod", [&b"mongod\0"[..], &b"\xff\0".repeat(500_000)].concat());
+        let real = ("mongod", b"mongod\0--dbpath\0/data\0".to_vec());
+        let lines: Vec<_> = (0..100).map(|_| hostile.clone()).chain([real]).collect();
+        let root = with_lines("share", &lines);
+        let found = Host::of_proc(&root).processes(&["mongod"]);
+        assert_eq!((found.len(), found[100].option(&["--dbpath"])), (101, Some("/data")));
+        let texts = found.iter().flat_map(|process| &process.arguments);
+        let bytes: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
+        assert!(bytes < 1 << 20, "{bytes}");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn open_files_are_looked_at_one_by_one() {
+        let own = Host::live();
+        let name = fs::read_to_string("/proc/self/comm").unwrap();
+        let process = own.process(std::process::id(), &[name.trim_end()]).unwrap();
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        let is_it = |(_, path): &(u32, PathBuf)| *path == std::env::current_exe().unwrap();
+        assert!(process.open_files().any(|one| is_it(&one)));
+        drop(file);
+        let numbers: Vec<u32> = process.open_files().map(|(number, _)| number).collect();
+        assert!(numbers.is_sorted(), "{numbers:?}");
     }
 
     #[test]

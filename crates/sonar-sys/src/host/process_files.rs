@@ -9,7 +9,7 @@
 //! Permissions and the access control list of a file count as they do for the kernel: with a list, the bits of the group
 //! are only the most that the list may give.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -29,6 +29,8 @@ const MAX_LINKS: usize = 40;
 const MAX_DEPTH: usize = 256;
 /// The longest path, in parts that are still to go.
 const MAX_PARTS: usize = 1_024;
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 100_000;
 /// The longest access control list, in bytes: some 500 entries.
 const MAX_LIST: usize = 4_096;
 
@@ -196,18 +198,34 @@ impl ProcessFiles {
         File::from(found.descriptor).metadata().map(Some)
     }
 
-    /// The entries of a folder, at most `most`, with what they are; links are not followed.
+    /// Those entries of a folder whose names are wanted, at most `most`, with what they are; links are not followed. In a
+    /// folder with a hundred thousand entries, the first ones.
     ///
     /// # Errors
     /// The user of the process may not read the folder, or there is none.
-    pub fn list(&self, folder: &Path, most: usize) -> io::Result<Vec<(OsString, Metadata)>> {
+    pub fn list(
+        &self,
+        folder: &Path,
+        most: usize,
+        is_wanted: &dyn Fn(&OsStr) -> bool,
+    ) -> io::Result<Vec<(OsString, Metadata)>> {
         let found = self.find(folder)?;
         self.check(&found)?;
         let folder = opened(&found.descriptor, libc::O_DIRECTORY)?;
-        let entries = fs::read_dir(itself(&folder))?.take(most);
-        // One that has just been removed is not there.
-        let entry = |entry: fs::DirEntry| Some((entry.file_name(), entry.metadata().ok()?));
-        Ok(entries.collect::<io::Result<Vec<_>>>()?.into_iter().filter_map(entry).collect())
+        let mut wanted = Vec::new();
+        // One by one: who owns the folder may have filled it.
+        for entry in fs::read_dir(itself(&folder))?.take(MAX_ENTRIES) {
+            let entry = entry?;
+            let name = entry.file_name();
+            // One that has just been removed is not there.
+            if wanted.len() < most
+                && is_wanted(&name)
+                && let Ok(found) = entry.metadata()
+            {
+                wanted.push((name, found));
+            }
+        }
+        Ok(wanted)
     }
 
     fn check(&self, found: &FoundPath) -> io::Result<()> {
@@ -385,11 +403,16 @@ mod tests {
         fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(users.opens("/private/log"), DENIED);
         let files = ProcessFiles::of(&users.process).unwrap();
-        assert_eq!(files.list(Path::new("/private"), 9).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            files.list(Path::new("/private"), 9, &|_| true).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
         assert!(files.metadata(Path::new("/private/log")).is_err());
         assert_eq!(files.metadata(Path::new("/log/own")).unwrap().unwrap().uid(), USER);
         assert!(files.metadata(Path::new("/log/nothing")).unwrap().is_none());
-        assert_eq!(files.list(Path::new("/log"), 3).unwrap().len(), 3);
+        assert_eq!(files.list(Path::new("/log"), 3, &|_| true).unwrap().len(), 3);
+        let listed = files.list(Path::new("/log"), 3, &|name| name == "all").unwrap();
+        assert_eq!(listed.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["all"]);
     }
 
     /// A user or a group, its rights in an access control list, and its number.

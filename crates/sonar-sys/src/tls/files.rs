@@ -1,13 +1,15 @@
 //! The files that a process executes.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The most mappings of a process to look at.
-const MAX_MAPPINGS: usize = 65_536;
+use crate::host::maps;
+
+/// The most files of a process, and the most bytes of their paths: it maps what it likes.
+const MAX_FILES: usize = 1_024;
+const MAX_PATH_BYTES: usize = 256 << 10;
 
 /// A file that is mapped into a process to be executed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,16 +27,25 @@ pub struct MappedFile {
 /// # Errors
 /// The process has ended, or belongs to another user.
 pub fn executed_files(process: u32) -> io::Result<Vec<MappedFile>> {
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))?;
-    let mut seen = BTreeSet::new();
-    let mut files = Vec::new();
-    for line in maps.lines().take(MAX_MAPPINGS) {
+    files(process, maps::lines(process)?)
+}
+
+/// The files of these mappings.
+fn files(process: u32, maps: impl Iterator<Item = io::Result<String>>) -> io::Result<Vec<MappedFile>> {
+    let mut files: Vec<MappedFile> = Vec::new();
+    let mut bytes = 0;
+    for line in maps {
+        let line = line?;
         // address permissions offset device inode path
         let mut fields = line.split_ascii_whitespace();
         let (Some(range), Some(permissions)) = (fields.next(), fields.next()) else { continue };
         let Some(path) = line.find('/').map(|at| &line[at..]) else { continue };
-        if !permissions.contains('x') || !seen.insert(path) {
+        if !permissions.contains('x') || files.iter().any(|known| known.path == path) {
             continue;
+        }
+        bytes += path.len();
+        if files.len() >= MAX_FILES || bytes > MAX_PATH_BYTES {
+            break;
         }
         let inode = fields.nth(2).and_then(|inode| inode.parse().ok());
         files.push(mapped_file(process, path, range, inode));
@@ -72,5 +83,27 @@ impl MappedFile {
     pub fn name(&self) -> &str {
         let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
         path.rsplit('/').next().unwrap_or(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_process_with_many_files_some_are_looked_at() {
+        let of_paths = |length: usize| {
+            let path = "x".repeat(length);
+            let line = move |number: u32| {
+                Ok(format!("{number:x}000-{number:x}fff r-xp 0 fe:01 {number} /{number:04}{path}"))
+            };
+            files(0, (0..5_000).map(line)).unwrap()
+        };
+        assert_eq!(of_paths(10).len(), MAX_FILES);
+        let long = of_paths(4_000);
+        assert!(!long.is_empty() && long.iter().map(|file| file.path.len()).sum::<usize>() <= MAX_PATH_BYTES);
+        let own = executed_files(std::process::id()).unwrap();
+        let program = std::env::current_exe().unwrap();
+        assert!(own.iter().any(|file| file.path == program.to_str().unwrap()), "{own:?}");
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::options;
+use super::path_bytes;
 use super::server_files::{InspectableLog, InspectableSamples, ServerProcess, beside_log};
 use crate::agent::settings::ServerTable;
 use crate::log_location::LogLocation;
@@ -14,6 +16,17 @@ use serde::{Deserialize, Serialize};
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";
+/// The most open files of a process among which one is looked for.
+const MAX_OPEN_FILES: usize = 100_000;
+/// The longest path of a server, in bytes: any user may start one, and name what he likes.
+const MAX_PATH: usize = 1_024;
+/// The most letters of the reason why a server has no log.
+const MAX_REASON: usize = 300;
+/// The most bytes of a server in an answer, and of all servers of an answer, as JSON.
+const MAX_ANSWERED: usize = 32 << 10;
+const MAX_ALL_ANSWERED: usize = 768 << 10;
+/// Why a server has no log.
+const TOO_LONG: &str = "its log is not known: its path is too long";
 
 /// A server of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,17 +41,60 @@ pub struct FoundServer {
     /// Its program: `mongod` or `mongos`.
     pub name: String,
     /// Its log; `None` if it writes none into a file, or nothing says which.
+    #[serde(with = "path_bytes::optional")]
     pub log: Option<PathBuf>,
     /// Why it has no log that can be read: where it goes instead.
     pub no_log: Option<String>,
     /// The folder of its data, as it names it itself; `None` on a mongos, or if nothing says which.
+    #[serde(with = "path_bytes::optional")]
     pub dbpath: Option<PathBuf>,
     /// The folder of its samples.
+    #[serde(with = "path_bytes::optional")]
     pub diagnostic: Option<PathBuf>,
     /// It runs, but has closed its port.
     pub is_closed: bool,
     /// Its settings, of its command line and its configuration, without secrets; empty if they are not known.
     pub options: BTreeMap<String, String>,
+}
+
+impl FoundServer {
+    /// The same in at most so many bytes of JSON: without what has no room.
+    fn fitted(self, most: usize) -> Self {
+        if self.fits(most) {
+            return self;
+        }
+        let without_options = Self { options: BTreeMap::new(), ..self };
+        if without_options.fits(most) {
+            return without_options;
+        }
+        let (log, dbpath, diagnostic, no_log) = (None, None, None, Some(TOO_LONG.to_owned()));
+        Self { log, dbpath, diagnostic, no_log, ..without_options }
+    }
+
+    fn fits(&self, most: usize) -> bool {
+        let mut written = Written(0);
+        serde_json::to_writer(&mut written, self).is_ok() && written.0 <= most
+    }
+}
+
+/// Servers that fit into an answer together: each has the same share of it, so that none takes the room of others.
+pub fn fitted(servers: Vec<FoundServer>) -> Vec<FoundServer> {
+    let most = (MAX_ALL_ANSWERED / servers.len().max(1)).min(MAX_ANSWERED);
+    servers.into_iter().map(|server| server.fitted(most)).collect()
+}
+
+/// Counts bytes.
+struct Written(usize);
+
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A server with the files that may be opened for it.
@@ -50,6 +106,10 @@ pub struct KnownServer {
     pub log: Option<InspectableLog>,
     /// Its samples.
     pub samples: Option<InspectableSamples>,
+}
+
+fn is_short(path: &Path) -> bool {
+    path.as_os_str().len() <= MAX_PATH
 }
 
 /// A server that listens on this port, with its files; `configured` is what the configuration says of it.
@@ -71,21 +131,26 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
     let knows_options = text.as_ref().is_none_or(Option::is_some);
     let read = text.flatten().map(|text| ServerConfiguration::parse(&text));
     let configuration = read.clone().unwrap_or_default();
-    let open = process.open_files();
     let named_log = option(&["--logpath"]).or_else(|| configuration.log().map(PathBuf::from));
     let place = match configured.and_then(|table| table.log.clone()) {
         Some(path) => Ok(LogLocation::Configured(path)),
-        None => LogLocation::of(process, read.as_ref()),
+        None => LogLocation::of(process, read.as_ref()).map_err(|why| why.chars().take(MAX_REASON).collect()),
+    };
+    let place = match place {
+        Ok(LogLocation::Named(path)) if !is_short(&path) => Err(TOO_LONG.to_owned()),
+        place => place,
     };
     // A mongod always has this file open.
     let of_open_file = || {
-        let is_it = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "WiredTiger.wt");
-        Some(open.iter().map(|(_, path)| path).find(is_it)?.parent()?.to_path_buf())
+        let mut open = process.open_files().take(MAX_OPEN_FILES).map(|(_, path)| path);
+        let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
+        file.parent().map(Path::to_path_buf)
     };
     let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(|| {
         let of_text = || configuration.data_folder().map(PathBuf::from);
         option(&["--dbpath"]).or_else(of_text).or_else(of_open_file).map(|path| working.join(path))
     });
+    let dbpath = dbpath.filter(|path| is_short(path));
     let is_mongod = process.name == servers::MONGOD;
     let folder = match (is_mongod, &dbpath, &named_log) {
         (true, Some(dbpath), _) => Some(inside(&dbpath.join(DIAGNOSTIC))),
@@ -93,6 +158,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         (false, _, Some(log)) => beside_log(&inside(log), DIAGNOSTIC),
         _ => None,
     };
+    let folder = folder.filter(|path| is_short(path));
     let options = match knows_options {
         true => options::of(&process.arguments, &configuration),
         false => BTreeMap::new(),
@@ -109,6 +175,38 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         is_closed: false,
         options,
     };
+    // They are not needed any more, and there may be many servers.
+    let mut server = server;
+    server.process.arguments = Vec::new();
     let log = place.ok().map(|place| InspectableLog { server: server.clone(), place });
     KnownServer { found, log, samples: folder.map(|folder| InspectableSamples { server, folder }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_say_much_leave_room_for_others_in_an_answer() {
+        let path = |length: usize| Some(PathBuf::from("\u{1}".repeat(length)));
+        let options = |number: usize| (format!("{number:0120}"), "\u{1}".repeat(60));
+        let hostile = FoundServer {
+            log: path(MAX_PATH),
+            dbpath: path(MAX_PATH),
+            diagnostic: path(MAX_PATH),
+            options: (0..100).map(options).collect(),
+            ..FoundServer::default()
+        };
+        let plain = FoundServer {
+            log: Some("/var/log/mongod.log".into()),
+            options: [("cacheSizeGB".to_owned(), "2".to_owned())].into(),
+            ..FoundServer::default()
+        };
+        let all = fitted([vec![hostile.clone(); 127], vec![plain.clone()]].concat());
+        assert_eq!((all.len(), &all[127]), (128, &plain));
+        assert!(serde_json::to_vec(&all).unwrap().len() <= MAX_ALL_ANSWERED + 2 * 128);
+        assert_eq!((all[0].log.as_ref(), all[0].no_log.as_deref()), (None, Some(TOO_LONG)));
+        let alone = fitted(vec![hostile.clone()]).remove(0);
+        assert_eq!((alone.log, alone.options.len()), (hostile.log, 0));
+    }
 }

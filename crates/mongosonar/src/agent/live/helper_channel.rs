@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::helper::Helper;
-use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
+use sonar_sys::questions::{HelperAnswer, MAX_BYTES, QuestionSocket, answer_all};
 
 /// A helper, used by one thread at a time, from a request to its answer.
 #[derive(Debug)]
@@ -74,10 +74,10 @@ pub fn serve<R: for<'de> Deserialize<'de>>(
     answer_all(socket, |question| answer(serde_json::from_slice(question)?))
 }
 
-/// What the helper answers.
+/// What the helper answers. What is too long, or cannot be written as JSON, is refused, and the helper goes on.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// Not even a refusal can be written.
 pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<HelperAnswer> {
     answer_with(answer, Vec::new())
 }
@@ -88,7 +88,13 @@ pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<HelperAnswer> {
 /// As [`answer`].
 pub fn answer_with<T: Serialize>(answer: io::Result<T>, files: Vec<File>) -> io::Result<HelperAnswer> {
     let answer = answer.map_err(|error| Refusal::of(&error));
-    Ok(HelperAnswer { bytes: serde_json::to_vec(&answer)?, files })
+    let why = match serde_json::to_vec(&answer) {
+        Ok(bytes) if bytes.len() <= MAX_BYTES => return Ok(HelperAnswer { bytes, files }),
+        Ok(_) => "the answer is too long".to_owned(),
+        Err(error) => format!("the answer cannot be written: {error}"),
+    };
+    let refusal = Refusal { kind: RefusalKind::Other, why };
+    Ok(HelperAnswer { bytes: serde_json::to_vec(&Err::<(), _>(refusal))?, files: Vec::new() })
 }
 
 /// What the helper answers about files that it has opened, or why it has not.
@@ -153,6 +159,25 @@ mod tests {
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied, io::ErrorKind::Other] {
             let error = Refusal::of(&io::Error::new(kind, "why")).into_error();
             assert_eq!((error.kind(), error.to_string()), (kind, "why".to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_or_cannot_be_written_is_refused_and_the_helper_goes_on() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            serve(theirs, |length: usize| match length {
+                // serde_json has no such keys.
+                0 => answer(Ok(std::collections::BTreeMap::from([(vec![1], "a")]))),
+                length => answer(Ok("a".repeat(length))),
+            })
+        });
+        let channel = HelperChannel::over(ours);
+        for (length, why) in [(0, "the answer cannot be written: "), (2 << 20, "the answer is too long")] {
+            let error = channel.ask::<String>(&length).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Other);
+            assert!(error.to_string().starts_with(why), "{error}");
+            assert_eq!(channel.ask::<String>(&3).unwrap().0, "aaa");
         }
     }
 

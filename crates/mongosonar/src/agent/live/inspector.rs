@@ -18,8 +18,9 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
 
 pub use super::described_server::FoundServer;
-use super::described_server::{KnownServer, describe};
+use super::described_server::{KnownServer, describe, fitted};
 use super::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use super::path_bytes;
 use super::server_files::{InspectableLog, InspectableSamples, ServerProcess};
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::follow::{FILE_PATIENCE, FileIdentity, FileThread, FileThreads, FollowedPlace};
@@ -62,15 +63,15 @@ enum InspectorRequest {
     /// Read the configuration file again. The request has no path, so that it cannot name another file.
     Reload(ConfigurationUse),
     /// Which file is at the path of a log.
-    Identity(PathBuf),
+    Identity(#[serde(with = "path_bytes")] PathBuf),
     /// Open a log.
-    Open(PathBuf),
+    Open(#[serde(with = "path_bytes")] PathBuf),
     /// Open files that may be older versions of a log.
-    Copies(PathBuf),
+    Copies(#[serde(with = "path_bytes")] PathBuf),
     /// The files of samples in a folder.
-    List(PathBuf),
+    List(#[serde(with = "path_bytes")] PathBuf),
     /// Open a file of samples in a folder, by its name.
-    OpenSample(PathBuf, String),
+    OpenSample(#[serde(with = "path_bytes")] PathBuf, String),
     /// Whether the process of this number that started then has ended.
     HasEnded(u32, u64),
 }
@@ -191,7 +192,7 @@ impl Inspection {
 
     /// The servers of the last search.
     fn found(&self) -> Vec<FoundServer> {
-        self.known.iter().map(|known| known.found.clone()).collect()
+        fitted(self.known.iter().map(|known| known.found.clone()).collect())
     }
 
     /// A server as it was found before. One that has closed its port may write its last data for minutes.

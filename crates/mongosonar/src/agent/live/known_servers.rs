@@ -65,6 +65,8 @@ fn boot() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     #[test]
@@ -76,6 +78,7 @@ mod tests {
             port: 27_017,
             pid: 7,
             started: u64::MAX,
+            dbpath: Some(std::ffi::OsString::from_vec(b"/data/\xe9".to_vec()).into()),
             options: [("cacheSizeGB".to_owned(), "2".to_owned())].into(),
             ..FoundServer::default()
         };

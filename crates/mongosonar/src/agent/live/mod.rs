@@ -21,6 +21,7 @@ mod machine;
 mod network;
 mod opener;
 mod options;
+mod path_bytes;
 mod plan;
 mod positions;
 mod pulse;

@@ -6,11 +6,14 @@ use sonar_core::history::{MAX_SETTINGS, shown_setting};
 
 use crate::server_configuration::ServerConfiguration;
 
+/// The most bytes of a name. MongoDB has no longer one.
+const MAX_NAME: usize = 120;
+
 /// All settings of these arguments of a process, and of its configuration.
 pub fn of(arguments: &[String], configuration: &ServerConfiguration) -> BTreeMap<String, String> {
     let mut options = BTreeMap::new();
     for (name, value) in configuration.settings().iter().cloned().chain(of_arguments(arguments)) {
-        if options.len() < MAX_SETTINGS {
+        if options.len() < MAX_SETTINGS && name.len() <= MAX_NAME {
             let value = shown_setting(&name, &value);
             options.insert(name, value);
         }
@@ -112,6 +115,8 @@ mod tests {
         assert!(options.values().all(|value| value == "(hidden)"), "{options:?}");
         let many: Vec<String> = (0..1_000).map(|number| format!("--a{number}=1")).collect();
         assert_eq!(of_words(&many).len(), MAX_SETTINGS);
+        let named = of_words(&["x".to_owned(), format!("--{}=1", "b".repeat(1_000)), "--port=1".to_owned()]);
+        assert_eq!(named.into_keys().collect::<Vec<_>>(), ["port"]);
         let long = of_words(&["x".to_owned(), format!("--a={}", "b".repeat(1_000))]);
         assert_eq!(long["a"].len(), 60);
     }

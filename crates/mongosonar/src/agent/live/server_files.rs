@@ -3,6 +3,7 @@
 //!
 //! Any user may run a program called mongod and give it any path.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +18,12 @@ use crate::follow::{FileIdentity, FollowedPlace, MAX_COPIES};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::log_location::LogLocation;
 
-/// The most entries of a folder that are looked at.
-const MAX_ENTRIES: usize = 10_000;
-/// The most bytes to read of a configuration of a server.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// How the name of a file of samples begins.
+const SAMPLES: &str = "metrics.";
+/// The most files of samples of a folder: a server keeps some twenty.
+const MAX_SAMPLES: usize = 1_000;
+/// The most bytes of a configuration of a server. A longer one is not read.
+const MAX_CONFIG_BYTES: u64 = 128 << 10;
 
 /// A process, and when it started, in clock ticks since boot: another one may get its number.
 #[derive(Clone, Debug)]
@@ -53,8 +56,8 @@ impl ServerProcess {
     /// Its configuration, as far as its user may read it.
     pub fn configuration(&self, path: &Path) -> Option<String> {
         let mut text = Vec::new();
-        self.files().ok()?.open(path).ok()?.take(MAX_CONFIG_BYTES).read_to_end(&mut text).ok()?;
-        Some(String::from_utf8_lossy(&text).into_owned())
+        self.files().ok()?.open(path).ok()?.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut text).ok()?;
+        (text.len() as u64 <= MAX_CONFIG_BYTES).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -108,13 +111,14 @@ pub struct InspectableSamples {
 
 impl DiagnosticFolder for InspectableSamples {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let listed = self.server.files()?.list(&self.folder, MAX_ENTRIES)?;
+        let is_sample = |name: &OsStr| name.as_bytes().starts_with(SAMPLES.as_bytes());
+        let listed = self.server.files()?.list(&self.folder, MAX_SAMPLES, &is_sample)?;
         Ok(DiagnosticFile::among(listed))
     }
 
     /// A name with a folder in it would lead to another one.
     fn open(&mut self, name: &str) -> io::Result<File> {
-        if !name.starts_with("metrics.") || name.contains('/') {
+        if !name.starts_with(SAMPLES) || name.contains('/') {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let file = self.server.files()?.open(&self.folder.join(name))?;

@@ -1,7 +1,9 @@
 //! What a process that calls itself a server, and an agent that was taken over, get out of the helper.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -87,8 +89,12 @@ struct Listening(Child);
 
 impl Listening {
     fn start(program: &Path, user: u32, arguments: &[&str]) -> Self {
+        Self::start_in(program, user, arguments, Path::new("/"))
+    }
+
+    fn start_in(program: &Path, user: u32, arguments: &[&str], folder: &Path) -> Self {
         let mut command = Command::new(program);
-        command.arg0("mongod").args(["-S", "-c", LISTENS]).args(arguments);
+        command.arg0("mongod").args(["-S", "-c", LISTENS]).args(arguments).current_dir(folder);
         let mut child =
             command.uid(user).gid(user).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -256,6 +262,47 @@ fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
     let listed: Vec<ListedFile> = helper.0.ask(InspectorRequest::List(samples), |_| unreachable!()).unwrap();
     let names: Vec<_> = listed.into_iter().map(|file| file.0).collect();
     assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
+}
+
+#[test]
+fn a_server_in_a_folder_that_is_no_utf_8_has_its_files_and_hides_no_other_server() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("latin");
+    let program = folder.program();
+    let latin = folder.0.join(OsStr::from_bytes(b"\xe9"));
+    let samples = latin.join("db/diagnostic.data");
+    fs::create_dir_all(&samples).unwrap();
+    fs::write(samples.join("metrics.one"), "").unwrap();
+    fs::write(latin.join("log"), LINE).unwrap();
+    let strange = Listening::start_in(&program, USER, &["--dbpath", "db", "--logpath", "log"], &latin);
+    let own = folder.file("own.log", LINE, (USER, 0o600));
+    let plain = Listening::start(&program, USER, &["--logpath", own.to_str().unwrap()]);
+    let server = helper.server(&strange).unwrap();
+    assert_eq!(helper.open(&server.log.unwrap()), Ok(LINE.to_owned()));
+    let list = InspectorRequest::List(server.diagnostic.unwrap());
+    let listed: Vec<ListedFile> = helper.0.ask(list, |_| unreachable!()).unwrap();
+    assert_eq!(listed.len(), 1);
+    let log = helper.server(&plain).unwrap().log.unwrap();
+    assert_eq!(helper.open(&log), Ok(LINE.to_owned()));
+}
+
+#[test]
+fn a_server_that_says_much_hides_no_other_server() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("much");
+    let program = folder.program();
+    // What may stand in a path or a name, and takes six bytes in an answer.
+    let long = "\u{1}".repeat(100_000);
+    let hostile: Vec<_> = (0..4)
+        .map(|_| {
+            Listening::start(&program, USER, &["--dbpath", &long, &format!("--{long}=1"), "--logpath", &long])
+        })
+        .collect();
+    let plain = Listening::start(&program, USER, &["--logpath", "/var/log/mongod.log", "--quiet"]);
+    assert!(hostile.iter().all(|one| helper.server(one).is_some()));
+    let server = helper.server(&plain).unwrap();
+    assert!(server.log.is_some_and(|log| log.ends_with("var/log/mongod.log")));
+    assert_eq!(server.options["quiet"], "true");
 }
 
 #[test]
