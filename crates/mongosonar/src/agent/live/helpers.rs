@@ -1,6 +1,6 @@
 //! Watches the helper processes of the agent: while one stands still, so does its work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sonar_core::history::Collector;
@@ -21,6 +21,8 @@ pub struct HelperWatch {
     looked: Option<Instant>,
     /// Those that wait for a disk, by their numbers.
     waiting: BTreeMap<u32, DiskWait>,
+    /// Those that were seen to run.
+    ran: BTreeSet<u32>,
 }
 
 /// A process that waits for a disk.
@@ -45,6 +47,9 @@ pub struct HelperReport {
     pub name: String,
     /// Why it does nothing; `None` if it works.
     pub problem: Option<CollectorProblem>,
+    /// It has ended since the look before: a new start of the agent helps. One that ends before the first look would end
+    /// after each start.
+    pub has_ended: bool,
 }
 
 impl HelperWatch {
@@ -57,11 +62,20 @@ impl HelperWatch {
         let mut reports: Vec<HelperReport> = Vec::new();
         for pid in helpers {
             let name = host.text(&format!("proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
-            let problem = self.problem(host, *pid);
+            // One whose state cannot be read now has not ended: its entry stays until this process asks for its exit code.
+            let Some(state) = host.stat(*pid).map(|stat| stat.state) else { continue };
+            let problem = self.problem(*pid, state);
+            let has_ended = matches!(state, b'Z' | b'X') && self.ran.remove(pid);
+            if !matches!(state, b'Z' | b'X') {
+                self.ran.insert(*pid);
+            }
             match reports.iter_mut().find(|one| one.name == name) {
-                Some(known) => known.problem = known.problem.take().or(problem),
+                Some(known) => {
+                    known.problem = known.problem.take().or(problem);
+                    known.has_ended |= has_ended;
+                }
                 None if name.is_empty() => {}
-                None => reports.push(HelperReport { name, problem }),
+                None => reports.push(HelperReport { name, problem, has_ended }),
             }
         }
         reports
@@ -73,8 +87,7 @@ impl HelperWatch {
     }
 
     /// Why it does nothing (proc_pid_stat(5)).
-    fn problem(&mut self, host: &Host, pid: u32) -> Option<CollectorProblem> {
-        let state = host.stat(pid).map_or(b'X', |stat| stat.state);
+    fn problem(&mut self, pid: u32, state: u8) -> Option<CollectorProblem> {
         if state != b'D' {
             self.waiting.remove(&pid);
         }
@@ -133,6 +146,7 @@ mod tests {
             assert_eq!((reports.len(), &*reports[0].name), (1, "sonar-paths"));
             // As if it had been so for a while.
             watch.waiting.values_mut().for_each(|wait| wait.since = wait.since.checked_sub(WAITS).unwrap());
+            assert_eq!(reports[0].has_ended, state == "Z");
             reports[0].problem.as_ref().map(CollectorProblem::text)
         };
         assert_eq!(look("S"), None);
@@ -143,5 +157,24 @@ mod tests {
         assert!(look("D").unwrap().contains("file system"));
         assert_eq!(look("R"), None);
         assert!(look("Z").unwrap().contains("has ended; fix: restart"));
+    }
+    #[test]
+    fn one_that_ended_before_the_first_look_would_do_so_after_each_start() {
+        let proc = tempfile::tempdir().unwrap();
+        let host = Host::of_proc(proc.path());
+        let mut watch = HelperWatch::default();
+        let mut look = |states: [&str; 2]| {
+            watch.looked = None;
+            for (pid, state) in [7, 8].into_iter().zip(states) {
+                fs::create_dir_all(proc.path().join(pid.to_string())).unwrap();
+                fs::write(proc.path().join(format!("{pid}/comm")), format!("sonar-{pid}\n")).unwrap();
+                let stat = format!("{pid} (sonar) {state} {}\n", "1 ".repeat(49));
+                fs::write(proc.path().join(format!("{pid}/stat")), stat).unwrap();
+            }
+            watch.look(&host, &[7, 8]).into_iter().map(|report| report.has_ended).collect::<Vec<_>>()
+        };
+        assert_eq!(look(["Z", "S"]), [false, false]);
+        assert_eq!(look(["Z", "Z"]), [false, true]);
+        assert_eq!(look(["Z", "Z"]), [false, false], "once is enough");
     }
 }

@@ -7,6 +7,7 @@
 mod backoff;
 mod board;
 mod clock_reading;
+mod collecting;
 mod described_server;
 mod files;
 mod followed_log;
@@ -40,7 +41,7 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -120,7 +121,7 @@ pub fn status(folder: &Path) -> Result<Option<AgentStatus>> {
 /// Collects until it is stopped; gives what was stored.
 ///
 /// # Errors
-/// The store cannot be used, or no collector works.
+/// The store cannot be used, or no collector works; or a helper process has ended, without which only a new start helps.
 pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let signals = Signals::catch(StopBehavior::Service)?;
     let reload = Arc::new(AtomicBool::new(false));
@@ -201,6 +202,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         status_problem: None,
         unanswered: None,
         helpers: HelperWatch::default(),
+        ends: None,
         late_answers: 0,
         begun: ClockReading::now(),
         applications,
@@ -242,7 +244,15 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     ));
     agent.collect(stop.flag(), &reload);
     agent.manager.stopping();
-    Ok(agent.finish())
+    let why = agent.ends.take();
+    let summary = agent.finish();
+    match why {
+        // Its service starts it again after a failure.
+        Some(why) => {
+            bail!("{why}: the agent has stored what it had and ends, so that its service starts it again")
+        }
+        None => Ok(summary),
+    }
 }
 
 /// Drops all privileges but writing to the store and reading what the status and a changed configuration need.
@@ -301,6 +311,8 @@ struct LiveAgent<'a> {
     /// Why the inspector did not answer the last search for servers, if it did not.
     unanswered: Option<CollectorProblem>,
     helpers: HelperWatch,
+    /// Why only a new start helps, as soon as that is so.
+    ends: Option<String>,
     /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,
@@ -490,103 +502,5 @@ impl LiveAgent<'_> {
 
     fn event(&mut self, event: Event) {
         self.assembler.event(event);
-    }
-
-    /// Collects until it is stopped.
-    fn collect(&mut self, stop: &AtomicBool, reload: &AtomicBool) {
-        let begun = Instant::now();
-        while !stop.load(Ordering::Relaxed) && self.plan.once.is_none_or(|once| begun.elapsed() < once) {
-            self.take(NAP);
-            self.follow_helpers();
-            self.follow_servers();
-            let names_interfaces =
-                self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
-            if names_interfaces && self.network_seen.is_none_or(|seen| seen.elapsed() >= INTERFACES_EVERY) {
-                self.follow_network();
-            }
-            self.keep_queries();
-            self.keep_threads();
-            self.store(now());
-            if reload.swap(false, Ordering::Relaxed) {
-                self.manager.reloading();
-                self.reload();
-                self.manager.ready();
-            }
-            if self.stated.is_none_or(|stated| stated.elapsed() >= STATUS_EVERY) {
-                self.state();
-            }
-            self.note_standstill();
-            self.manager.works();
-        }
-    }
-
-    /// Takes windows that have come, and waits for one.
-    fn take(&mut self, wait: Duration) {
-        for part in self.parts.take(wait) {
-            self.add(part);
-        }
-        let Some(queries) = &mut self.queries else { return };
-        let mut taken = Vec::new();
-        while let Some(one) = queries.take(Duration::ZERO, &self.servers) {
-            taken.push(one);
-        }
-        let (texts, is_down) = queries.notices();
-        let has_interface = queries.has_interface();
-        self.board.lost(Collector::Queries, queries.lost());
-        for (part, has_packets) in taken {
-            let end = part.window.window.end;
-            self.add(part);
-            let report = match (has_interface, has_packets) {
-                (false, _) => None,
-                (true, true) => self.board.data(Collector::Queries, end),
-                (true, false) => self.board.works(Collector::Queries, end),
-            };
-            report.into_iter().for_each(|event| self.event(event));
-        }
-        for text in texts {
-            eprintln!("mongosonar: queries: {text}");
-        }
-        if is_down {
-            self.follow_network();
-        }
-    }
-
-    /// Starts the capture again if it has ended or could not be started.
-    fn keep_queries(&mut self) {
-        let Some(queries) = &mut self.queries else { return };
-        let problems = [queries.failure(), queries.keep_running().err()];
-        for problem in problems.into_iter().flatten() {
-            self.fail(Collector::Queries, &problem);
-        }
-    }
-
-    /// Ends all collectors and stores what is open.
-    fn finish(mut self) -> AgentSummary {
-        let threads: Vec<CollectorThread> = std::mem::take(&mut self.threads).into_values().collect();
-        threads.iter().for_each(|thread| thread.stop.store(true, Ordering::Relaxed));
-        if let Some(mut queries) = self.queries.take() {
-            let (parts, why) = queries.finish(&self.servers);
-            parts.into_iter().for_each(|part| self.add(part));
-            if let Err(error) = why {
-                self.fail(Collector::Queries, &CollectorProblem::temporary(crate::exit::message(&error)));
-            }
-        }
-        self.wait_for(&threads);
-        let ends = self.lives.rest();
-        ends.into_iter().for_each(|event| self.event(event));
-        self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ("", "")));
-        self.store_rest();
-        self.keep_servers();
-        let pulse = self.pulse.clone();
-        let waits = pulse.begin();
-        status_file::remove(self.plan.folder);
-        drop(waits);
-        let mut summary = self.assembler.summary().clone();
-        for one in self.board.failing() {
-            summary.notes.push(one);
-        }
-        // The store closes its files.
-        pulse.close(self);
-        summary
     }
 }

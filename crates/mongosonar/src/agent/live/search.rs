@@ -47,7 +47,12 @@ fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
 impl LiveAgent<'_> {
     /// Reports which helper processes do nothing, and which work again.
     pub(super) fn follow_helpers(&mut self) {
-        for HelperReport { name, problem } in self.helpers.look(&Host::live(), &helper::started()) {
+        for HelperReport { name, problem, has_ended } in self.helpers.look(&Host::live(), &helper::started())
+        {
+            if has_ended {
+                // Nobody else can start it again.
+                self.ends.get_or_insert_with(|| format!("the helper process {name} has ended"));
+            }
             for collector in collectors(&name) {
                 if !self.plan.runs(*collector) {
                     continue;
