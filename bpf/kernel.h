@@ -26,6 +26,8 @@ enum {
 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
 enum { BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+// Of a map: processes can only read it.
+enum { BPF_F_RDONLY = 8 };
 
 #define CORE __attribute__((preserve_access_index))
 

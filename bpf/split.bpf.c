@@ -3,7 +3,7 @@
 // until the reply has been sent.
 //
 //   a system call ends, a thread leaves or gets a processor, somebody wakes it
-//     -> is its process followed?              thread_of()
+//     -> is its process followed?              thread_of(); `split_processes` decides
 //     -> where its time goes                   split.h, the state machine
 //     -> headers of messages, sockets, files   here: read from the thread's memory and the kernel's
 //     -> an operation has ended: a record      the ring
@@ -14,6 +14,11 @@
 // On encrypted connections, headers are read where the TLS library hands bytes over: see tls_call.h and tls_thread.h.
 //
 // Threads that serve no connection only add up their time, in `split_thread.outside`, which user space reads.
+//
+// What is copied of a thread's memory is for user space to read, so user space must not choose the thread at will: the
+// process that reads the rings can write no map by which threads are chosen. `split_processes`, `split_control` and
+// `split_skipped` are written through descriptors that only a helper process keeps, and `split_threads` by these programs
+// alone.
 
 #include "kernel.h"
 #include "socket.h"
@@ -33,13 +38,14 @@ enum {
     SPLIT_LOSSES,
 };
 
-// Written by user space at any time; see `control` of state.h.
+// Written by user space at any time; see `control` of state.h. It is static so that libbpf does not map its memory into
+// the process that loads these programs: then it takes the map to write it.
 struct split_control {
     __u64 some[4];
     __u32 generation;
     __u32 unused;
 };
-volatile struct split_control split_control SEC(".data.control") = {};
+static volatile struct split_control split_control SEC(".data.control") = {};
 
 // Set by user space before loading. Waits of at least `stack_after_ns` are reported with their stack, at most
 // `stacks_a_second` in a second.
@@ -67,7 +73,10 @@ struct split_wait {
 // Puts the records into the type information, from which the skeleton is generated.
 const struct split_operation *split_record_types;
 const struct split_wait *split_wait_types;
+const struct split_control *split_control_types;
 
+// The processes that are followed, with the generation from which on. A process is removed here when it ends or executes
+// another program.
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MOST_PROCESSES);
@@ -75,9 +84,10 @@ struct {
     __type(value, __u32);
 } split_processes SEC(".maps");
 
-// The state of threads, by the low bits of their ids.
+// The state of threads, by the low bits of their ids. No process can write it.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_RDONLY);
     __uint(max_entries, MOST_THREADS);
     __type(key, __u32);
     __type(value, struct split_thread);
@@ -99,6 +109,7 @@ struct {
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_RDONLY);
     __uint(max_entries, SPLIT_LOSSES);
     __type(key, __u32);
     __type(value, __u64);
@@ -172,19 +183,27 @@ static __always_inline struct split_thread *slot_of(__u32 id) {
     return 0;
 }
 
+// From which generation on a process is followed, by the kernel's id of it; 0 if it is not.
+static __always_inline __u32 followed_since(__u32 process) {
+    __u32 *since = bpf_map_lookup_elem(&split_processes, &process);
+    return since ? *since : 0;
+}
+
 // The state of a thread whose process is followed; a new one if it has none. Call `maybe_split` and `skipped_of` first.
 static __always_inline struct split_thread *followed_thread(struct task_struct *task) {
     __u32 process = task->tgid, generation = split_control.generation;
     struct split_thread *thread = slot_of(task->pid);
-    if (likely(thread && thread->generation == generation))
+    // Its process was found to be followed in this generation.
+    if (likely(thread && thread->generation == generation && thread->process == process))
         return thread;
-    bool is_followed = bpf_map_lookup_elem(&split_processes, &process) != 0;
-    if (thread && (!is_followed || thread->process != process)) {
+    __u32 since = followed_since(process);
+    // What is left of an earlier process, or of an earlier time in which this one was followed, is forgotten.
+    if (thread && (!since || thread->process != process || thread->generation < since)) {
         thread->owner = 0;
         thread = 0;
     }
     // A thread that exits leaves its processor once more after its slot was given back.
-    if (!thread && is_followed && !(task->flags & PF_EXITING))
+    if (!thread && since && !(task->flags & PF_EXITING))
         thread = new_slot(task->pid);
     if (!thread)
         return 0;
@@ -645,6 +664,9 @@ static __always_inline bool may_take_stack(__u64 most) {
 // the kernel. Returns whether there was room for it.
 static __always_inline bool report_stack(struct split_thread *thread, struct task_struct *task,
                                          struct pt_regs *regs, __u32 part, __u64 ns) {
+    // Nothing else copies as much of a process's memory.
+    if (!followed_since(task->tgid))
+        return 0;
     // Samples of many processors leave half of the room to waits.
     __u64 most = part == PART_CPU ? stacks_a_second / 2 : stacks_a_second;
     struct split_wait *wait = may_take_stack(most) ? bpf_ringbuf_reserve(&split_stacks, sizeof(*wait), 0) : 0;
@@ -813,16 +835,37 @@ int split_on_processor(void *ctx) {
     return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(split_thread_exit, struct task_struct *task) {
-    if (!maybe_split(task->tgid))
-        return 0;
-    struct skipped *skipped = skipped_of(task);
-    if (skipped)
+static __always_inline void forget_thread(__u32 id) {
+    struct skipped *skipped = skip_entry(id);
+    if (skipped && skipped->thread == id)
         skipped->thread = 0;
-    struct split_thread *thread = slot_of(task->pid);
+    struct split_thread *thread = slot_of(id);
     if (thread)
         thread->owner = 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(split_thread_exit, struct task_struct *task) {
+    __u32 process = task->tgid;
+    if (!maybe_split(process))
+        return 0;
+    forget_thread(task->pid);
+    // Its last thread: another process may soon have its id.
+    if (!task->signal->live.counter)
+        bpf_map_delete_elem(&split_processes, &process);
+    return 0;
+}
+
+// Who has become another program is another process to whoever chose it. Its other threads have exited.
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(split_exec, struct task_struct *task, int old_id) {
+    __u32 process = task->tgid;
+    if (!maybe_split(process))
+        return 0;
+    bpf_map_delete_elem(&split_processes, &process);
+    // The thread has the id of its process now.
+    forget_thread(old_id);
+    forget_thread(task->pid);
     return 0;
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -50,7 +50,7 @@ impl Helper {
     /// # Errors
     /// There are threads already, or no process can be created.
     pub fn start(serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
-        Self::start_without(None, serve)
+        Self::start_inheriting(|_| false, serve)
     }
 
     /// The same for a helper that works with what has been opened since `before`: it inherits that too.
@@ -58,10 +58,18 @@ impl Helper {
     /// # Errors
     /// As [`Helper::start`].
     pub fn start_with_opened(before: OpenDescriptors, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
-        Self::start_without(Some(before), serve)
+        Self::start_inheriting(|descriptor| !before.0.contains(&descriptor), serve)
     }
 
-    fn start_without(before: Option<OpenDescriptors>, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
+    /// The same for a helper that works with these descriptors: it inherits them and no others.
+    ///
+    /// # Errors
+    /// As [`Helper::start`].
+    pub fn start_with(kept: &[BorrowedFd<'_>], serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
+        Self::start_inheriting(|descriptor| kept.iter().any(|one| one.as_raw_fd() == descriptor), serve)
+    }
+
+    fn start_inheriting(is_kept: impl Fn(RawFd) -> bool, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::other("the program has several threads already"));
         }
@@ -78,7 +86,7 @@ impl Helper {
             None => {
                 drop(ours);
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                let is_closed = close_inherited(before.as_ref(), theirs.as_raw_fd()).is_ok();
+                let is_closed = close_inherited(is_kept, theirs.as_raw_fd()).is_ok();
                 // The parent ends it by closing the socket; Ctrl-C reaches the whole process group.
                 if is_closed && std::os::unix::process::parent_id() == parent {
                     sys_process::ignore_signals();
@@ -104,10 +112,9 @@ impl Helper {
 }
 
 /// In a new helper: closes sockets of earlier helpers, rings, maps of eBPF programs and what else is open, but not its own
-/// socket, and not what was opened since `before`.
-fn close_inherited(before: Option<&OpenDescriptors>, socket: RawFd) -> io::Result<()> {
-    let is_opened = |descriptor| before.is_some_and(|before| !before.0.contains(&descriptor));
-    sys_process::close_all_but(|descriptor| descriptor == socket || is_opened(descriptor))
+/// socket, and not what it works with.
+fn close_inherited(is_kept: impl Fn(RawFd) -> bool, socket: RawFd) -> io::Result<()> {
+    sys_process::close_all_but(|descriptor| descriptor == socket || is_kept(descriptor))
 }
 
 /// Limits the memory of this process that no file backs and that is its own: its heap, the stacks of its threads, its
@@ -242,8 +249,8 @@ mod tests {
         let (earlier, socket) = UnixStream::pair().unwrap();
         let before = OpenDescriptors::now().unwrap();
         let opened = File::open("/dev/null").unwrap();
-        let before = (closes == "but opened").then_some(before);
-        close_inherited(before.as_ref(), socket.as_raw_fd()).unwrap();
+        let is_kept = |descriptor| closes == "but opened" && !before.0.contains(&descriptor);
+        close_inherited(is_kept, socket.as_raw_fd()).unwrap();
         let is_open = |descriptor: RawFd| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok();
         let standard = [0, 1, 2].map(is_open);
         let others = [&earlier as &dyn AsRawFd, &socket, &opened].map(|one| is_open(one.as_raw_fd()));

@@ -17,11 +17,6 @@ impl FollowedProcesses {
         self.0.remove(&process);
     }
 
-    /// Whether it is one of them.
-    pub fn has(&self, process: u32) -> bool {
-        self.0.contains(&process)
-    }
-
     /// Those that are not in `alive`.
     pub fn gone(&self, alive: &[u32]) -> Vec<u32> {
         self.0.iter().copied().filter(|process| !alive.contains(process)).collect()
@@ -50,7 +45,7 @@ mod tests {
         followed.remove(1);
         assert_eq!(followed.bits(), [1 << 1, 1 << 3, 0, 0]);
         followed.remove(256 + 1);
-        assert_eq!((followed.bits(), followed.has(67), followed.has(1)), ([0, 1 << 3, 0, 0], true, false));
+        assert_eq!(followed.bits(), [0, 1 << 3, 0, 0]);
         assert_eq!((followed.gone(&[1, 2]), followed.gone(&[67])), (vec![67], vec![]));
     }
 }

@@ -3,27 +3,33 @@
 //! The programs in the kernel (`bpf/split.bpf.c`) follow the threads of chosen processes: which request a thread has
 //! received, whether it runs, waits for a processor or is blocked, and in which system call. They emit one record for
 //! each operation. [`SplitTracer`] loads them and reads the records.
+//!
+//! The programs copy stacks. So who reads the records must not choose the processes: see
+//! [`SplitTracer::give_up_control`].
 
+mod following;
 mod records;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::time_split::{ConnectionSample, InFlightOperation, ThreadOperation, TimeSplit, WaitSample};
 
 use crate::clock_offsets::ClockOffsets;
-use crate::ebpf::processes::FollowedProcesses;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
 use crate::tls::{CallPrograms, MappedFile, TlsProbes, TlsSites};
 use crate::{ebpf, sys, sys_bpf};
+pub use following::FollowedProcess;
+use following::Following;
 use records::{parse, parse_wait};
 
 /// Processes that can be followed at once.
@@ -120,8 +126,7 @@ pub struct ThreadTime {
 /// The programs, loaded and attached until this is dropped.
 pub struct SplitTracer {
     skeleton: SplitSkel<'static>,
-    generation: Cell<u32>,
-    followed: RefCell<FollowedProcesses>,
+    following: RefCell<Following>,
     clock: RefCell<ClockOffsets>,
     links: Vec<Link>,
     probes: TlsProbes,
@@ -175,14 +180,13 @@ impl SplitTracer {
             &mut programs.split_switch,
             &mut programs.split_wake,
             &mut programs.split_thread_exit,
+            &mut programs.split_exec,
         ] {
             links.push(program.attach().map_err(error)?);
         }
         let tracer = Self {
             skeleton,
-            // Zeroed memory of the programs is of generation 0.
-            generation: Cell::new(1),
-            followed: RefCell::default(),
+            following: RefCell::default(),
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             links,
             probes,
@@ -223,14 +227,42 @@ impl SplitTracer {
         self.probes.attach(&calls, file, sites)
     }
 
-    /// Follows one more process.
+    /// Keeps the rings and the tables that nobody can write, and gives up all other maps, in this process: it can follow
+    /// no process any more, and leave none. Call it before any outside input is decoded. If servers are to be followed that
+    /// start later, a helper process has its own copies of [`SplitTracer::controls`] by then, and decides.
     ///
     /// # Errors
-    /// The table of processes is full ([`MAX_PROCESSES`]).
+    /// The kernel refuses.
+    pub fn give_up_control(&self) -> io::Result<()> {
+        let null = File::open("/dev/null")?;
+        let maps = &self.skeleton.maps;
+        let kept = [&maps.split_ring, &maps.split_stacks, &maps.split_threads, &maps.split_losses];
+        let kept = kept.map(|map| map.as_fd().as_raw_fd());
+        let others = self.skeleton.object().maps().filter(|map| !kept.contains(&map.as_fd().as_raw_fd()));
+        others.into_iter().try_for_each(|map| sys_bpf::replace(map.as_fd(), null.as_fd()))
+    }
+
+    /// The maps that it takes to [`follow`](Self::follow) and to [`leave`](Self::leave) processes.
+    pub fn controls(&self) -> [BorrowedFd<'_>; 3] {
+        let maps = &self.skeleton.maps;
+        [&maps.split_processes, &maps.data_control, &maps.split_skipped].map(|map| map.as_fd())
+    }
+
+    /// Follows one more process, from nothing.
+    ///
+    /// # Errors
+    /// The table of processes is full ([`MAX_PROCESSES`]), or control was given up.
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
-        update(&self.skeleton.maps.split_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
-        self.followed.borrow_mut().add(process);
-        self.changed()
+        let mut next = self.following.borrow().next()?;
+        next.add(process);
+        // First of all the programs look at it, so that they notice if it ends or executes another program meanwhile.
+        self.change(next)?;
+        let since = self.following.borrow().generation();
+        let added = update(&self.skeleton.maps.split_processes, &process.to_ne_bytes(), &since.to_ne_bytes());
+        if added.is_err() {
+            self.following.borrow_mut().remove(process);
+        }
+        added
     }
 
     /// Stops following a process, and forgets its threads.
@@ -238,33 +270,47 @@ impl SplitTracer {
     /// # Errors
     /// The process was not followed, or the kernel's tables cannot be changed.
     pub fn leave(&self, process: u32) -> Result<(), TraceError> {
-        let processes = &self.skeleton.maps.split_processes;
-        processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
-        self.followed.borrow_mut().remove(process);
-        self.changed()?;
-        // The programs no longer notice when its threads exit. Those of other processes that are skipped are skipped again
+        let mut next = self.following.borrow().next()?;
+        if !next.remove(process) {
+            return Err(TraceError::Load(format!("process {process} is not followed")));
+        }
+        match self.skeleton.maps.split_processes.delete(&process.to_ne_bytes()) {
+            // It has ended.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            deleted => deleted.map_err(|error| load_error(&error))?,
+        }
+        self.change(next)?;
+        // The programs may not notice when its threads exit. Those of other processes that are skipped are skipped again
         // at their next request.
         for place in 0..MAX_THREADS {
             let nobody = [0; size_of::<types::skipped>()];
             update(&self.skeleton.maps.split_skipped, &place.to_ne_bytes(), &nobody)?;
         }
-        let nothing = types::split_thread::default();
-        for (place, state) in self.places().map_err(|error| TraceError::Load(error.to_string()))? {
-            if state.process == process {
-                update(&self.skeleton.maps.split_threads, &place, sys_bpf::bytes_of(&nothing))?;
-            }
-        }
         Ok(())
     }
 
-    fn changed(&self) -> Result<(), TraceError> {
-        self.generation.set(self.generation.get() + 1);
-        let control = types::split_control {
-            some: self.followed.borrow().bits(),
-            generation: self.generation.get(),
-            ..types::split_control::default()
-        };
-        update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
+    /// Whether a process is followed. It is not any more once it has ended or executes another program. Takes the maps of
+    /// [`SplitTracer::controls`].
+    pub fn follows(&self, process: u32) -> bool {
+        let found = lookup(&self.skeleton.maps.split_processes, &process.to_ne_bytes());
+        found.is_ok_and(|found| found.is_some())
+    }
+
+    /// The processes that were chosen, including those that have ended since.
+    pub fn followed(&self) -> Vec<FollowedProcess> {
+        self.following.borrow().all()
+    }
+
+    /// In a process that has given up control: what was decided elsewhere. The tables of threads are read accordingly.
+    pub fn note_followed(&self, followed: &[FollowedProcess]) {
+        self.following.borrow_mut().set(followed);
+    }
+
+    fn change(&self, next: Following) -> Result<(), TraceError> {
+        let control = next.control();
+        update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))?;
+        self.following.replace(next);
+        Ok(())
     }
 
     /// Passes events to `each` until `tick`, called ten times a second, returns `false`. Long waits come before the
@@ -346,29 +392,23 @@ impl SplitTracer {
 
     /// The states of the threads of followed processes.
     fn states(&self) -> io::Result<Vec<types::split_thread>> {
-        let followed = self.followed.borrow();
-        let states = self.places()?.into_iter().map(|(_, state)| state);
-        Ok(states.filter(|state| followed.has(state.process)).collect())
-    }
-
-    /// The places of the table of threads that are taken, and the states in them.
-    fn places(&self) -> io::Result<Vec<(Vec<u8>, types::split_thread)>> {
+        let following = self.following.borrow();
         let all = &self.skeleton.maps.split_threads;
         let mut unread = MAX_THREADS;
-        let mut places = Vec::new();
-        for (place, state) in
+        let mut states = Vec::new();
+        for (_, state) in
             all.lookup_batch(THREADS_AT_ONCE, MapFlags::ANY, MapFlags::ANY).map_err(io::Error::other)?
         {
             unread -= 1;
             let state: Option<types::split_thread> = sys_bpf::read(&state);
-            places.extend(state.filter(|state| state.owner != 0).map(|state| (place, state)));
+            states.extend(state.filter(|state| state.owner != 0 && following.has(state)));
         }
         if unread > 0 {
             return Err(io::Error::other(format!(
                 "{unread} of {MAX_THREADS} entries of the table of threads"
             )));
         }
-        Ok(places)
+        Ok(states)
     }
 
     /// Whether the kernel lets this process read the figures with its present capabilities.

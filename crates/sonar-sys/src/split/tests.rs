@@ -1,5 +1,6 @@
 //! A server of this process, with one thread for each connection, whose commands take a known time.
 #![allow(clippy::unwrap_used, clippy::panic)]
+mod control;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
