@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -142,8 +143,17 @@ pub fn confine_helper(name: &str, memory: usize, keep: &[u32], duty: Duty) -> io
 
 /// Starts a helper that answers on its end of the socket. If that fails, returns `None` and prints what does not work.
 pub fn helper(task: HelperTask, serve: impl FnOnce(UnixStream) -> io::Result<()>) -> Option<Helper> {
+    helper_with(task, &[], serve)
+}
+
+/// The same for a helper that works with these descriptors.
+pub fn helper_with(
+    task: HelperTask,
+    kept: &[BorrowedFd<'_>],
+    serve: impl FnOnce(UnixStream) -> io::Result<()>,
+) -> Option<Helper> {
     let HelperTask { name, what, memory, keep, duty } = task;
-    let started = Helper::start(|socket| {
+    let started = Helper::start_with(kept, |socket| {
         if confine_helper(name, memory, keep, duty).is_ok() {
             // It ends when the other side does.
             let _ = serve(socket);

@@ -4,13 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::words::plural;
-use sonar_sys::ebpf::TraceError;
-use sonar_sys::split::{MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
+use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
 
 use super::in_progress::ThreadsNow;
 use super::meeting::{SplitMeeting, SplitSink, lock};
@@ -20,54 +19,66 @@ use super::waits::WaitClassifier;
 use crate::files::process::refused;
 use crate::privileges;
 use crate::queries::live::tls::TlsLibrary;
+use crate::stacks::following::FollowedServers;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
+/// How often the helper is asked which servers are traced if nothing seems to have changed: a server that has ended may
+/// have been replaced by one with the same number.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 
-/// The helper processes of a trace. They keep the privileges that it drops.
+/// The programs of a trace, and its helper processes. These keep the privileges that it drops.
 pub struct SplitHelpers {
-    processes: Vec<u32>,
+    tracer: SplitTracer,
     files: OpenFiles,
     classifier: WaitClassifier,
     plan: SplitPlan,
 }
 
 impl SplitHelpers {
-    /// Starts them for these processes, with rules for wait classes from the file `classes`. Call it before any thread
-    /// is started.
+    /// Starts them for these processes and connections, with rules for wait classes from the file `classes`. From then on
+    /// this process chooses no others. Call it before any thread is started.
     ///
     /// # Errors
-    /// The file of classes is wrong, or a helper cannot be started.
-    pub fn start(processes: Vec<u32>, classes: Option<&Path>, plan: SplitPlan) -> Result<Self> {
+    /// The file of classes is wrong, or a helper cannot be started. The kernel, or a missing privilege.
+    pub fn start(
+        processes: &[u32],
+        classes: Option<&Path>,
+        connections: ConnectionSample,
+        plan: SplitPlan,
+    ) -> Result<Self> {
         let files = OpenFiles::new(plan.confined, plan.files);
-        let classifier = WaitClassifier::new(classes, &processes, plan)?;
-        Ok(Self { processes, files, classifier, plan })
+        let mut classifier = WaitClassifier::new(classes, processes, plan)?;
+        let tracer = SplitTracer::start(processes, connections, plan.room).map_err(refused)?;
+        if plan.follows || !plan.samples {
+            classifier = classifier.with_later(&tracer);
+        }
+        // From now on only that helper decides which processes are traced, or nobody.
+        tracer.give_up_control().context("cannot give up the control of what is traced")?;
+        Ok(Self { tracer, files, classifier, plan })
     }
 
-    /// Begins to trace the threads, for these connections.
-    ///
-    /// # Errors
-    /// The kernel, or a missing privilege.
-    pub fn trace(self, connections: ConnectionSample) -> Result<SplitTrace> {
-        let Self { processes, files, classifier, plan } = self;
-        let encrypted = plan.encrypted;
-        let mut tracer = SplitTracer::start(&processes, connections, plan.room).map_err(refused)?;
-        if encrypted != EncryptedSplit::Off {
-            for process in &processes {
-                if let Err(error) = attach_tls(&mut tracer, *process, encrypted) {
+    /// Begins to trace the threads.
+    pub fn trace(self) -> SplitTrace {
+        let Self { mut tracer, files, classifier, plan } = self;
+        let followed = tracer.followed();
+        if plan.encrypted != EncryptedSplit::Off {
+            for FollowedProcess { process, .. } in &followed {
+                if let Err(error) = attach_tls(&mut tracer, *process, plan.encrypted) {
                     eprintln!(
                         "mongosonar: the time of encrypted operations of process {process} cannot be divided: {error:#}"
                     );
                 }
             }
         }
-        Ok(SplitTrace {
+        SplitTrace {
             tracer,
             files,
             classifier: RefCell::new(classifier),
-            processes: RefCell::new(processes),
+            followed: RefCell::new(followed),
+            asked: Cell::default(),
             losses: Cell::default(),
             refused: RefCell::default(),
-        })
+        }
     }
 }
 
@@ -83,7 +94,9 @@ pub struct SplitTrace {
     tracer: SplitTracer,
     files: OpenFiles,
     classifier: RefCell<WaitClassifier>,
-    processes: RefCell<Vec<u32>>,
+    followed: RefCell<Vec<FollowedProcess>>,
+    /// When the helper was last asked which ones to follow.
+    asked: Cell<Option<Instant>>,
     /// As they were when they were last taken.
     losses: Cell<SplitLosses>,
     refused: RefCell<RefusedServers>,
@@ -99,11 +112,10 @@ struct RefusedServers {
 }
 
 impl RefusedServers {
-    /// Number of servers that cannot be traced now, and the reason for the last one. Reported when the number grows.
-    fn note(&mut self, count: usize, why: Option<&TraceError>) {
+    /// Number of servers that cannot be traced now. Reported when the number grows.
+    fn note(&mut self, count: usize) {
         if count > self.count {
-            let why = why.map_or_else(String::new, |why| format!(": {why}"));
-            self.notice = Some(format!("{}{why}", refused_text(count)));
+            self.notice = Some(refused_text(count));
         }
         self.count = count;
     }
@@ -216,34 +228,38 @@ impl SplitTrace {
 
     /// The files that the servers have open now, with their paths.
     pub fn files(&self) -> HashMap<FileId, String> {
-        self.files.read(&self.processes.borrow())
+        let followed: Vec<u32> = self.followed.borrow().iter().map(|one| one.process).collect();
+        self.files.read(&followed)
     }
 
-    /// Follows exactly these processes from now on. Reads the names of functions of those that are new; what their
-    /// operations in flight wait for has no class, because their threads are not sampled. Their encrypted operations
-    /// are divided if an earlier server had mapped the same TLS library.
+    /// Follows these processes from now on and no others, if the helper finds that the new ones are servers. Reads the
+    /// names of their functions; what their operations in flight wait for has no class, because their threads are not
+    /// sampled. Their encrypted operations are divided if an earlier server had mapped the same TLS library.
     pub fn follow(&self, processes: &[u32]) {
-        let mut followed = self.processes.borrow_mut();
-        for gone in followed.iter().filter(|process| !processes.contains(process)) {
-            // A process that has ended has no threads any more: nothing depends on it.
-            self.tracer.leave(*gone).ok();
-            self.classifier.borrow_mut().remove(*gone);
+        let mut followed = self.followed.borrow_mut();
+        let changed = changed(&followed, processes);
+        if !changed && self.asked.get().is_some_and(|asked| asked.elapsed() < ASKED_EVERY) {
+            return;
         }
-        followed.retain(|process| processes.contains(process));
-        let (mut refused, mut why) = (0, None);
-        for new in processes {
-            if followed.contains(new) {
-                continue;
-            }
-            match self.tracer.follow(*new) {
-                Ok(()) => {
-                    followed.push(*new);
-                    self.classifier.borrow_mut().add(*new);
-                }
-                Err(error) => (refused, why) = (refused + 1, Some(error)),
-            }
+        self.asked.set(Some(Instant::now()));
+        let mut classifier = self.classifier.borrow_mut();
+        let Some(later) = classifier.later() else { return };
+        let now = later.follow(processes).unwrap_or_else(|error| {
+            let failure = || format!("servers that start later are not traced: {error:#}");
+            classifier.problems().note_failure(failure);
+            // Of those that have ended, nothing is asked any more.
+            let alive = followed.iter().filter(|one| processes.contains(&one.process)).copied();
+            FollowedServers { followed: alive.collect(), turned_away: self.refused.borrow().count as u32 }
+        });
+        self.tracer.note_followed(&now.followed);
+        for gone in followed.iter().filter(|one| !now.followed.contains(one)) {
+            classifier.remove(gone.process);
         }
-        self.refused.borrow_mut().note(refused, why.as_ref());
+        for new in now.followed.iter().filter(|one| !followed.contains(one)) {
+            classifier.add(new.process);
+        }
+        *followed = now.followed;
+        self.refused.borrow_mut().note(now.turned_away as usize);
     }
 
     /// The bytes of the tables of functions of all servers.
@@ -263,6 +279,12 @@ impl SplitTrace {
     }
 }
 
+/// Whether other processes are to be followed than are.
+fn changed(followed: &[FollowedProcess], wanted: &[u32]) -> bool {
+    let is_followed = |process: &u32| followed.iter().any(|one| one.process == *process);
+    !followed.iter().all(|one| wanted.contains(&one.process)) || !wanted.iter().all(is_followed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,16 +292,23 @@ mod tests {
     #[test]
     fn servers_that_cannot_be_traced_are_named_once_and_stay_in_the_status() {
         let mut refused = RefusedServers::default();
-        let full = TraceError::Load("the table is full".to_owned());
-        refused.note(0, None);
+        refused.note(0);
         assert_eq!(refused.notice.take(), None);
-        refused.note(2, Some(&full));
-        let notice = refused.notice.take().unwrap();
-        assert!(notice.starts_with("2 servers are not traced (at most 64 can be): "), "{notice}");
+        refused.note(2);
+        assert_eq!(refused.notice.take().unwrap(), "2 servers are not traced (at most 64 can be)");
         for (count, is_new) in [(2, false), (1, false), (3, true)] {
-            refused.note(count, Some(&full));
+            refused.note(count);
             assert_eq!((refused.count, refused.notice.take().is_some()), (count, is_new));
         }
         assert_eq!(refused_text(1), "1 server is not traced (at most 64 can be)");
+    }
+
+    #[test]
+    fn the_helper_is_asked_when_servers_come_or_go() {
+        let followed = [7, 8].map(|process| FollowedProcess { process, since: 1 });
+        for (wanted, expected) in [(&[8, 7][..], false), (&[7], true), (&[7, 8, 9], true), (&[], true)] {
+            assert_eq!(changed(&followed, wanted), expected, "{wanted:?}");
+        }
+        assert!(!changed(&[], &[]));
     }
 }

@@ -9,6 +9,7 @@ use sonar_core::stacks::{ThreadSample, ThreadState};
 use sonar_core::time_split::{ClassifiedWait, TimePart, WaitSample};
 use sonar_decode::stacks::{TableBudget, WaitClasses};
 use sonar_sys::Host;
+use sonar_sys::split::SplitTracer;
 
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
@@ -31,8 +32,8 @@ pub struct WaitClassifier {
 }
 
 impl WaitClassifier {
-    /// For these processes, with more rules from the file `classes`, and for servers that start later if the plan follows
-    /// them. Call it before any thread is started, and before privileges are dropped.
+    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before
+    /// privileges are dropped.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started.
@@ -47,10 +48,20 @@ impl WaitClassifier {
         };
         let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
         let processes = sampled.iter().map(symbols).collect::<Result<_>>()?;
-        let later = if plan.follows || !plan.samples { LaterSources::start() } else { None };
         let unread = unread.to_vec();
         let problems = WaitProblems::default();
-        Ok(Self { classes, processes, later, unread, shared, vdso, problems })
+        Ok(Self { classes, processes, later: None, unread, shared, vdso, problems })
+    }
+
+    /// The same, also for servers that start later; the helper decides which are traced. Call it before any thread is
+    /// started, and before privileges are dropped.
+    pub fn with_later(self, tracer: &SplitTracer) -> Self {
+        Self { later: LaterSources::start(tracer), ..self }
+    }
+
+    /// The helper for servers that start later, if there is one.
+    pub fn later(&mut self) -> Option<&mut LaterSources> {
+        self.later.as_mut()
     }
 
     /// The bytes of the tables of functions of all servers.

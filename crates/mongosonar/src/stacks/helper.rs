@@ -3,7 +3,8 @@
 //! Stacks and files come from another program and are read without privileges. So the helper keeps them, understands
 //! none of those bytes, and answers four questions: a snapshot, the mappings, a mapped file, a file of symbols. It opens
 //! only what [`super::mapped`] allows.
-//! For servers that start later, a helper without snapshots answers the other three.
+//! For servers that start later, a helper without snapshots answers the other three. It also decides which servers are
+//! traced: see [`super::following`].
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,14 +13,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use sonar_decode::stacks::Mapping;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, PATIENCE};
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::{Duty, capability, works_without};
 use sonar_sys::questions::{HelperAnswer, answer_all};
+use sonar_sys::split::SplitTracer;
 use sonar_sys::stacks::StackSampler;
 
+use super::following::{self, FollowedServers};
 use super::helper_socket::HelperSocket;
 use super::mapped;
 use crate::files::finder::array;
@@ -30,6 +33,9 @@ const SNAPSHOT: u8 = b'S';
 const MAPS: u8 = b'M';
 const MAPPED_FILE: u8 = b'F';
 const SYMBOL_FILE: u8 = b'D';
+/// To the helper for servers that start later: a socket for the questions about one of them, and which are traced.
+const SERVER: u8 = b'O';
+const FOLLOW: u8 = b'W';
 /// The first question: whether it can sample.
 const READY: u8 = b'R';
 /// The longest answer, in bytes. A snapshot has up to 128 MiB of stacks, and twice a ring of up to 64 MiB.
@@ -56,6 +62,9 @@ const MAX_LATER: usize = 64;
 /// What the helper for servers that start later keeps.
 const KEPT_LATER: &[u32] =
     &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH, capability::CHECKPOINT_RESTORE];
+/// The same before Linux 5.19, where the kernel may refuse to read eBPF maps without it.
+const KEPT_FOR_MAPS: &[u32] =
+    &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH, capability::CHECKPOINT_RESTORE, capability::BPF];
 
 /// Where stacks and files of a process come from.
 pub struct StackSource {
@@ -75,20 +84,21 @@ enum Snapshots {
     All,
 }
 
-/// The helper for servers that start later.
+/// The helper for servers that start later, which also decides which servers are traced.
 pub struct LaterSources {
     socket: HelperSocket,
 }
 
 impl LaterSources {
-    /// Starts the helper; `None` if that fails, which it reports. Call it before starting any thread.
-    pub fn start() -> Option<Self> {
-        let what = "finding the functions of servers that start later";
+    /// Starts the helper, which gets the maps that decide what is traced; `None` if that fails, which it reports. Call it
+    /// before starting any thread.
+    pub fn start(tracer: &SplitTracer) -> Option<Self> {
+        let what = "following servers that start later";
+        let keep = if works_without(|| tracer.is_readable()) { KEPT_LATER } else { KEPT_FOR_MAPS };
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let memory = privileges::FUNCTIONS_HELPER_BYTES;
-        let task =
-            HelperTask { name: "sonar-functions", what, memory, keep: KEPT_LATER, duty: Duty::Reading };
-        let helper = privileges::helper(task, serve_later)?;
+        let task = HelperTask { name: "sonar-functions", what, memory, keep, duty: Duty::Reading };
+        let helper = privileges::helper_with(task, &tracer.controls(), |socket| serve_later(tracer, socket))?;
         Some(Self { socket: HelperSocket::to(helper, MAX_MAPS).ok()? })
     }
 
@@ -97,11 +107,23 @@ impl LaterSources {
     /// # Errors
     /// It has ended, or is another program; or the helper has ended or stands still.
     pub fn source(&mut self, process: u32) -> Result<StackSource> {
-        let mut answer = self.socket.ask(&process.to_ne_bytes())?;
+        let question = [&[SERVER], &process.to_ne_bytes()[..]].concat();
+        let mut answer = self.socket.ask(&question)?;
         let socket = answer.files.pop().ok_or_else(|| anyhow!("the helper process refuses to read it"))?;
         let socket = UnixStream::from(OwnedFd::from(socket));
         socket.set_write_timeout(Some(PATIENCE))?;
         Ok(StackSource { socket: HelperSocket::new(socket, MAX_MAPS), snapshots: Snapshots::None })
+    }
+
+    /// Traces, of these processes, those that are traced already and those that are a mongod or mongos, and no others.
+    ///
+    /// # Errors
+    /// The helper has ended or stands still.
+    pub fn follow(&mut self, processes: &[u32]) -> Result<FollowedServers> {
+        let answer = self.socket.ask(&following::question(FOLLOW, processes))?;
+        ensure!(answer.files.is_empty(), "the helper process answers wrongly");
+        FollowedServers::from_bytes(&answer.bytes)
+            .ok_or_else(|| anyhow!("the helper process answers wrongly"))
     }
 }
 
@@ -228,14 +250,19 @@ fn of_file(file: Option<File>) -> HelperAnswer {
     HelperAnswer { bytes: Vec::new(), files: file.into_iter().collect() }
 }
 
-/// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own.
-fn serve_later(socket: UnixStream) -> io::Result<()> {
+/// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own; and
+/// traces servers.
+fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
     let running = Arc::new(());
-    answer_all(socket, |mut question| {
-        let process = u32::from_ne_bytes(array(&mut question)?);
-        let is_wanted =
-            Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process);
-        Ok(of_file(if is_wanted { answer_later(process, running.clone()).ok() } else { None }))
+    answer_all(socket, |mut question| match array(&mut question)? {
+        [SERVER] => {
+            let process = u32::from_ne_bytes(array(&mut question)?);
+            let is_wanted =
+                Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process);
+            Ok(of_file(if is_wanted { answer_later(process, running.clone()).ok() } else { None }))
+        }
+        [FOLLOW] => Ok(HelperAnswer { bytes: following::answer(tracer, question), files: Vec::new() }),
+        _ => Err(io::ErrorKind::InvalidData.into()),
     })
 }
 

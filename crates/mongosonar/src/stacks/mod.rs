@@ -4,6 +4,7 @@ pub mod args;
 mod chosen;
 mod collect;
 mod compare;
+pub mod following;
 pub mod helper;
 pub mod helper_socket;
 mod mapped;

@@ -80,8 +80,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let sample = args.sample.unwrap_or_else(|| sample_of_busy(&processes));
     // Before any thread is started.
     let helpers = SplitHelpers::start(
-        processes.clone(),
+        &processes,
         args.classes.as_deref(),
+        sample,
         SplitPlan::of_command(confined, false, EncryptedSplit::of(args.no_tls, args.tls_any_cost)),
     )?;
     // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
@@ -101,8 +102,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     };
     let target = args.server.named(only_port)?;
     let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
-    // Before the rings, because both may take seconds: loading programs into the kernel, and asking a server.
-    let mut trace = helpers.trace(sample)?;
+    // Before the rings, because both may take seconds: attaching programs to libraries, and asking a server.
+    let mut trace = helpers.trace();
     trace.sample_processors();
     let names = FileNames::ask_target(target.clone())?;
     let listened = Listened::choose(&ports, &Host::live());

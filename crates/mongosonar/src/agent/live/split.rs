@@ -103,10 +103,10 @@ impl SplitSearch {
     /// For every mongod and mongos of this host, and these connections.
     ///
     /// # Errors
-    /// A helper process cannot be started.
+    /// A helper process cannot be started. The kernel, or a missing privilege.
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> Result<Self> {
-        let processes = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
-        let helpers = SplitHelpers::start(processes, None, plan)?;
+        let processes: Vec<u32> = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
+        let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default()).with_room(ROOM)));
         Ok(Self { helpers, meeting, connections })
     }
@@ -131,7 +131,7 @@ pub struct SplitTask {
     pub confined: bool,
 }
 
-/// Starts the thread, and waits until it traces. `None` if it cannot; it has reported why.
+/// Starts the thread, and waits until it traces. `None` if it panics.
 ///
 /// # Errors
 /// No thread can be started.
@@ -145,17 +145,8 @@ pub fn start(search: SplitSearch, task: SplitTask) -> Result<Option<JoinHandle<(
 
 fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
     let SplitSearch { helpers, meeting, connections } = search;
-    let mut windows = WindowCutter::new(task.to.clone());
-    let trace = match helpers.trace(connections) {
-        Ok(trace) => trace,
-        Err(error) => {
-            let problem = CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned()));
-            let event = task.board.failed(Collector::Split, now(), &problem);
-            event.into_iter().for_each(|event| windows.event(event));
-            windows.finish();
-            return;
-        }
-    };
+    let windows = WindowCutter::new(task.to.clone());
+    let trace = helpers.trace();
     if task.confined {
         trace.give_up_privileges();
     }

@@ -68,11 +68,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let search = LocalServerSearch::start(confined);
+    let followed = args.split.unwrap_or_default();
     let helpers = match args.split {
         Some(_) => {
             let encrypted = EncryptedSplit::of(args.no_tls, args.tls_any_cost);
             let plan = SplitPlan::of_command(confined, args.pid.is_empty(), encrypted);
-            Some(SplitHelpers::start(splitting::processes(&args.pid, &[])?, None, plan)?)
+            Some(SplitHelpers::start(&splitting::processes(&args.pid, &[])?, None, followed, plan)?)
         }
         None => None,
     };
@@ -101,9 +102,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
-    // Before the rings, because both may take seconds: loading programs into the kernel, and asking a server.
-    let followed = args.split.unwrap_or_default();
-    let trace = helpers.map(|helpers| helpers.trace(followed)).transpose()?;
+    // Before the rings, because both may take seconds: attaching programs to libraries, and asking a server.
+    let trace = helpers.map(SplitHelpers::trace);
     let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()))?;
     let config = RingConfig {
         interfaces: args.interface.clone(),
