@@ -41,15 +41,18 @@ pub struct FoundServer {
     /// Its program: `mongod` or `mongos`.
     pub name: String,
     /// Its log; `None` if it writes none into a file, or nothing says which.
-    #[serde(with = "path_bytes::optional")]
+    #[serde(serialize_with = "path_bytes::serialize_optional")]
+    #[serde(deserialize_with = "path_bytes::deserialize_optional")]
     pub log: Option<PathBuf>,
     /// Why it has no log that can be read: where it goes instead.
     pub no_log: Option<String>,
     /// The folder of its data, as it names it itself; `None` on a mongos, or if nothing says which.
-    #[serde(with = "path_bytes::optional")]
+    #[serde(serialize_with = "path_bytes::serialize_optional")]
+    #[serde(deserialize_with = "path_bytes::deserialize_optional")]
     pub dbpath: Option<PathBuf>,
     /// The folder of its samples.
-    #[serde(with = "path_bytes::optional")]
+    #[serde(serialize_with = "path_bytes::serialize_optional")]
+    #[serde(deserialize_with = "path_bytes::deserialize_optional")]
     pub diagnostic: Option<PathBuf>,
     /// It runs, but has closed its port.
     pub is_closed: bool,

@@ -47,25 +47,20 @@ pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<PathBuf, D::E
     Ok(WrittenPath::deserialize(reader)?.into_path())
 }
 
-/// The same for a path that may be missing.
-pub mod optional {
-    use super::{Deserialize, Deserializer, PathBuf, Serialize, Serializer, WrittenPath};
+/// Writes a path, if there is one.
+///
+/// # Errors
+/// Those of the writer.
+pub fn serialize_optional<S: Serializer>(path: &Option<PathBuf>, writer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().map(WrittenPath::of).serialize(writer)
+}
 
-    /// Writes a path, if there is one.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, writer: S) -> Result<S::Ok, S::Error> {
-        path.as_deref().map(WrittenPath::of).serialize(writer)
-    }
-
-    /// Reads a path, if there is one.
-    ///
-    /// # Errors
-    /// It is something else.
-    pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<PathBuf>, D::Error> {
-        Ok(Option::<WrittenPath>::deserialize(reader)?.map(WrittenPath::into_path))
-    }
+/// Reads a path, if there is one.
+///
+/// # Errors
+/// It is something else.
+pub fn deserialize_optional<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(Option::<WrittenPath>::deserialize(reader)?.map(WrittenPath::into_path))
 }
 
 #[cfg(test)]
@@ -76,7 +71,7 @@ mod tests {
     struct Both {
         #[serde(with = "super")]
         one: PathBuf,
-        #[serde(with = "super::optional")]
+        #[serde(serialize_with = "serialize_optional", deserialize_with = "deserialize_optional")]
         other: Option<PathBuf>,
     }
 
