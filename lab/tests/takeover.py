@@ -107,6 +107,12 @@ class TakenThread:
             memory.write(data)
         return address
 
+    def get(self, address, length):
+        """Bytes of the thread's memory."""
+        with open(f"/proc/{self.process}/mem", "rb", buffering=0) as memory:
+            memory.seek(address)
+            return memory.read(length)
+
     def text(self, text):
         return self.put(os.fsencode(text) + b"\0")
 
@@ -204,9 +210,7 @@ def sends_out(thread, around):
     numbers = thread.put(bytes(8))
     if thread.call("socketpair", 1, 2, 0, numbers) < 0:
         return False
-    with open(f"/proc/{thread.process}/mem", "rb", buffering=0) as memory:
-        memory.seek(numbers)
-        pair = struct.unpack("<ii", memory.read(8))
+    pair = struct.unpack("<ii", thread.get(numbers, 8))
     sent = thread.call("sendto", pair[0], numbers, 1, 0, thread.put(around.local_address), len(around.local_address))
     for number in pair:
         thread.call("close", number)
@@ -227,6 +231,71 @@ def creates_map(thread):
     if number >= 0:
         thread.call("close", number)
     return number >= 0
+
+
+# Commands of bpf(2).
+MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, MAP_DELETE, OBJECT_INFO = 0, 1, 2, 3, 15
+
+
+class Map:
+    """A map that a thread has open."""
+
+    def __init__(self, thread, number):
+        self.thread, self.number = thread, number
+        thread.used = 0
+        info = thread.put(bytes(88))
+        thread.call("bpf", OBJECT_INFO, thread.put(struct.pack("<IIQ", number, 88, info) + bytes(112)), 128)
+        self.type, _, self.key_size, self.value_size = struct.unpack("<IIII", thread.get(info, 16))
+        self.name = thread.get(info + 24, 16).split(b"\0")[0].decode()
+
+    def do(self, command, key, value):
+        """Lookup, update or delete; returns the error, and the value."""
+        self.thread.used = 0
+        at = self.thread.put(value)
+        attributes = struct.pack("<IIQQQ", self.number, 0, self.thread.put(key), at, 0)
+        result = self.thread.call("bpf", command, self.thread.put(attributes + bytes(96)), 128)
+        return result, self.thread.get(at, len(value))
+
+    def takes(self, victims):
+        """Whether an entry can be written. Of a table of processes it is one of somebody else's, which is taken out again."""
+        if not self.key_size or self.value_size > SCRATCH // 2:
+            return False
+        is_of_processes = self.name.endswith("_processes")
+        key = struct.pack("<I", victims[0].pid) if is_of_processes else bytes(self.key_size)
+        failed, value = self.do(MAP_LOOKUP, key, bytes(self.value_size))
+        # What is there stays as it is.
+        value = value if not failed else b"\1".ljust(self.value_size, b"\0")
+        is_written = self.do(MAP_UPDATE, key, value)[0] == 0
+        if is_written and failed:
+            self.do(MAP_DELETE, key, b"")
+        return is_written
+
+
+def has_memory_copied(thread, around):
+    """Has the eBPF programs that copy stacks and plaintext follow others, by the tables of processes, the states of their
+    threads, or any other map of theirs. Who has none tries it with a map of his own."""
+    numbers = open_maps(thread.process)
+    opened = [Map(thread, number) for number in numbers]
+    written = [one.name for one in opened if one.name.startswith(("split_", "tls_")) and one.takes(around.victims)]
+    if numbers:
+        return bool(written)
+    thread.used = 0
+    made = thread.call("bpf", MAP_CREATE, thread.put(struct.pack("<IIII", 2, 4, 4, 1) + bytes(112)), 128)
+    if made < 0:
+        return False
+    is_written = Map(thread, made).takes(around.victims)
+    thread.call("close", made)
+    return is_written
+
+
+def open_maps(process):
+    """The numbers of the eBPF maps that a process has open."""
+    found = []
+    for link in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(link) == "anon_inode:bpf-map":
+                found.append(int(link.name))
+    return sorted(found)
 
 
 def counts_events(thread, victim):
@@ -273,6 +342,7 @@ ATTEMPTS = {
     ),
     "read memory of others": lambda thread, around: of_any(around.victims, lambda victim: reads_memory(thread, victim)),
     "make eBPF maps": lambda thread, around: creates_map(thread),
+    "have eBPF programs copy memory of others": has_memory_copied,
     "open perf events of others": lambda thread, around: of_any(
         around.victims, lambda victim: counts_events(thread, victim)
     ),
