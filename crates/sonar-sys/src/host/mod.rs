@@ -132,7 +132,7 @@ impl Host {
     /// The same, but only those whose program file has one of these names, which no process can choose for itself. Those
     /// whose program cannot be seen are left out, and those that run the program of this process.
     pub fn processes_running(&self, names: &[&str]) -> Vec<Process> {
-        let proven = self.identified(names).filter(|process| process::runs_program(process, names));
+        let proven = self.identified(names).filter_map(|process| process::proven(process, names));
         process::with_arguments(proven.take(process::MAX_PROCESSES).collect())
     }
 
@@ -145,7 +145,7 @@ impl Host {
     /// Whether a process runs one of these programs, as [`Host::processes_running`] says.
     pub fn process_running(&self, pid: u32, names: &[&str]) -> bool {
         let process = process::identify(&self.proc_root, pid, names);
-        process.is_some_and(|process| process::runs_program(&process, names))
+        process.and_then(|process| process::proven(process, names)).is_some()
     }
 
     /// State and times of a process; `None` if none has this number.

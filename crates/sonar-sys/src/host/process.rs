@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +34,20 @@ pub struct Process {
     /// at its beginning.
     pub arguments: Vec<String>,
     folder: PathBuf,
+    program: Option<ProgramFile>,
+}
+
+/// Which file a program is, by device and inode: as long as it runs, no other file is the same.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFile {
+    device: u64,
+    inode: u64,
+}
+
+impl ProgramFile {
+    fn of(found: &fs::Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
 }
 
 /// The content of `/proc/PID/stat` (proc_pid_stat(5)).
@@ -122,11 +137,19 @@ fn program(folder: &Path) -> Option<String> {
     Some(undeleted(fs::read_link(folder.join("exe")).ok()?.as_os_str().as_bytes()))
 }
 
-/// Whether the program of a process has one of these names, whatever the process calls itself. `false` for those that run
-/// the program of this process: mongosonar is no server, even if its name is changed.
-pub(super) fn runs_program(process: &Process, names: &[&str]) -> bool {
-    let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    let own = file(Path::new("/proc/self/exe"));
+/// The path of the program of a process, and which file that is: both of the same program, whatever it executes meanwhile.
+fn program_file(folder: &Path) -> Option<(String, Option<ProgramFile>)> {
+    let Ok(file) = File::options().read(true).custom_flags(libc::O_PATH).open(folder.join("exe")) else {
+        // A copy has only a link.
+        return Some((program(folder)?, None));
+    };
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    Some((undeleted(path.as_os_str().as_bytes()), Some(ProgramFile::of(&file.metadata().ok()?))))
+}
+
+/// The process with its program, if that has one of these names, whatever the process calls itself. `None` for those that
+/// run the program of this process: mongosonar is no server, even if its name is changed.
+pub(super) fn proven(process: Process, names: &[&str]) -> Option<Process> {
     // A link `mongod` may lead to `mongod-7.0.5`.
     let is_one = |base: &str| {
         let rest = |name: &&str| {
@@ -134,8 +157,10 @@ pub(super) fn runs_program(process: &Process, names: &[&str]) -> bool {
         };
         names.iter().filter_map(rest).any(|is_it| is_it)
     };
-    let is_named = program(&process.folder).is_some_and(|path| path.rsplit('/').next().is_some_and(is_one));
-    is_named && own.is_some() && file(&process.folder.join("exe")) != own
+    let own = ProgramFile::of(&fs::metadata("/proc/self/exe").ok()?);
+    let (path, program) = program_file(&process.folder)?;
+    let is_named = path.rsplit('/').next().is_some_and(is_one);
+    (is_named && program != Some(own)).then_some(Process { program, ..process })
 }
 
 /// Whether the file of a program has a name and a version: `mongod-7.0.5`.
@@ -192,13 +217,25 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
         return None;
     }
-    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder })
+    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder, program: None })
 }
 
 impl Process {
     /// Its folder in `/proc`.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The program that it was proven to run ([`Host::processes_running`](super::Host::processes_running)); `None` if it
+    /// was found otherwise.
+    pub fn program(&self) -> Option<ProgramFile> {
+        self.program
+    }
+
+    /// The program that it runs now: it may have executed another one, also one with more rights than its user has. `None`
+    /// if it has ended, or without permission.
+    pub fn program_now(&self) -> Option<ProgramFile> {
+        fs::metadata(self.folder.join("exe")).ok().map(|found| ProgramFile::of(&found))
     }
 
     /// Value of an option, given as `--name value` or `--name=value`; one of several names.
@@ -447,7 +484,8 @@ broken
     fn the_folder_of_a_command_line_is_found() {
         let of = |line: &str| {
             let arguments = line.split('\0').map(str::to_owned).collect();
-            let process = Process { pid: 1, name: "mongod".into(), arguments, folder: PathBuf::new() };
+            let process =
+                Process { pid: 1, name: "mongod".into(), arguments, folder: PathBuf::new(), program: None };
             process.option(&["--dbpath"]).map(str::to_owned)
         };
         assert_eq!(of("mongod\0--port\x0027017\0--dbpath\0/data"), Some("/data".into()));

@@ -48,11 +48,17 @@ const READ: u32 = 4;
 const SEARCH: u32 = 1;
 
 impl ProcessUser {
-    /// From `/proc/PID/status`: the ids that count for files.
+    /// From `/proc/PID/status`: the ids that count for files. `None` if they are not those of the user who started it: a
+    /// program that is set-uid or set-gid has rights that this user has not.
     fn parse(status: &str) -> Option<Self> {
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         // Real, effective, saved, of the file system.
-        let id = |name: &str| line(name)?.split_ascii_whitespace().nth(3)?.parse::<u32>().ok();
+        let id = |name: &str| {
+            let mut ids = line(name)?.split_ascii_whitespace();
+            let real = ids.next()?;
+            let is_one = ids.clone().count() == 3 && ids.all(|other| other == real);
+            real.parse::<u32>().ok().filter(|_| is_one)
+        };
         let user = id("Uid")?;
         let mut groups = vec![id("Gid")?];
         let others = line("Groups").unwrap_or_default().split_ascii_whitespace();
@@ -154,7 +160,9 @@ impl ProcessFiles {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let status = small(&process.join("status")).ok_or(io::ErrorKind::NotFound)?;
-        let user = ProcessUser::parse(&status).ok_or(io::ErrorKind::InvalidData)?;
+        let foreign = "its rights are not those of the user who started it";
+        let foreign = || io::Error::new(io::ErrorKind::PermissionDenied, foreign);
+        let user = ProcessUser::parse(&status).ok_or_else(foreign)?;
         Ok(Self { root, user, trusts_paths })
     }
 
@@ -346,7 +354,8 @@ mod tests {
             fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
             fs::write(folder.join("7/comm"), "mongod\n").unwrap();
             let status = format!(
-                "Name:\tmongod\nUid:\t1\t1\t1\t{USER}\nGid:\t1\t1\t1\t{USER}\nGroups:\t{GROUP} 5 \nCapEff:\t{capabilities}\n"
+                "Name:\tmongod\nUid:\t{0}\nGid:\t{0}\nGroups:\t{GROUP} 5 \nCapEff:\t{capabilities}\n",
+                [USER; 4].map(|id| id.to_string()).join("\t")
             );
             fs::write(folder.join("7/status"), status).unwrap();
             let process = Host::of_proc(&folder).process(7, &["mongod"]).unwrap();
@@ -427,6 +436,23 @@ mod tests {
         let list = [2u32.to_le_bytes().to_vec(), entries.iter().flat_map(entry).collect()].concat();
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(path, "system.posix_acl_access", &list, flags).ok()
+    }
+
+    #[test]
+    fn a_program_that_is_set_uid_has_rights_that_its_user_has_not() {
+        let status = |user: [u32; 4], group: [u32; 4]| {
+            let ids = |ids: [u32; 4]| ids.map(|id| id.to_string()).join("\t");
+            ProcessUser::parse(&format!("Uid:\t{}\nGid:\t{}\nCapEff:\t0\n", ids(user), ids(group)))
+        };
+        let (own, foreign) = ([USER; 4], [USER, 0, 0, 0]);
+        let user = ProcessUser { user: USER, groups: vec![USER], reads_all: false };
+        assert_eq!(status(own, own), Some(user));
+        for (user, group) in
+            [(foreign, own), (own, foreign), ([USER, USER, 0, USER], own), ([0, USER, USER, USER], own)]
+        {
+            assert_eq!(status(user, group), None, "{user:?} {group:?}");
+        }
+        assert_eq!(ProcessUser::parse("Uid:\t7\t7\t7\nGid:\t7\t7\t7\t7\n"), None, "it is cut");
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl Inspection {
     fn describe(&mut self, process: Process, port: u16, patience: &mut SearchPatience) -> KnownServer {
         let configured = self.configured.iter().find(|table| table.port.0 == port).cloned();
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
-        let server = ServerProcess { process: process.clone(), started };
+        let server = ServerProcess { process: process.clone(), started, program: process.program() };
         let begun = Instant::now();
         let place = self.place(process.pid, InspectedPart::Log);
         let described = place.run_within(patience.next(), move || describe(server, port, configured));

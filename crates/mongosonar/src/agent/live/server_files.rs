@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use sonar_sys::Host;
-use sonar_sys::host::process::Process;
+use sonar_sys::host::process::{Process, ProgramFile};
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::follow::{FileIdentity, FollowedPlace, MAX_COPIES};
@@ -25,20 +25,23 @@ const MAX_SAMPLES: usize = 1_000;
 /// The most bytes of a configuration of a server. A longer one is not read.
 const MAX_CONFIG_BYTES: u64 = 128 << 10;
 
-/// A process, and when it started, in clock ticks since boot: another one may get its number.
+/// A process, and when it started, in clock ticks since boot: another one may get its number. It may also execute another
+/// program.
 #[derive(Clone, Debug)]
 pub struct ServerProcess {
     /// The process.
     pub process: Process,
     /// When it started.
     pub started: u64,
+    /// The program that makes it a server.
+    pub program: Option<ProgramFile>,
 }
 
 impl ServerProcess {
     /// Its files.
     ///
     /// # Errors
-    /// It has ended.
+    /// It has ended, or is no server any more.
     pub fn files(&self) -> io::Result<ProcessFiles> {
         self.still(ProcessFiles::of(&self.process)?)
     }
@@ -48,9 +51,16 @@ impl ServerProcess {
         self.still(ProcessFiles::named_for(&self.process)?)
     }
 
+    /// What was opened by the rights of the process, if that is still the server: a look after these rights were read. A
+    /// program that it has executed meanwhile may have those of root.
     fn still<T>(&self, opened: T) -> io::Result<T> {
         let started = Host::live().stat(self.process.pid).map(|stat| stat.started);
-        if started == Some(self.started) { Ok(opened) } else { Err(io::ErrorKind::NotFound.into()) }
+        let runs_it = self.program.is_some() && self.process.program_now() == self.program;
+        if runs_it && started == Some(self.started) {
+            Ok(opened)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
     }
 
     /// Its configuration, as far as its user may read it.

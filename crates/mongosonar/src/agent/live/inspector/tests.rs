@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -18,9 +18,19 @@ use crate::log_location::LogLocation;
 /// Another user, who may run a program called mongod.
 const USER: u32 = 65_533;
 const LINE: &str = "2018-11-21T21:26:53.420+0000 I COMMAND  [conn7] command stats.daily\n";
-/// Listens on a port, and ends with its standard input.
-const LISTENS: &str = "import socket, sys\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()\n\
-                       print('listens', flush=True)\nsys.stdin.read()\n";
+/// Listens on a port, and ends with its standard input, or executes the program that is named there.
+const LISTENS: &str = "
+import os, socket
+s = socket.socket()
+s.bind(('127.0.0.1', 0))
+s.listen()
+print('listens', flush=True)
+program = b''
+while (byte := os.read(0, 1)) not in (b'', b'\\n'):
+    program += byte
+if program:
+    os.execv(program, [program])
+";
 
 /// A folder for everybody, removed at the end.
 struct SharedFolder(PathBuf);
@@ -78,7 +88,8 @@ pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
     let log = log.to_owned();
     let found = FoundServer { port, pid, started, log: Some(log.clone()), ..FoundServer::default() };
     let place = LogLocation::Named(log);
-    let log = Some(InspectableLog { server: ServerProcess { process, started }, place });
+    let program = process.program_now();
+    let log = Some(InspectableLog { server: ServerProcess { process, started, program }, place });
     let known = vec![KnownServer { found: found.clone(), log, samples: None }];
     let inspection = Inspection { known, ..Inspection::new(None, Vec::new()) };
     (Inspector::at(InspectionPlace::Here(Mutex::new(Box::new(inspection)))), found)
@@ -101,6 +112,16 @@ impl Listening {
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "listens\n");
         Self(child)
+    }
+
+    /// Executes a copy of `cat`, and waits until that answers.
+    fn execute(&mut self, program: &Path) {
+        let mut input = self.0.stdin.as_ref().unwrap();
+        writeln!(input, "{}", program.display()).unwrap();
+        writeln!(input, "x").unwrap();
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "x\n");
     }
 }
 
@@ -262,6 +283,29 @@ fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
     let listed: Vec<ListedFile> = helper.0.ask(InspectorRequest::List(samples), |_| unreachable!()).unwrap();
     let names: Vec<_> = listed.into_iter().map(|file| file.0).collect();
     assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
+}
+
+#[test]
+fn for_a_server_that_has_executed_another_program_nothing_is_opened() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("executes");
+    let program = folder.program();
+    let log = |name: &str, user| folder.file(name, LINE, (user, 0o600));
+    let (own, secret) = (log("own", USER), log("secret", 0));
+    let found = Command::new("sh").args(["-c", "readlink -f \"$(command -v cat)\""]).output().unwrap();
+    let cat = String::from_utf8(found.stdout).unwrap();
+    // A folder with this name: the copy may ask for its own name.
+    for (mode, file) in [(0o755, &own), (0o4755, &own), (0o4755, &secret)] {
+        let copy = folder.0.join(format!("{mode:o}-{}/cat", file.file_name().unwrap().display()));
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(cat.trim(), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        let mut process = Listening::start(&program, USER, &["--logpath", file.to_str().unwrap()]);
+        let path = helper.server(&process).unwrap().log.unwrap();
+        assert_eq!(helper.open(&path).is_ok(), *file == own);
+        process.execute(&copy);
+        assert!(helper.open(&path).is_err(), "{mode:o} {}", file.display());
+    }
 }
 
 #[test]
