@@ -130,8 +130,8 @@ fn status(folder: &Path, json: bool) -> Result<u8> {
     let Some(status) = live::status(folder)? else {
         if !folder.is_dir() {
             bail!(
-                "there is no folder {}: no agent stores there, or it was deleted under a running one, which must be \
-                 restarted then: systemctl restart mongosonar",
+                "there is no folder {}: no agent stores there, or it was deleted under a running one, which then ends, so \
+                 that its service starts it again and makes the folder: systemctl status mongosonar",
                 folder.display()
             );
         }

@@ -35,6 +35,7 @@ mod split;
 mod stating;
 mod status;
 mod status_file;
+mod store_folder;
 mod storing;
 mod threads;
 mod watched;
@@ -75,6 +76,7 @@ use self::queries::QueriesCollector;
 use self::report::CostMeter;
 use self::split::{SplitSearch, SplitTask};
 use self::status::{StatusReports, StatusTask};
+use self::store_folder::StoreFolder;
 use self::watched::WatchedServers;
 use super::applications::KnownApplications;
 use super::assembler::Assembler;
@@ -121,7 +123,8 @@ pub fn status(folder: &Path) -> Result<Option<AgentStatus>> {
 /// Collects until it is stopped; gives what was stored.
 ///
 /// # Errors
-/// The store cannot be used, or no collector works; or a helper process has ended, without which only a new start helps.
+/// The store cannot be used, or no collector works; or only a new start helps: a helper process has ended, or the folder
+/// of the store was deleted.
 pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let signals = Signals::catch(StopBehavior::Service)?;
     let reload = Arc::new(AtomicBool::new(false));
@@ -196,6 +199,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         stated: None,
         kept: None,
         kernel_log,
+        store_folder: StoreFolder::at(plan.folder),
         store_problem: None,
         last_loss: None,
         losses_reported: 0,
@@ -300,6 +304,7 @@ struct LiveAgent<'a> {
     kept: Option<Instant>,
     /// What the kernel says of processes that it kills; `None` if it may not be read.
     kernel_log: Option<KernelLog>,
+    store_folder: StoreFolder,
     /// Why nothing can be stored, as long as that is so.
     store_problem: Option<String>,
     /// Why the last window that was lost for another reason was lost.

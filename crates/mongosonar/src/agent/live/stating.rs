@@ -77,6 +77,11 @@ impl LiveAgent<'_> {
     pub(super) fn state(&mut self) {
         self.stated = Some(Instant::now());
         let _waits = self.pulse.begin();
+        if self.plan.confined && self.store_folder.is_gone() {
+            // A start makes it again. This thread may write below the old one only.
+            let folder = self.plan.folder.display();
+            self.ends.get_or_insert_with(|| format!("the folder {folder} was deleted"));
+        }
         let usage = ResourceUsage::now().unwrap_or_default();
         let mut collectors = self.board.all();
         self.costs.measure(&mut collectors);
