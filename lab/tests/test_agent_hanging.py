@@ -3,6 +3,7 @@ before, the agent ends when it is asked to, and goes on where it was once they a
 
 import contextlib
 import signal
+import socket
 import time
 
 import pytest
@@ -94,7 +95,27 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
             assert least <= commands[window] <= most, window
 
 
-def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path):
+@contextlib.contextmanager
+def service_manager(monkeypatch, path):
+    """A service manager that wants signs of life from what is started meanwhile; yields what it receives them with."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        yield manager
+
+
+def signs_of_life(manager):
+    """How many have come since the last call."""
+    came = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            came += manager.recv(4096) == b"WATCHDOG=1"
+    return came
+
+
+def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path, monkeypatch):
     port, log = free_port(), tmp_path / "mongod.log"
     log.touch()
     (tmp_path / "agent.toml").write_text(
@@ -103,6 +124,7 @@ def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path):
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(hanging_files(tmp_path / "hung", tmp_path / "below"))
         stack.enter_context(answering_mongod(tmp_path, port))
+        manager = stack.enter_context(service_manager(monkeypatch, tmp_path / "notify"))
         life = stack.enter_context(Agent.start(tmp_path, files.point / "store"))
         life.wait(lambda: life.collector("log")["state"] == "working", "the log")
         begun = time.time()
@@ -110,6 +132,10 @@ def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path):
         life.wait_until_read()
         files.stop()
         life.wait(lambda: "has not answered for" in life.errors(), "that the store hangs")
+        # Those that came before were told by the main thread, which stands still now.
+        signs_of_life(manager)
+        life.wait(lambda: signs_of_life(manager), "a sign of life meanwhile")
+        life.wait(lambda: signs_of_life(manager), "another one")
         files.go_on()
         life.wait(lambda: "the store did not answer for" in life.errors(), "that it answers")
         life.wait_until_read()

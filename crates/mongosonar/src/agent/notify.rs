@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sonar_sys::clock;
@@ -12,8 +13,30 @@ use sonar_sys::clock;
 #[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// How often systemd wants a sign of life, and when it got the last one.
-    watchdog: Option<(Duration, Option<Instant>)>,
+    watchdog: Option<Watchdog>,
+}
+
+/// How often systemd wants a sign of life, and when it got the last one. Several threads give it.
+#[derive(Debug)]
+struct Watchdog {
+    every: Duration,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Watchdog {
+    fn every(every: Duration) -> Self {
+        Self { every, last: Mutex::default() }
+    }
+
+    /// Whether a sign is due; it counts as given then.
+    fn is_due(&self) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| last.elapsed() >= self.every);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
 }
 
 impl ServiceManager {
@@ -26,7 +49,7 @@ impl ServiceManager {
         let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let micros = number("WATCHDOG_USEC").filter(|micros| *micros > 0 && is_ours);
         // Half the time leaves room for one that comes late.
-        let watchdog = micros.map(|micros| (Duration::from_micros(micros / 2), None));
+        let watchdog = micros.map(|micros| Watchdog::every(Duration::from_micros(micros / 2)));
         Self { socket: connect(address.as_bytes()), watchdog }
     }
 
@@ -47,12 +70,16 @@ impl ServiceManager {
     }
 
     /// It works. Call it often: a message is sent when one is due.
-    pub fn works(&mut self) {
-        let Some((every, last)) = &mut self.watchdog else { return };
-        if last.is_none_or(|last| last.elapsed() >= *every) {
-            *last = Some(Instant::now());
+    pub fn works(&self) {
+        if self.watchdog.as_ref().is_some_and(Watchdog::is_due) {
             self.send("WATCHDOG=1");
         }
+    }
+
+    /// One that wants a sign of life again and again, at the other end of this socket.
+    #[cfg(test)]
+    pub fn impatient(socket: UnixDatagram) -> Self {
+        Self { socket: Some(socket), watchdog: Some(Watchdog::every(Duration::ZERO)) }
     }
 
     fn send(&self, message: &str) {
@@ -94,8 +121,8 @@ mod tests {
             (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
             (UnixDatagram::bind_addr(&by_name).unwrap(), format!("@{name}")),
         ] {
-            let watchdog = Some((Duration::from_secs(3_600), None));
-            let mut manager = ServiceManager { socket: connect(address.as_bytes()), watchdog };
+            let watchdog = Some(Watchdog::every(Duration::from_secs(3_600)));
+            let manager = ServiceManager { socket: connect(address.as_bytes()), watchdog };
             manager.ready();
             manager.reloading();
             manager.works();

@@ -71,7 +71,7 @@ use self::machine::MachineTask;
 use self::opener::{NetworkState, RingOpener};
 pub use self::plan::LivePlan;
 use self::positions::LogPositions;
-use self::pulse::StorePulse;
+use self::pulse::{StorePulse, WatchTask};
 use self::queries::QueriesCollector;
 use self::report::CostMeter;
 use self::split::{SplitSearch, SplitTask};
@@ -132,7 +132,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     for (signal, flag) in [(SIGHUP, &reload), (SIGTERM, &asked_to_stop), (SIGINT, &asked_to_stop)] {
         signal_hook::flag::register(signal, flag.clone()).context("cannot listen for signals")?;
     }
-    let manager = ServiceManager::from_environment();
+    let manager = Arc::new(ServiceManager::from_environment());
     let settings = &plan.settings;
     let board = Arc::new(CollectorBoard::new(|collector| plan.runs(collector)));
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
@@ -165,7 +165,8 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         true => ThreadStarter::confined().context("cannot start a thread")?,
         false => ThreadStarter::Here,
     };
-    let pulse = StorePulse::watched(&starter, asked_to_stop, plan.folder)?;
+    let task = WatchTask { stop: asked_to_stop, folder: plan.folder.to_path_buf(), manager: manager.clone() };
+    let pulse = StorePulse::watched(&starter, task)?;
     let opening = pulse.begin();
     let store = store::open(plan.folder, &settings.store, true)?;
     // Without them known applications would be new.
@@ -294,7 +295,7 @@ struct LiveAgent<'a> {
     network_seen: Option<Instant>,
     to: PartSender,
     parts: PartReceiver,
-    manager: ServiceManager,
+    manager: Arc<ServiceManager>,
     notices: Vec<String>,
     searched: Option<Instant>,
     /// When the process of a server last ended.

@@ -1,15 +1,18 @@
 //! Notices that the main thread waits for the file system of the store, which may never answer.
 //!
-//! It says so, as nobody else could: the status is in the same folder. If the agent is asked to stop meanwhile, this thread
-//! ends it, because the main thread cannot.
+//! It says so, as nobody else could: the status is in the same folder. It also tells the service manager that the agent
+//! works: a new start would wait for the same file system, and what was observed meanwhile would be lost. That takes a
+//! bounded amount of memory, however long it waits. If the agent is asked to stop meanwhile, this thread ends it, because
+//! the main thread cannot.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::agent::notify::ServiceManager;
 use crate::exit;
 use crate::thread_starter::ThreadStarter;
 
@@ -30,6 +33,16 @@ struct PulseState {
     longest: Option<Duration>,
 }
 
+/// What the thread needs that watches.
+pub struct WatchTask {
+    /// Set once the agent is asked to stop.
+    pub stop: Arc<AtomicBool>,
+    /// The folder of the store.
+    pub folder: PathBuf,
+    /// Who wants signs of life.
+    pub manager: Arc<ServiceManager>,
+}
+
 /// The main thread uses the folder of the store, until this is dropped.
 pub struct StoreUse {
     pulse: Arc<StorePulse>,
@@ -37,14 +50,14 @@ pub struct StoreUse {
 }
 
 impl StorePulse {
-    /// Watched by a thread, for as long as the process runs. `stop` is set once the agent is asked to stop.
+    /// Watched by a thread, for as long as the process runs.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn watched(starter: &ThreadStarter, stop: Arc<AtomicBool>, folder: &Path) -> Result<Arc<Self>> {
+    pub fn watched(starter: &ThreadStarter, task: WatchTask) -> Result<Arc<Self>> {
         let pulse = Arc::new(Self::default());
-        let (watched, folder) = (pulse.clone(), folder.to_path_buf());
-        let started = starter.spawn("watch".to_owned(), move || watch(&watched, &stop, &folder));
+        let watched = pulse.clone();
+        let started = starter.spawn("watch".to_owned(), move || task.run(&watched));
         started.context("cannot start a thread")?;
         Ok(pulse)
     }
@@ -73,6 +86,11 @@ impl StorePulse {
         self.state().begun.filter(|begun| begun.elapsed() >= PATIENCE)
     }
 
+    /// Whether it is used now.
+    fn is_used(&self) -> bool {
+        self.state().begun.is_some()
+    }
+
     fn state(&self) -> MutexGuard<'_, PulseState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,23 +107,34 @@ impl Drop for StoreUse {
     }
 }
 
-fn watch(pulse: &StorePulse, stop: &AtomicBool, folder: &Path) {
-    let mut said = None;
-    loop {
-        std::thread::sleep(LOOK);
+impl WatchTask {
+    fn run(&self, pulse: &StorePulse) {
+        let mut said = None;
+        loop {
+            std::thread::sleep(LOOK);
+            self.look(pulse, &mut said);
+        }
+    }
+
+    /// Looks once; `said` is the standstill that was told last.
+    fn look(&self, pulse: &StorePulse, said: &mut Option<Instant>) {
+        if pulse.is_used() {
+            // The main thread does it itself between two uses, and if it stands still elsewhere, nobody does.
+            self.manager.works();
+        }
         let stuck = pulse.stuck_since();
-        let folder = folder.display();
+        let folder = self.folder.display();
         if let Some(begun) = stuck
-            && said != stuck
+            && *said != stuck
         {
             let seconds = begun.elapsed().as_secs();
             eprintln!(
                 "mongosonar: the file system of {folder} has not answered for {seconds} s: nothing is stored, what is \
                  observed meanwhile waits"
             );
-            said = stuck;
+            *said = stuck;
         }
-        if stuck.is_some() && stop.load(Ordering::Relaxed) {
+        if stuck.is_some() && self.stop.load(Ordering::Relaxed) {
             eprintln!(
                 "mongosonar: the file system of {folder} does not answer: the agent ends, and what waits is lost"
             );
@@ -116,6 +145,8 @@ fn watch(pulse: &StorePulse, stop: &AtomicBool, folder: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
 
     /// Says whether it was dropped while the folder was used.
@@ -133,6 +164,33 @@ mod tests {
         pulse.close(LastUser(pulse.clone(), is_used.clone()));
         assert!(is_used.load(Ordering::Relaxed));
         assert!(pulse.state().begun.is_none());
+    }
+
+    #[test]
+    fn while_the_store_hangs_the_service_manager_has_signs_of_life() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let manager = Arc::new(ServiceManager::impatient(theirs));
+        let task = WatchTask { stop: Arc::default(), folder: PathBuf::from("/store"), manager };
+        let pulse = Arc::new(StorePulse::default());
+        let received = || {
+            let mut bytes = [0; 64];
+            ours.recv(&mut bytes).map(|length| String::from_utf8(bytes[..length].to_vec()).unwrap()).ok()
+        };
+        let mut said = None;
+        task.look(&pulse, &mut said);
+        assert_eq!(received(), None, "the main thread does not use it: it speaks for itself");
+        let used = pulse.begin();
+        let long_ago = used.begun.checked_sub(Duration::from_secs(3_600)).unwrap();
+        for begun in [used.begun, long_ago] {
+            pulse.state().begun = Some(begun);
+            task.look(&pulse, &mut said);
+            assert_eq!(received().as_deref(), Some("WATCHDOG=1"));
+        }
+        assert_eq!(said, Some(long_ago));
+        drop(used);
+        task.look(&pulse, &mut said);
+        assert_eq!(received(), None);
     }
 
     #[test]
