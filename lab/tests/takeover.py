@@ -12,6 +12,7 @@ import pathlib
 import re
 import signal
 import struct
+import time
 
 SEIZE, INTERRUPT, GETREGS, SETREGS, SINGLESTEP, DETACH = 0x4206, 0x4207, 12, 13, 9, 17
 WAIT_ALL = 0x40000000
@@ -358,7 +359,17 @@ ATTEMPTS = {
 
 
 def descriptors(process):
-    """The kinds of what a process has open, but for standard input, output and error."""
+    """The kinds of what a process has open, but for standard input, output and error. What it just reads and closes again
+    is not there each time."""
+    found = open_now(process)
+    for _ in range(2):
+        # span: between two looks
+        time.sleep(0.1)
+        found &= open_now(process)
+    return found
+
+
+def open_now(process):
     kinds = set()
     for link in pathlib.Path(f"/proc/{process}/fd").iterdir():
         number = int(link.name)
