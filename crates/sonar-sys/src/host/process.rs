@@ -183,6 +183,8 @@ fn words(folder: &Path, most: usize) -> Vec<String> {
         // A part of a path is another path.
         line.truncate(line.iter().rposition(|byte| *byte == 0).unwrap_or(0));
     }
+    // The kernel ends it with a zero, a person who writes a copy with a line feed.
+    let line = line.strip_suffix(b"\n").unwrap_or(&line);
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words = words.take(most / ARGUMENT_BYTES + FEW_ARGUMENTS);
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
@@ -379,6 +381,16 @@ broken
         }
         // It is called so by its first argument.
         assert!(host.process(4, &["mongod"]).is_some_and(|process| process.arguments.len() > 2));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_a_command_line_may_end_with_a_line_feed() {
+        let root = with_lines("copy", &[("mongod", b"mongod\0--dbpath\0/data\n".to_vec())]);
+        assert_eq!(
+            Host::of_proc(&root).process(1, &["mongod"]).unwrap().option(&["--dbpath"]),
+            Some("/data")
+        );
         fs::remove_dir_all(&root).unwrap();
     }
 
