@@ -1,0 +1,136 @@
+"""What other users of a host choose - command lines, names of folders, open files - ends no helper of the agent and hides no
+server; and where a helper or the folder of the store is gone all the same, the agent ends, so that its service starts it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from agents import Agent
+from test_agent import described, free_port
+from test_agent_stops import helpers
+from writing import Writer, answering_mongod
+
+import labkit
+
+pytestmark = [pytest.mark.root, pytest.mark.apart]
+
+SOURCES = "[collectors]\nfiles = true\n[queries]\ntls = false\n"
+NOBODY = 65534
+# Opens a file under as many numbers as it may, listens, and waits for the end.
+LISTENS = """
+import os, resource, socket, sys
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+most = min(most, 50_000)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+path = open(os.path.join(os.getcwd(), "f" * 200), "w")
+for number in range(most - 100):
+    os.dup(path.fileno())
+one = socket.socket()
+one.bind(("127.0.0.1", int(sys.argv[1])))
+one.listen()
+print("ready here:0", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def hostile_mongod(program, port, folder, arguments):
+    """A process called mongod that listens, of another user, who has chosen its folder and its arguments."""
+    os.makedirs(folder, exist_ok=True)
+    os.chown(folder, NOBODY, NOBODY)
+    command = [program, "-S", "-c", LISTENS, str(port), *arguments]
+    resource = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, user=NOBODY, group=NOBODY)
+    with labkit.process(command, **resource) as child:
+        labkit.first_line(child)
+        yield child
+
+
+def agent(stack, folder, ports, log):
+    (folder / "agent.toml").write_text(SOURCES + f'interface = ["lo"]\nport = {ports}\n' + described(ports[0], log))
+    life = stack.enter_context(Agent.start(folder, folder / "store"))
+    life.wait(lambda: life.collector("log")["state"] == "working", "the log")
+    return life
+
+
+def test_what_others_start_ends_no_helper_and_hides_no_server(tmp_path):
+    port, *others = (free_port() for _ in range(4))
+    log = tmp_path / "mongod.log"
+    log.touch()
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    with contextlib.ExitStack() as stack:
+        real = stack.enter_context(answering_mongod(tmp_path, port))
+        program = tmp_path / "mongod"
+        life = agent(stack, tmp_path, [port, *others], log)
+        found = helpers(life)
+        # A command line of 150,000 arguments, as `rm *` has.
+        command = ["python3", "-c", "import sys; print('ready here:0', flush=True); sys.stdin.read()", *["a"] * 150_000]
+        waits = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=NOBODY)
+        labkit.first_line(stack.enter_context(labkit.process(command, **waits)))
+        control = "\x01" * 120_000
+        folders = [os.fsencode(tmp_path / name) for name in ("deep", "plain")]
+        folders[0] = os.path.join(folders[0], *[b"d" * 200] * 15)
+        for number, (folder, arguments) in enumerate(
+            [
+                (os.fsencode(tmp_path) + b"/\xe9", ["--dbpath", "db"]),
+                (folders[0], ["--dbpath", "db", "--logpath", "log"]),
+                (folders[1], [f"--{control}=1", "--dbpath", control, "--logpath", control]),
+            ]
+        ):
+            stack.enter_context(hostile_mongod(program, others[number], folder, arguments))
+        seen = lambda: {one["port"] for one in life.status()["servers"]}
+        life.wait(lambda: {port, *others} <= seen(), "all servers")
+        # Another search, after all of them were found.
+        later = free_port()
+        stack.enter_context(answering_mongod(tmp_path, later))
+        life.wait(lambda: later in seen(), "a server that starts then")
+        assert helpers(life) == found, "the same processes"
+        assert real.poll() is None
+        begun = time.time_ns()
+        with Writer(log, port, turns=50):
+            life.wait(lambda: (life.collector("log").get("last_data_ns") or 0) > begun, "lines of the log")
+        assert life.stop() == 0
+
+
+def ended(life):
+    """The exit code of an agent that ends by itself."""
+    return labkit.wait_until(lambda: life.child.poll() is not None, "the end") and life.child.returncode
+
+
+def test_without_a_helper_the_agent_ends_and_the_next_one_goes_on(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(answering_mongod(tmp_path, port))
+        life = agent(stack, tmp_path, [port], log)
+        life.wait(lambda: life.status()["windows"] > 0, "a window")
+        os.kill(helpers(life)["sonar-logs"][0], signal.SIGKILL)
+        # Its unit restarts it after a failure, but not after exit code 2.
+        assert ended(life) == 1
+        assert "the helper process sonar-logs has ended: the agent ends, so that its service" in life.errors()
+        again = agent(stack, tmp_path, [port], log)
+        assert again.stop() == 0
+
+
+def test_without_the_folder_of_its_store_the_agent_ends_and_the_next_one_makes_it(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(answering_mongod(tmp_path, port))
+        life = agent(stack, tmp_path, [port], log)
+        labkit.wait_until(
+            lambda: not shutil.rmtree(life.store, ignore_errors=True) and not life.store.exists(), "it is gone"
+        )
+        assert ended(life) == 1
+        assert f"the folder {life.store} was deleted: the agent ends" in life.errors()
+        asked = subprocess.run(
+            [labkit.MONGOSONAR, "agent", "--status", "--store", life.store], capture_output=True, text=True
+        )
+        assert asked.returncode == 1 and "makes the folder" in asked.stderr
+        again = agent(stack, tmp_path, [port], log)
+        assert again.status()["windows"] >= 0 and again.stop() == 0
