@@ -550,7 +550,9 @@ mod tests {
         users.file("log/other", (OTHER, OTHER, 0o600));
         assert_eq!(users.opens("/log/other"), DENIED);
         let status = fs::read_to_string(users.folder.join("7/status")).unwrap();
-        fs::write(users.folder.join("7/status"), status.replace(&format!("1\t{USER}"), "1\t0")).unwrap();
+        let ids = [USER; 4].map(|id| id.to_string()).join("\t");
+        let of_root = status.replace(&format!("Uid:\t{ids}"), "Uid:\t0\t0\t0\t0");
+        fs::write(users.folder.join("7/status"), of_root).unwrap();
         assert_eq!(users.opens("/log/other"), OPENED, "root of the host");
         let status = fs::read_to_string(users.folder.join("7/status")).unwrap();
         fs::write(users.folder.join("7/status"), status.replace("1ffffffffff", "00000000000")).unwrap();

@@ -254,7 +254,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     match why {
         // Its service starts it again after a failure.
         Some(why) => {
-            bail!("{why}: the agent has stored what it had and ends, so that its service starts it again")
+            bail!("{why}: the agent ends, so that its service starts it again")
         }
         None => Ok(summary),
     }
