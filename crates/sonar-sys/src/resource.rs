@@ -158,7 +158,9 @@ mod tests {
         let thread = Path::new("/proc").join(thread);
         // The kernel divides processor time by what it finds at its ticks, of which there may be few.
         let time = loop {
-            (0..100).for_each(|_| drop(std::fs::metadata("/proc/self/maps").unwrap()));
+            for _ in 0..100 {
+                std::fs::metadata("/proc/self/maps").unwrap();
+            }
             let time = time_of(&thread).unwrap();
             if time.system > Duration::ZERO {
                 break time;
