@@ -3,9 +3,11 @@ server; and where a helper or the folder of the store is gone all the same, the 
 
 import contextlib
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -60,12 +62,12 @@ def test_what_others_start_ends_no_helper_and_hides_no_server(tmp_path):
     port, *others = (free_port() for _ in range(4))
     log = tmp_path / "mongod.log"
     log.touch()
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
     with contextlib.ExitStack() as stack:
         real = stack.enter_context(answering_mongod(tmp_path, port))
-        program = tmp_path / "mongod"
+        # Other users cannot enter the folder of the tests.
+        theirs = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-others-")))
+        theirs.chmod(0o755)
+        program = shutil.copy(tmp_path / "mongod", theirs / "mongod")
         life = agent(stack, tmp_path, [port, *others], log)
         found = helpers(life)
         # A command line of 150,000 arguments, as `rm *` has.
@@ -73,11 +75,11 @@ def test_what_others_start_ends_no_helper_and_hides_no_server(tmp_path):
         waits = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=NOBODY)
         labkit.first_line(stack.enter_context(labkit.process(command, **waits)))
         control = "\x01" * 120_000
-        folders = [os.fsencode(tmp_path / name) for name in ("deep", "plain")]
+        folders = [os.fsencode(theirs / name) for name in ("deep", "plain")]
         folders[0] = os.path.join(folders[0], *[b"d" * 200] * 15)
         for number, (folder, arguments) in enumerate(
             [
-                (os.fsencode(tmp_path) + b"/\xe9", ["--dbpath", "db"]),
+                (os.fsencode(theirs) + b"/\xe9", ["--dbpath", "db"]),
                 (folders[0], ["--dbpath", "db", "--logpath", "log"]),
                 (folders[1], [f"--{control}=1", "--dbpath", control, "--logpath", control]),
             ]
