@@ -209,13 +209,15 @@ impl OperationAssembler {
         let is_insert = resolved.kind == CommandKind::Insert;
         let is_own = |one: &WaitingStatement| {
             let (shape, wanted) = (&one.resolved.shape, &resolved.shape);
-            let is_statement = one.resolved.kind == resolved.kind && shape.collection == wanted.collection;
+            let is_kind = one.resolved.kind == resolved.kind;
+            // Statements of a bulkWrite are on several namespaces.
+            let is_bulk = is_kind && resolved.kind == CommandKind::BulkWrite;
+            let is_statement = is_kind && shape.collection == wanted.collection;
             // An insert into a time series updates its buckets.
             let buckets = shape.collection.strip_prefix("system.buckets.");
             let is_bucket = is_insert && buckets == Some(&*wanted.collection);
             one.circumstances.end.unix_ns() >= begin
-                && shape.database == wanted.database
-                && (is_statement || is_bucket)
+                && (is_bulk || shape.database == wanted.database && (is_statement || is_bucket))
         };
         let (own, others): (Vec<_>, Vec<_>) = self.waiting.take(thread).into_iter().partition(is_own);
         self.emit_alone(&others, sink);
@@ -257,12 +259,15 @@ impl OperationAssembler {
         resolved.identity = own.iter().map(|one| one.resolved.identity).max().unwrap_or_default();
         if let [(one, _)] = distinct.as_slice() {
             (resolved.shape, resolved.ordered) = (one.resolved.shape.clone(), one.resolved.ordered);
+            let of_all = |kept: &Statement| Statement { count: resolved.statement_count, ..*kept };
+            resolved.statements = one.resolved.statements.iter().map(of_all).collect();
             return;
         }
         let statements = distinct.iter().map(|(one, count)| Statement {
             shape: one.resolved.shape.id,
             count: *count,
-            write: None,
+            // Only the statements of a bulkWrite say it.
+            write: one.resolved.statements.first().and_then(|own| own.write),
         });
         let ordered = distinct.iter().map(|(one, _)| one.resolved.ordered.0);
         let ids = mixed(base, statements.collect(), ordered);

@@ -346,6 +346,9 @@ impl<T: Text> Entry<T> {
                 self.begin_find();
             }
             _ if self.in_origin && !is_opener(key.bytes) => self.begin_find(),
+            _ if text.is_none() && matches!(key.bytes, b"insert" | b"update" | b"delete") => {
+                self.begin_bulk_statement();
+            }
             _ => {
                 self.request.set_database(database);
                 if let Some(hint) = self.hint.take_if(|_| !is_known_first(key.bytes)) {
@@ -358,6 +361,15 @@ impl<T: Text> Entry<T> {
             }
         }
         true
+    }
+
+    /// The open document is a statement of a bulkWrite: its first key has no collection as value, but the index of a
+    /// namespace in a list that is not there. The entry has its namespace.
+    fn begin_bulk_statement(&mut self) {
+        self.is_statement = true;
+        self.request.set_command(b"bulkWrite");
+        self.request.namespaces.set_only(self.fields.namespace.bytes());
+        self.request.begin_statement();
     }
 
     /// The open document is not a query, and is skipped.

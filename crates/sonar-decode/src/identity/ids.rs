@@ -92,7 +92,7 @@ pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
     // A statement of a bulkWrite has one id, whatever other namespaces are beside its own.
     let id = |hash_of: u64, namespace: Option<i64>| match namespace {
         None => hash::mix(base, hash_of),
-        Some(index) => match usize::try_from(index).ok().and_then(|index| namespaces.get(index)) {
+        Some(index) => match namespaces.get(index) {
             Some(name) => {
                 let (database, collection) = split(name.bytes());
                 hash::mix(with_namespace(command, database, collection), hash_of)
@@ -158,8 +158,7 @@ pub(crate) fn info_with<T: Text + MaybeRendered>(request: &mut Request<T>, ids: 
         let taken = |one: &mut StatementBody<T>| {
             let text = std::mem::take(&mut one.text).into_rendered();
             let index = one.namespace.filter(|_| collection.bytes().is_empty());
-            match index.and_then(|index| usize::try_from(index).ok()).and_then(|index| namespaces.get(index))
-            {
+            match index.and_then(|index| namespaces.get(index)) {
                 Some(namespace) => text.of_namespace(&namespace.text()),
                 None => text,
             }

@@ -9,6 +9,7 @@ mod header;
 mod name;
 mod reply;
 mod request;
+mod statement_namespaces;
 mod template;
 mod values;
 
@@ -18,5 +19,6 @@ pub use header::{HEADER, Header, MAX_MESSAGE, looks_like_message};
 pub use name::{MAX_NAME, Name};
 pub use reply::Reply;
 pub use request::Request;
+pub use statement_namespaces::StatementNamespaces;
 pub use template::{SlotValues, Template, TemplateMatch, TemplatePlace, Templates};
 pub use values::to_text;

@@ -4,6 +4,7 @@ use sonar_core::operation::Opcode;
 
 use super::client::ClientDocument;
 use super::name::Name;
+use super::statement_namespaces::StatementNamespaces;
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, NumberSlot, Opened, Use, Visitor};
 use crate::commands::{self, CommandRule, NamespacePlace};
 use crate::names;
@@ -65,8 +66,8 @@ pub struct Request<T: Text> {
     pub has_client: bool,
     /// Whether the hello has `internalClient`, as a server's does.
     pub internal_client: bool,
-    /// Namespaces of bulkWrite, by index.
-    pub namespaces: Vec<Name>,
+    /// Namespaces of the statements of a bulkWrite.
+    pub namespaces: StatementNamespaces,
     /// Whether servers are known to have the command, so that its namespace and its shape are known too.
     pub is_known: bool,
     /// Where the command names its namespace.
@@ -105,7 +106,7 @@ impl<T: Text> Default for Request<T> {
             client: ClientDocument::default(),
             has_client: false,
             internal_client: false,
-            namespaces: Vec::new(),
+            namespaces: StatementNamespaces::default(),
             is_known: true,
             place: NamespacePlace::Database,
             names_database: false,
@@ -239,8 +240,7 @@ impl<T: Text> Request<T> {
         }
         let used: Vec<_> = self.builder.statements().iter().map(|one| one.namespace.unwrap_or(0)).collect();
         let all = |used: Vec<i64>| -> Option<Vec<&Name>> {
-            let name = |index: i64| usize::try_from(index).ok().and_then(|index| self.namespaces.get(index));
-            used.into_iter().map(name).collect()
+            used.into_iter().map(|index| self.namespaces.get(index)).collect()
         };
         // A source that leaves the statements out has the list.
         let names =
@@ -286,12 +286,11 @@ impl<T: Text> Request<T> {
     pub fn begin_namespace(&mut self) {
         self.inside = RequestPart::Namespace;
         // Also one beyond the cap, which takes the name until it ends.
-        self.namespaces.push(Name::default());
+        self.namespaces.push();
     }
 
     fn end_namespace(&mut self) {
-        if self.namespaces.len() > MAX_NAMESPACES {
-            self.namespaces.truncate(MAX_NAMESPACES);
+        if self.namespaces.truncate(MAX_NAMESPACES) {
             self.builder.over_cap = true;
         }
     }

@@ -326,6 +326,67 @@ fn a_bulk_write_is_on_the_namespaces_of_its_statements() {
     assert_eq!(seen.iter().map(|seen| seen.statements).collect::<Vec<_>>(), [2, 1, 3, 2]);
 }
 
+/// A line of a log of 8.0.
+fn slow(of: &str, namespace: &str, command: &str, second: u32) -> String {
+    format!(
+        r#"{{"t":{{"$date":"2026-05-01T10:00:{second:02}.000+00:00"}},"s":"I","c":"WRITE","id":51803,"ctx":"conn7","msg":"Slow query","attr":{{"type":"{of}","ns":"{namespace}","command":{command},"docsExamined":100,"nModified":1,"durationMillis":300}}}}"#
+    )
+}
+
+#[test]
+fn a_statement_of_a_bulk_write_has_the_shape_of_one_with_it_alone() {
+    let update = doc! {"update": 0, "filter": {"a": 1}, "updateMods": {"$set": {"b": 1}}, "multi": false};
+    let delete = doc! {"delete": 0, "filter": {"a": 1}, "multi": true};
+    let wire = exchange(&[insert(0), update, delete].map(|one| {
+        let reply = bulk_reply(&[], [0, 1, 0, 0, 0, 0]);
+        (bulk_write(std::slice::from_ref(&one), &["shop.orders"]), reply)
+    }));
+    // As the server writes them: several inserts together, and the index of a list that is not there.
+    let written = [
+        doc! {"insert": 3, "documents": [{"a": 10}, {"a": 11}]},
+        doc! {"update": 1, "filter": {"a": 2}, "multi": false, "updateMods": {"$set": {"b": 2}}, "upsert": false},
+        doc! {"delete": 2, "filter": {"a": 2}, "multi": true},
+    ];
+    for (sent, command) in wire.seen.iter().zip(written) {
+        let document = doc! {"op": "bulkWrite", "ns": "shop.orders", "command": &command, "millis": 5};
+        let line = slow("bulkWrite", "shop.orders", &serde_json::to_string(&command).unwrap(), 0);
+        for found in [in_a_profile(&document), in_a_log(&line)] {
+            assert_eq!((found.id, found.identity), (sent.id, Identity::Exact), "{command}");
+            assert_eq!((&found.namespace, &found.typed), (&sent.namespace, &sent.typed));
+        }
+    }
+}
+
+#[test]
+fn statements_of_a_bulk_write_in_a_log_are_one_operation_with_their_command() {
+    let ops = [
+        doc! {"update": 0, "filter": {"a": 1}, "updateMods": {"$set": {"b": 1}}},
+        doc! {"delete": 1, "filter": {"c": 1}, "multi": true},
+    ];
+    let wire =
+        exchange(&[(bulk_write(&ops, &["shop.orders", "shop.items"]), bulk_reply(&[], [0, 0, 1, 1, 0, 1]))]);
+    let namespaces = [doc! {"ns": "shop.orders"}, doc! {"ns": "shop.items"}];
+    let whole = doc! {"bulkWrite": 1, "ops": ops.to_vec(), "nsInfo": namespaces.to_vec(), "$db": "admin"};
+    let without = doc! {"bulkWrite": 1, "nsInfo": namespaces.to_vec(), "$db": "admin"};
+    let update =
+        r#"{"update":0,"filter":{"a":1},"multi":false,"updateMods":{"$set":{"b":1}},"upsert":false}"#;
+    let delete = r#"{"delete":1,"filter":{"c":1},"multi":true}"#;
+    for command in [whole, without] {
+        let (mut log, mut all) = (LogReader::new(LogSettings::default()), All::default());
+        let command = serde_json::to_string(&command).unwrap();
+        for line in [
+            slow("bulkWrite", "shop.orders", update, 1),
+            slow("bulkWrite", "shop.items", delete, 1),
+            slow("command", "admin.$cmd", &command, 1),
+        ] {
+            log.line(line.as_bytes(), &mut all);
+        }
+        log.finish(&mut all);
+        assert_eq!(all.seen.len(), 1, "{command}");
+        assert_eq!(all.seen[0].id, wire.seen[0].id, "{command}");
+    }
+}
+
 #[test]
 fn namespaces_of_a_bulk_write_beyond_the_cap_are_not_taken_for_others() {
     let names: Vec<String> = (0..300).map(|index| format!("shop.c{index}")).collect();

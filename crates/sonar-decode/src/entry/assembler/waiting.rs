@@ -80,8 +80,11 @@ impl WaitingStatements {
     pub(super) fn has_others(&self, thread: u64, statement: &WaitingStatement) -> bool {
         let last = self.threads.get(&thread).and_then(|queue| queue.statements.last());
         last.is_some_and(|last| {
-            last.resolved.kind != statement.resolved.kind
-                || last.fields.namespace != statement.fields.namespace
+            let kind = statement.resolved.kind;
+            // Those of a bulkWrite are on several namespaces.
+            let is_elsewhere =
+                kind != CommandKind::BulkWrite && last.fields.namespace != statement.fields.namespace;
+            last.resolved.kind != kind || is_elsewhere
         })
     }
 
