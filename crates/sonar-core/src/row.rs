@@ -372,7 +372,7 @@ impl Row {
             + self.observed.iter().flatten().map(|observed| of_source(observed)).sum::<usize>()
     }
 
-    /// Replaces applications of which only the name is known by those that are meant; returns whether it is itself about
+    /// Replaces each application that is only a name by the one that has this name; returns whether it is itself about
     /// such a one.
     pub(crate) fn name_applications(&mut self, names: &ApplicationNames) -> bool {
         for observed in self.observed.iter_mut().flatten() {

@@ -279,7 +279,7 @@ impl Table {
         true
     }
 
-    /// Replaces applications of which only the name is known by those that are meant; rows that are then about the same one
+    /// Replaces each application that is only a name by the one that has this name; rows that are then about the same one
     /// are added up.
     pub(crate) fn name_applications(&mut self, names: &ApplicationNames) {
         let mut is_changed = false;

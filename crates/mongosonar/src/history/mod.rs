@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail};
 use sonar_core::history::{
     Collector, Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan,
-    REPEATED_REACH_NS, Resolution, Span, each_told_once, is_kill_of_other_group, without_explained_kills,
+    REPEATED_REACH_NS, Resolution, Span, each_event_once, is_kill_of_other_group, without_explained_kills,
 };
 use sonar_core::{Endpoint, HistoryStore, Timestamp};
 use sonar_store::SqliteHistory;
@@ -201,7 +201,7 @@ impl StoredHistory {
         let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(reach_ns));
         let around = Span { from, to: span.to.plus_ns(reach_ns) };
         let events = self.store.events(around).with_context(|| self.cannot_read())?;
-        let mut events = without_explained_kills(each_told_once(events));
+        let mut events = without_explained_kills(each_event_once(events));
         events.retain(|event| span.contains(event.at));
         if let Some(server) = self.server {
             let is_its = |event: &Event| event.server.port == 0 || event.server.port == server;

@@ -105,8 +105,8 @@ struct Explained {
     doubt: Option<String>,
 }
 
-/// What began at a moment: the windows from it on against those before it. A time that several windows have, like a minute,
-/// is a span in which each moment is looked for.
+/// What began at a moment: the windows from it on against those before it. A time of several windows, like a minute, is
+/// searched for moments, as a span is.
 fn moment(history: &StoredHistory, at: When, against: Option<Against>, zone: &Zone) -> Result<Explained> {
     let focus = at.in_zone(zone);
     let focus =

@@ -110,7 +110,7 @@ fn a_moment_is_compared_with_as_many_windows_before_it() {
         assert_eq!(compared, [second(before), second(from)], "{at}");
         assert_eq!(usual, [second("160"), second(from)], "{at}: since the beginning of the history");
     }
-    // A minute has many moments, each of which is compared with the time before it.
+    // A minute is searched for moments, each compared with the time before it.
     let report = json(&["what-changed", "--at", "2026-11-21T21:25"]);
     let [start, end] =
         ["start_ns", "end_ns"].map(|end| report["about"][end].as_u64().unwrap() / 1_000_000_000);

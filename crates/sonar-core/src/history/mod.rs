@@ -24,7 +24,7 @@ pub use event::{Event, EventKind};
 pub use gaps::{GapFinder, HistoryGap};
 pub use kills::{KILL_REACH_NS, is_kill_of_other_group, killed_process, without_explained_kills};
 pub use metrics::SeriesMetric;
-pub use repeated::{REPEATED_REACH_NS, each_told_once};
+pub use repeated::{REPEATED_REACH_NS, each_event_once};
 pub use resolution::Resolution;
 pub use series::{SeriesKey, SeriesSubject, SeriesValue, index_name, namespace_of};
 pub use settings::{MAX_SETTINGS, changed_settings, shown_setting};

@@ -46,7 +46,7 @@ fn tells_end(end: &Event, logged: &Event) -> bool {
 /// The events, each thing once, by time: a start as its process tells it; no end of the log that the end of the process
 /// tells; and that a server had not shut down cleanly only where nothing says how it had ended, with its start. Connections
 /// of mongosonar itself are left out.
-pub fn each_told_once(mut events: Vec<Event>) -> Vec<Event> {
+pub fn each_event_once(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|event| event.at);
     let mut left: Vec<Event> = Vec::with_capacity(events.len());
     let (unclean, others): (Vec<Event>, Vec<Event>) = events.into_iter().partition(Event::is_unclean_end);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn texts(events: &[Event]) -> Vec<String> {
-        let left = each_told_once(events.to_vec());
+        let left = each_event_once(events.to_vec());
         left.iter().map(|one| format!("{} {}", one.kind.name(), one.text)).collect()
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(texts(&[logged.clone(), ended.clone()]), [format!("server_stop {}", ended.text)]);
         // It was started again before the agent had seen its end.
         let start = event(1_100, EventKind::ServerStart, "process 7 (mongod)");
-        let left = each_told_once(vec![logged.clone(), start.clone(), ended.clone()]);
+        let left = each_event_once(vec![logged.clone(), start.clone(), ended.clone()]);
         assert_eq!(left, [Event { at: logged.at, ..ended.clone() }, start]);
         assert_eq!(texts(std::slice::from_ref(&logged)), ["server_stop shut down, exit code 0"]);
         let other = Event { server: Endpoint::v4([0; 4], 27_018), ..ended };
@@ -194,7 +194,7 @@ mod tests {
             subject: name.into(),
             ..event(0, EventKind::NewApplication, "first connection, by mongo-rust-driver 3.9.1")
         };
-        let left = each_told_once(vec![app("mongosonar"), app("shop")]);
+        let left = each_event_once(vec![app("mongosonar"), app("shop")]);
         assert_eq!(left, [app("shop")]);
     }
 }

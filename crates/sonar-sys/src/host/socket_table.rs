@@ -58,7 +58,7 @@ impl NamespaceTables {
 pub(super) struct SocketTable {
     /// By inode.
     pub(super) listening: BTreeMap<u64, SocketAddr>,
-    /// Why not all of them could be read.
+    /// Why some could not be read.
     pub(super) failure: Option<String>,
     /// There are more than are kept.
     is_cut: bool,
@@ -90,7 +90,7 @@ impl SocketTable {
         table
     }
 
-    /// Why not all of them are there.
+    /// Why some are missing.
     pub(super) fn problem(&self) -> Option<String> {
         let cut = || self.is_cut.then(|| "a user has too many sockets that listen".to_owned());
         self.failure.clone().or_else(cut)

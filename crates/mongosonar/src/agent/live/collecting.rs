@@ -17,7 +17,7 @@ impl LiveAgent<'_> {
         let begun = Instant::now();
         let once = self.plan.once;
         let is_over = || once.is_some_and(|once| begun.elapsed() >= once);
-        while !stop.load(Ordering::Relaxed) && self.ends.is_none() && !is_over() {
+        while !stop.load(Ordering::Relaxed) && self.restart_reason.is_none() && !is_over() {
             self.take(NAP);
             self.follow_helpers();
             self.follow_servers();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";
-/// The most open files of a process among which one is looked for.
+/// The most open files of a process that are searched for one.
 const MAX_OPEN_FILES: usize = 100_000;
 /// The longest path of a server, in bytes: any user may start one, and name what he likes.
 const MAX_PATH: usize = 1_024;

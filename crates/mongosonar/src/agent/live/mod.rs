@@ -207,7 +207,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         status_problem: None,
         unanswered: None,
         helpers: HelperWatch::default(),
-        ends: None,
+        restart_reason: None,
         late_answers: 0,
         begun: ClockReading::now(),
         applications,
@@ -249,7 +249,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     ));
     agent.collect(stop.flag(), &reload);
     agent.manager.stopping();
-    let why = agent.ends.take();
+    let why = agent.restart_reason.take();
     let summary = agent.finish();
     match why {
         // Its service starts it again after a failure.
@@ -318,7 +318,7 @@ struct LiveAgent<'a> {
     unanswered: Option<CollectorProblem>,
     helpers: HelperWatch,
     /// Why only a new start helps, as soon as that is so.
-    ends: Option<String>,
+    restart_reason: Option<String>,
     /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,

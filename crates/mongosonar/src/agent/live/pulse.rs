@@ -109,15 +109,15 @@ impl Drop for StoreUse {
 
 impl WatchTask {
     fn run(&self, pulse: &StorePulse) {
-        let mut said = None;
+        let mut reported = None;
         loop {
             std::thread::sleep(LOOK);
-            self.look(pulse, &mut said);
+            self.look(pulse, &mut reported);
         }
     }
 
-    /// Looks once; `said` is the standstill that was told last.
-    fn look(&self, pulse: &StorePulse, said: &mut Option<Instant>) {
+    /// Looks once. `reported` is the last standstill that was reported.
+    fn look(&self, pulse: &StorePulse, reported: &mut Option<Instant>) {
         if pulse.is_used() {
             // The main thread does it itself between two uses, and if it stands still elsewhere, nobody does.
             self.manager.works();
@@ -125,14 +125,14 @@ impl WatchTask {
         let stuck = pulse.stuck_since();
         let folder = self.folder.display();
         if let Some(begun) = stuck
-            && *said != stuck
+            && *reported != stuck
         {
             let seconds = begun.elapsed().as_secs();
             eprintln!(
                 "mongosonar: the file system of {folder} has not answered for {seconds} s: nothing is stored, what is \
                  observed meanwhile waits"
             );
-            *said = stuck;
+            *reported = stuck;
         }
         if stuck.is_some() && self.stop.load(Ordering::Relaxed) {
             eprintln!(
@@ -177,19 +177,19 @@ mod tests {
             let mut bytes = [0; 64];
             ours.recv(&mut bytes).map(|length| String::from_utf8(bytes[..length].to_vec()).unwrap()).ok()
         };
-        let mut said = None;
-        task.look(&pulse, &mut said);
+        let mut reported = None;
+        task.look(&pulse, &mut reported);
         assert_eq!(received(), None, "the main thread does not use it: it speaks for itself");
         let used = pulse.begin();
         let long_ago = used.begun.checked_sub(Duration::from_secs(3_600)).unwrap();
         for begun in [used.begun, long_ago] {
             pulse.state().begun = Some(begun);
-            task.look(&pulse, &mut said);
+            task.look(&pulse, &mut reported);
             assert_eq!(received().as_deref(), Some("WATCHDOG=1"));
         }
-        assert_eq!(said, Some(long_ago));
+        assert_eq!(reported, Some(long_ago));
         drop(used);
-        task.look(&pulse, &mut said);
+        task.look(&pulse, &mut reported);
         assert_eq!(received(), None);
     }
 

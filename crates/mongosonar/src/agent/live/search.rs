@@ -51,7 +51,7 @@ impl LiveAgent<'_> {
         {
             if has_ended {
                 // Nobody else can start it again.
-                self.ends.get_or_insert_with(|| format!("the helper process {name} has ended"));
+                self.restart_reason.get_or_insert_with(|| format!("the helper process {name} has ended"));
             }
             for collector in collectors(&name) {
                 if !self.plan.runs(*collector) {

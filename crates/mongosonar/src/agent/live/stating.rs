@@ -80,7 +80,7 @@ impl LiveAgent<'_> {
         if self.plan.confined && self.store_folder.is_gone() {
             // A start makes it again. This thread may write below the old one only.
             let folder = self.plan.folder.display();
-            self.ends.get_or_insert_with(|| format!("the folder {folder} was deleted"));
+            self.restart_reason.get_or_insert_with(|| format!("the folder {folder} was deleted"));
         }
         let usage = ResourceUsage::now().unwrap_or_default();
         let mut collectors = self.board.all();
