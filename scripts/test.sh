@@ -9,7 +9,7 @@
 #   FUZZ_SECONDS=N            with LONG=1, seconds for each fuzz target, instead of 300
 #
 # Everything but the release build is a static program with musl, as users install it (with glibc where musl cannot be
-# installed); clippy checks the one with glibc.
+# installed). Clippy checks the same one, so that no C library is compiled twice; `make check` is for glibc.
 # Three lanes run beside each other: the foreground builds the workspace and runs its tests and those of the lab; `lab`
 # builds what the lab needs; `spare` does everything else, at the same priority: with a lower one it would end long after
 # the others, on one processor.
@@ -20,6 +20,7 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/musl/environment.sh
 # The same random cases each time, so that no change fails by chance; another seed gives others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
+export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc-tests.sh
 
 lane=lab
 lab_lane() { stage "build the lab" make --no-print-directory -C lab setup-without-rust; }
@@ -78,7 +79,6 @@ advisories() {
 }
 spare_lane() {
     lane=spare
-    unset CARGO_BUILD_TARGET
     check "format" scripts/lint.sh --format
     local benches=()
     [ -z "${LONG:-}" ] || benches=(--features sonar-decode/bench)
@@ -96,6 +96,7 @@ spare_lane() {
     # The short form runs the targets as tests of the workspace.
     [ -n "${LONG:-}" ] || return 0
     yield_processors $BASHPID
+    unset CARGO_BUILD_TARGET
     check "build the fuzz targets" fuzz/run.sh --build
     # Two at a time: each uses one processor.
     local targets half other

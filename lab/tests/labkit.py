@@ -35,10 +35,12 @@ HIDDEN = {"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonc
 def wait_until(condition, what, seconds=120.0):
     """Returns the first true value of `condition()`; fails after `seconds` with `what` in the message."""
     deadline = time.monotonic() + seconds
+    pause = 0.02
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: did not come within {seconds} s"
-        # span: between two looks
-        time.sleep(0.02)
+        # span: between two looks, which are rarer the longer it takes, as each costs the other tests processor time
+        time.sleep(pause)
+        pause = min(pause * 1.1, 0.2)
     return value
 
 

@@ -12,9 +12,8 @@ from disks import MIB, bench, loop_file_system, needs, throttled
 
 import labkit
 
-pytestmark = pytest.mark.alone
 
-
+@pytest.mark.alone
 @pytest.mark.root
 @pytest.mark.skipif(not os.environ.get("LONG"), reason="it compares times of two programs; LONG=1 lets it run")
 @pytest.mark.parametrize(
@@ -88,6 +87,7 @@ def test_a_known_delay_of_each_read_is_in_its_latency(folder):
     assert reads["count"] * latency["mean"] <= 4 * step["seconds"] * 1e9 * 1.001
 
 
+@pytest.mark.alone
 def test_latencies_of_a_known_service_time(folder):
     """Little's law: in flight = rate × mean latency, for every step and all kinds together."""
     for step in bench("--dir", folder, "--r", "--w", "--fileSizeMB", "32", "--nThreads", "16")["steps"]:
@@ -185,6 +185,7 @@ def test_stat_counts_the_reads_of_a_real_device():
     assert read >= 8 * MIB // 4096 and read - 0.5 < counted < most + 0.5, (read, counted, most)
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_forbidden_io_uring_falls_back_to_threads_with_the_reason(folder):
     switch = pathlib.Path("/proc/sys/kernel/io_uring_disabled")
@@ -200,6 +201,7 @@ def test_forbidden_io_uring_falls_back_to_threads_with_the_reason(folder):
     assert any("io_uring_disabled" in note and "threads" in note for note in result["notes"])
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_capped_volume_differs_from_a_slow_one():
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 400) as joined:

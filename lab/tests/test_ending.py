@@ -119,7 +119,7 @@ class Terminal:
         soon = Soon(lambda: session(self.pid), seconds)
         while self.running():
             assert not soon.over(), f"still running: {self.shown[-2000:]!r}"
-            self.read(0.02)
+            self.read(0.05)
         self.read_all()
         labkit.wait_until(lambda: not session(self.pid), "the end of all its processes")
         return self.code

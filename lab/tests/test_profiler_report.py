@@ -1,6 +1,7 @@
 """`mongosonar profiler report` and `impact`."""
 
 import json
+import os
 import signal
 import subprocess
 
@@ -208,6 +209,7 @@ def test_a_long_run_marks_the_wrap():
 
 
 @pytest.mark.alone
+@pytest.mark.skipif(not os.environ.get("LONG"), reason="chance and other programs decide; LONG=1 lets it run")
 def test_equal_settings_show_no_difference_on_a_real_server(served_v4):
     # With this confidence, chance alone fails the test once in ten thousand runs.
     arguments = [

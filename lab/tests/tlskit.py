@@ -184,9 +184,10 @@ class RawClient:
     def __init__(self, address, name, **options):
         """`options`: `session` to resume, `keys` for a file for the keys, `piece` for bytes in each record."""
         self.name, self.sent, self.piece = name, [], options.get("piece", 16384)
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context = options.get("context", context)
+        if not (context := options.get("context")):
+            # Not the default context, which reads all certificates of this machine.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         plain = socket.create_connection(("127.0.0.1", labkit.port_of(address)), timeout=30)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = context.wrap_socket(plain, session=options.get("session"))
