@@ -12,10 +12,12 @@ from disks import MIB, bench, loop_file_system, needs, throttled
 
 import labkit
 
+measures = pytest.mark.skipif(not os.environ.get("LONG"), reason="a busy machine decides; LONG=1 lets it run")
+
 
 @pytest.mark.alone
 @pytest.mark.root
-@pytest.mark.skipif(not os.environ.get("LONG"), reason="it compares times of two programs; LONG=1 lets it run")
+@measures
 @pytest.mark.parametrize(
     "engine,fios",
     [("uring", ["--ioengine=io_uring", "--iodepth=4"]), ("threads", ["--ioengine=psync", "--numjobs=4", "--thread"])],
@@ -88,6 +90,7 @@ def test_a_known_delay_of_each_read_is_in_its_latency(folder):
 
 
 @pytest.mark.alone
+@measures
 def test_latencies_of_a_known_service_time(folder):
     """Little's law: in flight = rate × mean latency, for every step and all kinds together."""
     for step in bench("--dir", folder, "--r", "--w", "--fileSizeMB", "32", "--nThreads", "16")["steps"]:
@@ -203,6 +206,7 @@ def test_forbidden_io_uring_falls_back_to_threads_with_the_reason(folder):
 
 @pytest.mark.alone
 @pytest.mark.root
+@measures
 def test_a_capped_volume_differs_from_a_slow_one():
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 400) as joined:
         command = [
