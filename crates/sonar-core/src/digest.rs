@@ -200,7 +200,8 @@ impl Digest {
     /// nothing if these are the same.
     pub fn observed_by(&self, source: Source) -> Cow<'_, ObservedParts> {
         let known = &self.observed[source as usize];
-        if known.total_ns() > 0 {
+        // Who watched for no time at all has seen no rate.
+        if known.ends().is_some() {
             return Cow::Borrowed(known);
         }
         let figures = self.total.observed_by(source).map(|observed| &observed.figures);

@@ -4,6 +4,8 @@
 //! Merging is associative and commutative: figures of windows, threads, hosts and files can be merged in any
 //! order. Figures that a source does not have stay unknown and are never zero.
 
+mod known;
+
 use std::borrow::Borrow;
 use std::net::IpAddr;
 use std::ops::AddAssign;

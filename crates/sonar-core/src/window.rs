@@ -236,7 +236,12 @@ impl Window {
 
     /// How long a source was observed, in nanoseconds: what its rates are divided by. 0 if it was not observed.
     pub fn observed_ns(&self, source: Source) -> u64 {
-        self.observed.map_or_else(|| self.length_ns(), |observed| observed[source as usize])
+        self.observed.map_or_else(|| self.end.since(self.start), |observed| observed[source as usize])
+    }
+
+    /// Whether a source was observed at all, if only for an instant.
+    pub fn is_observed(&self, source: Source) -> bool {
+        self.observed.is_none_or(|observed| observed[source as usize] > 0)
     }
 
     /// The figures of all rows of the given classes together.

@@ -75,7 +75,7 @@ const WAITS: [string, string][] = [
 
 /** What operations waited for, the longest first: words, nanoseconds, and the share of all their time. */
 export function waitsOf(tally: Tally): { words: string; ns: number; share: number }[] {
-  const time = tally.latency_ns.sum;
+  const time = tally.latency_ns.sum ?? 0;
   return WAITS.map(([name, words]) => {
     const ns = (sum(tally, name) ?? 0) * 1e3;
     return { words, ns, share: time > 0 ? Math.min(1, ns / time) : 0 };
@@ -330,7 +330,7 @@ function OverTime({ report, clock, extent, range, onRange, chosen }: ChartsProps
     const total = rates(report.totals.timeline, columns);
     const order = report.rows
       .map((_, at) => at)
-      .sort((a, b) => report.rows[b]!.time_share - report.rows[a]!.time_share);
+      .sort((a, b) => (report.rows[b]!.time_share ?? 0) - (report.rows[a]!.time_share ?? 0));
     const alone = chosen !== null ? [chosen] : order.slice(0, COLOURS.length - 1);
     const lines = alone.map((at) => {
       const row = report.rows[at]!;
@@ -475,7 +475,7 @@ function Histogram({ latency, precision }: { latency: Latency; precision: number
 
 function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock: Clock }) {
   const sums = Object.entries(row.sums);
-  const errors = Object.entries(row.errors);
+  const errors = Object.entries(row.errors ?? {});
   const facts: Fact[] = [
     ["shape id", row.shape_id],
     ["ids by order of keys", row.ordered_ids.join(" ") || null],

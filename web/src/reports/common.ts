@@ -19,7 +19,7 @@ export interface About {
 
 export interface Latency {
   count: number;
-  sum: number;
+  sum: Unknown;
   min: Unknown;
   max: Unknown;
   mean: Unknown;

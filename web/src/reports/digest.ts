@@ -6,8 +6,8 @@ import type { About, Counters, Latency, Pair, Timeline, Unknown } from "./common
 export interface Tally {
   calls: number;
   statements: number;
-  failed: number;
-  errors: Counters;
+  failed: Unknown;
+  errors: Counters | null;
   errors_other: number;
   latency_ns: Latency;
   sums: Record<string, [number, number]>;
@@ -43,7 +43,7 @@ export interface DigestRow extends Tally {
   comment?: string;
   query_hash: string | null;
   index_hint: string | null;
-  time_share: number;
+  time_share: Unknown;
   apps: { name: string; calls: number; failed: number; latency_ns: number }[];
 }
 

@@ -32,8 +32,10 @@ const MAX_NAMED: usize = 5;
 struct ServerWindow {
     seconds: f64,
     calls: f64,
-    failed: f64,
-    time_ns: f64,
+    /// `None` if the outcomes of its operations are unknown.
+    failed: Option<f64>,
+    /// `None` if their latencies are unknown.
+    time_ns: Option<f64>,
     connections: Option<f64>,
 }
 
@@ -62,12 +64,17 @@ impl ServerWindow {
         if measure == ServerMeasure::Connections { 1.0 } else { self.seconds }
     }
 
+    /// Without operations there are neither failed ones nor any in progress.
+    fn of_operations(&self, value: Option<f64>) -> Option<f64> {
+        value.or((self.calls == 0.0).then_some(0.0))
+    }
+
     fn value(&self, measure: ServerMeasure) -> Option<f64> {
         let rate = |count: f64| (self.seconds > 0.0).then(|| count / self.seconds);
         match measure {
             ServerMeasure::Queries => rate(self.calls),
-            ServerMeasure::Failed => rate(self.failed),
-            ServerMeasure::InProgress => rate(self.time_ns / 1e9),
+            ServerMeasure::Failed => rate(self.of_operations(self.failed)?),
+            ServerMeasure::InProgress => rate(self.of_operations(self.time_ns)? / 1e9),
             ServerMeasure::Connections => self.connections,
         }
     }
@@ -130,8 +137,12 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
                 let windows = server.side(side);
                 let of_window = windows.entry(index).or_default();
                 of_window.calls += figures.calls as f64;
-                of_window.failed += figures.failed as f64;
-                of_window.time_ns += figures.latency.sum_ns() as f64;
+                if figures.known_errors().is_some() {
+                    *of_window.failed.get_or_insert_default() += figures.failed as f64;
+                }
+                if let Some(ns) = figures.known_latency_ns() {
+                    *of_window.time_ns.get_or_insert_default() += ns as f64;
+                }
                 let Subject::Shape { shape, .. } = &row.subject else { continue };
                 if side == ComparedSpan::Before {
                     server.known.entry(shape.id).or_insert(index);

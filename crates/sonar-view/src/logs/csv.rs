@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use sonar_core::Figures;
 use sonar_core::row::Observed;
 
 use super::{DigestView, main_plan, mean_ns, names};
@@ -18,10 +19,14 @@ const PER_SOURCE: [&str; 7] = [
     "latency_ns_max",
 ];
 
+fn failed(figures: &Figures) -> Option<u64> {
+    figures.known_errors().map(|_| figures.failed)
+}
+
 fn per_source(observed: Option<&Observed>, line: &mut CsvLine) {
     let figures = observed.map(|observed| &observed.figures);
     line.figure(figures.map(|figures| figures.calls));
-    line.figure(figures.map(|figures| figures.failed));
+    line.figure(figures.and_then(failed));
     line.figure(figures.and_then(mean_ns).map(|ns| ns.round() as u64));
     for q in [0.5, 0.95, 0.99, 1.0] {
         line.figure(figures.and_then(|figures| figures.latency.quantile_ns(q)));
@@ -79,11 +84,11 @@ pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
         for field in [view.digest.settings.by.name(), &id, identity, class, &command, &namespace, &text] {
             line.text(field);
         }
-        for count in [figures.calls, figures.entries, figures.statements, figures.failed] {
-            line.figure(Some(count));
+        for count in [Some(figures.calls), Some(figures.entries), Some(figures.statements), failed(figures)] {
+            line.figure(count);
         }
-        line.figure(Some(format!("{:.6}", view.share(row))));
-        line.figure(Some(figures.latency.sum_ns()));
+        line.figure(view.known_share(row).map(|share| format!("{share:.6}")));
+        line.figure(figures.known_latency_ns());
         line.figure(mean_ns(figures).map(|ns| ns.round() as u64));
         for q in [0.5, 0.95, 0.99, 1.0] {
             line.figure(figures.latency.quantile_ns(q));

@@ -347,7 +347,8 @@ pub(super) struct DigestRowJson {
     pub by_source: Option<BySource>,
     #[serde(default)]
     pub index_hint: Option<String>,
-    pub time_share: f64,
+    /// Null if the latency of no operation is known.
+    pub time_share: Option<f64>,
     pub apps: Vec<DigestAppJson>,
     #[serde(flatten)]
     pub figures: FiguresObject,
@@ -388,7 +389,7 @@ impl DigestRowJson {
         let mut object = Self {
             ordered_ids: row.ordered_ids.iter().map(ToString::to_string).collect(),
             query_hash: row.query_hash().map(str::to_owned),
-            time_share: view.share(row),
+            time_share: view.known_share(row),
             apps: applications(row),
             figures: FiguresObject::new(row),
             ..Self::default()
@@ -425,8 +426,9 @@ pub(super) struct FiguresObject {
     pub calls: u64,
     pub entries: u64,
     pub statements: u64,
-    pub failed: u64,
-    pub errors: BTreeMap<String, u64>,
+    /// Null, as `errors` is, if the outcome of no operation is known.
+    pub failed: Option<u64>,
+    pub errors: Option<BTreeMap<String, u64>>,
     pub errors_other: u64,
     pub latency_ns: LatencyObject,
     /// Each sum, and of how many operations it is known.
@@ -455,7 +457,8 @@ pub(super) struct PlanObject {
 pub(super) struct LatencyObject {
     pub count: u64,
     pub zero: u64,
-    pub sum: u64,
+    /// Null if the latency of no operation is known.
+    pub sum: Option<u64>,
     pub min: Option<u64>,
     pub max: Option<u64>,
     pub mean: Option<f64>,
@@ -501,17 +504,18 @@ impl FiguresObject {
         examined_per_returned: Option<f64>,
     ) -> Self {
         let (latency, timeline) = (&figures.latency, figures.timeline());
+        let errors = figures.errors.iter().map(|(code, count)| (code.to_string(), *count));
         Self {
             calls: figures.calls,
             entries: figures.entries,
             statements: figures.statements,
-            failed: figures.failed,
-            errors: figures.errors.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
+            failed: figures.known_errors().map(|_| figures.failed),
+            errors: figures.known_errors().map(|_| errors.collect()),
             errors_other: figures.errors.other,
             latency_ns: LatencyObject {
                 count: latency.count(),
                 zero: latency.zero_count(),
-                sum: u64::try_from(latency.sum_ns()).unwrap_or(u64::MAX),
+                sum: figures.known_latency_ns(),
                 min: latency.min_ns(),
                 max: latency.max_ns(),
                 mean: mean_ns(figures),

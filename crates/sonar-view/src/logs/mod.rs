@@ -135,7 +135,7 @@ impl RowOrder {
             Self::Conflicts => total(server.write_conflicts),
             Self::Read => total(server.storage_read_bytes),
             Self::Bytes => total(figures.response_bytes),
-            Self::Errors => Some(figures.error_count().max(figures.failed) as f64),
+            Self::Errors => figures.known_errors().map(|count| count.max(figures.failed) as f64),
             // The earliest first.
             Self::First => known(figures.first_seen).map(|at| -at),
             Self::Last => known(figures.last_seen),
@@ -364,6 +364,11 @@ impl<'a> DigestView<'a> {
             _ => self.totals.figures.latency.sum_ns(),
         };
         if all == 0 { 0.0 } else { row.figures().latency.sum_ns() as f64 / all as f64 }
+    }
+
+    /// The same to be shown; `None` if the latency of no operation of the row is known.
+    pub fn known_share(&self, row: &Row) -> Option<f64> {
+        row.figures().known_latency_ns().map(|_| self.share(row))
     }
 }
 

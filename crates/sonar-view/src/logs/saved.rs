@@ -160,18 +160,19 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
         calls: object.calls,
         entries: object.entries,
         statements: object.statements,
-        failed: object.failed,
+        failed: object.failed.unwrap_or(0),
+        outcome_unknown: if object.errors.is_none() { object.calls } else { 0 },
         latency: Histogram::from_parts(
             latency.zero,
             &latency.buckets,
-            u128::from(latency.sum),
+            u128::from(latency.sum.unwrap_or(0)),
             (latency.min.unwrap_or(0), latency.max.unwrap_or(0)),
         )?,
         first_seen: Timestamp::from_unix_ns(object.first_seen.unwrap_or(0)),
         last_seen: Timestamp::from_unix_ns(object.last_seen.unwrap_or(0)),
         ..Figures::default()
     };
-    for (code, count) in &object.errors {
+    for (code, count) in object.errors.iter().flatten() {
         let code = code.parse().ok()?;
         figures.errors.add(&code, *count, || code);
     }

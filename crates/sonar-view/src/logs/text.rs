@@ -355,13 +355,13 @@ pub fn mean(source: Source, figures: &Figures) -> String {
 /// The time of all operations together.
 fn total(source: Source, figures: &Figures) -> String {
     let precision = source.precision_ns();
-    match u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX) {
+    or_unknown(figures.known_latency_ns().map(|ns| match ns {
         // Each took less than that.
         0 if precision > 1 && figures.calls > 0 => {
             format!("<{}", Nanos(figures.calls.saturating_mul(precision)))
         }
         ns => Nanos(ns).to_string(),
-    }
+    }))
 }
 
 fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
@@ -412,7 +412,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
         let per_call = |sum: Sum| or_unknown(sum.mean().map(Count));
         let cells = [
             Count(figures.calls as f64).to_string(),
-            format!("{:.1}", Percent(view.share(row))),
+            or_unknown(view.known_share(row).map(|share| format!("{:.1}", Percent(share)))),
             mean(source, figures),
             quantile(source, figures, 0.5),
             quantile(source, figures, 0.95),
@@ -422,7 +422,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
             per_call(server.docs_examined),
             per_call(figures.returned),
             or_unknown(row.examined_per_returned().map(Count)),
-            Count(figures.failed as f64).to_string(),
+            or_unknown(figures.known_errors().map(|_| Count(figures.failed as f64))),
             or_unknown(row.executed().map(|(source, figures)| self::mean(source, figures))),
             or_unknown(server.lock_wait_us.mean().map(|us| Nanos((us * 1_000.0) as u64))),
             calls_in(Source::Profile),

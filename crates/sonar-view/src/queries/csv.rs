@@ -106,7 +106,8 @@ pub fn rows(
         key(&mut line, row, report);
         figures(&mut line, row, report.sample);
         let sum = |stats: &crate::queries::Stats<'_>| stats.figures.latency.sum_ns() as f64;
-        line.figure(Some(format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
+        let known = row.stats.figures.known_latency_ns();
+        line.figure(known.map(|_| format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
         line.figure(row.against.map(|against| against.status.name()));
         let parts = row.split.as_deref().map(parts);
         for part in split_parts() {
@@ -160,7 +161,7 @@ fn figures(line: &mut CsvLine, row: &ReportRow<'_>, sample: u32) {
     let times = |n| Some(scaled(n, sample));
     line.figure(times(figures.calls));
     line.figure(times(figures.statements));
-    line.figure(times(figures.error_count()));
+    line.figure(figures.known_errors().and_then(times));
     let mut codes: Vec<_> = figures.errors.iter().copied().collect();
     codes.sort_unstable();
     let code = |(code, count): &(i32, u64)| format!("{code}={}", scaled(*count, sample));
@@ -174,12 +175,12 @@ fn figures(line: &mut CsvLine, row: &ReportRow<'_>, sample: u32) {
     line.figure(stats.quantiles.p99);
     line.figure(stats.quantiles.p999);
     line.figure(stats.quantiles.max);
-    line.figure(times(u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX)));
+    line.figure(figures.known_latency_ns().and_then(times));
     line.figure(figures.latency.min_ns());
     line.figure(times(figures.latency.count()));
-    line.figure(times(figures.transfer_ns));
-    line.figure(times(figures.request_bytes));
-    line.figure(times(figures.response_bytes.total));
+    line.figure(figures.known_transfer_ns().and_then(times));
+    line.figure(figures.known_request_bytes().and_then(times));
+    line.figure(figures.known_response_bytes().and_then(times));
     line.figure(figures.returned.get().and_then(times));
     line.figure(figures.affected.get().and_then(times));
     let calls = |name: String, calls: u64| format!("{name}={}", scaled(calls, sample));

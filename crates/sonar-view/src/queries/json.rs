@@ -134,13 +134,14 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: ObjectKind) -> Value {
     codes.sort_unstable();
     let other = (figures.errors.other > 0).then(|| ("other".to_owned(), figures.errors.other));
     let errors = codes.into_iter().map(|(code, count)| (code.to_string(), count)).chain(other);
+    let errors = figures.known_errors().map(|_| map(errors.map(|(code, count)| (code, times(count)))));
     let mut latency = json!({
         "p50": quantiles.p50,
         "p95": quantiles.p95,
         "p99": quantiles.p99,
         "p999": quantiles.p999,
         "max": quantiles.max,
-        "sum": times(u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX)),
+        "sum": figures.known_latency_ns().map(times),
         "min": figures.latency.min_ns(),
         "count": times(figures.latency.count()),
         "mean": mean_ns(&figures.latency),
@@ -155,16 +156,18 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: ObjectKind) -> Value {
     let seen = figures.calls > 0;
     json!({
         "calls": times(figures.calls),
+        "calls_per_s": stats.rates.calls,
+        "load": stats.rates.load,
         "statements": times(figures.statements),
-        "errors": map(errors.map(|(code, count)| (code, times(count)))),
+        "errors": errors,
         "failed": times(figures.failed),
         "unanswered": times(figures.unanswered),
         "unacknowledged": times(figures.unacknowledged),
         "outcome_unknown": times(figures.outcome_unknown),
         "latency_ns": latency,
-        "transfer_ns": times(figures.transfer_ns),
-        "request_bytes": times(figures.request_bytes),
-        "response_bytes": times(figures.response_bytes.total),
+        "transfer_ns": figures.known_transfer_ns().map(times),
+        "request_bytes": figures.known_request_bytes().map(times),
+        "response_bytes": figures.known_response_bytes().map(times),
         "docs_returned": figures.returned.get().map(times),
         "docs_affected": figures.affected.get().map(times),
         "tls_operations": figures.tls.get().map(times),
@@ -193,7 +196,8 @@ fn row(row: &ReportRow<'_>, report: &WindowReport<'_>, kind: ObjectKind) -> Map<
             "p99_ns": before(2),
         })
     });
-    let time_share = if all > 0.0 { sum(&row.stats) / all } else { 0.0 };
+    let is_known = row.stats.figures.known_latency_ns().is_some();
+    let time_share = is_known.then(|| if all > 0.0 { sum(&row.stats) / all } else { 0.0 });
     extend(&mut object, json!({ "time_share": time_share, "baseline": baseline }));
     object.insert("split".to_owned(), row.split.as_deref().map_or(Value::Null, split));
     object.insert(

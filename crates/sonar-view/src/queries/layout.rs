@@ -20,17 +20,20 @@ impl Column {
         let stats = &row.stats;
         match self {
             Self::Count => Count(scaled(stats.figures.calls, report.sample) as f64).to_string(),
-            Self::Calls => Count(stats.rates.calls).to_string(),
-            Self::Load => Count(stats.rates.load).to_string(),
+            Self::Calls => or_unknown(stats.rates.calls.map(Count)),
+            Self::Load => or_unknown(stats.rates.load.map(Count)),
             Self::P50 => or_unknown(stats.quantiles.p50.map(Nanos)),
             Self::P95 => or_unknown(stats.quantiles.p95.map(Nanos)),
             Self::P99 => or_unknown(stats.quantiles.p99.map(Nanos)),
             Self::P999 => or_unknown(stats.quantiles.p999.map(Nanos)),
             Self::Max => or_unknown(stats.quantiles.max.map(Nanos)),
-            Self::In => Count(stats.rates.request_bytes).to_string(),
-            Self::Out => Count(stats.rates.response_bytes).to_string(),
+            Self::In => or_unknown(stats.rates.request_bytes.map(Count)),
+            Self::Out => or_unknown(stats.rates.response_bytes.map(Count)),
             Self::Docs => or_unknown(stats.rates.docs_per_call().map(Count)),
-            Self::Errors => Count(stats.figures.error_count() as f64 * f64::from(report.sample)).to_string(),
+            Self::Errors => {
+                let errors = stats.figures.known_errors();
+                or_unknown(errors.map(|count| Count(count as f64 * f64::from(report.sample))))
+            }
             Self::InFlight => {
                 or_unknown(stats.in_flight.map(|w| Count(w.count as f64 * f64::from(report.sample))))
             }

@@ -22,10 +22,10 @@ use sonar_core::{
 };
 
 use super::grouping::{Form, Grouping};
-use super::row::{InFlightRow, Rates, ReportKey, ReportRow, Stats, observed_ns};
+use super::row::{InFlightRow, Rates, ReportKey, ReportRow, Stats};
 use super::selection::{Selection, holds};
 use super::silence::{PacketOrigin, Silence};
-use crate::kit::{Hidden, Reason};
+use crate::kit::{Count, Hidden, Reason, or_unknown};
 
 /// What the members of one row have in common.
 #[derive(PartialEq, Eq, Hash)]
@@ -123,7 +123,7 @@ pub struct WindowReport<'a> {
     pub start: Timestamp,
     /// End of the span.
     pub end: Timestamp,
-    /// How much of the span was observed, in nanoseconds, at least 1.
+    /// How much of the span was observed, in nanoseconds; 0 if nothing was, and then no rate is known.
     pub elapsed_ns: u64,
     /// Length of the span in nanoseconds, at least 1.
     pub length_ns: u64,
@@ -134,7 +134,7 @@ pub struct WindowReport<'a> {
     /// All rows of the chosen classes and role together, whatever the filters.
     pub totals: Stats<'a>,
     /// Of the same operations, how many of each type of command, in the order of [`CommandType::ALL`]. Not scaled. `None`
-    /// if they are not known of the selected server alone.
+    /// if they are not known of the selected server alone, or the wire, which alone shows them, was not observed.
     pub types: Option<[u64; CommandType::ALL.len()]>,
     /// Of what is in flight in the chosen classes and role, what waits longest.
     pub longest_waiting: Option<&'a InFlightOperations>,
@@ -158,7 +158,7 @@ impl<'a> WindowReport<'a> {
     /// Derives the figures of `window` that `selection` asks for.
     pub fn new(window: &'a Window, selection: &'a Selection) -> Self {
         let first = Source::ALL.into_iter().find(|source| window.observed_ns(*source) > 0);
-        let elapsed_ns = observed_ns(window, first.unwrap_or(Source::Wire)).max(1);
+        let elapsed_ns = first.map_or(0, |source| window.observed_ns(source));
         let sample = window.sample.max(1);
         let wanted =
             || window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class));
@@ -197,7 +197,9 @@ impl<'a> WindowReport<'a> {
             row.count_by_class(|class, operations| hidden.add(Reason::Limit, class, operations));
         }
         let shown = window.shapes.iter().filter(|row| selection.hides(row.role, row.class).is_none());
-        let rates = Rates::of_rows(shown, &totals, window);
+        // Where operations passed that could not be read, that there were none is not known.
+        let is_unread = totals.calls == 0 && has_unread(&window.coverage);
+        let rates = if is_unread { Rates::default() } else { Rates::of_rows(shown, &totals, window) };
         Self {
             start: window.start,
             end: window.end,
@@ -206,7 +208,7 @@ impl<'a> WindowReport<'a> {
             sample,
             selection,
             totals: Stats::new(Cow::Owned(totals), Some(waiting), rates),
-            types: (!selection.is_one_server)
+            types: (!selection.is_one_server && window.is_observed(Source::Wire) && !is_unread)
                 .then(|| window.types.totals(|role, class| selection.wants(role, class))),
             longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
             coverage: &window.coverage,
@@ -232,6 +234,11 @@ impl<'a> WindowReport<'a> {
         if self.sample > 1 { "~" } else { "" }
     }
 
+    /// A rate with its unit, marked if it is scaled up; `-` without either if it is unknown.
+    pub(super) fn rate(&self, rate: Option<f64>, unit: &str) -> String {
+        or_unknown(rate.map(|rate| format!("{}{}{unit}", self.mark(), Count(rate))))
+    }
+
     /// Whether the servers, the roles and the classes of the rows differ, or operations were encrypted, so that a view
     /// has to show it.
     pub fn differing(&self) -> Differing {
@@ -248,6 +255,14 @@ impl<'a> WindowReport<'a> {
             tls,
         })
     }
+}
+
+/// Whether messages passed of which no request could be read: the packets are cut, only replies were captured, or the
+/// connections are encrypted.
+const fn has_unread(coverage: &Coverage) -> bool {
+    let is_encrypted =
+        coverage.streams_tls > coverage.streams_tls_read.saturating_add(coverage.streams_tls_decrypted);
+    coverage.requests == 0 && (coverage.streams_one_way > 0 || coverage.frames_snapped > 0 || is_encrypted)
 }
 
 /// In what rows differ.

@@ -14,19 +14,20 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{RowSplit, TimePart};
 use sonar_core::{Application, Class, Endpoint, ShapeId, ShapeInfo, Source, Window};
 
-/// Rates of one row over one span, scaled up from a sample.
+/// Rates of one row over one span, scaled up from a sample. A rate is `None` if it is unknown: its source was not observed,
+/// or does not have the figure, or not the direction of the wire that shows it.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Rates {
     /// Operations that ended, per second.
-    pub calls: f64,
+    pub calls: Option<f64>,
     /// Seconds of latency per second: how many clients were waiting, on average.
-    pub load: f64,
+    pub load: Option<f64>,
     /// Errors of all codes, per second.
-    pub errors: f64,
+    pub errors: Option<f64>,
     /// Bytes of requests on the wire, per second.
-    pub request_bytes: f64,
+    pub request_bytes: Option<f64>,
     /// Bytes of replies on the wire, per second.
-    pub response_bytes: f64,
+    pub response_bytes: Option<f64>,
     /// Documents returned per call, over the calls of which that is known; `None` when it is known of
     /// none. Not scaled.
     pub returned_per_call: Option<f64>,
@@ -35,28 +36,36 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rates of `figures`, which were gathered in `elapsed_ns` (0 is taken as 1) from one
-    /// connection in `sample`.
+    /// The rates of `figures`, which were gathered in `elapsed_ns` (0: nothing was observed, and no rate is known) from
+    /// one connection in `sample`.
     pub fn of(figures: &Figures, elapsed_ns: u64, sample: u32) -> Self {
-        let per_second = f64::from(sample.max(1)) * NS_PER_S as f64 / elapsed_ns.max(1) as f64;
+        let per_second =
+            (elapsed_ns > 0).then(|| f64::from(sample.max(1)) * NS_PER_S as f64 / elapsed_ns as f64);
+        let rate = |count: Option<f64>| Some(count? * per_second?);
+        let whole = |count: Option<u64>| rate(count.map(|count| count as f64));
         Self {
-            calls: figures.calls as f64 * per_second,
-            load: figures.latency.sum_ns() as f64 / NS_PER_S as f64 * per_second,
-            errors: figures.error_count() as f64 * per_second,
-            request_bytes: figures.request_bytes as f64 * per_second,
-            response_bytes: figures.response_bytes.total as f64 * per_second,
+            calls: whole(Some(figures.calls)),
+            load: rate(figures.known_latency_ns().map(|ns| ns as f64 / NS_PER_S as f64)),
+            errors: whole(figures.known_errors()),
+            request_bytes: whole(figures.known_request_bytes()),
+            response_bytes: whole(figures.known_response_bytes()),
             returned_per_call: figures.returned.mean(),
             affected_per_call: figures.affected.mean(),
         }
     }
 
-    /// Adds the rates of other operations. Documents per call stay those of the first.
+    /// Adds the rates of other operations, as far as they are known. Documents per call stay those of the first.
     fn add(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.load += other.load;
-        self.errors += other.errors;
-        self.request_bytes += other.request_bytes;
-        self.response_bytes += other.response_bytes;
+        let add = |mine: &mut Option<f64>, theirs: Option<f64>| {
+            if let Some(theirs) = theirs {
+                *mine = Some(mine.unwrap_or(0.0) + theirs);
+            }
+        };
+        add(&mut self.calls, other.calls);
+        add(&mut self.load, other.load);
+        add(&mut self.errors, other.errors);
+        add(&mut self.request_bytes, other.request_bytes);
+        add(&mut self.response_bytes, other.response_bytes);
     }
 
     /// The rates of rows, each of which counts by the time that its own source was observed.
@@ -68,12 +77,21 @@ impl Rates {
         let source = |row: &Row| row.sources().next().unwrap_or(Source::Wire);
         let first = rows.clone().next().map_or(Source::Wire, source);
         if rows.clone().all(|row| source(row) == first) {
-            return Self::of(all, observed_ns(window, first), window.sample);
+            // Of no operation there is no source: it is known of any that was observed.
+            let observed = |source: &Source| window.observed_ns(*source) > 0;
+            let first = match rows.clone().next() {
+                None => Source::ALL.into_iter().find(observed).unwrap_or(first),
+                Some(_) => first,
+            };
+            return Self::of(all, window.observed_ns(first), window.sample);
         }
-        let mut rates = Self { calls: 0.0, load: 0.0, ..Self::of(all, window.length_ns(), window.sample) };
-        (rates.errors, rates.request_bytes, rates.response_bytes) = (0.0, 0.0, 0.0);
+        let mut rates = Self {
+            returned_per_call: all.returned.mean(),
+            affected_per_call: all.affected.mean(),
+            ..Self::default()
+        };
         for row in rows {
-            rates.add(Self::of(row.figures(), observed_ns(window, source(row)), window.sample));
+            rates.add(Self::of(row.figures(), window.observed_ns(source(row)), window.sample));
         }
         rates
     }
@@ -123,15 +141,6 @@ impl InFlightRow {
         if more.count > 0 {
             self.oldest_ns = self.oldest_ns.max(Some(more.oldest_ns));
         }
-    }
-}
-
-/// How long a source was observed; the length of the window where it has operations that nobody observed, as those that
-/// ended before the capture.
-pub(super) fn observed_ns(window: &Window, source: Source) -> u64 {
-    match window.observed_ns(source) {
-        0 => window.length_ns(),
-        ns => ns,
     }
 }
 
@@ -273,14 +282,18 @@ impl<'a> ReportRow<'a> {
         let split = self.split.as_deref().filter(|split| split.operations > 0)?;
         let waited_ns = split.total_ns().saturating_sub(split.split[TimePart::Cpu]);
         let mean_ns = waited_ns as f64 / split.operations as f64;
-        Some(self.stats.rates.calls * mean_ns / NS_PER_S as f64)
+        Some(self.stats.rates.calls? * mean_ns / NS_PER_S as f64)
     }
 
     /// Load for the order of rows: an operation in flight counts as if it ended now, as far as it lies
-    /// within the span, so that what hangs is not at the bottom for not having ended.
-    pub(crate) fn load_with_waiting(&self, elapsed_ns: u64) -> f64 {
-        let oldest = self.stats.in_flight.and_then(|waiting| waiting.oldest_ns).unwrap_or(0);
-        self.stats.rates.load + oldest.min(elapsed_ns) as f64 / elapsed_ns.max(1) as f64
+    /// within the span, so that what hangs is not at the bottom for not having ended. `None` if neither is known.
+    pub(crate) fn load_with_waiting(&self, elapsed_ns: u64) -> Option<f64> {
+        let oldest = self.stats.in_flight.and_then(|waiting| waiting.oldest_ns);
+        let waiting = oldest.map(|ns| ns.min(elapsed_ns) as f64 / elapsed_ns.max(1) as f64);
+        match (self.stats.rates.load, waiting) {
+            (None, None) => None,
+            (load, waiting) => Some(load.unwrap_or(0.0) + waiting.unwrap_or(0.0)),
+        }
     }
 }
 

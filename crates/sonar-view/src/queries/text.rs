@@ -41,9 +41,10 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
     } else {
         let (start, end) = (zone.show(report.start), zone.show(report.end));
         write!(out, "Summary of {}: {start} to {end}", Nanos(report.length_ns))?;
-        match report.elapsed_ns < report.length_ns {
-            true => writeln!(out, ", of which {} were observed", Nanos(report.elapsed_ns))?,
-            false => writeln!(out)?,
+        match report.elapsed_ns {
+            0 if report.length_ns > 1 => writeln!(out, ", of which nothing was observed")?,
+            ns if ns > 0 && ns < report.length_ns => writeln!(out, ", of which {} were observed", Nanos(ns))?,
+            _ => writeln!(out)?,
         }
     }
     report.notes.iter().try_for_each(|note| paragraph(&format!("  {note}"), width, &mut out))?;
@@ -98,7 +99,8 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
 /// Operations per second by type of command, as `mongostat` counts them, scaled; `None` if they are not known.
 pub(crate) fn type_rates(report: &WindowReport<'_>) -> Option<[(&'static str, f64); CommandType::ALL.len()]> {
     let types = report.types?;
-    let per_second = f64::from(report.sample) * NS_PER_S as f64 / report.elapsed_ns.max(1) as f64;
+    let observed_ns = Some(report.elapsed_ns).filter(|ns| *ns > 0)?;
+    let per_second = f64::from(report.sample) * NS_PER_S as f64 / observed_ns as f64;
     Some(std::array::from_fn(|at| (CommandType::ALL[at].name(), types[at] as f64 * per_second)))
 }
 
@@ -110,15 +112,16 @@ pub(crate) fn clock(report: &WindowReport<'_>) -> String {
 /// Totals in one line.
 pub(crate) fn totals(report: &WindowReport<'_>) -> String {
     let (rates, mark) = (report.totals.rates, report.mark());
+    let rate = |rate, unit| report.rate(rate, unit);
     let mut line = format!(
-        "{}: {mark}{} queries per second  load {mark}{}  p99 {}  errors {mark}{}/s  in {mark}{}B/s  out {mark}{}B/s",
+        "{}: {} queries per second  load {}  p99 {}  errors {}  in {}  out {}",
         report.selection.classes.label(),
-        Count(rates.calls),
-        Count(rates.load),
+        rate(rates.calls, ""),
+        rate(rates.load, ""),
         or_unknown(report.totals.quantiles.p99.map(Nanos)),
-        Count(rates.errors),
-        Count(rates.request_bytes),
-        Count(rates.response_bytes),
+        rate(rates.errors, "/s"),
+        rate(rates.request_bytes, "B/s"),
+        rate(rates.response_bytes, "B/s"),
     );
     if let Some(waiting) = report.longest_waiting {
         let count = report.totals.in_flight.map_or(0, |waiting| waiting.count);

@@ -191,10 +191,10 @@ impl TimelineBuilder {
         }
         lanes.extend([
             lane("load", "operations in progress", "ratio", &|figures, seconds| {
-                Some(figures.latency.sum_ns() as f64 / 1e9 / seconds)
+                Some(figures.known_latency_ns()? as f64 / 1e9 / seconds)
             }),
             lane("errors", "failed operations", "per_second", &|figures, seconds| {
-                rate(figures.failed, seconds)
+                figures.known_errors().and_then(|_| rate(figures.failed, seconds))
             }),
         ]);
         lanes

@@ -5,6 +5,7 @@ mod baseline;
 mod compare;
 mod documentation;
 mod hints;
+mod known;
 mod live;
 mod output;
 #[path = "../../examples/picture/mod.rs"]

@@ -178,23 +178,23 @@ fn title<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palet
 
 fn totals<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
-    let (rates, mark, strong) = (report.totals.rates, report.mark(), palette.strong);
+    let (rates, strong) = (report.totals.rates, palette.strong);
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
-    let marked = |value: f64| format!("{mark}{}", Count(value));
-    let errors = if rates.errors > 0.0 { palette.bad } else { strong };
+    let rate = |rate, unit| report.rate(rate, unit);
+    let errors = if rates.errors.is_some_and(|rate| rate > 0.0) { palette.bad } else { strong };
     let figure = |before: &str, value: String, after: &str, style: Style| {
         palette.figure(before, Span::styled(value, style), after)
     };
     whole(
         [
-            figure("", marked(rates.calls), " queries per second", strong),
-            figure("load ", marked(rates.load), "", strong),
-            figure("errors ", marked(rates.errors), "/s", errors),
+            figure("", rate(rates.calls, ""), " queries per second", strong),
+            figure("load ", rate(rates.load, ""), "", strong),
+            figure("errors ", rate(rates.errors, "/s"), "", errors),
             figure("p50 ", shown(report.totals.quantiles.p50), "", strong),
             figure("p99 ", shown(report.totals.quantiles.p99), "", strong),
             figure("p99.9 ", shown(report.totals.quantiles.p999), "", strong),
-            figure("in ", marked(rates.request_bytes), "B/s", strong),
-            figure("out ", marked(rates.response_bytes), "B/s", strong),
+            figure("in ", rate(rates.request_bytes, "B/s"), "", strong),
+            figure("out ", rate(rates.response_bytes, "B/s"), "", strong),
         ],
         columns,
     )
@@ -285,8 +285,9 @@ fn in_flight<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Pal
 
 fn coverage<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
-    let frames = report.coverage.frames as f64 * NS_PER_S as f64 / report.elapsed_ns as f64;
-    let rate = format!("  {} frames/s", Count(frames));
+    let seconds = Some(report.elapsed_ns as f64 / NS_PER_S as f64).filter(|seconds| *seconds > 0.0);
+    let frames = seconds.map(|seconds| Count(report.coverage.frames as f64 / seconds));
+    let rate = format!("  {} frames/s", or_unknown(frames));
     let room = columns.saturating_sub(1);
     let mut spans = vec![Span::raw(" ")];
     // Since the start: from the total, or from the report when that is the total.

@@ -75,7 +75,7 @@ impl History {
                 track.points[slot(silent)] = HistoryPoint::default();
             }
             track.points[slot(tick)] = HistoryPoint {
-                calls: row.stats.rates.calls as f32,
+                calls: row.stats.rates.calls.unwrap_or(0.0) as f32,
                 p99_ns: row.stats.quantiles.p99.unwrap_or(0) as f32,
             };
             track.last_tick = tick;
