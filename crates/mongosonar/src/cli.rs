@@ -12,11 +12,14 @@ use crate::digest::{self, CompareArgs, JoinedReportArgs, LogsCommand};
 use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
 use crate::exit::OK;
+use crate::file_reading::FileReading;
 use crate::files::IoCommand;
 use crate::ftdc::FtdcCommand;
+use crate::history::StoreArgs;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
 use crate::stacks::StacksArgs;
+use crate::stacks::args::StacksCommand;
 use crate::timeline::TimelineArgs;
 use crate::values::number;
 use crate::what_changed::WhatChangedArgs;
@@ -147,6 +150,9 @@ pub fn run() -> Result<ExitCode> {
         _ if cli.config.is_some() && !reads_it_itself => config::load(cli.config.as_deref())?,
         _ => config::File::default(),
     };
+    if let Some(reading) = reading(&cli.command) {
+        reading.begin()?;
+    }
     let code = match cli.command {
         Command::Queries(args) => queries::run(&config::merge(*args, &file))?,
         Command::Why(args) => why::run(&args)?,
@@ -173,6 +179,36 @@ pub fn run() -> Result<ExitCode> {
         }
     };
     Ok(ExitCode::from(code))
+}
+
+/// What a command reads, if it does nothing but read files. `agent --replay`, which writes a store, is none of them.
+fn reading(command: &Command) -> Option<FileReading<'_>> {
+    fn of_store(store: &StoreArgs) -> FileReading<'_> {
+        FileReading::of([store.folder()])
+    }
+    match command {
+        Command::Queries(args) => args.reading(),
+        Command::Logs(LogsCommand::Report(args)) => Some(args.reading()),
+        Command::Profiler(ProfilerCommand::Report(args)) => {
+            profiler::reads_files(args).then(|| args.digest.reading())
+        }
+        Command::Report(args) => Some(args.reading()),
+        Command::Compare(args) => Some(args.reading()),
+        Command::WhatChanged(args) => Some(of_store(&args.store).with_page(args.html.as_ref())),
+        Command::Timeline(args) => Some(of_store(&args.store).with_page(args.html.as_ref())),
+        Command::Disk(DiskCommand::Bench(args)) => {
+            Some(FileReading::of(args.compare.as_deref()?).with_page(args.html.as_ref()))
+        }
+        Command::Disk(DiskCommand::Estimate(args)) => Some(FileReading::of(args.run.as_ref())),
+        Command::Disk(DiskCommand::Stat(args)) => args.past.is_asked().then(|| of_store(&args.past.store)),
+        Command::Io(command) => command.reading(),
+        Command::Stacks(args) => {
+            let StacksCommand::Compare(args) = args.command.as_ref()?;
+            Some(FileReading::of([&args.before, &args.after]).with_page(args.html.as_ref()))
+        }
+        Command::Ftdc(command) => Some(command.reading()),
+        _ => None,
+    }
 }
 
 /// What to write where a file stands in the place of an option or a command: `queries wire.pcap`, `logs mongod.log`.

@@ -1,6 +1,7 @@
 //! The options that name a server, as in MongoDB's own tools.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -203,8 +204,21 @@ fn default_target() -> Target {
     Target::from(variable.as_deref().unwrap_or(DEFAULT))
 }
 
+/// The last user whose password was asked for, and the password: nobody is asked twice.
+static ANSWERED: Mutex<Option<(String, Secret)>> = Mutex::new(None);
+
 /// Asks for a password at the terminal, without showing it.
 fn ask(user: &str) -> Result<String> {
+    let mut answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, password)) = answered.as_ref().filter(|(known, _)| known == user) {
+        return Ok(password.0.clone());
+    }
+    let password = prompt(user)?;
+    *answered = Some((user.to_owned(), Secret(password.clone())));
+    Ok(password)
+}
+
+fn prompt(user: &str) -> Result<String> {
     match rpassword::prompt_password(format!("Password of {}: ", sonar_view::kit::escape(user))) {
         Ok(password) if password.is_empty() => bail!("no password was given"),
         Ok(password) => Ok(password),

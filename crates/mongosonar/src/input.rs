@@ -133,6 +133,16 @@ pub fn stopped(progress: &ProgressBar) -> String {
 /// Copies of pipes, by the path that names the pipe.
 static COPIES: Mutex<BTreeMap<PathBuf, Arc<File>>> = Mutex::new(BTreeMap::new());
 
+/// Files for copies of pipes that are still to be made.
+static FILES_FOR_COPIES: Mutex<Vec<io::Result<File>>> = Mutex::new(Vec::new());
+
+/// Makes the files into which [`make_rereadable`] copies the pipes among these paths, while the command still may.
+pub fn prepare_copies<'a>(paths: impl IntoIterator<Item = &'a Path>) {
+    let pipes = paths.into_iter().filter(|path| !is_rereadable(path) && !path.is_dir());
+    let files = pipes.map(|_| unnamed_file(&std::env::temp_dir()));
+    FILES_FOR_COPIES.lock().unwrap_or_else(PoisonError::into_inner).extend(files);
+}
+
 /// Reads a copy of a pipe from its beginning.
 struct Copy {
     file: Arc<File>,
@@ -171,7 +181,8 @@ pub fn make_rereadable(path: &Path, stop: &Arc<AtomicBool>) -> Result<()> {
     let mut pipe = open_raw(path, &name, stop)?.0;
     let folder = std::env::temp_dir();
     let cannot = || format!("cannot copy {name} to a temporary file in {}", folder.display());
-    let mut file = unnamed_file(&folder).with_context(cannot)?;
+    let prepared = FILES_FOR_COPIES.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let mut file = prepared.unwrap_or_else(|| unnamed_file(&folder)).with_context(cannot)?;
     io::copy(&mut pipe, &mut file).with_context(cannot)?;
     COPIES.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), Arc::new(file));
     Ok(())

@@ -30,6 +30,7 @@ mod digest;
 mod disk;
 mod doctor;
 mod exit;
+mod file_reading;
 mod files;
 mod follow;
 mod foreign;

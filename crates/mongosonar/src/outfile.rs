@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use sonar_sys::trust;
@@ -52,6 +53,19 @@ pub fn cannot_create(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
+/// The file that [`prepare`] opened.
+static PREPARED: Mutex<Option<OutFile>> = Mutex::new(None);
+
+/// Opens a file that the command will write, while it still may.
+///
+/// # Errors
+/// As [`OutFile::open`].
+pub fn prepare(path: &Path) -> Result<()> {
+    let file = OutFile::open(path)?;
+    *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    Ok(())
+}
+
 /// A file that is opened early and written at the end, when a command that captures can no longer open one.
 pub struct OutFile {
     path: PathBuf,
@@ -64,6 +78,10 @@ impl OutFile {
     /// # Errors
     /// It cannot be created, or another user may have prepared it.
     pub fn open(path: &Path) -> Result<Self> {
+        let is_it = |file: &mut Self| file.path == path;
+        if let Some(prepared) = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_it) {
+            return Ok(prepared);
+        }
         let file = trust::open_to_replace(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_path_buf(), file })

@@ -5,6 +5,7 @@
 //! does one thing, and gets only questions from the threads that decode.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -14,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use sonar_mongo::Target;
 use sonar_sys::helper::{Helper, limit_memory, name_process};
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
+use sonar_sys::trust;
 
 /// Reports once which privileges cannot be dropped here, and why: all threads have the same reason.
 fn lacking(what: &str, error: &io::Error) {
@@ -76,6 +78,63 @@ pub fn give_up_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
         leave_root(&[]);
     }
     give_up_files(Duty::Client, FileAccess::ReadOnly, &[]);
+}
+
+/// The capability to read all files, if there is one. Many containers have only the second one; where files cannot be
+/// changed, that reads too.
+fn reading_all() -> Vec<u32> {
+    let reading = [capability::DAC_READ_SEARCH, capability::DAC_OVERRIDE];
+    reading.into_iter().find(|number| privileges::holds(*number)).into_iter().collect()
+}
+
+/// Drops all privileges but those that reading files takes, for a command that does nothing else. It may read all files
+/// that it could read before, among them `inputs`, and connect to `server` if there is one. It says nothing about what the
+/// kernel cannot restrict: the doctor does.
+pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
+    let mut keep = reading_all();
+    // Without one of them, nobody could not read what root can.
+    let mut leaves_root = !keep.is_empty();
+    if server.is_some_and(Target::uses_files) {
+        // A socket with a path must be writable.
+        keep.push(capability::DAC_OVERRIDE);
+        leaves_root = false;
+    }
+    // The files of a container: who follows /proc/PID/root must be able to inspect the process, which Landlock forbids.
+    let inspects = inputs.iter().any(|path| path.starts_with("/proc"));
+    if inspects {
+        keep.push(capability::SYS_PTRACE);
+    }
+    let readable: Vec<_> = inputs.iter().filter(|path| is_readable(path)).collect();
+    if leaves_root && privileges::works_as_nobody(&keep, || readable.iter().all(|path| is_readable(path))) {
+        let _ = privileges::leave_root(&keep);
+    }
+    let _ = privileges::drop_capabilities(&keep);
+    if !inspects {
+        let _ = privileges::refuse_changes();
+    }
+    let _ = privileges::confine(if server.is_some() { Duty::Client } else { Duty::Observing });
+}
+
+/// Whether a file or a folder can be read. A pipe is not opened: its writer would see that.
+fn is_readable(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none_or(|entry| entry.is_ok()))
+        }
+        Ok(found) if found.is_file() => File::open(path).is_ok(),
+        found => found.is_ok(),
+    }
+}
+
+/// Drops all privileges but those that `agent --replay` needs: it reads all files that it could read before, and writes
+/// below the folder of the store, whose owner it stays.
+pub fn give_up_but_replaying(store: &Path) {
+    let mut keep = reading_all();
+    if !trust::is_own(store) {
+        // The folder of who called sudo.
+        keep.push(capability::DAC_OVERRIDE);
+    }
+    give_up_but_writing(&[Path::new("/")], store, &keep);
 }
 
 /// Drops everything for a thread that decodes files which a helper opens for it.

@@ -5,9 +5,8 @@
 //! not end by itself.
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -105,6 +104,18 @@ impl Stop {
 }
 
 static STOP: OnceLock<(Stop, Streams)> = OnceLock::new();
+/// The streams that [`prepare`] looked at.
+static STREAMS: Mutex<Option<Streams>> = Mutex::new(None);
+
+/// Opens what watching the standard streams takes, for a command that listens only once it may open no such file.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn prepare() -> Result<()> {
+    let streams = Streams::standard().context("cannot listen for signals")?;
+    *STREAMS.lock().unwrap_or_else(PoisonError::into_inner) = Some(streams);
+    Ok(())
+}
 
 /// Whether the terminal, or the reader of the output, has gone: nobody needs to see an error then. It may be called
 /// before the signal has come, and before the thread below has noticed.
@@ -191,7 +202,8 @@ impl Signals {
     /// The thread cannot be started.
     pub fn watch(self, confine: impl FnOnce()) -> Result<Stop> {
         let Self { ending, caught } = self;
-        let streams = Streams::standard().context("cannot listen for signals")?;
+        let prepared = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let streams = prepared.map_or_else(Streams::standard, Ok).context("cannot listen for signals")?;
         // Before anything can go wrong that somebody asks about.
         let (stop, streams) = STOP.get_or_init(|| (Stop::default(), streams));
         confine();

@@ -172,6 +172,31 @@ pub fn leave_root(keep: &[u32]) -> io::Result<()> {
     Ok(set_parent_process_death_signal(signal)?)
 }
 
+/// Whether `works` succeeds as `nobody` with these capabilities alone: some file systems give `nobody` nothing, whatever
+/// its capabilities (a FUSE mount of root, NFS). The calling thread is what it was again afterwards; one that is not root
+/// stays what it is for that.
+pub fn works_as_nobody(keep: &[u32], works: impl FnOnce() -> bool) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return works();
+    }
+    let Ok(CapabilitySets { permitted, .. }) = capabilities(None) else { return false };
+    if missing_to_leave_root().is_some() {
+        return false;
+    }
+    let (real, group) = (rustix::process::getgid(), rustix::process::getegid());
+    let effective = keep.iter().fold(NONE, |set, number| set | one_capability(*number)) & permitted;
+    let set = |effective| set_capabilities(None, CapabilitySets { effective, permitted, inheritable: NONE });
+    // The real and the saved user stay root, so that it can go back.
+    let lowered = set_thread_res_gid(real, Gid::from_raw(NOBODY), group)
+        .and_then(|()| set_thread_res_uid(Uid::ROOT, Uid::from_raw(NOBODY), Uid::ROOT))
+        .and_then(|()| set(effective));
+    let worked = lowered.is_ok() && works();
+    let back = set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)
+        .and_then(|()| set_thread_res_gid(real, group, group))
+        .and_then(|()| set(permitted));
+    worked && back.is_ok()
+}
+
 /// Drops all capabilities of the calling thread but these, from every set, and forbids programs that it starts to
 /// gain any (`no_new_privs`).
 ///

@@ -131,6 +131,11 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a file or folder belongs to the user of the calling thread.
+pub fn is_own(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
+}
+
 /// Opens a file for writing, or creates it; what it holds stays. Pipes and devices may be named too. Refuses a symbolic
 /// link of another user, and in a folder of others also a file that is not ours or has a second name.
 ///

@@ -34,6 +34,7 @@ use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
 use crate::exit::{self, OK};
 use crate::queries::live::now;
+use crate::{input, privileges, stop};
 
 /// A status that is older than this is that of an agent that stands still, in nanoseconds.
 const SILENT_NS: u64 = 30 * NS_PER_S;
@@ -48,7 +49,13 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     let folder = &args.store.clone().unwrap_or_else(|| settings.store.path.clone());
     if !args.replay.is_empty() {
         let plan = ReplayPlan { paths: &args.replay, port: args.port, folder };
-        let (summary, code) = replay::run(&plan, store::open(folder, &settings.store, false)?)?;
+        let store = store::open(folder, &settings.store, false)?;
+        if !args.keep_privileges {
+            stop::prepare()?;
+            input::prepare_copies(args.replay.iter().map(PathBuf::as_path));
+            privileges::give_up_but_replaying(folder);
+        }
+        let (summary, code) = replay::run(&plan, store)?;
         show(&summary, args.json)?;
         return Ok(code);
     }

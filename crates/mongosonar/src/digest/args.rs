@@ -7,6 +7,7 @@ use sonar_view::kit::Zone;
 use sonar_view::logs::RowOrder;
 
 use crate::connection::ServerArgs;
+use crate::file_reading::FileReading;
 use crate::history::StoreArgs;
 use crate::outfile;
 use crate::values::{ClassArg, ShapeArg, number};
@@ -105,6 +106,12 @@ impl DigestArgs {
     pub const fn is_of_the_history(&self) -> bool {
         self.files.is_empty() && (self.from.is_some() || self.to.is_some())
     }
+
+    /// What it reads and writes.
+    pub fn reading(&self) -> FileReading<'_> {
+        let reading = FileReading::of(&self.files);
+        FileReading { server: Some(&self.server), ..reading.with_page(self.html.as_ref()) }
+    }
 }
 
 /// The arguments of `report`.
@@ -117,6 +124,18 @@ pub struct JoinedReportArgs {
     pub tls_keylog: Option<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+impl JoinedReportArgs {
+    /// What it reads and writes.
+    pub fn reading(&self) -> FileReading<'_> {
+        if self.digest.is_of_the_history() {
+            return FileReading::of([self.store.folder()]).with_page(self.digest.html.as_ref());
+        }
+        let mut reading = self.digest.reading();
+        reading.inputs.extend(self.tls_keylog.as_deref());
+        reading
+    }
 }
 
 /// The arguments of `compare`.
@@ -147,6 +166,14 @@ pub struct CompareArgs {
     /// Write a self-contained page into this file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub html: Option<PathBuf>,
+}
+
+impl CompareArgs {
+    /// What it reads and writes: files, or spans of a history.
+    pub fn reading(&self) -> FileReading<'_> {
+        let inputs = [&*self.a, &*self.b, self.store.folder()].into_iter().chain(self.tls_keylog.as_deref());
+        FileReading::of(inputs).with_page(self.html.as_ref())
+    }
 }
 
 /// A column of a digest, by its name in the help, its heading or its name in `--json`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::connection::ServerArgs;
+use crate::file_reading::FileReading;
 use crate::history::PastArgs;
 use crate::outfile;
 use crate::values::{number, parse_duration};
@@ -47,6 +48,20 @@ pub enum IoCommand {
         after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --recording reads.msio\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply"
     )]
     Reorder(IoReorderArgs),
+}
+
+impl IoCommand {
+    /// What it reads and writes, if it traces nothing and changes nothing.
+    pub fn reading(&self) -> Option<FileReading<'_>> {
+        match self {
+            Self::Live(args) => args.past.is_asked().then(|| FileReading::of([args.past.store.folder()])),
+            Self::Report(args) => Some(
+                FileReading::of([&args.file].into_iter().chain(&args.bench)).with_page(args.html.as_ref()),
+            ),
+            Self::Compare(args) => Some(FileReading::of([&args.a, &args.b])),
+            Self::Record(_) | Self::Reorder(_) => None,
+        }
+    }
 }
 
 /// The arguments of `io live`.

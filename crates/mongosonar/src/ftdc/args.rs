@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::digest::args::ZoneArgs;
+use crate::file_reading::FileReading;
 use crate::outfile;
 use crate::when::{When, parse_time};
 
@@ -35,6 +36,17 @@ pub enum FtdcCommand {
         after_help = "Examples:\n  mongosonar ftdc compare before/diagnostic.data after/diagnostic.data\n  mongosonar ftdc compare db.tar db.tar --to-a 2026-05-01T14:00 --from-b 2026-05-01T14:00"
     )]
     Compare(FtdcCompareArgs),
+}
+
+impl FtdcCommand {
+    /// What it reads and writes.
+    pub fn reading(&self) -> FileReading<'_> {
+        match self {
+            Self::Report(args) => FileReading::of(&args.paths).with_page(args.html.as_ref()),
+            Self::Export(args) => FileReading::of(&args.paths),
+            Self::Compare(args) => FileReading::of([&args.a, &args.b]),
+        }
+    }
 }
 
 /// Which samples.

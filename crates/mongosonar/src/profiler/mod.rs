@@ -9,6 +9,7 @@ mod tail;
 
 use anyhow::Result;
 
+pub use self::report::reads_files;
 use args::ProfilerCommand;
 
 /// Runs the command; returns the exit code.

@@ -38,6 +38,12 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     }
 }
 
+/// Whether the report is of files, and of no server.
+pub fn reads_files(args: &ReportArgs) -> bool {
+    let files = &args.digest.files;
+    !files.is_empty() && files.iter().all(|path| address(path).is_none())
+}
+
 /// A connection string or `host:port`, if the argument is one and no such file exists.
 fn address(path: &Path) -> Option<&str> {
     let text = path.to_str()?;

@@ -13,6 +13,7 @@ use sonar_view::queries::Column;
 use super::rotate::{Rotation, parse_rotation};
 use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::digest::args::ZoneArgs;
+use crate::file_reading::FileReading;
 use crate::history::StoreArgs;
 use crate::outfile;
 use crate::values::{ClassArg, ShapeArg, number, parse_connections, parse_duration};
@@ -316,6 +317,18 @@ impl QueriesArgs {
     /// Whether the history is shown, not a capture.
     pub const fn is_past(&self) -> bool {
         self.at.is_some() || self.from.is_some() || self.to.is_some()
+    }
+
+    /// What it reads and writes, if it captures nothing.
+    pub fn reading(&self) -> Option<FileReading<'_>> {
+        if self.keep_privileges || self.read.is_none() && !self.is_past() {
+            return None;
+        }
+        let logs = self.log.iter().map(PathBuf::as_path);
+        let store = self.is_past().then(|| self.store.folder());
+        let files =
+            [&self.read, &self.tls_keylog, &self.baseline].into_iter().flatten().map(PathBuf::as_path);
+        Some(FileReading::of(files.chain(logs).chain(store)).with_page(self.html.as_ref()))
     }
 
     pub fn window_settings(&self) -> WindowSettings {

@@ -1,6 +1,7 @@
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 use std::thread;
@@ -537,4 +538,26 @@ fn root_stays_root_where_nobody_could_not_read_what_it_is_to_read() {
     assert_eq!(left(&[capability::DAC_READ_SEARCH]), (false, root));
     let nobody = ["65534 65534 65534 65534".to_owned()];
     assert_eq!(left(&[capability::SYS_PTRACE]), (true, nobody));
+}
+
+#[test]
+fn what_nobody_could_do_is_tried_without_becoming_nobody() {
+    if !rustix::process::geteuid().is_root() || missing_to_leave_root().is_some() {
+        println!("skipped: only root can try");
+        return;
+    }
+    let file = std::env::temp_dir().join(format!("sonar-sys-of-root-{}", std::process::id()));
+    File::options().write(true).create_new(true).mode(0o600).open(&file).unwrap();
+    let (path, names) = (file.clone(), ["Uid:", "Gid:", "CapEff:", "CapPrm:"]);
+    thread::spawn(move || {
+        let before = own_status(names);
+        let user = || own_status(["Uid:"])[0].clone();
+        let reads = |keep: &[u32]| works_as_nobody(keep, || File::open(&path).is_ok());
+        assert!(reads(&[capability::DAC_READ_SEARCH]) && reads(&[capability::DAC_OVERRIDE]) && !reads(&[]));
+        assert!(works_as_nobody(&[], || user() == "0 65534 0 65534"), "{}", user());
+        assert_eq!(own_status(names), before);
+    })
+    .join()
+    .unwrap();
+    std::fs::remove_file(&file).unwrap();
 }
