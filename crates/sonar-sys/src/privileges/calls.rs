@@ -169,6 +169,20 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_move_pages, NEVER),
     (new::PROCESS_MADVISE, NEVER),
     (new::PROCESS_MRELEASE, NEVER),
+    // Shared memory, semaphores and queues of the same user, whose names are numbers and which no file restricts.
+    (libc::SYS_shmget, NEVER),
+    (libc::SYS_shmat, NEVER),
+    (libc::SYS_shmctl, NEVER),
+    (libc::SYS_semget, NEVER),
+    (libc::SYS_semop, NEVER),
+    (libc::SYS_semtimedop, NEVER),
+    (libc::SYS_semctl, NEVER),
+    (libc::SYS_msgget, NEVER),
+    (libc::SYS_msgsnd, NEVER),
+    (libc::SYS_msgrcv, NEVER),
+    (libc::SYS_msgctl, NEVER),
+    (libc::SYS_mq_open, NEVER),
+    (libc::SYS_mq_unlink, NEVER),
     // The program that a process is said to run, by which helpers recognise servers.
     (libc::SYS_prctl, Test::Except(0, &[libc::PR_SET_MM as u32])),
 ];

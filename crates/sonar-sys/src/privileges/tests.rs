@@ -356,6 +356,31 @@ fn no_thread_changes_attributes_of_files() {
 }
 
 #[test]
+fn no_thread_uses_shared_memory_or_queues_of_others() {
+    const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
+        // No size, a number of semaphores that cannot be, a queue that is not there.
+        (libc::SYS_shmget, [0, 0]),
+        (libc::SYS_semget, [0, -1]),
+        (libc::SYS_msgget, [0x736f_6e61, 0]),
+        (libc::SYS_shmat, [-1, 0]),
+        (libc::SYS_shmctl, [-1, libc::IPC_RMID as _]),
+        (libc::SYS_semctl, [-1, libc::IPC_RMID as _]),
+        (libc::SYS_msgctl, [-1, libc::IPC_RMID as _]),
+        (libc::SYS_semop, [-1, 0]),
+        (libc::SYS_semtimedop, [-1, 0]),
+        (libc::SYS_msgsnd, [-1, 0]),
+        (libc::SYS_msgrcv, [-1, 0]),
+        (libc::SYS_mq_open, [0, 0]),
+        (libc::SYS_mq_unlink, [0, 0]),
+    ];
+    let unconfined = errors_after(|| {}, CALLS);
+    assert!(unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{unconfined:?}");
+    for duty in NOT_DECODING {
+        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 13], "{duty:?}");
+    }
+}
+
+#[test]
 fn only_a_thread_that_attaches_programs_may_open_probes() {
     // A command that does not exist, and attributes that lie nowhere.
     const CALLS: &[(libc::c_long, [libc::c_long; 2])] =
