@@ -4,10 +4,10 @@
 //! root that follows it overwrites that file on their behalf.
 
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
@@ -129,6 +129,23 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes a folder that only its owner may use, and those above it, or takes the one that is there. Whoever made one of them
+/// first, nobody else can put files into it afterwards, or another folder in its place.
+///
+/// # Errors
+/// As [`check_folder`], or it cannot be made.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    make_folder_after(folder, || {})
+}
+
+/// The same; `look_away` is what others do meanwhile.
+fn make_folder_after(folder: &Path, look_away: impl FnOnce()) -> io::Result<()> {
+    check_folder(folder)?;
+    look_away();
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    check_folder(folder)
 }
 
 /// Whether a file or folder belongs to the user of the calling thread.
@@ -302,6 +319,25 @@ mod tests {
         let why = format!("{} is a symbolic link of another user (id {OTHER})", link.display());
         assert_eq!(said(check_folder(&link)), Some(why.clone()));
         assert_eq!(said(check_folder(&link.join("below"))), Some(why));
+    }
+
+    #[test]
+    fn a_folder_that_others_make_first_is_refused() {
+        let Some(shared) = SharedFolder::new("made") else { return };
+        let new = shared.0.join("new/store");
+        assert_eq!(said(make_folder(&new)), None);
+        assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(said(make_folder(&new)), None, "it is there");
+        // What another user does after the first look.
+        let whole = shared.0.join("store");
+        let made = make_folder_after(&whole, || drop(shared.folder("store", (OTHER, 0o700))));
+        assert_eq!(said(made), Some(format!("{} belongs to another user (id {OTHER})", whole.display())));
+        let above = shared.0.join("above");
+        let made = make_folder_after(&above.join("store"), || drop(shared.folder("above", (OTHER, 0o755))));
+        assert_eq!(said(made), Some(format!("{} belongs to another user (id {OTHER})", above.display())));
+        let link = shared.0.join("link");
+        let made = make_folder_after(&link, || drop(shared.link("link", (&new, OTHER))));
+        assert!(said(made).is_some_and(|why| why.contains("is a symbolic link of another user")));
     }
 
     #[test]

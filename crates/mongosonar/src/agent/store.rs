@@ -16,7 +16,7 @@ use super::settings::StoreTable;
 /// The folder cannot be created or used, other users can write to it, or another process does.
 pub fn open(folder: &Path, table: &StoreTable, durable: bool) -> Result<SqliteHistory> {
     let cannot = || format!("cannot use the store {}", folder.display());
-    trust::check_folder(folder).with_context(cannot)?;
+    trust::make_folder(folder).with_context(cannot)?;
     SqliteHistory::create(folder, settings(table, durable)).with_context(cannot)
 }
 
