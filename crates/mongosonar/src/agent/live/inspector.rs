@@ -16,6 +16,7 @@ use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
+use sonar_view::kit::plural;
 
 pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
@@ -144,6 +145,8 @@ pub struct Inspection {
     /// What was read when the configuration file was last read again, with its number.
     next: Option<(u64, Vec<ServerTable>)>,
     known: Vec<KnownServer>,
+    /// It was said that there are too many servers.
+    has_left_out: bool,
     /// Look at files, by the process whose these are.
     places: BTreeMap<(u32, InspectedPart), FileThread>,
     /// The threads that do it. They are few, however many servers there are.
@@ -154,7 +157,8 @@ impl Inspection {
     /// With these servers in the configuration file that was named.
     fn new(config: Option<PathBuf>, configured: Vec<ServerTable>) -> Self {
         let (next, known, places, threads) = (None, Vec::new(), BTreeMap::new(), Arc::default());
-        Self { host: Host::live(), config, configured, next, known, places, threads }
+        let (host, has_left_out) = (Host::live(), false);
+        Self { host, config, configured, next, known, has_left_out, places, threads }
     }
 
     /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
@@ -165,9 +169,11 @@ impl Inspection {
         let Ok(listeners) = servers::listeners(&self.host) else { return self.found() };
         let mut known: Vec<KnownServer> = Vec::new();
         let mut patience = SearchPatience(SEARCH_PATIENCE);
+        let mut left_out = 0;
         for process in servers::proven(&self.host) {
             if known.len() >= MAX_SERVERS {
-                break;
+                left_out += 1;
+                continue;
             }
             match ServerPort::of(process.pid, &listeners) {
                 ServerPort::Open(port) => known.push(self.describe(process, port, &mut patience)),
@@ -180,6 +186,9 @@ impl Inspection {
                 ServerPort::Unknown => known.extend(self.known(&process)),
             }
         }
+        if let Some(said) = self.leave_out(left_out) {
+            eprintln!("mongosonar: {said}");
+        }
         // Another server may have the port now.
         let is_open = |one: &&KnownServer| !one.found.is_closed;
         let open: BTreeSet<u16> = known.iter().filter(is_open).map(|one| one.found.port).collect();
@@ -188,6 +197,17 @@ impl Inspection {
         self.places.retain(|(pid, _), _| known.iter().any(|one| one.found.pid == *pid));
         self.known = known;
         self.found()
+    }
+
+    /// That so many servers are left out; `None` if that was said before.
+    fn leave_out(&mut self, servers: usize) -> Option<String> {
+        if servers == 0 || std::mem::replace(&mut self.has_left_out, true) {
+            return None;
+        }
+        Some(format!(
+            "more than {MAX_SERVERS} servers run here: the logs and diagnostic.data of {} are not read",
+            plural(servers as u64, "other")
+        ))
     }
 
     /// The servers of the last search.

@@ -393,6 +393,15 @@ fn servers_stay_known_while_processes_cannot_be_listed() {
 }
 
 #[test]
+fn servers_that_are_left_out_are_counted_once() {
+    let mut inspection = Inspection::new(None, Vec::new());
+    assert_eq!(inspection.leave_out(0), None);
+    let said = "more than 128 servers run here: the logs and diagnostic.data of 3 others are not read";
+    assert_eq!(inspection.leave_out(3).as_deref(), Some(said));
+    assert_eq!(inspection.leave_out(4), None);
+}
+
+#[test]
 fn the_files_of_many_servers_take_few_threads() {
     let mut inspection = Inspection::new(None, Vec::new());
     for pid in 0..MAX_SERVERS as u32 {
