@@ -1,11 +1,14 @@
 //! Notices from the threads that capture and write to the one that shows.
 
 use sonar_view::queries::PacketOrigin;
+use sonar_view::queries::live::ServerState;
 
 /// A message during the capture.
 pub enum Notice {
     /// What has changed, and where the packets come from now.
     Source { news: String, source: String, origin: PacketOrigin },
+    /// The state of the servers of this host, by port.
+    Servers(Vec<ServerState>),
     /// An interface went down. The capture goes on once it is up again.
     InterfaceDown,
     /// An error; the capture continues.

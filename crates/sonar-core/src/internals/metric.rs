@@ -87,6 +87,8 @@ metrics! {
     DataHandles: "serverStatus.wiredTiger.data-handle.connection data handles currently active";
 
     QueuedTotal: "serverStatus.globalLock.currentQueue.total";
+    QueuedReaders: "serverStatus.globalLock.currentQueue.readers";
+    QueuedWriters: "serverStatus.globalLock.currentQueue.writers";
     ActiveReaders: "serverStatus.globalLock.activeClients.readers";
     ActiveWriters: "serverStatus.globalLock.activeClients.writers";
     Connections: "serverStatus.connections.current";

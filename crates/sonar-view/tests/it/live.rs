@@ -5,11 +5,12 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
+use sonar_core::internals::ServerGlance;
 use sonar_core::operation::InFlightOperations;
 use sonar_core::time_split::{TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
-use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings};
+use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, ServerState};
 use sonar_view::queries::{CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin, Selection};
 
 fn app_with(settings: LiveSettings, seconds: u64) -> App {
@@ -80,6 +81,105 @@ fn pages() {
 fn lines_of(app: &mut App, columns: u16, rows: u16) -> Vec<String> {
     let shown = screen(app, columns, rows);
     shown.lines().map(|line| line.trim_matches('"').to_owned()).collect()
+}
+
+/// The state of a server as it was `age_s` seconds before the end of the last of twelve intervals.
+fn state_of(port: u16, age_s: u64, glance: ServerGlance) -> ServerState {
+    let at = Workload::new().window(11).end.unix_ns() - age_s * 1_000_000_000;
+    let glance = ServerGlance { at: Timestamp::from_unix_ns(at), ..glance };
+    ServerState { program: "mongod".to_owned(), port, glance }
+}
+
+fn busy() -> ServerGlance {
+    ServerGlance {
+        connections: Some(214),
+        queued_reads: Some(3),
+        queued_writes: Some(0),
+        cache_used_percent: Some(78.2),
+        cache_dirty_percent: Some(4.13),
+        resident_bytes: Some(3_440_000_000),
+        lag_ms: Some(1_200),
+        ..ServerGlance::default()
+    }
+}
+
+/// The lines about servers.
+fn server_lines(app: &mut App, columns: u16, rows: u16) -> Vec<String> {
+    let lines = lines_of(app, columns, rows).into_iter().map(|line| line.trim_end().to_owned());
+    lines.filter(|line| line.starts_with(" 2701") || line.starts_with(" mongod ")).collect()
+}
+
+#[test]
+fn a_server_has_a_line_with_its_state_that_gives_way_where_there_is_no_room() {
+    let mut app = app_with(LiveSettings::default(), 12);
+    assert_eq!(server_lines(&mut app, 200, 30), [""; 0], "no source, no line");
+    app.servers(vec![state_of(27_017, 7, busy())]);
+    for (columns, expected) in [
+        (
+            200,
+            " mongod 27017  connections 214  queued 3 read 0 write  cache 78% used  4.1% dirty  resident 3.44GB  lag 1.20s  7s ago",
+        ),
+        (100, " 27017  conn 214  qrw 3|0  used 78%  dirty 4.1%  res 3.44GB  lag 1.20s  7s ago"),
+        (80, " 27017  conn 214  qrw 3|0  used 78%  dirty 4.1%  res 3.44GB  lag 1.20s  7s ago"),
+        (72, " 27017  conn 214  qrw 3|0  used 78%  dirty 4.1%  lag 1.20s  7s ago"),
+        (50, " 27017  qrw 3|0  used 78%  dirty 4.1%  7s ago"),
+        (30, " 27017  qrw 3|0  7s ago"),
+        (12, " 27017  7s a"),
+    ] {
+        assert_eq!(server_lines(&mut app, columns, 30), [expected], "{columns} columns");
+    }
+    let lines = lines_of(&mut app, 100, 30);
+    let at = lines.iter().position(|line| line.starts_with(" 27017")).unwrap();
+    assert!(lines[at + 1].contains("sorted by"), "above the line that says what the rows are: {lines:?}");
+    // On a low screen rows come first.
+    assert_eq!(server_lines(&mut app, 100, 10), [""; 0]);
+}
+
+#[test]
+fn what_a_server_does_not_report_has_no_place_in_its_line_and_an_old_state_says_so() {
+    let mut app = app_with(LiveSettings::default(), 12);
+    let router =
+        ServerGlance { connections: Some(7), resident_bytes: Some(64 << 20), ..ServerGlance::default() };
+    app.servers(vec![state_of(27_016, 0, router.clone())]);
+    assert_eq!(server_lines(&mut app, 120, 30), [" mongod 27016  connections 7  resident 67.1MB"]);
+    app.servers(vec![state_of(27_016, 90, ServerGlance { lag_ms: Some(0), ..router })]);
+    let terminal = draw(&mut app, 120, 30);
+    let old = " mongod 27016  connections 7  resident 67.1MB  lag 0s  1m30s ago";
+    assert_eq!(server_lines(&mut app, 120, 30), [old]);
+    let buffer = terminal.backend().buffer();
+    let style = |text: &str| {
+        let row = (0..30).find(|row| {
+            let line: String = (0..120).map(|column| buffer[(column, *row)].symbol()).collect();
+            line.starts_with(old)
+        });
+        buffer[(old.find(text).unwrap() as u16, row.unwrap())].fg
+    };
+    assert_eq!((style("1m30s"), style("7 ")), (Color::Yellow, Color::Reset));
+}
+
+#[test]
+fn three_servers_have_lines_and_the_others_are_counted() {
+    let mut app = app_with(LiveSettings::default(), 12);
+    app.servers((27_011..27_016).map(|port| state_of(port, 0, busy())).collect());
+    let lines = server_lines(&mut app, 80, 24);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[1].starts_with(" 27012  conn 214"), "{lines:?}");
+    assert_eq!(lines[2], " 27013  conn 214  qrw 3|0  used 78%  dirty 4.1%  lag 1.20s  and 2 more servers");
+}
+
+#[test]
+fn the_state_of_servers_stands_still_while_paused_and_is_not_shown_for_the_past() {
+    let settings = LiveSettings { has_past: true, ..LiveSettings::default() };
+    let mut app = app_with(settings, 12);
+    app.servers(vec![state_of(27_017, 0, busy())]);
+    type_keys(&mut app, "p");
+    let before = server_lines(&mut app, 120, 30);
+    app.servers(vec![state_of(27_017, 0, ServerGlance { connections: Some(9), ..busy() })]);
+    assert_eq!(server_lines(&mut app, 120, 30), before);
+    type_keys(&mut app, "p");
+    assert!(server_lines(&mut app, 120, 30)[0].contains("connections 9"));
+    app.show_past(Workload::new().window(3));
+    assert_eq!(server_lines(&mut app, 120, 30), [""; 0]);
 }
 
 #[test]

@@ -1,23 +1,20 @@
 //! A server as its process describes it: where its log and its samples are, and its settings.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::options;
 use super::path_bytes;
-use super::server_files::{InspectableLog, InspectableSamples, ServerProcess, beside_log};
 use crate::agent::settings::ServerTable;
 use crate::log_location::LogLocation;
 use crate::server_configuration::ServerConfiguration;
+use crate::server_files::{
+    InspectableLog, InspectableSamples, ServerProcess, data_folder, samples_folder, seen_by, working_folder,
+};
 use crate::servers;
 use serde::{Deserialize, Serialize};
 
-/// The folder that a mongod writes its samples into.
-const DIAGNOSTIC: &str = "diagnostic.data";
-/// The most open files of a process that are searched for one.
-const MAX_OPEN_FILES: usize = 100_000;
 /// The longest path of a server, in bytes: any user may start one, and name what he likes.
 const MAX_PATH: usize = 1_024;
 /// The most letters of the reason why a server has no log.
@@ -120,16 +117,10 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
     let (process, started) = (&server.process, server.started);
     let configured = configured.as_ref();
     let root = process.folder().join("root");
-    let working = fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-    // As the process sees it: a container has a root folder of its own.
-    let inside = |path: &Path| match path.strip_prefix(&root) {
-        Ok(rest) => Path::new("/").join(rest),
-        Err(_) => working.join(path),
-    };
     let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     let option = |names: &[&str]| process.option(names).map(PathBuf::from);
     let file = option(&["--config", "-f"]);
-    let text = file.as_ref().map(|path| server.configuration(&inside(path)));
+    let text = file.as_ref().map(|path| server.configuration(&seen_by(process, path)));
     // Without the file that its command line names they are not known.
     let knows_options = text.as_ref().is_none_or(Option::is_some);
     let read = text.flatten().map(|text| ServerConfiguration::parse(&text));
@@ -143,24 +134,11 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         Ok(LogLocation::Named(path)) if !is_short(&path) => Err(TOO_LONG.to_owned()),
         place => place,
     };
-    // A mongod always has this file open.
-    let of_open_file = || {
-        let mut open = process.open_files().take(MAX_OPEN_FILES).map(|(_, path)| path);
-        let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
-        file.parent().map(Path::to_path_buf)
-    };
-    let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(|| {
-        let of_text = || configuration.data_folder().map(PathBuf::from);
-        option(&["--dbpath"]).or_else(of_text).or_else(of_open_file).map(|path| working.join(path))
-    });
+    let of_process = || Some(working_folder(process).join(data_folder(process, &configuration)?));
+    let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(of_process);
     let dbpath = dbpath.filter(|path| is_short(path));
     let is_mongod = process.name == servers::MONGOD;
-    let folder = match (is_mongod, &dbpath, &named_log) {
-        (true, Some(dbpath), _) => Some(inside(&dbpath.join(DIAGNOSTIC))),
-        // mongos: the name of its log up to the first dot.
-        (false, _, Some(log)) => beside_log(&inside(log), DIAGNOSTIC),
-        _ => None,
-    };
+    let folder = samples_folder(process, dbpath.as_deref(), named_log.as_deref());
     let folder = folder.filter(|path| is_short(path));
     let options = match knows_options {
         true => options::of(&process.arguments, &configuration),

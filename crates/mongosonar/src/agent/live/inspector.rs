@@ -20,13 +20,13 @@ use sonar_view::kit::plural;
 
 pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
-use super::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use super::path_bytes;
-use super::server_files::{InspectableLog, InspectableSamples, ServerProcess};
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::follow::{FILE_PATIENCE, FileIdentity, FileThread, FileThreads, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
+use crate::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use crate::privileges::{self, HelperTask};
+use crate::server_files::{InspectableLog, InspectableSamples, ServerProcess};
 use crate::servers;
 
 /// The most servers that are reported.

@@ -18,8 +18,8 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
 
 use super::board::{CollectorProblem, unanswered};
-use super::helper_channel::{self, HelperChannel, answer, answer_with};
 use crate::doctor;
+use crate::helper_channel::{self, HelperChannel, answer, answer_with};
 use crate::privileges::{self, HelperTask};
 use crate::queries::live::RETIRE;
 

@@ -262,6 +262,8 @@ impl QueriesCollector {
                 Notice::InterfaceDown => is_down = true,
                 Notice::Complaint(what) | Notice::WritingEnded(what) => texts.push(what),
                 Notice::Source { news, .. } => texts.push(news),
+                // Those of the agent are in its history.
+                Notice::Servers(_) => {}
             }
         }
         (texts, is_down)

@@ -4,6 +4,7 @@ pub mod capture;
 pub mod changes;
 mod joiner;
 mod pipeline;
+mod server_states;
 mod show;
 mod source;
 mod split;
@@ -29,6 +30,7 @@ use self::capture::{CaptureTask, LiveCapture};
 use self::changes::CaptureChange;
 pub use self::joiner::{Joiner, ThreadWindow};
 pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
+use self::server_states::ServerStatesTask;
 pub use self::show::{PastViews, WindowFeed, show_past, show_rest};
 use self::split::{RowSplitTask, RunningSplits};
 use self::tls::{AttacherTask, TlsCapture};
@@ -45,6 +47,7 @@ use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::files::names::FileNames;
 use crate::history::HistorySteps;
+use crate::server_samples::ServerSamples;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 use crate::thread_starter::ThreadStarter;
@@ -68,6 +71,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let search = LocalServerSearch::start(confined);
+    let screen = on_screen(args);
+    let samples = if screen { ServerSamples::start(confined) } else { None };
     let followed = args.split.unwrap_or_default();
     let helpers = match args.split {
         Some(_) => {
@@ -145,7 +150,6 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         (_, names) => names.join(" "),
     };
     let source = format!("{on}, {listened}");
-    let screen = on_screen(args);
     if !screen {
         eprintln!("mongosonar: listening on {source}");
     }
@@ -221,6 +225,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if let Some(attacher) = &attacher {
         attacher.follow(capture.changes.clone(), say.clone())?;
     }
+    let states =
+        samples.map(|samples| ServerStatesTask { samples, ports: args.port.clone(), say: say.clone() });
+    let states = states.map(ServerStatesTask::start).transpose()?;
     let changes = Changes { threads: capture.changes.clone(), say, names: server_names.update() };
     let follower = follow(listened, search, on, changes)?;
     let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
@@ -228,7 +235,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     capture.wake();
-    drop(follower);
+    drop((follower, states));
     // The last windows, of what came until the rings were closed.
     let rest = feed.rest();
     // Whatever went wrong, what was captured is written first.

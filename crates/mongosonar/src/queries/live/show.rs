@@ -171,6 +171,8 @@ impl WindowFeed {
             for notice in self.news.try_iter() {
                 match notice {
                     Notice::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
+                    // The view alone shows it.
+                    Notice::Servers(_) => {}
                     Notice::InterfaceDown => eprintln!("mongosonar: {INTERFACE_DOWN}"),
                     Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }
@@ -204,6 +206,7 @@ impl WindowFeed {
             for notice in self.news.try_iter() {
                 match notice {
                     Notice::Source { source, origin, .. } => app.source(source, origin),
+                    Notice::Servers(servers) => app.servers(servers),
                     Notice::InterfaceDown => complaints.push(INTERFACE_DOWN.to_owned()),
                     Notice::Complaint(what) => complaints.push(what),
                     Notice::WritingEnded(what) => app.problem(what),

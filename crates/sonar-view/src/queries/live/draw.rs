@@ -9,7 +9,7 @@ use sonar_core::baseline::BaselineStatus;
 use sonar_core::time::NS_PER_S;
 
 use super::palette::Palette;
-use super::{App, Page, RowFilter, detail};
+use super::{App, Page, RowFilter, detail, servers};
 use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, plural, width, wrap};
 use crate::queries::column::Column;
 use crate::queries::layout::{Placed, place, push_cell};
@@ -55,6 +55,13 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let footer = if height < 10 { Vec::new() } else { footer(app, report.as_ref(), columns, palette) };
     let room = height.saturating_sub(4 + footer.len());
     let mut lines: Vec<(usize, Line<'_>)> = header.into_iter().enumerate().collect();
+    // Of the past only the queries are shown.
+    let states = if is_past { &[][..] } else { app.paused_servers.as_ref().unwrap_or(&app.servers) };
+    let mut states = servers::lines(states, report.as_ref().map(|report| report.end), columns, palette);
+    // Above the line that says what the rows are.
+    states.truncate(room.saturating_sub(lines.len()));
+    let above = lines.len() - 1;
+    lines.splice(above..above, states.into_iter().map(|line| (above + 1, line)));
     while lines.len() > room {
         // Order of the lines: title, totals, by type, in flight, what is shown.
         const LEAST_IMPORTANT_FIRST: [usize; 5] = [2, 3, 0, 1, 4];

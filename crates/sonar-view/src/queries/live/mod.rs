@@ -10,6 +10,7 @@ mod history;
 mod page;
 mod palette;
 mod screen;
+mod servers;
 
 use std::collections::VecDeque;
 
@@ -20,6 +21,7 @@ use sonar_core::time::NS_PER_S;
 
 pub use draw::KEYS;
 pub use screen::{Screen, give_back as give_back_terminal, restore as restore_terminal};
+pub use servers::ServerState;
 
 use crate::queries::column::Sort;
 use crate::queries::layout::sortable;
@@ -121,6 +123,10 @@ pub struct App {
     cost: Cost,
     /// A permanent problem.
     problem: Option<String>,
+    /// The state of the servers of this host, by port.
+    servers: Vec<ServerState>,
+    /// The same as it was when paused.
+    paused_servers: Option<Vec<ServerState>>,
     /// The last intervals, the oldest first.
     windows: VecDeque<Window>,
     /// The sum of `windows`.
@@ -165,6 +171,8 @@ impl App {
             selection,
             cost: Cost::default(),
             problem: None,
+            servers: Vec::new(),
+            paused_servers: None,
             windows: VecDeque::new(),
             recent: None,
             total: None,
@@ -255,6 +263,11 @@ impl App {
     /// Sets a permanent problem, which the first line shows from now on.
     pub fn problem(&mut self, problem: String) {
         self.problem = Some(problem);
+    }
+
+    /// Replaces the state of the servers of this host that is shown; the first ones have a line each.
+    pub fn servers(&mut self, servers: Vec<ServerState>) {
+        self.servers = servers;
     }
 
     /// Everything since the start; `None` before the first interval.
@@ -375,8 +388,10 @@ impl App {
     fn pause(&mut self) {
         if self.paused.take().is_none() {
             self.paused = Some(self.history.clone());
+            self.paused_servers = Some(self.servers.clone());
             return;
         }
+        self.paused_servers = None;
         match (&mut self.total, self.pending.take()) {
             (Some(total), Some(pending)) => total.merge(&pending),
             (total @ None, pending) => *total = pending,

@@ -1,4 +1,4 @@
-//! Requests of the agent to a helper process that keeps privileges, and its answers.
+//! Requests to a helper process that keeps privileges, and its answers.
 
 use std::fs::File;
 use std::io;

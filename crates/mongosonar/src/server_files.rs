@@ -1,4 +1,4 @@
-//! The files of a server that the inspector opens: with the rights of the server's user, below its root folder, and only
+//! The files of a server that helper processes open: with the rights of the server's user, below its root folder, and only
 //! if they look like what they should be.
 //!
 //! Any user may run a program called mongod and give it any path.
@@ -17,7 +17,13 @@ use sonar_sys::host::process_files::ProcessFiles;
 use crate::follow::{FileIdentity, FollowedPlace, MAX_COPIES};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::log_location::LogLocation;
+use crate::server_configuration::ServerConfiguration;
+use crate::servers;
 
+/// The folder that a mongod writes its samples into.
+const DIAGNOSTIC: &str = "diagnostic.data";
+/// The most open files of a process that are searched for one.
+const MAX_OPEN_FILES: usize = 100_000;
 /// How the name of a file of samples begins.
 const SAMPLES: &str = "metrics.";
 /// The most files of samples of a folder: a server keeps some twenty.
@@ -149,8 +155,44 @@ fn is_samples(file: &File) -> io::Result<bool> {
     Ok(read == 0 || (read == head.len() && &head[4..] == b"\x09_id\0"))
 }
 
+/// The folder that a process works in, as it sees it; the root folder if that is not known.
+pub fn working_folder(process: &Process) -> PathBuf {
+    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
+}
+
+/// A path as a process sees it: a container has a root folder of its own.
+pub fn seen_by(process: &Process, path: &Path) -> PathBuf {
+    match path.strip_prefix(process.folder().join("root")) {
+        Ok(rest) => Path::new("/").join(rest),
+        Err(_) => working_folder(process).join(path),
+    }
+}
+
+/// The folder of the data of a mongod, by its arguments, its configuration, or what it has open; `None` if nothing says
+/// which. It may be relative to the folder that it works in.
+pub fn data_folder(process: &Process, configuration: &ServerConfiguration) -> Option<PathBuf> {
+    // A mongod always has this file open.
+    let of_open_file = || {
+        let mut open = process.open_files().take(MAX_OPEN_FILES).map(|(_, path)| path);
+        let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
+        file.parent().map(Path::to_path_buf)
+    };
+    let named = process.option(&["--dbpath"]).or_else(|| configuration.data_folder());
+    named.map(PathBuf::from).or_else(of_open_file)
+}
+
+/// The folder that a server writes its samples into, as it sees it: that of a mongod with its data in `dbpath`, or of a
+/// mongos with this log. `None` if what it depends on is not known.
+pub fn samples_folder(process: &Process, dbpath: Option<&Path>, log: Option<&Path>) -> Option<PathBuf> {
+    match process.name == servers::MONGOD {
+        true => Some(seen_by(process, &dbpath?.join(DIAGNOSTIC))),
+        // The name of its log up to the first dot.
+        false => beside_log(&seen_by(process, log?), DIAGNOSTIC),
+    }
+}
+
 /// The folder of samples of a mongos with this log: `mongos.log` becomes `mongos.diagnostic.data`.
-pub fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
+fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
     let name = log.file_name()?.as_bytes();
     let base = name.split(|byte| *byte == b'.').next().unwrap_or(name);
     Some(log.with_file_name(format!("{}.{suffix}", String::from_utf8_lossy(base))))
