@@ -1,6 +1,8 @@
 """Live capture as a person uses it: what it shows, how soon, how it ends, and what it keeps."""
 
+import contextlib
 import csv
+import datetime
 import io
 import json
 import socket
@@ -12,11 +14,14 @@ import time
 import bson
 import pymongo
 import pytest
+from test_ending import on_terminal
 
 import labkit
 
 sys.path.insert(0, str(labkit.LAB / "mock"))
+sys.path.insert(0, str(labkit.LAB.parent / "bench"))
 import mock  # noqa: E402
+from lib import diagnostic  # noqa: E402
 
 pytestmark = pytest.mark.root
 
@@ -44,6 +49,52 @@ def test_the_queries_of_a_server_are_shown_while_they_run_and_ctrl_c_gives_a_sum
         assert line["observed_ns"] == length and line["partial"] == (length < 1_000_000_000), line
     names = {app["name"] for row in summary["rows"] for app in row["apps"]}
     assert {"shop-api", "mobile"} & names or any(app["joined_late"] for row in summary["rows"] for app in row["apps"])
+
+
+STATES_PORT = 28031
+
+
+@contextlib.contextmanager
+def sampled_server(tmp_path):
+    """The lab's server, with the samples of a real one, which end a minute and a half from now; yields their file."""
+    program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
+    folder = tmp_path / "data" / "diagnostic.data"
+    folder.mkdir(parents=True)
+    with labkit.threaded(tmp_path / "data", STATES_PORT, program):
+        began = datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0)
+        next(diagnostic.copies(folder, began - datetime.timedelta(seconds=200)))
+        yield next(folder.iterdir())
+
+
+@pytest.mark.servers
+def test_intervals_have_the_state_of_the_servers_of_this_host(tmp_path):
+    arguments = ["--interface", "lo", "--port", str(STATES_PORT), "--json", "--interval", "1s"]
+    with sampled_server(tmp_path) as samples, labkit.live_capture(tmp_path, arguments) as sonar:
+        states = lambda: [line["servers"] for line in sonar.lines() if line["servers"]]
+        labkit.wait_until(states, "the state of the server")
+        [first] = states()[0]
+        assert (first["program"], first["port"], first["lag_ms"]) == ("mongod", STATES_PORT, None), first
+        assert first["connections"] > 0 and 0 < first["cache_used_percent"] < 100, first
+        assert (first["queued_reads"], first["queued_writes"]) == (0, 0), first
+        # The file grows.
+        moved = 1000 * round((time.time() + 300) - diagnostic.BEGAN.replace(tzinfo=datetime.UTC).timestamp())
+        with open(samples, "ab") as file:
+            file.write(diagnostic.later(list(diagnostic.documents(diagnostic.RECORDED.read_bytes()))[1], moved))
+        labkit.wait_until(lambda: states()[-1][0]["sampled_ns"] > first["sampled_ns"], "a later state")
+        summary = labkit.summary(sonar.stop())
+    assert summary["servers"] == []
+
+
+@pytest.mark.servers
+def test_the_live_view_has_a_line_with_the_state_of_a_server(tmp_path):
+    with (
+        sampled_server(tmp_path),
+        on_terminal("queries", "--interface", "lo", "--port", str(STATES_PORT)) as terminal,
+    ):
+        terminal.wait_for(f" {STATES_PORT} ".encode())
+        terminal.wait_for(b"qrw ")
+        terminal.type(b"q")
+        assert terminal.end() == 0
 
 
 def test_a_table_is_printed_where_there_is_no_terminal(served_v4, tmp_path):

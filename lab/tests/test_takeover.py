@@ -198,14 +198,14 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         # In a folder of its own: the helper may use what is in it.
         (tmp_path / "series").mkdir()
         series = ["--write", tmp_path / "series" / "kept.pcapng", "--rotate", "1M", "--keep", "2"]
-        threads = ["applications", "mongosonar-net", "capture", "tls", "files", "servers", "stop"]
-        look([*queries, *series], threads, ["sonar-tls", "sonar-servers", "sonar-rotate"])
+        threads = ["applications", "mongosonar-net", "capture", "tls", "files", "servers", "states", "stop"]
+        look([*queries, *series], threads, ["sonar-tls", "sonar-servers", "sonar-samples", "sonar-rotate"])
         # In a folder of its own: the thread may read what is below it.
         keys = tmp_path / "keys" / "keys.log"
         keys.parent.mkdir()
         keys.touch()
         key_log = ["queries", "--interface", "lo", "--port", PORT, "--json", "--tls-keylog", keys]
-        look(key_log, ["capture", "key-log", "servers", "stop"], ["sonar-servers"])
+        look(key_log, ["capture", "key-log", "servers", "states", "stop"], ["sonar-servers", "sonar-samples"])
         threads = ["capture", "tls", "servers", "stop"]
         look(["why", "--pid", server.pid, "--port", PORT], threads, ["sonar-stacks", "sonar-files", "sonar-tls"])
         look(["stacks", "--pid", server.pid, "--duration", "10m"], ["stop"], ["sonar-stacks"])

@@ -1,7 +1,6 @@
 //! Notices from the threads that capture and write to the one that shows.
 
-use sonar_view::queries::PacketOrigin;
-use sonar_view::queries::live::ServerState;
+use sonar_view::queries::{PacketOrigin, ServerState};
 
 /// A message during the capture.
 pub enum Notice {

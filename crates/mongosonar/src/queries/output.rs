@@ -7,7 +7,7 @@ use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, 
 use sonar_view::kit::{Fitting, Hidden, HiddenContext};
 use sonar_view::logs::{self, DigestView, ViewOptions};
 use sonar_view::queries::json::ObjectKind;
-use sonar_view::queries::{Grouping, PacketOrigin, Selection, Silence, WindowReport};
+use sonar_view::queries::{Grouping, PacketOrigin, Selection, ServerState, Silence, WindowReport};
 use sonar_view::queries::{csv, each, json, text};
 
 use super::args::{INTERVAL, QueriesArgs};
@@ -66,6 +66,8 @@ pub struct QueriesOutput {
     shown: u64,
     /// What a reader of the summary must know about its input.
     notes: Vec<String>,
+    /// The state of the servers of this host, which intervals have in JSON.
+    servers: Vec<ServerState>,
     /// How long an interval is that is whole.
     interval_ns: u64,
 }
@@ -99,6 +101,7 @@ impl QueriesOutput {
             hidden: Hidden::new(selection.role),
             shown: 0,
             notes: Vec::new(),
+            servers: Vec::new(),
             interval_ns: u64::try_from(args.interval.unwrap_or(INTERVAL).as_nanos()).unwrap_or(u64::MAX),
         })
     }
@@ -111,6 +114,16 @@ impl QueriesOutput {
     /// Adds a note to the summary: why it is not of the whole file, or what was of no use.
     pub fn note(&mut self, note: String) {
         self.notes.push(note);
+    }
+
+    /// Whether it shows the state of servers.
+    pub fn shows_servers(args: &QueriesArgs) -> bool {
+        args.json && !args.each && !args.makes_digest()
+    }
+
+    /// Replaces the state of the servers of this host.
+    pub fn servers(&mut self, servers: Vec<ServerState>) {
+        self.servers = servers;
     }
 
     /// Writes one interval.
@@ -159,7 +172,10 @@ impl QueriesOutput {
             let mut report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
             match kind {
                 ObjectKind::Summary => report.notes.clone_from(&self.notes),
-                ObjectKind::Interval => report.is_partial = window.length_ns() < self.interval_ns,
+                ObjectKind::Interval => {
+                    report.is_partial = window.length_ns() < self.interval_ns;
+                    report.servers.clone_from(&self.servers);
+                }
             }
             match (self.format, kind) {
                 (OutputFormat::Json, _) => json::report(&report, kind, &mut self.out)?,

@@ -15,7 +15,7 @@ use crate::kit::json::{name, write_object};
 use crate::kit::{Hidden, HiddenObject, mean_ns, scaled};
 use crate::queries::layout::suites_of;
 use crate::queries::split::{longest_files, longest_waits, parts, share};
-use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport};
+use crate::queries::{Grouping, ReportKey, ReportRow, ServerState, Silence, Stats, WindowReport};
 use crate::why::ShownPart;
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
@@ -63,6 +63,7 @@ pub fn report(report: &WindowReport<'_>, kind: ObjectKind, out: impl Write) -> i
         "hidden": HiddenObject::parts(&report.hidden, sample),
         "empty_because": report.silence.as_ref().map(silence),
         "notes": report.notes,
+        "servers": report.servers.iter().map(ServerState::json).collect::<Vec<_>>(),
         "coverage": coverage(report.coverage),
         "rows_total": report.rows_total,
         "rows": Rows(report, kind),

@@ -24,6 +24,7 @@ use sonar_core::{
 use super::grouping::{Form, Grouping};
 use super::row::{InFlightRow, Rates, ReportKey, ReportRow, Stats};
 use super::selection::{Selection, holds};
+use super::server_state::ServerState;
 use super::silence::{PacketOrigin, Silence};
 use crate::kit::{Count, Hidden, Reason, or_unknown};
 
@@ -150,6 +151,8 @@ pub struct WindowReport<'a> {
     pub silence: Option<Silence>,
     /// What a reader must know about the input: why it was not read in full, which log was of no use.
     pub notes: Vec<String>,
+    /// The state of the servers of this host, by port; empty where it is not known.
+    pub servers: Vec<ServerState>,
     /// It is an interval that is shorter than was asked for: the capture began or ended within it.
     pub is_partial: bool,
 }
@@ -217,6 +220,7 @@ impl<'a> WindowReport<'a> {
             hidden,
             silence: None,
             notes: Vec::new(),
+            servers: Vec::new(),
             is_partial: false,
         }
     }

@@ -10,8 +10,10 @@ use sonar_core::operation::InFlightOperations;
 use sonar_core::time_split::{TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
-use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, ServerState};
-use sonar_view::queries::{CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin, Selection};
+use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings};
+use sonar_view::queries::{
+    CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin, Selection, ServerState,
+};
 
 fn app_with(settings: LiveSettings, seconds: u64) -> App {
     let mut app = App::new(LiveSettings { source: "eth0, port 27017".to_string(), ..settings });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::synthetic::{app, operation, shape};
 use serde_json::{Value, json};
+use sonar_core::internals::ServerGlance;
 use sonar_core::operation::{ErrorCodes, InFlightOperations};
 use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{FileTotal, REST, TimePart, WaitTotal, WireOperation};
@@ -15,7 +16,8 @@ use sonar_core::{
 use sonar_view::kit::{Reason, Zone};
 use sonar_view::queries::json::ObjectKind;
 use sonar_view::queries::{
-    ClassSet, Column, Form, Grouping, NamespaceFilter, PacketOrigin, Selection, Sort, WindowReport,
+    ClassSet, Column, Form, Grouping, NamespaceFilter, PacketOrigin, Selection, ServerState, Sort,
+    WindowReport,
 };
 use sonar_view::queries::{csv, each, json, text};
 
@@ -153,6 +155,27 @@ fn json_has_the_documented_fields() {
     let hanging = &value["rows"][0];
     assert_eq!((&hanging["in_flight"], &hanging["first_seen"]), (&1.into(), &Value::Null));
     assert_eq!(hanging["latency_ns"]["p50"], Value::Null);
+}
+
+#[test]
+fn json_has_the_state_of_servers_and_null_for_what_they_do_not_report() {
+    let (window, selection) = (window(1), Selection::default());
+    let mut report = WindowReport::new(&window, &selection);
+    assert_eq!(parse(&report)["servers"], serde_json::json!([]));
+    let at = Timestamp::from_unix(5, 7);
+    let glance = ServerGlance {
+        at,
+        queued_writes: Some(3),
+        cache_dirty_percent: Some(4.5),
+        ..ServerGlance::default()
+    };
+    report.servers = vec![ServerState { program: "mongod".to_owned(), port: 27_017, glance }];
+    assert_eq!(
+        parse(&report)["servers"],
+        serde_json::json!([{"program": "mongod", "port": 27_017, "sampled_ns": 5_000_000_007_u64, "connections": null,
+                            "queued_reads": null, "queued_writes": 3, "cache_used_percent": null,
+                            "cache_dirty_percent": 4.5, "resident_bytes": null, "lag_ms": null}])
+    );
 }
 
 #[test]

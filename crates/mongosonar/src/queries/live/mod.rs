@@ -72,7 +72,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let search = LocalServerSearch::start(confined);
     let screen = on_screen(args);
-    let samples = if screen { ServerSamples::start(confined) } else { None };
+    let shows_servers = screen || QueriesOutput::shows_servers(args);
+    let samples = if shows_servers { ServerSamples::start(confined) } else { None };
     let followed = args.split.unwrap_or_default();
     let helpers = match args.split {
         Some(_) => {

@@ -1,13 +1,12 @@
 //! The state of the servers of this host, from the samples that they write into their `diagnostic.data`.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::internals::{ServerGlance, ServerSample};
-use sonar_view::queries::live::ServerState;
+use sonar_view::queries::ServerState;
 
 use crate::ftdc::follow::{DiagnosticFolder, FtdcFollower};
 use crate::queries::args::Range;
@@ -61,8 +60,7 @@ impl ServerStatesTask {
                 has_changed |= self.search(&mut followed);
             }
             for state in followed.values_mut() {
-                // A folder that cannot be read now may be readable later. Until then its last sample gets older.
-                has_changed |= state.poll().unwrap_or(false);
+                has_changed |= state.poll();
             }
             if has_changed && self.say.send(Notice::Servers(states(&followed))).is_err() {
                 return;
@@ -114,23 +112,24 @@ impl<F: DiagnosticFolder> FollowedState<F> {
         Self { follower: FtdcFollower::new(folder, after_ms), last: None }
     }
 
-    /// Takes what is new; returns whether anything is.
-    fn poll(&mut self) -> io::Result<bool> {
+    /// Takes what is new; returns whether anything is. A folder that cannot be read now may be readable later; until then
+    /// the last sample gets older.
+    fn poll(&mut self) -> bool {
         let Self { follower, last } = self;
         let mut has_changed = false;
         let mut each = |sample: &ServerSample| {
             *last = Some(ServerGlance::of(sample));
             has_changed = true;
         };
-        while follower.poll(&mut each)? {}
-        Ok(has_changed)
+        while follower.poll(&mut each).unwrap_or(false) {}
+        has_changed
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
-    use std::io::Write;
+    use std::io::{self, Write};
     use std::path::{Path, PathBuf};
 
     use sonar_decode::ftdc::document_length;
@@ -176,12 +175,12 @@ mod tests {
         for document in recorded() {
             let mut file = File::options().append(true).create(true).open(folder.path().join(NAME)).unwrap();
             file.write_all(&document).unwrap();
-            if followed.get_mut(&server).unwrap().poll().unwrap() {
+            if followed.get_mut(&server).unwrap().poll() {
                 let [state] = &states(&followed)[..] else { panic!("one state") };
                 assert_eq!((state.port, &*state.program), (27_017, "mongod"));
                 times.push(state.glance.at);
             }
-            assert!(!followed.get_mut(&server).unwrap().poll().unwrap(), "nothing is new");
+            assert!(!followed.get_mut(&server).unwrap().poll(), "nothing is new");
         }
         assert!(times.len() >= 2 && times.is_sorted_by(|a, b| a < b), "{times:?}");
         let last = states(&followed).remove(0).glance;
@@ -199,14 +198,14 @@ mod tests {
     fn a_server_without_samples_has_no_state_and_a_folder_that_has_gone_keeps_the_last_one() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = FollowedState::new(SampleFolder(folder.path().join("data")), 0);
-        assert!(state.poll().is_err() && state.last.is_none());
+        assert!(!state.poll() && state.last.is_none());
         fs::create_dir(folder.path().join("data")).unwrap();
-        assert!(!state.poll().unwrap());
+        assert!(!state.poll());
         fs::write(folder.path().join("data").join(NAME), recorded().concat()).unwrap();
-        assert!(state.poll().unwrap());
+        assert!(state.poll());
         let last = state.last.clone();
         fs::remove_dir_all(folder.path().join("data")).unwrap();
-        assert!(state.poll().is_err());
+        assert!(!state.poll());
         assert_eq!(state.last, last);
         assert!(last.is_some());
     }

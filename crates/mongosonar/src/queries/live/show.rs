@@ -171,8 +171,7 @@ impl WindowFeed {
             for notice in self.news.try_iter() {
                 match notice {
                     Notice::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
-                    // The view alone shows it.
-                    Notice::Servers(_) => {}
+                    Notice::Servers(servers) => output.servers(servers),
                     Notice::InterfaceDown => eprintln!("mongosonar: {INTERFACE_DOWN}"),
                     Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }

@@ -21,12 +21,12 @@ use sonar_core::time::NS_PER_S;
 
 pub use draw::KEYS;
 pub use screen::{Screen, give_back as give_back_terminal, restore as restore_terminal};
-pub use servers::ServerState;
 
 use crate::queries::column::Sort;
 use crate::queries::layout::sortable;
 use crate::queries::{
-    ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, WindowReport,
+    ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, ServerState,
+    WindowReport,
 };
 use history::History;
 use page::{OpenRow, Page};

@@ -8,6 +8,7 @@ use sonar_core::time::NS_PER_S;
 
 use super::palette::Palette;
 use crate::kit::{Bytes, Count, Nanos, Percent, escape, plural, width};
+use crate::queries::ServerState;
 
 /// The most servers that have a line.
 pub(super) const MAX_LINES: usize = 3;
@@ -15,17 +16,6 @@ pub(super) const MAX_LINES: usize = 3;
 const RECENT_S: u64 = 3;
 /// Servers write their samples every ten seconds: from this age on something is wrong, in seconds.
 const STALE_S: u64 = 30;
-
-/// The state of a server of this host.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServerState {
-    /// Its program: `mongod` or `mongos`.
-    pub program: String,
-    /// The port that it listens on.
-    pub port: u16,
-    /// Its figures.
-    pub glance: ServerGlance,
-}
 
 /// A figure with what stands before and after it.
 struct StatePart {
