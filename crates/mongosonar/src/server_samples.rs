@@ -217,3 +217,23 @@ impl DiagnosticFolder for ServerSampleFolder {
         files.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_opens_nothing_of_processes_that_it_has_not_found_to_be_servers() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || serve(theirs));
+        let samples = ServerSamples(Arc::new(SamplePlace::There(HelperChannel::over(ours))));
+        // Servers of other tests may run meanwhile; this process is none.
+        let own = std::process::id();
+        assert!(samples.servers().unwrap().iter().all(|server| server.pid != own));
+        let mut folder = samples.folder(own);
+        for _ in 0..2 {
+            assert_eq!(folder.list().unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert_eq!(folder.open("metrics.interim").unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+    }
+}
