@@ -347,10 +347,17 @@ def test_ports_interfaces_and_servers_change_while_the_agent_runs(tmp_path):
         labkit.wait_until(lambda: (running.collector("queries")["last_data_ns"] or 0) > before, "packets")
         # No reply lacks its request, and no stream has a gap, although the rings changed.
         assert running.collector("queries")["lost"] == 0, running.status()
-        (tmp_path / "agent.toml").write_text(head + 'interface = ["nonexistent0"]\n' + described(port, logs[1]))
+        # Of a file of which one part cannot be applied, nothing is.
+        others = described(port, logs[0]) + '[store]\nmax-size = "1G"\n'
+        (tmp_path / "agent.toml").write_text(head + 'interface = ["nonexistent0"]\n' + others)
         running.child.send_signal(signal.SIGHUP)
         labkit.wait_until(lambda: running.status()["refused_configuration"], "a refusal")
         assert "queries: no such interface: nonexistent0" in running.status()["refused_configuration"]
+        assert "size and age" not in running.errors()
+        (tmp_path / "agent.toml").write_text(head + 'interface = ["lo"]\nring-mib = 16\n' + others)
+        running.child.send_signal(signal.SIGHUP)
+        changed = ": servers, size and age of what is kept"
+        labkit.wait_until(lambda: changed in running.errors(), "the change of the other parts")
         assert running.stop() == 0
 
 

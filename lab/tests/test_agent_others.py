@@ -102,6 +102,29 @@ def test_what_others_start_ends_no_helper_and_hides_no_server(tmp_path):
         assert life.stop() == 0
 
 
+@pytest.mark.skipif(not os.path.exists(PYTHON), reason=f"no {PYTHON}, which any user may run")
+def test_a_log_path_of_another_user_is_shown_and_not_obeyed(tmp_path):
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        theirs = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-others-")))
+        theirs.chmod(0o755)
+        program = shutil.copy(os.path.realpath(PYTHON), theirs / "mongod")
+        # Sets the title of a terminal, goes back to the first column, and begins a line of its own.
+        path = f"{theirs}/\x1b]0;owned\x07\x1b[2J\r\nmongosonar: all is well"
+        folder = os.fsencode(theirs / "db")
+        stack.enter_context(hostile_mongod(program, port, folder, ["--dbpath", "db", "--logpath", path]))
+        (tmp_path / "agent.toml").write_text(SOURCES + f'interface = ["lo"]\nport = [{port}]\n')
+        life = stack.enter_context(Agent.start(tmp_path, tmp_path / "store"))
+        life.wait(lambda: port in {one["port"] for one in (life.status() or {"servers": []})["servers"]}, "the server")
+        shown = [labkit.MONGOSONAR, "agent", "--status", "--store", life.store], [labkit.MONGOSONAR, "doctor"]
+        printed = {command[1]: subprocess.run(command, capture_output=True) for command in shown}
+        assert life.stop() == 0
+        output = life.errors().encode() + b"".join(done.stdout + done.stderr for done in printed.values())
+        assert b"owned" in output
+        assert not {0x1B, 0x07, 0x0D} & set(output), output
+        assert b"\nmongosonar: all is well" not in output, output
+
+
 def ended(life):
     """The exit code of an agent that ends by itself."""
     return labkit.wait_until(lambda: life.child.poll() is not None, "the end") and life.child.returncode
