@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use sonar_store::SqliteHistory;
 
 use crate::connection::ServerArgs;
 use crate::{input, outfile, privileges, stop};
@@ -39,6 +40,10 @@ impl<'a> FileReading<'a> {
             outfile::prepare(page)?;
         }
         stop::prepare()?;
+        self.inputs
+            .iter()
+            .filter(|input| input.is_dir())
+            .for_each(|store| SqliteHistory::prepare_reading(store));
         input::prepare_copies(self.inputs.iter().copied());
         privileges::give_up_but_reading(&self.inputs, target.as_ref());
         Ok(())

@@ -1,12 +1,15 @@
 //! The store that the agent and the views use.
 
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 use sonar_core::history::{
     Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, SourcePositions, Span, StoreNotice,
 };
 
-use crate::reader::StoreReader;
+use crate::day_file::{beside, has_log};
+use crate::reader::{self, StoreReader};
 use crate::writer::StoreWriter;
 use crate::{StoreError, StoreSettings};
 
@@ -39,6 +42,21 @@ impl SqliteHistory {
         let reader = StoreReader::new(dir);
         reader.days()?;
         Ok(Self { reader, writer: None })
+    }
+
+    /// Lets a reader that may not write, as this process is to be later, read a store that was not closed and of which only
+    /// a part was copied: SQLite shares a file with a log only where there is an index beside it, which may be empty. Makes
+    /// those that are missing, as far as it may.
+    pub fn prepare_reading(dir: &Path) {
+        let days = reader::days(dir).unwrap_or_default();
+        for path in days.into_iter().map(|day| day.path(dir)).filter(|path| has_log(path)) {
+            let mut options = File::options();
+            let index = options.write(true).create_new(true).mode(0o600).open(beside(&path, "-shm"));
+            if let (Ok(index), Ok(about)) = (index, fs::symlink_metadata(&path)) {
+                // As SQLite does it: who owns the file uses it too.
+                let _ = fchown(&index, Some(about.uid()), Some(about.gid()));
+            }
+        }
     }
 
     /// The folder.
