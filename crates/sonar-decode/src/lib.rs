@@ -32,7 +32,7 @@ pub mod testing;
 pub mod tls;
 pub mod top_level;
 
-pub use decoder::{Decoder, EndedServer, MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
+pub use decoder::{Decoder, EndedClient, EndedServer, MIN_SNAP_REPLIES, Ports, Settings, Sink, TlsSource};
 pub use decoder::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 pub use identity::Shared;
 pub use keylog::{KeyLog, KeyLogReader, KeyLogSource};

@@ -13,7 +13,9 @@ use std::thread;
 
 use anyhow::Result;
 use sonar_core::{Coverage, InFlightOperations, Packet, Timestamp};
-use sonar_decode::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers, KeyLog, Settings};
+use sonar_decode::{
+    EndedClient, FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers, KeyLog, Settings,
+};
 
 use super::packets::{PacketReading, PacketTarget, ReadingShare};
 use super::plan::{CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
@@ -85,6 +87,10 @@ impl PacketTarget for RoundSender {
     fn interval(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
         self.send(RoundMark::Interval { end, next });
         Ok(())
+    }
+
+    fn clients_ended(&mut self, clients: Vec<EndedClient>) {
+        self.splitter.clients_ended(clients);
     }
 
     fn tick(&mut self, now: Timestamp) {

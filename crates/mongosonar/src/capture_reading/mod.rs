@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sonar_core::{Operation, Packet, Timestamp};
-use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_decode::{Decoder, EndedClient, Settings, Shared, Sink};
 
 use self::packets::{PacketReading, PacketTarget, ReadingShare};
 pub use self::plan::{CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
@@ -79,6 +79,10 @@ impl<S: CaptureSink> PacketTarget for OneThreadTarget<'_, S> {
     fn interval(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
         let (coverage, in_flight) = (self.decoder.coverage(), self.decoder.in_flight(end));
         self.sink.interval(IntervalEnd { end, next, coverage, in_flight })
+    }
+
+    fn clients_ended(&mut self, clients: Vec<EndedClient>) {
+        self.decoder.clients_ended(clients);
     }
 
     fn tick(&mut self, now: Timestamp) {

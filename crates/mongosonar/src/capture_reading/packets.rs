@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, LinkType, Packet, Timestamp, WindowClock};
-use sonar_decode::{KeyLog, KeyLogReader, Shared};
+use sonar_decode::{EndedClient, KeyLog, KeyLogReader, Shared};
 
 use super::plan::{CapturePlan, CaptureRead};
 use crate::queries::applications::{self, ReadLogs};
@@ -16,6 +16,8 @@ use crate::queries::packets::{CaptureEnd, PacketSink};
 pub trait PacketTarget {
     fn begin(&mut self, start: Timestamp) -> Result<()>;
     fn interval(&mut self, end: Timestamp, next: Timestamp) -> Result<()>;
+    /// The logs say that these connections end.
+    fn clients_ended(&mut self, clients: Vec<EndedClient>);
     fn tick(&mut self, now: Timestamp);
     /// Takes a packet; `Break` ends the reading.
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>>;
@@ -95,6 +97,7 @@ impl<T: PacketTarget> PacketSink for PacketReading<'_, T> {
                 self.first = Some(time);
                 self.logs =
                     applications::read_logs(self.plan.logs, time, &self.share.shared, self.plan.stop)?;
+                self.target.clients_ended(self.logs.take_ended());
                 let start = self.clock.as_mut().and_then(|clock| {
                     clock.advance(time);
                     clock.start()

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::Timestamp;
-use sonar_decode::Shared;
 use sonar_decode::log::Remotes;
+use sonar_decode::{EndedClient, Shared};
 use sonar_mongo::{Server, Target};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::FoundListeners;
@@ -161,9 +161,16 @@ impl Lookup {
 pub struct ReadLogs {
     /// The name of each, and when its first and its last line were written; `None`: it is no log of a server.
     files: Vec<(String, Option<(Timestamp, Timestamp)>)>,
+    /// Connections that end in the time of the capture or later.
+    ended: Vec<EndedClient>,
 }
 
 impl ReadLogs {
+    /// The connections that end, as the logs say, from the beginning of the capture on; once.
+    pub fn take_ended(&mut self) -> Vec<EndedClient> {
+        std::mem::take(&mut self.ended)
+    }
+
     /// Why a log has named no connection of a capture from `begin` to `end`, a note for each. `late` is the number of
     /// connections that were open when the capture began.
     pub fn notes(
@@ -203,7 +210,8 @@ fn not_a_log(name: &str) -> String {
     format!("--log {name} is not a log of a mongod or mongos")
 }
 
-/// Reads the logs that belong to a capture file, up to the time of its first packet.
+/// Reads the logs that belong to a capture file: up to the time of its first packet they name clients, and from then on
+/// they say which connections end.
 ///
 /// # Errors
 /// A log cannot be opened or read.
@@ -221,6 +229,7 @@ pub fn read_logs(
         read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
         read.files.push((name, remotes.take_span()));
     }
+    read.ended = remotes.take_ended();
     let refused = remotes.refused();
     if let Some(line) = left_out(refused + shared.add_clients(None, remotes.into_known()) as u64) {
         eprintln!("mongosonar: {line}");

@@ -51,6 +51,50 @@ fn a_capture_that_began_after_its_connections_lost_nothing() {
 }
 
 #[test]
+fn a_log_ends_what_is_in_flight_on_a_connection_whose_end_was_not_captured() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut talks = [51_001, 51_002, 51_003].map(|port: u32| {
+        // Packets with the same numbers would count as copies behind address translation.
+        let mut talk = Conversation::new(&format!("10.0.0.9:{port}"), "10.0.0.1:27017")
+            .with_seq(port * 1_000, port * 2_000);
+        let find = doc! {"find": "orders", "$db": "shop"};
+        talk.handshake().send(ConversationEnd::Client, &message(1, 0, &find, None));
+        talk.send(ConversationEnd::Server, &message(2, 1, &doc! {"ok": 1.0}, None));
+        talk.send(ConversationEnd::Client, &message(3, 0, &find, None)).ack(ConversationEnd::Server);
+        talk
+    });
+    let asked = talks[0].now();
+    for talk in &mut talks[1..] {
+        talk.wait(20 * SECOND).ack(ConversationEnd::Server);
+    }
+    let folder = Folder::new("logged-ends");
+    let mut packets: Vec<_> = talks.iter().flat_map(|talk| talk.packets.clone()).collect();
+    packets.sort_by_key(|packet| packet.time);
+    let file = folder.file("wire.pcap", &pcap(&packets));
+    let line = |port: u16, seconds: u64| {
+        let at = sonar_view::kit::Zone::utc().show(asked.plus_ns(seconds * SECOND)).to_string();
+        format!(
+            r#"{{"t":{{"$date":"{at}"}},"s":"I","c":"NETWORK","id":22944,"ctx":"conn1","msg":"Connection ended","attr":{{"remote":"10.0.0.9:{port}","connectionId":1,"connectionCount":1}}}}"#
+        ) + "\n"
+    };
+    // The second connection ends after the capture.
+    let log = folder.file("mongod.log", [line(51_001, 5), line(51_002, 60)].concat().as_bytes());
+    let in_flight = |flags: &str| {
+        let output = read(&file, &format!("--json {flags}"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let summary = lines(&output).pop().unwrap();
+        assert_eq!(summary["coverage"]["requests_in_flight"], summary["totals"]["in_flight"]);
+        [&summary["totals"]["in_flight"], &summary["totals"]["unanswered"]].map(|one| one.as_u64().unwrap())
+    };
+    assert_eq!(in_flight(""), [3, 0]);
+    let log = log.display();
+    assert_eq!(in_flight(&format!("--log {log}")), [2, 1]);
+    assert_eq!(in_flight(&format!("--log {log} --threads 3")), [2, 1]);
+    let report = run(&format!("report {} {log} --json", file.display()));
+    assert_eq!(lines(&report)[0]["rows"][0]["by_source"]["wire"]["in_flight"], 2, "{}", text(&report.stdout));
+}
+
+#[test]
 fn replies_are_not_cut_shorter_than_what_they_are_recognised_by() {
     for (bytes, why) in [("0", "at least 26"), ("25", "at least 26"), ("few", "not a number"), ("-1", "")] {
         let output = run(&format!("queries --port 27017 --snap-replies={bytes}"));

@@ -15,6 +15,7 @@ use sonar_core::{Application, Coverage, Endpoint, InFlightOperations, Packet, Ro
 
 use super::connection::Connection;
 use super::emission::{Emitter, EndedSink, OperationParties, WaitingRequest};
+use super::ended_clients::{EndedClient, EndedClients};
 use super::exchange::EndedOperation;
 use super::intake::PacketIntake;
 use super::settings::{Settings, Sink};
@@ -132,6 +133,7 @@ pub struct FlowSplitter {
     /// With the connections that no worker has yet.
     flows: FlowTable<Option<Box<Connection>>>,
     division: FlowDivision,
+    ended_clients: EndedClients,
 }
 
 /// The steps of the workers.
@@ -250,22 +252,32 @@ impl FlowSplitter {
             steps: 0,
         };
         let flows = FlowTable::new(FlowLimits::default(), workers.shared.twins());
-        Self { intake: PacketIntake::new(&workers.settings), flows, division }
+        let ended_clients = EndedClients::default();
+        Self { intake: PacketIntake::new(&workers.settings), flows, division, ended_clients }
     }
 
     /// Takes one packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        let Self { intake, flows, division } = self;
+        let Self { intake, flows, division, .. } = self;
         if let Some(segment) = intake.segment(packet, &division.stages.ports) {
             flows.segment(&segment, &mut intake.coverage, division);
             division.stages.note_caps();
         }
     }
 
+    /// As [`Decoder::clients_ended`](super::Decoder::clients_ended).
+    pub fn clients_ended(&mut self, clients: impl IntoIterator<Item = EndedClient>) {
+        self.ended_clients.add(clients);
+    }
+
     /// As [`Decoder::tick`](super::Decoder::tick).
     pub fn tick(&mut self, now: Timestamp) {
-        let Self { intake, flows, division } = self;
+        let Self { intake, flows, division, ended_clients } = self;
         flows.tick(now, &mut intake.coverage, division);
+        let clients = ended_clients.take_until(now);
+        if !clients.is_empty() {
+            flows.end_where(|flow, _| clients.end_of(flow), &mut intake.coverage, division);
+        }
         division.next_step();
         let FlowDivision { stages, step, operations, batches, .. } = division;
         let own = flows.iter_mut().filter_map(|(_, conn)| conn.as_deref_mut());
@@ -275,13 +287,13 @@ impl FlowSplitter {
 
     /// Gives up what the capture has lost at its end. What is in flight after it is so in the end.
     pub fn close_gaps(&mut self, now: Timestamp) {
-        let Self { intake, flows, division } = self;
+        let Self { intake, flows, division, .. } = self;
         flows.close_gaps(now, &mut intake.coverage, division);
     }
 
     /// As [`Decoder::finish`](super::Decoder::finish).
     pub fn finish(&mut self, now: Timestamp) {
-        let Self { intake, flows, division } = self;
+        let Self { intake, flows, division, .. } = self;
         flows.finish(now, &mut intake.coverage, division);
     }
 
@@ -293,7 +305,7 @@ impl FlowSplitter {
     /// Exchanges the batch of each worker for one that has been used. Returns a batch of its own, with what it has
     /// decoded itself. With `snapshot` the counters and waiting requests after them can be merged, too.
     pub fn exchange(&mut self, batches: &mut [FlowBatch], snapshot: bool) -> FlowBatch {
-        let Self { intake, flows, division } = self;
+        let Self { intake, flows, division, .. } = self;
         (division.bytes, division.steps) = (0, 0);
         for (batch, other) in division.batches.iter_mut().zip(batches) {
             batch.wants_snapshot = snapshot;

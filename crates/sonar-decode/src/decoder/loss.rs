@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bson::{Document, doc};
 use proptest::prelude::*;
-use sonar_core::Timestamp;
+use sonar_core::{Endpoint, Timestamp};
 
 use super::collected::{Collected, message};
 use super::pairing::MAX_PENDING;
-use super::{Decoder, EndedServer, Settings};
+use super::{Decoder, EndedClient, EndedServer, Settings};
 use crate::Shared;
 use crate::testing::{ACK, Conversation, ConversationEnd, RST, SYN};
 
@@ -231,6 +231,32 @@ fn what_is_in_flight_on_a_server_ends_with_its_process() {
     assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c3", "c4", "c5"]);
     let coverage = run.finish().coverage;
     assert_eq!((coverage.requests, coverage.requests_in_flight), (5, 3));
+}
+
+#[test]
+fn what_is_in_flight_ends_with_the_connection_that_a_log_says_has_ended() {
+    let mut run = LossRun::new();
+    let ask = |run: &mut LossRun, id: u32| {
+        let talk = Conversation::new(&format!("10.0.0.2:{}", 40_000 + id), "10.0.0.1:27017");
+        let begin = talk.now().max(run.now);
+        let mut talk = talk.with_time(begin);
+        talk.handshake().send(ConversationEnd::Client, &request(id));
+        run.take(&mut talk);
+        talk
+    };
+    let mut talks: Vec<_> = (1..=4).map(|id| ask(&mut run, id)).collect();
+    let client = |id: u16| Endpoint::v4([10, 0, 0, 2], 40_000 + id);
+    let later = run.now.plus_ns(SECOND);
+    // The log says it of the third connection, too, but a packet of it is later: it is the next one from that port. And
+    // that of the fourth is later than what was read.
+    let ended = [(1, later), (3, later), (4, later.plus_ns(60 * SECOND)), (9, later)];
+    run.decoder.clients_ended(ended.map(|(id, at)| EndedClient { client: client(id), at }));
+    talks[2].wait(20 * SECOND);
+    talks[2].send(ConversationEnd::Client, &request(5));
+    run.take(&mut talks.remove(2));
+    assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c2", "c3", "c4", "c5"]);
+    let seen = run.finish();
+    assert_eq!((seen.coverage.requests, seen.coverage.requests_in_flight), (5, 4));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod collected;
 mod connection;
 mod decryption;
 mod emission;
+mod ended_clients;
 mod ended_servers;
 mod exchange;
 mod framing;
@@ -42,6 +43,8 @@ use sonar_core::{Coverage, Endpoint, InFlightOperations, Packet, Plaintext, Plai
 pub use self::by_flow::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 use self::connection::Connection;
 use self::emission::{Emission, Emitter, WaitingRequest};
+pub use self::ended_clients::EndedClient;
+use self::ended_clients::EndedClients;
 pub use self::ended_servers::EndedServer;
 use self::ended_servers::EndedServers;
 use self::intake::PacketIntake;
@@ -60,6 +63,7 @@ pub struct Decoder {
     stages: Stages,
     emitter: Emitter,
     ended: EndedServers,
+    ended_clients: EndedClients,
 }
 
 impl Decoder {
@@ -77,6 +81,7 @@ impl Decoder {
             emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This).with_share(share),
             stages: Stages::new(settings, shared),
             ended: EndedServers::default(),
+            ended_clients: EndedClients::default(),
         }
     }
 
@@ -144,6 +149,11 @@ impl Decoder {
             let end = |flow: &Flow, conn: &Connection| Some(ended_servers::find(&ended, flow, conn)?.at);
             self.flows.end_where(end, &mut self.intake.coverage, &mut handler);
         }
+        let clients = self.ended_clients.take_until(now);
+        if !clients.is_empty() {
+            let end = |flow: &Flow, _: &Connection| clients.end_of(flow);
+            self.flows.end_where(end, &mut self.intake.coverage, &mut handler);
+        }
         let connections = self.flows.iter_mut().map(|(_, conn)| conn);
         handler.stages.tick(connections, now, &mut handler.out);
     }
@@ -172,6 +182,12 @@ impl Decoder {
     /// or later: the end of its connections may not have been captured.
     pub fn server_ended(&mut self, server: EndedServer) {
         self.ended.add(server);
+    }
+
+    /// The log of a server says that these connections have ended. What is in flight on one ends with the first
+    /// [`tick`](Self::tick) at that time or later.
+    pub fn clients_ended(&mut self, clients: impl IntoIterator<Item = EndedClient>) {
+        self.ended_clients.add(clients);
     }
 
     /// Counts connections that turn out to be encrypted as this says from now on. It is not for a decoder that reads

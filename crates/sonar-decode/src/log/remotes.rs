@@ -1,8 +1,9 @@
 //! Which application has which client address and port: read from a server's log, for connections whose handshake was
 //! not captured.
 //!
-//! Only four kinds of lines matter, and they are few in a busy log, so all others are skipped without being parsed: a
-//! connection was accepted, a client identified itself (since 3.4), a connection ended, the server started.
+//! Only a few kinds of lines matter, and they are few in a busy log, so all others are skipped without being parsed: a
+//! connection was accepted, a client identified itself (since 3.4), a connection ended, the server started or exits.
+//! Which connections end from a given time on is collected, too.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use memchr::memmem;
 use sonar_core::{Application, Endpoint, Timestamp, held};
 
 use super::line::timestamp;
+use crate::EndedClient;
 use crate::identity::MAX_APPLICATIONS;
 use crate::message::{ClientDocument, MAX_NAME};
 use crate::syntax::{json, shell, time};
@@ -23,8 +25,12 @@ pub const MAX_CONNECTIONS: usize = 100_000;
 /// Collects the clients of connections, from lines in the order of the log.
 #[derive(Default)]
 pub struct Remotes {
-    /// Lines at this time or later do not count.
+    /// Lines at this time or later name no client: they say which connections end.
     until: Option<Timestamp>,
+    /// Clients of connections that are open, of the log that is being read; collected only with `until`.
+    open: HashSet<Endpoint, RandomState>,
+    /// Connections that ended at `until` or later, at most [`MAX_CONNECTIONS`].
+    ended: Vec<EndedClient>,
     known: HashMap<Endpoint, Arc<Application>, RandomState>,
     /// Each application that a client has, once.
     apps: HashSet<Arc<Application>, RandomState>,
@@ -41,7 +47,7 @@ enum RemoteEvent {
     Accepted,
     Metadata,
     Ended,
-    /// The server started: no connection is open.
+    /// The server started, or exits: no connection is open.
     Started,
 }
 
@@ -93,6 +99,7 @@ impl Remotes {
             _ => text_event(line),
         };
         let Some((event, at, address)) = found else { return };
+        self.follow_end(event, address.map(Endpoint::from), time);
         if self.until.is_some_and(|until| time.is_none_or(|time| time >= until)) {
             return;
         }
@@ -119,9 +126,39 @@ impl Remotes {
         }
     }
 
+    /// Notes which connections a line opens or ends.
+    fn follow_end(&mut self, event: RemoteEvent, client: Option<Endpoint>, time: Option<Timestamp>) {
+        let Some((until, time)) = self.until.zip(time) else { return };
+        let mut ended = Vec::new();
+        match (event, client) {
+            (RemoteEvent::Accepted | RemoteEvent::Metadata, Some(client)) => {
+                if self.open.len() < MAX_CONNECTIONS {
+                    self.open.insert(client);
+                }
+            }
+            (_, Some(client)) => {
+                self.open.remove(&client);
+                ended.push(client);
+            }
+            (_, None) => ended.extend(self.open.drain()),
+        }
+        if time >= until {
+            let room = MAX_CONNECTIONS.saturating_sub(self.ended.len());
+            self.ended.extend(ended.into_iter().take(room).map(|client| EndedClient { client, at: time }));
+        }
+    }
+
+    /// The connections that ended at the given time or later, as far as there was room for them; none if no time was
+    /// given.
+    pub fn take_ended(&mut self) -> Vec<EndedClient> {
+        std::mem::take(&mut self.ended)
+    }
+
     /// When the first and the last line since the last call were written; `None` where no line began like those of a
     /// server's log.
     pub fn take_span(&mut self) -> Option<(Timestamp, Timestamp)> {
+        // The next log may be that of another server.
+        self.open.clear();
         self.span.take()
     }
 
@@ -155,7 +192,7 @@ const fn most(share: usize) -> usize {
 const RESTARTED: &[u8] = b"***** SERVER RESTARTED *****";
 
 /// The event, where its document begins, and the address of the client, of a line of 4.4 and later. A server that
-/// started has no address.
+/// started or exits has no address.
 fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
     const ATTRIBUTES: &[u8] = b"\"attr\":{";
     let end = memmem::find(line, ATTRIBUTES).unwrap_or(line.len());
@@ -163,7 +200,9 @@ fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
     let head = &line[..end];
     let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
     let event = match &message[..memchr::memchr(b'"', message)?] {
-        b"MongoDB starting" | RESTARTED => return Some((RemoteEvent::Started, 0, None)),
+        b"MongoDB starting" | b"Now exiting" | b"Shutting down" | RESTARTED => {
+            return Some((RemoteEvent::Started, 0, None));
+        }
         b"Connection accepted" => RemoteEvent::Accepted,
         b"client metadata" => RemoteEvent::Metadata,
         b"Connection ended" => RemoteEvent::Ended,
@@ -185,7 +224,9 @@ fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
     // The context is the server's own, and comes near the beginning.
     let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
     let message = &line[begin..];
-    if message.starts_with(b"MongoDB starting : ") || message.starts_with(RESTARTED) {
+    let is_start_or_exit: [&[u8]; 5] =
+        [b"MongoDB starting : ", RESTARTED, b"dbexit: ", b"now exiting", b"shutting down with code:"];
+    if is_start_or_exit.iter().any(|words| message.starts_with(words)) {
         return Some((RemoteEvent::Started, 0, None));
     }
     let (event, rest) = [
@@ -288,6 +329,51 @@ mod tests {
         assert_eq!(known(&[&metadata, &query], None).len(), 1);
         // 2024-05-01T10:00:02Z: it started after the capture began.
         assert_eq!(known(&[&metadata, restarted], Some(1_714_557_602)).len(), 1);
+    }
+
+    /// Ports of the clients whose connections end from 10:00:02 on, with the second.
+    fn ended(lines: &[String]) -> Vec<(u16, u64)> {
+        let mut remotes = Remotes::new(Some(Timestamp::from_unix(1_714_557_602, 0)));
+        lines.iter().for_each(|line| remotes.line(line.as_bytes()));
+        let mut ended: Vec<_> = remotes
+            .take_ended()
+            .into_iter()
+            .map(|one| (one.client.port, one.at.unix_ns() / 1_000_000_000 - 1_714_557_600))
+            .collect();
+        ended.sort_unstable();
+        assert_eq!(remotes.take_ended(), []);
+        ended
+    }
+
+    #[test]
+    fn ends_of_connections_in_the_time_of_a_capture_are_collected() {
+        let line = |second, message: &str, port: u16| {
+            json_line(second, message, &format!("\"remote\":\"10.0.0.9:{port}\""))
+        };
+        let text = |second: u32, message: &str| {
+            format!("2024-05-01T10:00:0{second}.000+0000 I NETWORK  [conn7] {message}")
+        };
+        let accepted = |port| line(1, "Connection accepted", port);
+        // Before the capture, within it, and one that was open before the log began.
+        let ends = [(1, 1), (3, 2), (4, 3)].map(|(second, port)| line(second, "Connection ended", port));
+        let all: Vec<_> = [accepted(1), accepted(2)].into_iter().chain(ends).collect();
+        assert_eq!(ended(&all), [(2, 3), (3, 4)]);
+        let of_text = [
+            text(1, "connection accepted from 10.0.0.9:5 #7 (1 connection now open)"),
+            text(3, "end connection 10.0.0.9:5 (0 connections now open)"),
+        ];
+        assert_eq!(ended(&of_text), [(5, 3)]);
+        // A server that exits or starts again has none of those that were open.
+        for exit in [
+            json_line(5, "Shutting down", "\"exitCode\":0"),
+            json_line(5, "MongoDB starting", "\"pid\":1,\"port\":27017"),
+            text(5, "dbexit:  rc: 0"),
+            text(5, "***** SERVER RESTARTED *****"),
+            text(5, "shutting down with code:0"),
+        ] {
+            let lines = [accepted(1), accepted(2), line(3, "Connection ended", 1), exit.clone(), accepted(4)];
+            assert_eq!(ended(&lines), [(1, 3), (2, 5)], "{exit}");
+        }
     }
 
     #[test]

@@ -47,8 +47,9 @@ fn feed<D>(
     last
 }
 
-fn by_one_decoder(packets: &[OwnedPacket]) -> Outcome {
-    let decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+fn by_one_decoder(packets: &[OwnedPacket], ended: &[EndedClient]) -> Outcome {
+    let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+    decoder.clients_ended(ended.iter().copied());
     let mut both = (decoder, Outcome::default());
     let last = feed(
         packets,
@@ -87,7 +88,12 @@ impl Rounds {
 }
 
 /// The same with `count` workers, and whether the outcome depends on which of them comes first.
-fn by_workers(packets: &[OwnedPacket], count: usize, round_steps: usize) -> (Outcome, bool) {
+fn by_workers(
+    packets: &[OwnedPacket],
+    ended: &[EndedClient],
+    count: usize,
+    round_steps: usize,
+) -> (Outcome, bool) {
     let workers = FlowWorkers::new(Settings::default(), count);
     let mut rounds = Rounds {
         splitter: FlowSplitter::new(&workers),
@@ -96,6 +102,7 @@ fn by_workers(packets: &[OwnedPacket], count: usize, round_steps: usize) -> (Out
         outcome: Outcome::default(),
         depends_on_order: false,
     };
+    rounds.splitter.clients_ended(ended.iter().copied());
     let last = feed(
         packets,
         &mut rounds,
@@ -244,10 +251,19 @@ proptest! {
         actions in actions(),
         count in 1usize..9,
         round_steps in 1usize..100,
+        ends in proptest::collection::vec((0u64..7, any::<prop::sample::Index>()), 0..6),
     ) {
         let packets = packets(&actions);
-        let one = by_one_decoder(&packets);
-        let (several, depends_on_order) = by_workers(&packets, count, round_steps);
+        let ended: Vec<_> = ends
+            .iter()
+            .filter_map(|(client, packet)| {
+                let at = packets.get(packet.index(packets.len().max(1)))?.time.plus_ns(1_500);
+                let client = format!("10.0.0.{client}:4000{client}").parse::<std::net::SocketAddr>().ok()?;
+                Some(EndedClient { client: client.into(), at })
+            })
+            .collect();
+        let one = by_one_decoder(&packets, &ended);
+        let (several, depends_on_order) = by_workers(&packets, &ended, count, round_steps);
         prop_assert!(!depends_on_order);
         prop_assert_eq!(several, one);
     }
@@ -279,7 +295,7 @@ fn a_full_table_makes_the_outcome_depend_on_the_order() {
         (false, each(MAX_APPLICATIONS, hello)),
         (true, each(MAX_APPLICATIONS + 1, hello)),
     ] {
-        assert_eq!(by_workers(&all, 3, 1_000).1, is_full, "{}", all.len());
+        assert_eq!(by_workers(&all, &[], 3, 1_000).1, is_full, "{}", all.len());
     }
 }
 
@@ -297,6 +313,6 @@ fn a_share_that_is_used_up_makes_the_outcome_depend_on_the_order() {
             talk.send(ConversationEnd::Client, &message(2, 0, &insert)[..1_000]);
             all.append(&mut talk.packets);
         }
-        assert_eq!(by_workers(&all, 3, 1_000).1, is_used_up, "{many}");
+        assert_eq!(by_workers(&all, &[], 3, 1_000).1, is_used_up, "{many}");
     }
 }
