@@ -1,6 +1,6 @@
 //! The state of the agent, in the file that `--status` reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sonar_core::Timestamp;
@@ -20,28 +20,30 @@ use crate::queries::live::now;
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;
 
+/// What is watched, where it is stored, and how to ask for it.
+fn first_line(servers: &[FoundServer], folder: &Path) -> String {
+    let name = |server: &FoundServer| format!("{} {} on port {}", server.name, server.pid, server.port);
+    let mut names: Vec<String> = servers.iter().take(MAX_NAMED).map(name).collect();
+    if servers.len() > MAX_NAMED {
+        names.push(format!("{} more", servers.len() - MAX_NAMED));
+    }
+    let what = match names.is_empty() {
+        true => "no mongod or mongos runs on this host yet, each that starts is watched".to_owned(),
+        false => format!("watching {}", names.join(", ")),
+    };
+    let store = StoreArgs { store: (folder != StoreArgs::default().folder()).then(|| folder.to_path_buf()) };
+    let suffix = store.suffix();
+    format!(
+        "{what}; storing in {}; ask with `mongosonar what-changed{suffix}`, `mongosonar timeline{suffix}`, \
+         `mongosonar agent --status{suffix}`",
+        folder.display()
+    )
+}
+
 impl LiveAgent<'_> {
     /// Says what is watched, where it is stored, and how to ask for it.
     pub(super) fn announce(&self) {
-        let servers = self.watched.all();
-        let name = |server: &FoundServer| format!("{} {} on port {}", server.name, server.pid, server.port);
-        let mut names: Vec<String> = servers.iter().take(MAX_NAMED).map(name).collect();
-        if servers.len() > MAX_NAMED {
-            names.push(format!("{} more", servers.len() - MAX_NAMED));
-        }
-        let what = match names.is_empty() {
-            true => "no mongod or mongos runs on this host yet, each that starts is watched".to_owned(),
-            false => format!("watching {}", names.join(", ")),
-        };
-        let folder = self.plan.folder;
-        let store =
-            StoreArgs { store: (folder != StoreArgs::default().folder()).then(|| folder.to_path_buf()) };
-        let suffix = store.suffix();
-        eprintln!(
-            "mongosonar: {what}; storing in {}; ask with `mongosonar what-changed{suffix}`, `mongosonar \
-             timeline{suffix}`, `mongosonar agent --status{suffix}`",
-            folder.display()
-        );
+        eprintln!("mongosonar: {}", first_line(&self.watched.all(), self.plan.folder));
     }
 
     /// What holds memory. Shapes and applications are counted where they are shared.
@@ -130,5 +132,39 @@ impl LiveAgent<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_what_is_watched_where_it_is_stored_and_how_to_ask() {
+        let server = |port: u16| FoundServer {
+            port,
+            pid: u32::from(port) + 1_000,
+            name: "mongod".to_owned(),
+            ..FoundServer::default()
+        };
+        let folder = Path::new("/srv/history");
+        const ASK: &str = "ask with `mongosonar what-changed --store /srv/history`, `mongosonar timeline --store \
+                           /srv/history`, `mongosonar agent --status --store /srv/history`";
+        assert_eq!(
+            first_line(&[server(27_017), server(27_018)], folder),
+            format!(
+                "watching mongod 28017 on port 27017, mongod 28018 on port 27018; storing in /srv/history; {ASK}"
+            )
+        );
+        let none = first_line(&[], folder);
+        assert!(
+            none.starts_with("no mongod or mongos runs on this host yet, each that starts is watched; "),
+            "{none}"
+        );
+        let many: Vec<_> = (1..=6).map(server).collect();
+        assert!(first_line(&many, folder).contains("mongod 1004 on port 4, 2 more; storing"), "{many:?}");
+        // The usual folder needs no flag.
+        let usual = StoreArgs::default();
+        assert!(first_line(&[], usual.folder()).contains("ask with `mongosonar what-changed`, "));
     }
 }
