@@ -30,7 +30,7 @@ fn main() -> std::io::Result<()> {
             && let Event::Key(key) = event::read()?
         {
             match app.key(key) {
-                LiveAction::Continue | LiveAction::Earlier | LiveAction::Later => {}
+                LiveAction::Continue | LiveAction::Latest | LiveAction::Earlier | LiveAction::Later => {}
                 LiveAction::Copy(text) => screen.copy(&text, std::env::var_os("TMUX").is_some())?,
                 LiveAction::Redraw => screen.redraw(&mut app)?,
                 LiveAction::Quit => return Ok(()),

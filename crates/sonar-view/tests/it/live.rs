@@ -56,6 +56,47 @@ fn rows_at_several_sizes() {
 }
 
 #[test]
+fn what_a_capture_does_not_show_is_a_dash_on_the_screen() {
+    let mut window = Window::new(Timestamp::from_unix(1_000, 0), WindowSettings::default());
+    window.end = window.start.plus_ns(1_000_000_000);
+    let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), application("api", "rust", "3"));
+    let request = Operation {
+        latency_ns: None,
+        transfer_ns: None,
+        response_bytes: 0,
+        docs_returned: None,
+        outcome: sonar_core::Outcome::Unknown,
+        ..operation(&shape, &app, window.end)
+    };
+    window.record(&request);
+    let mut app =
+        App::new(LiveSettings { source: "eth0, port 27017".to_string(), ..LiveSettings::default() });
+    app.window(window);
+    let shown = screen(&mut app, 160, 40);
+    for figure in ["1 queries per second", "load -", "errors - ", "p99 - ", "in 120B/s", "out - "] {
+        assert!(shown.contains(figure), "{figure}: {shown}");
+    }
+}
+
+#[test]
+fn a_view_of_the_past_does_not_wait_for_an_interval() {
+    const LISTENING: &str = "Listening: the first interval has not ended yet.";
+    let settings = || LiveSettings { has_past: true, source: "eth0".to_owned(), ..LiveSettings::default() };
+    let mut app = App::new(settings());
+    assert!(screen(&mut app, 120, 40).contains(LISTENING));
+    // Nothing is live in a view of the history alone: whoever reads that has the newest window.
+    let mut app = App::new(LiveSettings { origin: PacketOrigin::History, ..settings() });
+    let past = Workload::new().window(3);
+    let span = Some((past.start, past.end));
+    app.show_past(past);
+    let before = screen(&mut app, 120, 40);
+    assert_eq!(press(&mut app, KeyCode::Char('N')), LiveAction::Latest);
+    assert_eq!(app.past().map(|past| (past.from, past.to)), span);
+    assert_eq!(screen(&mut app, 120, 40), before);
+    assert!(!before.contains(LISTENING), "{before}");
+}
+
+#[test]
 fn pages() {
     for (name, keys, (columns, rows)) in [
         ("detail", "\n", (120, 40)),

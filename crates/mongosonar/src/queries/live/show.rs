@@ -316,17 +316,12 @@ pub fn show_past(args: &QueriesArgs, selection: &Selection, views: PastViews<'_>
     let stop = stop::flag()?;
     let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
     while drawn.is_some() && !stop.load(Ordering::Relaxed) {
-        let was_past = app.past().is_some();
         let changed = take_answers(&mut app, &steps);
         drawn = match stop::unless_gone(keys((&mut app, Some(&steps)), &job, &mut screen))? {
             Some(Keys::Quit) | None => None,
             Some(Keys::Unchanged) if !changed => Some(()),
             Some(Keys::Changed | Keys::Unchanged) => stop::unless_gone(screen.draw(&mut app))?,
         };
-        if was_past && app.past().is_none() {
-            // Nothing is live here: now is the end of the history.
-            steps.ask(HistoryStep::Before(now()));
-        }
     }
     Ok(())
 }
@@ -372,6 +367,10 @@ fn keys(
                     take_step(app, steps, HistoryStep::From(past.to));
                     keys = Keys::Changed;
                 }
+            }
+            LiveAction::Latest => {
+                take_step(app, steps, HistoryStep::Before(now()));
+                keys = Keys::Changed;
             }
             LiveAction::Continue => keys = Keys::Changed,
         },

@@ -89,6 +89,8 @@ pub enum LiveAction {
     Redraw,
     /// Put this into the clipboard of the terminal, draw and go on.
     Copy(String),
+    /// Show the newest stored window: nothing is live.
+    Latest,
     /// Show the stored window before the shown one: see [`App::show_past`].
     Earlier,
     /// Show the stored window after the shown one.
@@ -367,6 +369,7 @@ impl App {
             }
             KeyCode::Char('[') => return LiveAction::Earlier,
             KeyCode::Char(']') => return LiveAction::Later,
+            KeyCode::Char('N') if self.settings.origin == PacketOrigin::History => return LiveAction::Latest,
             KeyCode::Char('N') => self.show_now(),
             KeyCode::Char('h' | '?') | KeyCode::F(1) => {
                 self.page = match self.page {
