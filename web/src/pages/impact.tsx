@@ -185,7 +185,7 @@ export function LongImpactPage({ report }: { report: LongImpact }) {
       <Words tone="verdict" lines={[report.verdict]} />
       <div class="tiles">
         <Tile
-          name="most, operations a second"
+          name="max, operations a second"
           value={count(report.seconds.reduce((most, n) => Math.max(most, n), 0))}
         />
       </div>

@@ -9,7 +9,8 @@ use sonar_core::internals::{
     Assessment, Exceedance, FigureLimits, Incident, IncidentKind, Judged, LimitRule, ServerDescription,
 };
 
-use crate::kit::{About, Nanos, Zone, ZoneObject};
+use super::units::show;
+use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
 
 /// Version of the schema of the documents of `ftdc`.
 pub(super) const SCHEMA: u32 = 1;
@@ -217,6 +218,31 @@ impl FtdcReport {
         };
         found.sort_by_key(|figure| std::cmp::Reverse((figure.verdict == Some("red"), over(figure))));
         found
+    }
+
+    /// What is wrong, in one sentence.
+    pub fn answer(&self) -> String {
+        let findings = self.findings();
+        let judged = self.figures.iter().filter(|figure| figure.limits.is_some()).count();
+        let Some(worst) = findings.first() else {
+            return match judged {
+                0 => "No figure was measured that has a limit.".to_owned(),
+                _ => format!("Nothing is over its limit, of {}.", plural(judged, "figure")),
+            };
+        };
+        let red = findings.iter().filter(|figure| figure.verdict == Some("red")).count();
+        let over_ns = worst.limits.as_ref().map_or(0, |limits| match worst.verdict {
+            Some("red") => limits.over_red.total_ns,
+            _ => limits.over_amber.total_ns,
+        });
+        let are = if findings.len() == 1 { "figure is" } else { "figures are" };
+        let max = show(worst.max, worst.unit);
+        format!(
+            "{} of {judged} {are} over a limit, {red} of them red; the worst: {}, for {}, max {max}.",
+            findings.len(),
+            worst.title,
+            Nanos(over_ns),
+        )
     }
 
     /// As one line of JSON.

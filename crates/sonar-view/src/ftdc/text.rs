@@ -17,6 +17,7 @@ impl FtdcReport {
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone) -> io::Result<()> {
+        writeln!(out, "{}", escape(&self.answer()))?;
         writeln!(out, "{}", self.headline())?;
         if let Some((from, to)) = self.span() {
             let length = Nanos(to.since(from));
@@ -64,11 +65,10 @@ impl FtdcReport {
 
     fn findings_text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone) -> io::Result<()> {
         let findings = self.findings();
-        writeln!(out)?;
         if findings.is_empty() {
-            return writeln!(out, "Nothing is over its limit.");
+            return Ok(());
         }
-        writeln!(out, "Worth a look:")?;
+        writeln!(out, "\nWorth a look:")?;
         for figure in findings {
             let Some(limits) = &figure.limits else { continue };
             let verdict = figure.verdict.unwrap_or("");

@@ -27,7 +27,7 @@ pub fn text<W: Write>(report: &ImpactReport<'_>, out: &mut Fitting<W>) -> io::Re
     usage(run, &cells).write(out)?;
     writeln!(
         out,
-        "\nThroughput over time (the slices of each level one after another; full height: the most of all)"
+        "\nThroughput over time (the slices of each level one after another; full height: the maximum of all)"
     )?;
     chart(run).write(out)?;
     writeln!(out)?;
@@ -162,7 +162,7 @@ pub fn long_text<W: Write>(server: &str, long: &LongRun, out: &mut Fitting<W>) -
     )?;
     let series: Vec<f64> = long.seconds.iter().map(|n| *n as f64).collect();
     let most = series.iter().copied().fold(0.0, f64::max);
-    writeln!(out, "{}  most {} ops/s", spark(&series, most), Count(most))?;
+    writeln!(out, "{}  max {} ops/s", spark(&series, most), Count(most))?;
     if let (Some(ns), false) = (long.wrapped_ns, series.is_empty()) {
         let per = series.len().div_ceil(CHART).max(1);
         let column = (ns / NS_PER_S) as usize / per;
