@@ -184,10 +184,7 @@ export function LongImpactPage({ report }: { report: LongImpact }) {
     <Shell title="Impact of profiling, long run" about={report.about} facts={facts}>
       <Words tone="verdict" lines={[report.verdict]} />
       <div class="tiles">
-        <Tile
-          name="max, operations a second"
-          value={count(report.seconds.reduce((most, n) => Math.max(most, n), 0))}
-        />
+        <Tile name="max, operations a second" value={count(report.seconds.reduce((most, n) => Math.max(most, n), 0))} />
       </div>
       {xs.length > 0 && (
         <Chart
