@@ -21,6 +21,7 @@ import labkit
 sys.path.insert(0, str(labkit.LAB / "mock"))
 sys.path.insert(0, str(labkit.LAB.parent / "bench"))
 import mock  # noqa: E402
+
 from lib import diagnostic  # noqa: E402
 
 pytestmark = pytest.mark.root
