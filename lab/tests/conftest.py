@@ -41,6 +41,8 @@ LONGEST = [
     "servers",
     "test_agent_storing",
     "test_io",
+    "test_why_vm",
+    "test_vm",
     "test_reorder",
     "test_tls",
     "test_disk_vm",

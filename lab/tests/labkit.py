@@ -207,6 +207,16 @@ def of_each_thread(pid, *names):
             yield [(task / name).read_text() for name in names]
 
 
+def nice_values(pid, processes="/proc"):
+    """The nice value of each thread, by its name (proc(5): stat)."""
+    found = {}
+    for task in pathlib.Path(f"{processes}/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            _, _, numbers = (task / "stat").read_text().rpartition(")")
+            found[(task / "comm").read_text().strip()] = int(numbers.split()[16])
+    return found
+
+
 def packet_sockets(pid):
     """The number of bound and running packet sockets of a process, in any network namespace."""
     running = set()

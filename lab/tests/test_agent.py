@@ -414,6 +414,9 @@ def test_privileges_are_dropped_in_every_thread(tmp_path):
             assert fields["NoNewPrivs"].strip() == "1" and fields["Seccomp"].strip() == "2", name
         names = {name.rsplit(" ", 1)[0] for name in tasks(pid)}
         assert {"capture-0", "log", "internals", "machine", "files"} <= names
+        # What reads packets comes before other programs.
+        nice = labkit.nice_values(pid)
+        assert nice["capture-0"] == -10 and nice["log"] == nice["machine"] == 0, nice
         for child in children(pid):
             for name, fields in tasks(child).items():
                 assert int(fields["CapEff"], 16) & ~(ATTACHING | NET_RAW) == 0, name

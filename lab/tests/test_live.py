@@ -67,7 +67,7 @@ def sampled_server(tmp_path):
         yield next(folder.iterdir())
 
 
-@pytest.mark.servers
+@pytest.mark.apart
 def test_intervals_have_the_state_of_the_servers_of_this_host(tmp_path):
     arguments = ["--interface", "lo", "--port", str(STATES_PORT), "--json", "--interval", "1s"]
     with sampled_server(tmp_path) as samples, labkit.live_capture(tmp_path, arguments) as sonar:
@@ -86,13 +86,14 @@ def test_intervals_have_the_state_of_the_servers_of_this_host(tmp_path):
     assert summary["servers"] == []
 
 
-@pytest.mark.servers
+@pytest.mark.apart
 def test_the_live_view_has_a_line_with_the_state_of_a_server(tmp_path):
     with (
         sampled_server(tmp_path),
-        on_terminal("queries", "--interface", "lo", "--port", str(STATES_PORT)) as terminal,
+        on_terminal("queries", "--interface", "lo", "--port", str(STATES_PORT), columns=80) as terminal,
     ):
         terminal.wait_for(f" {STATES_PORT} ".encode())
+        # The short words, as all parts fit into 80 columns with them only.
         terminal.wait_for(b"qrw ")
         terminal.type(b"q")
         assert terminal.end() == 0

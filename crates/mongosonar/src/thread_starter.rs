@@ -31,14 +31,16 @@ impl std::fmt::Debug for StartJob {
 }
 
 impl ThreadStarter {
-    /// Starts the thread that starts others. It drops all privileges, but that to read below `/proc` and `/sys`. Call it
-    /// before this thread drops its own.
+    /// Starts the thread that starts others. It drops all privileges, but that to read below `/proc` and `/sys`. It and
+    /// those threads come before other programs where that is allowed, so that rings are read in time on a busy machine.
+    /// Call it before this thread drops its own privileges.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn confined() -> io::Result<Self> {
         let (to, jobs) = channel::<StartJob>();
         Builder::new().name("starter".to_owned()).spawn(move || {
+            sonar_sys::resource::prefer_this_thread().ok();
             privileges::give_up(Duty::Observing, &["/proc", "/sys"], &[]);
             for StartJob(start) in jobs {
                 start();

@@ -29,8 +29,8 @@ pub struct ResourceUsage {
 /// all processors are busy.
 ///
 /// # Errors
-/// `CAP_SYS_NICE` is missing.
-pub fn prefer_this_process() -> io::Result<()> {
+/// `CAP_SYS_NICE` is missing, and the limit of nice values (`RLIMIT_NICE`) does not allow it.
+pub fn prefer_this_thread() -> io::Result<()> {
     Ok(setpriority_process(None, -10)?)
 }
 

@@ -70,7 +70,7 @@ fn interfaces(asked: &[String], processes: &[u32]) -> Vec<String> {
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
-    sonar_sys::resource::prefer_this_process().ok();
+    sonar_sys::resource::prefer_this_thread().ok();
     let confined = !args.keep_privileges;
     let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
     let processes = splitting::processes(&args.pid, &args.port)?;

@@ -63,7 +63,7 @@ const RETIRE_EACH: Duration = Duration::from_millis(100);
 /// Captures until it is stopped; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // Rings are read in time also while all processors are busy.
-    sonar_sys::resource::prefer_this_process().ok();
+    sonar_sys::resource::prefer_this_thread().ok();
     let confined = !args.keep_privileges;
     // It may ask for a password.
     let server = args.server.named(args.only_port())?;
