@@ -8,6 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use sonar_sys::privileges::Duty;
+use sonar_sys::resource;
 
 use crate::privileges;
 
@@ -17,9 +18,12 @@ pub enum ThreadStarter {
     /// The thread that asks.
     #[default]
     Here,
-    /// A thread that has dropped its privileges.
-    There(Sender<StartJob>),
+    /// A thread that has dropped its privileges, and comes before other programs.
+    There(Sender<StartJob>, OrdinaryNice),
 }
+
+/// The nice value of threads that do not come before others, if it is known.
+type OrdinaryNice = Option<i32>;
 
 /// Starts one thread.
 pub struct StartJob(Box<dyn FnOnce() + Send>);
@@ -31,22 +35,23 @@ impl std::fmt::Debug for StartJob {
 }
 
 impl ThreadStarter {
-    /// Starts the thread that starts others. It drops all privileges, but that to read below `/proc` and `/sys`. It and
-    /// those threads come before other programs where that is allowed, so that rings are read in time on a busy machine.
-    /// Call it before this thread drops its own privileges.
+    /// Starts the thread that starts others. It drops all privileges, but that to read below `/proc` and `/sys`. Call it
+    /// before this thread drops its own.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn confined() -> io::Result<Self> {
         let (to, jobs) = channel::<StartJob>();
+        let nice = resource::nice().ok();
         Builder::new().name("starter".to_owned()).spawn(move || {
-            sonar_sys::resource::prefer_this_thread().ok();
+            // Later, without capabilities, a thread can only give way.
+            resource::prefer_this_thread().ok();
             privileges::give_up(Duty::Observing, &["/proc", "/sys"], &[]);
             for StartJob(start) in jobs {
                 start();
             }
         })?;
-        Ok(Self::There(to))
+        Ok(Self::There(to, nice))
     }
 
     /// Starts a thread.
@@ -58,8 +63,27 @@ impl ThreadStarter {
         name: String,
         run: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
+        let nice = if let Self::There(_, nice) = self { *nice } else { None };
+        self.spawn_preferred(name, move || {
+            if let Some(nice) = nice {
+                resource::set_nice(nice).ok();
+            }
+            run()
+        })
+    }
+
+    /// Starts a thread that reads what comes whether there is time or not: it comes before other programs where that is
+    /// allowed.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn_preferred<T: Send + 'static>(
+        &self,
+        name: String,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
         let start = move || Builder::new().name(name).spawn(run);
-        let Self::There(to) = self else { return start() };
+        let Self::There(to, _) = self else { return start() };
         let (give, started) = channel();
         let job = StartJob(Box::new(move || drop(give.send(start()))));
         to.send(job).map_err(|_| ErrorKind::BrokenPipe)?;
@@ -94,5 +118,17 @@ mod tests {
         let user_expected = if leaves { "65534\t65534\t65534\t65534" } else { &own[1] };
         let expected = ("there", user_expected, "0000000000000000", "2");
         assert_eq!((&*name, &*user, &*capabilities, &*filter), expected);
+    }
+
+    #[test]
+    fn only_what_may_not_wait_comes_before_other_programs() {
+        let own = resource::nice().unwrap();
+        // CAP_SYS_NICE of capabilities(7).
+        let may = holds(23);
+        let starter = ThreadStarter::confined().unwrap();
+        let nice = || resource::nice().unwrap();
+        assert_eq!(starter.spawn("ordinary".to_owned(), nice).unwrap().join().unwrap(), own);
+        let preferred = starter.spawn_preferred("preferred".to_owned(), nice).unwrap().join().unwrap();
+        assert_eq!(preferred, if may { -10 } else { own });
     }
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::param::page_size;
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::sys;
 
@@ -31,7 +31,23 @@ pub struct ResourceUsage {
 /// # Errors
 /// `CAP_SYS_NICE` is missing, and the limit of nice values (`RLIMIT_NICE`) does not allow it.
 pub fn prefer_this_thread() -> io::Result<()> {
-    Ok(setpriority_process(None, -10)?)
+    set_nice(-10)
+}
+
+/// Gives this thread, and those that it starts from now on, this nice value: -20, which comes first, to 19.
+///
+/// # Errors
+/// It is lower than the present one, and neither `CAP_SYS_NICE` nor the limit of nice values allows it.
+pub fn set_nice(nice: i32) -> io::Result<()> {
+    Ok(setpriority_process(None, nice)?)
+}
+
+/// The nice value of this thread.
+///
+/// # Errors
+/// Those of getpriority(2).
+pub fn nice() -> io::Result<i32> {
+    Ok(getpriority_process(None)?)
 }
 
 impl ResourceUsage {

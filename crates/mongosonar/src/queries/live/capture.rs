@@ -266,7 +266,7 @@ impl LiveCapture {
             };
             let (name, stop) = (source.thread_name(number), task.stop.clone());
             let run = move || ending_all(&stop, source.run(work));
-            let handle = task.threads.spawn(name, run).context("cannot start a capture thread")?;
+            let handle = task.threads.spawn_preferred(name, run).context("cannot start a capture thread")?;
             running.handles.push(handle);
         }
         Ok((running, windows))
