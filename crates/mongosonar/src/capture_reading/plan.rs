@@ -1,6 +1,5 @@
 //! How to read a capture file, who receives its operations, and how the reading ended.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,15 +8,15 @@ use anyhow::Result;
 use sonar_core::{Coverage, InFlightOperations, Timestamp, TlsSuite};
 use sonar_decode::{Settings, Sink};
 
-use crate::queries::applications::ReadLogs;
+use crate::queries::applications::{CaptureLog, ReadLogs};
 use crate::queries::packets::CaptureEnd;
 
 /// How to read a capture file.
 pub struct CapturePlan<'a> {
     /// What to decode.
     pub settings: Settings,
-    /// Logs that say who was on a connection when the capture began.
-    pub logs: &'a [PathBuf],
+    /// Logs that say who was on a connection when the capture began, and which connections end.
+    pub logs: &'a [CaptureLog],
     /// The width of intervals, if there are any.
     pub interval: Option<Duration>,
     /// How much of the capture to read, by the time of its packets; `None` for all.

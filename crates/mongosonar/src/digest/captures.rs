@@ -11,6 +11,7 @@ use sonar_decode::{Settings, Sink};
 use super::collect::OperationCollector;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink};
 use crate::input;
+use crate::queries::applications::CaptureLog;
 use crate::queries::key_log::{self, KeyLogFile};
 use crate::queries::packets::CaptureEnd;
 
@@ -18,7 +19,7 @@ use crate::queries::packets::CaptureEnd;
 pub struct CaptureInputs<'a> {
     /// The captures.
     pub files: &'a [PathBuf],
-    /// Logs that identify the clients of connections that were open when a capture began.
+    /// Logs that identify the clients of connections that were open when a capture began, and say which connections end.
     pub logs: &'a [PathBuf],
     /// The key log that decrypts TLS.
     pub key_log: Option<&'a Path>,
@@ -70,9 +71,10 @@ pub fn read(
         notes: Vec::new(),
     };
     let key_log = inputs.key_log.map(|path| KeyLogFile::open(path, false)).transpose()?;
+    let logs = CaptureLog::named(inputs.logs);
     let plan = CapturePlan {
         settings: Settings { keys: key_log.as_ref().map(KeyLogFile::keys), ..Settings::default() },
-        logs: inputs.logs,
+        logs: &logs,
         interval: None,
         duration: None,
         threads: None,

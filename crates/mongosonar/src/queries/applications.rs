@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_core::Timestamp;
-use sonar_decode::log::Remotes;
+use sonar_decode::log::{LogEnd, MAX_CONNECTIONS, Remotes};
 use sonar_decode::{EndedClient, Shared};
 use sonar_mongo::{Server, Target};
 use sonar_sys::Host;
@@ -130,7 +130,7 @@ impl Lookup {
                     complain(format!("applications of open connections: cannot read a log: {error}"));
                 }
                 if let Some(name) = self.named.get(at)
-                    && remotes.take_span().is_none()
+                    && remotes.end_of_log().span.is_none()
                 {
                     complain(not_a_log(name));
                 }
@@ -153,6 +153,22 @@ impl Lookup {
             .spawn(run)
             .context("cannot start a thread")?;
         Ok(is_done)
+    }
+}
+
+/// A log that belongs to a capture file.
+#[derive(Clone, Debug)]
+pub struct CaptureLog {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The port of its server, if that is known even where no line states it.
+    pub server_port: Option<u16>,
+}
+
+impl CaptureLog {
+    /// Logs that were named: which servers they are of, only their lines may say.
+    pub fn named(paths: &[PathBuf]) -> Vec<Self> {
+        paths.iter().map(|path| Self { path: path.clone(), server_port: None }).collect()
     }
 }
 
@@ -216,25 +232,43 @@ fn not_a_log(name: &str) -> String {
 /// # Errors
 /// A log cannot be opened or read.
 pub fn read_logs(
-    paths: &[PathBuf],
+    logs: &[CaptureLog],
     first: Timestamp,
     shared: &Shared,
     stop: &Arc<AtomicBool>,
 ) -> Result<ReadLogs> {
-    let mut remotes = Remotes::new(Some(first));
     let mut read = ReadLogs::default();
-    for path in paths {
-        let name = crate::input::name(path);
-        let (input, _) = crate::input::open(path, &name, stop)?;
-        read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
-        read.files.push((name, remotes.take_span()));
-    }
-    read.ended = remotes.take_ended();
-    let refused = remotes.refused();
-    if let Some(line) = left_out(refused + shared.add_clients(None, remotes.into_known()) as u64) {
-        eprintln!("mongosonar: {line}");
+    // Logs of one server may be one after another.
+    for of_server in logs.chunk_by(|one, next| one.server_port == next.server_port) {
+        let mut remotes = Remotes::new(Some(first));
+        let mut port = None;
+        for CaptureLog { path, server_port } in of_server {
+            let name = crate::input::name(path);
+            let (input, _) = crate::input::open(path, &name, stop)?;
+            read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
+            let LogEnd { span, ended, left_out } = remotes.end_of_log();
+            if left_out > 0 {
+                eprintln!("mongosonar: {}", ends_left_out(&name, left_out));
+            }
+            let ended = ended.into_iter();
+            read.ended.extend(
+                ended.map(|one| EndedClient { server_port: one.server_port.or(*server_port), ..one }),
+            );
+            read.files.push((name, span));
+            port = *server_port;
+        }
+        let refused = remotes.refused();
+        if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64) {
+            eprintln!("mongosonar: {line}");
+        }
     }
     Ok(read)
+}
+
+/// In a line, of how many connections a log has more ends than there is room for.
+fn ends_left_out(name: &str, connections: u64) -> String {
+    let connections = plural(connections, "connection");
+    format!("the log {name}: the ends of {connections} are left out: there is room for {MAX_CONNECTIONS}")
 }
 
 /// In a line, how many connections there was no room for.

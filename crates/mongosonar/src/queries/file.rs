@@ -10,6 +10,7 @@ use sonar_decode::{Settings, Sink};
 use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
+use super::applications::CaptureLog;
 use super::args::QueriesArgs;
 use super::key_log::{self, KeyLogFile};
 use super::live::OperationListener;
@@ -45,9 +46,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     };
     let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
     let keys = key_log.as_ref().map(KeyLogFile::keys);
+    let logs = CaptureLog::named(&args.log);
     let plan = CapturePlan {
         settings: Settings { keys, ..args.file_settings() },
-        logs: &args.log,
+        logs: &logs,
         interval: args.interval,
         duration: args.duration,
         threads: args.threads.map(usize::from),

@@ -19,6 +19,7 @@ mod io_report;
 mod kept_logs;
 mod key_log;
 mod kills;
+mod logged_ends;
 mod lookalikes;
 mod loopback;
 mod not_read;

@@ -273,8 +273,8 @@ impl FlowSplitter {
     /// As [`Decoder::tick`](super::Decoder::tick).
     pub fn tick(&mut self, now: Timestamp) {
         let Self { intake, flows, division, ended_clients } = self;
+        let clients = ended_clients.take_until(now, flows.ends());
         flows.tick(now, &mut intake.coverage, division);
-        let clients = ended_clients.take_until(now);
         if !clients.is_empty() {
             flows.end_where(|flow, _| clients.end_of(flow), &mut intake.coverage, division);
         }

@@ -250,7 +250,11 @@ fn what_is_in_flight_ends_with_the_connection_that_a_log_says_has_ended() {
     // The log says it of the third connection, too, but a packet of it is later: it is the next one from that port. And
     // that of the fourth is later than what was read.
     let ended = [(1, later), (3, later), (4, later.plus_ns(60 * SECOND)), (9, later)];
-    run.decoder.clients_ended(ended.map(|(id, at)| EndedClient { client: client(id), at }));
+    run.decoder.clients_ended(ended.map(|(id, at)| EndedClient {
+        client: client(id),
+        server_port: Some(27_017),
+        at,
+    }));
     talks[2].wait(20 * SECOND);
     talks[2].send(ConversationEnd::Client, &request(5));
     run.take(&mut talks.remove(2));

@@ -141,6 +141,8 @@ impl Decoder {
         for (waited, ends) in self.sessions.tick(now) {
             self.waited(&waited, ends, sink);
         }
+        // Before the flow table forgets those that have ended.
+        let clients = self.ended_clients.take_until(now, self.flows.ends());
         let out = Emission { emitter: &mut self.emitter, sink };
         let mut handler = Handler { stages: &mut self.stages, out };
         self.flows.tick(now, &mut self.intake.coverage, &mut handler);
@@ -149,7 +151,6 @@ impl Decoder {
             let end = |flow: &Flow, conn: &Connection| Some(ended_servers::find(&ended, flow, conn)?.at);
             self.flows.end_where(end, &mut self.intake.coverage, &mut handler);
         }
-        let clients = self.ended_clients.take_until(now);
         if !clients.is_empty() {
             let end = |flow: &Flow, _: &Connection| clients.end_of(flow);
             self.flows.end_where(end, &mut self.intake.coverage, &mut handler);
@@ -185,7 +186,7 @@ impl Decoder {
     }
 
     /// The log of a server says that these connections have ended. What is in flight on one ends with the first
-    /// [`tick`](Self::tick) at that time or later.
+    /// [`tick`](Self::tick) at that time or later, unless several connections can be meant.
     pub fn clients_ended(&mut self, clients: impl IntoIterator<Item = EndedClient>) {
         self.ended_clients.add(clients);
     }

@@ -3,7 +3,7 @@
 //!
 //! Only a few kinds of lines matter, and they are few in a busy log, so all others are skipped without being parsed: a
 //! connection was accepted, a client identified itself (since 3.4), a connection ended, the server started or exits.
-//! Which connections end from a given time on is collected, too.
+//! Which connections end from a given time on is collected, too, with the port of the server, where a line states it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -14,13 +14,27 @@ use memchr::memmem;
 use sonar_core::{Application, Endpoint, Timestamp, held};
 
 use super::line::timestamp;
+use super::server_port::{json_message, server_port, text_message};
 use crate::EndedClient;
 use crate::identity::MAX_APPLICATIONS;
 use crate::message::{ClientDocument, MAX_NAME};
 use crate::syntax::{json, shell, time};
 
-/// The most connections that are known at once.
+/// The most connections that are known at once, and of which a log may say that they end.
 pub const MAX_CONNECTIONS: usize = 100_000;
+/// Times in logs are cut to milliseconds: a line was written at most this many nanoseconds later.
+const CUT_NS: u64 = 999_999;
+
+/// A log that has been read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogEnd {
+    /// When the first and the last line with a time were written; `None` where no line began like those of a server's log.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// Connections that ended at the given time or later, at most [`MAX_CONNECTIONS`]; none if no time was given.
+    pub ended: Vec<EndedClient>,
+    /// Connections whose end did not fit.
+    pub left_out: u64,
+}
 
 /// Collects the clients of connections, from lines in the order of the log.
 #[derive(Default)]
@@ -29,16 +43,16 @@ pub struct Remotes {
     until: Option<Timestamp>,
     /// Clients of connections that are open, of the log that is being read; collected only with `until`.
     open: HashSet<Endpoint, RandomState>,
-    /// Connections that ended at `until` or later, at most [`MAX_CONNECTIONS`].
-    ended: Vec<EndedClient>,
+    /// The port of the server, once the log that is being read has stated it.
+    server_port: Option<u16>,
     known: HashMap<Endpoint, Arc<Application>, RandomState>,
     /// Each application that a client has, once.
     apps: HashSet<Arc<Application>, RandomState>,
     /// [`MAX_CONNECTIONS`] is divided by this; 0: by 1.
     share: usize,
     refused: u64,
-    /// When the first and the last line with a time were written.
-    span: Option<(Timestamp, Timestamp)>,
+    /// Of the log that is being read.
+    end: LogEnd,
 }
 
 /// What a line reports.
@@ -47,12 +61,13 @@ enum RemoteEvent {
     Accepted,
     Metadata,
     Ended,
-    /// The server started, or exits: no connection is open.
-    Started,
+    /// No connection is open: the server started, or exits.
+    AllEnded,
 }
 
 impl Remotes {
-    /// Ready for the first line. Lines at `until` or later are skipped; `None`: all count.
+    /// Ready for the first line. Up to `until` lines name clients, and from then on they say which connections end;
+    /// `None`: all name clients.
     pub fn new(until: Option<Timestamp>) -> Self {
         Self { until, ..Self::default() }
     }
@@ -92,8 +107,17 @@ impl Remotes {
     pub fn line(&mut self, line: &[u8]) {
         let time = time_of(line);
         if let Some(time) = time {
-            self.span = Some((self.span.map_or(time, |(first, _)| first), time));
+            self.end.span = Some((self.end.span.map_or(time, |(first, _)| first), time));
         }
+        self.read(line, time);
+        if self.until.is_some() {
+            // After the connections to a server that was at another port before.
+            self.note_port(line);
+        }
+    }
+
+    /// Reads which clients a line that was written at `time` names, and which connections end.
+    fn read(&mut self, line: &[u8], time: Option<Timestamp>) {
         let found = match line.first() {
             Some(b'{') => json_event(line),
             _ => text_event(line),
@@ -126,6 +150,15 @@ impl Remotes {
         }
     }
 
+    /// Notes the port of the server, if the line states it. It is that of earlier lines, too, up to another one.
+    fn note_port(&mut self, line: &[u8]) {
+        let Some(port) = server_port(line) else { return };
+        if self.server_port.is_none() {
+            self.end.ended.iter_mut().for_each(|one| one.server_port = Some(port));
+        }
+        self.server_port = Some(port);
+    }
+
     /// Notes which connections a line opens or ends.
     fn follow_end(&mut self, event: RemoteEvent, client: Option<Endpoint>, time: Option<Timestamp>) {
         let Some((until, time)) = self.until.zip(time) else { return };
@@ -134,6 +167,9 @@ impl Remotes {
             (RemoteEvent::Accepted | RemoteEvent::Metadata, Some(client)) => {
                 if self.open.len() < MAX_CONNECTIONS {
                     self.open.insert(client);
+                } else if event == RemoteEvent::Accepted {
+                    // If the server exits, this one is not among those that end.
+                    self.end.left_out += 1;
                 }
             }
             (_, Some(client)) => {
@@ -142,24 +178,22 @@ impl Remotes {
             }
             (_, None) => ended.extend(self.open.drain()),
         }
-        if time >= until {
-            let room = MAX_CONNECTIONS.saturating_sub(self.ended.len());
-            self.ended.extend(ended.into_iter().take(room).map(|client| EndedClient { client, at: time }));
+        let at = time.plus_ns(CUT_NS);
+        if at >= until {
+            let room = MAX_CONNECTIONS.saturating_sub(self.end.ended.len());
+            self.end.left_out += ended.len().saturating_sub(room) as u64;
+            let server_port = self.server_port;
+            let ended = ended.into_iter().take(room).map(|client| EndedClient { client, server_port, at });
+            self.end.ended.extend(ended);
         }
     }
 
-    /// The connections that ended at the given time or later, as far as there was room for them; none if no time was
-    /// given.
-    pub fn take_ended(&mut self) -> Vec<EndedClient> {
-        std::mem::take(&mut self.ended)
-    }
-
-    /// When the first and the last line since the last call were written; `None` where no line began like those of a
-    /// server's log.
-    pub fn take_span(&mut self) -> Option<(Timestamp, Timestamp)> {
-        // The next log may be that of another server.
+    /// Ends the log that was read, and gives what it said: the next line is that of another log, and may be of another
+    /// server. Its clients stay known.
+    pub fn end_of_log(&mut self) -> LogEnd {
         self.open.clear();
-        self.span.take()
+        self.server_port = None;
+        std::mem::take(&mut self.end)
     }
 
     /// The clients of connections that are open at the end of the log.
@@ -194,22 +228,17 @@ const RESTARTED: &[u8] = b"***** SERVER RESTARTED *****";
 /// The event, where its document begins, and the address of the client, of a line of 4.4 and later. A server that
 /// started or exits has no address.
 fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
-    const ATTRIBUTES: &[u8] = b"\"attr\":{";
-    let end = memmem::find(line, ATTRIBUTES).unwrap_or(line.len());
-    // What comes before the attributes is the server's own; what a client chose comes after.
-    let head = &line[..end];
-    let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
-    let event = match &message[..memchr::memchr(b'"', message)?] {
+    let (message, attributes) = json_message(line)?;
+    let event = match message {
         b"MongoDB starting" | b"Now exiting" | b"Shutting down" | RESTARTED => {
-            return Some((RemoteEvent::Started, 0, None));
+            return Some((RemoteEvent::AllEnded, 0, None));
         }
         b"Connection accepted" => RemoteEvent::Accepted,
         b"client metadata" => RemoteEvent::Metadata,
         b"Connection ended" => RemoteEvent::Ended,
         _ => return None,
     };
-    let attributes = end + ATTRIBUTES.len();
-    let rest = line.get(attributes..)?;
+    let rest = &line[attributes..];
     let remote = &rest[memmem::find(rest, b"\"remote\":\"")? + 10..];
     let address = address(&remote[..memchr::memchr(b'"', remote)?])?;
     let document = match event {
@@ -221,13 +250,11 @@ fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
 
 /// The same of a line of 4.2 and earlier: `… [conn12] received client metadata from 10.0.0.9:51234 conn12: {…}`.
 fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
-    // The context is the server's own, and comes near the beginning.
-    let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
-    let message = &line[begin..];
+    let message = text_message(line)?;
     let is_start_or_exit: [&[u8]; 5] =
         [b"MongoDB starting : ", RESTARTED, b"dbexit: ", b"now exiting", b"shutting down with code:"];
     if is_start_or_exit.iter().any(|words| message.starts_with(words)) {
-        return Some((RemoteEvent::Started, 0, None));
+        return Some((RemoteEvent::AllEnded, 0, None));
     }
     let (event, rest) = [
         (RemoteEvent::Metadata, &b"received client metadata from "[..]),
@@ -336,12 +363,13 @@ mod tests {
         let mut remotes = Remotes::new(Some(Timestamp::from_unix(1_714_557_602, 0)));
         lines.iter().for_each(|line| remotes.line(line.as_bytes()));
         let mut ended: Vec<_> = remotes
-            .take_ended()
+            .end_of_log()
+            .ended
             .into_iter()
             .map(|one| (one.client.port, one.at.unix_ns() / 1_000_000_000 - 1_714_557_600))
             .collect();
         ended.sort_unstable();
-        assert_eq!(remotes.take_ended(), []);
+        assert_eq!(remotes.end_of_log(), LogEnd::default());
         ended
     }
 
@@ -431,14 +459,59 @@ mod tests {
         for line in ["# mongosonar", "", "2026/05/01 nginx", "{\"a\": 1}"] {
             remotes.line(line.as_bytes());
         }
-        assert_eq!(remotes.take_span(), None, "not a log");
+        assert_eq!(remotes.end_of_log().span, None, "not a log");
         for second in [1, 2, 4] {
             remotes.line(json_line(second, "Slow query", "").as_bytes());
         }
         // 2024-05-01T10:00:00Z.
         let at = |second: u64| Timestamp::from_unix(1_714_557_600 + second, 0);
-        assert_eq!(remotes.take_span(), Some((at(1), at(4))));
-        assert_eq!(remotes.take_span(), None, "it was taken");
+        assert_eq!(remotes.end_of_log().span, Some((at(1), at(4))));
+        assert_eq!(remotes.end_of_log().span, None, "that of the next log");
+    }
+
+    /// What one log after another says of ends from 10:00:02 on.
+    fn ends(logs: &[&[String]]) -> Vec<LogEnd> {
+        let mut remotes = Remotes::new(Some(Timestamp::from_unix(1_714_557_602, 0)));
+        let end = |lines: &&[String]| {
+            lines.iter().for_each(|line| remotes.line(line.as_bytes()));
+            remotes.end_of_log()
+        };
+        logs.iter().map(end).collect()
+    }
+
+    #[test]
+    fn an_end_has_the_port_of_its_server_where_the_log_states_it_and_the_end_of_its_millisecond() {
+        let ended = |second| json_line(second, "Connection ended", "\"remote\":\"10.0.0.9:5\"");
+        let port =
+            |second, port: u16| json_line(second, "Process Details", &format!("\"pid\":1,\"port\":{port}"));
+        // After a rotation the port may come late, and a server may start at another one.
+        let first = [ended(2), ended(3), port(4, 27_017), ended(5), port(6, 27_018), ended(7)];
+        let ends = ends(&[&first, &[ended(8)]]);
+        let at = |second: u64, server_port| EndedClient {
+            client: Endpoint::v4([10, 0, 0, 9], 5),
+            server_port,
+            at: Timestamp::from_unix(1_714_557_600 + second, 999_999),
+        };
+        let [one, other] = [Some(27_017), Some(27_018)];
+        assert_eq!(ends[0].ended, [at(2, one), at(3, one), at(5, one), at(7, other)]);
+        assert_eq!(ends[1].ended, [at(8, None)], "it may be of another server");
+        assert_eq!(ends.iter().map(|end| end.left_out).sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn each_log_has_room_for_the_ends_of_so_many_connections_and_counts_the_rest() {
+        let line = |second, message: &str, client: usize| {
+            let address = format!("10.0.{}.9:{}", client / 60_000, 1 + client % 60_000);
+            json_line(second, message, &format!("\"remote\":\"{address}\""))
+        };
+        let many = |message: &str| -> Vec<_> {
+            (0..MAX_CONNECTIONS + 3).map(|client| line(3, message, client)).collect()
+        };
+        let exit = json_line(4, "Shutting down", "\"exitCode\":0");
+        let exits = [many("Connection accepted"), vec![exit]].concat();
+        for end in ends(&[&many("Connection ended"), &exits, &many("Connection ended")]) {
+            assert_eq!((end.ended.len(), end.left_out), (MAX_CONNECTIONS, 3));
+        }
     }
 
     /// Names are chosen by clients, and queries by users: none of them may end another's connection.

@@ -388,6 +388,12 @@ impl<C> FlowTable<C> {
         self.flows.iter_mut().filter_map(|entry| Some((&entry.flow, entry.conn.as_mut()?)))
     }
 
+    /// The ends of all flows but twins: of those that are not followed, too, and of those that have just ended.
+    pub fn ends(&self) -> impl Iterator<Item = &[Endpoint; 2]> {
+        let flows = self.flows.iter().filter(|entry| !matches!(entry.state, FlowState::Twin { .. }));
+        flows.map(|entry| &entry.flow.ends).chain(self.recent.ends())
+    }
+
     /// Flows in the table, including those that are ignored or have only begun.
     pub fn len(&self) -> usize {
         self.index.len()

@@ -65,6 +65,11 @@ impl Recent {
         if self.known.is_empty() { None } else { self.known.get(ends) }
     }
 
+    /// The ends of all but twins.
+    pub fn ends(&self) -> impl Iterator<Item = &[Endpoint; 2]> {
+        self.known.iter().filter(|(_, ended)| !ended.twin).map(|(ends, _)| ends)
+    }
+
     /// Forgets what ended more than `linger_ns` before `now`.
     pub fn expire(&mut self, now: Timestamp, linger_ns: u64) {
         while self.order.front().is_some_and(|(_, time)| now.since(*time) > linger_ns) {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
-use memchr::memmem;
 use sonar_core::{Packet, Timestamp};
 use sonar_decode::frame;
+use sonar_decode::log::server_port;
 
 use crate::agent::servers::LocalServers;
 use crate::content::{self, FileContent};
@@ -66,7 +66,7 @@ impl ReplayInputs {
                     captures.push((first.time, path.clone()));
                 }
                 FileContent::Log => {
-                    let found = log_files::find(path, stop, |line, _| port_in(line))?;
+                    let found = log_files::find(path, stop, |line, _| server_port(line))?;
                     let Some(port) = found.or(port) else {
                         return Err(usage!(
                             "{name}: no line of it states the port of its server; state it with --port"
@@ -107,28 +107,6 @@ impl ReplayInputs {
         let found = self.folders.iter().filter(|(_, folder)| is_in(folder));
         found.max_by_key(|(_, folder)| folder.len()).map(|(port, _)| *port)
     }
-}
-
-/// The port of a server, if this is one of the lines in which its log states it: at its start, with its options, and
-/// after each rotation.
-fn port_in(line: &[u8]) -> Option<u16> {
-    const LINES: [&[u8]; 5] = [
-        b"MongoDB starting",
-        b"MongoS starting",
-        b"\"Process Details\"",
-        b"\"Options set by command line\"",
-        b"] options: {",
-    ];
-    const FIELDS: [&[u8]; 3] = [b"\"port\":", b" port=", b" port: "];
-    let is_rotation =
-        || memmem::find(line, b"] pid=").is_some() && memmem::find(line, b"-bit host=").is_some();
-    if !LINES.iter().any(|text| memmem::find(line, text).is_some()) && !is_rotation() {
-        return None;
-    }
-    let after = |field: &&[u8]| line.get(memmem::find(line, field)? + field.len()..);
-    let digits = FIELDS.iter().find_map(after)?.trim_ascii_start();
-    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
-    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
 /// The beginning of a capture.
@@ -190,38 +168,6 @@ impl PacketSink for CaptureHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_port_of_a_log_is_found_in_the_lines_that_state_it() {
-        for (line, port) in [
-            (
-                r#"{"t":{},"id":4615611,"msg":"MongoDB starting","attr":{"pid":12309,"port":27117,"dbPath":"/d"}}"#,
-                Some(27_117),
-            ),
-            (
-                r#"{"id":20721,"msg":"Process Details","attr":{"pid":"12309","port":27118,"host":"vm"}}"#,
-                Some(27_118),
-            ),
-            (
-                r#"{"id":21951,"msg":"Options set by command line","attr":{"options":{"net":{"port":5}}}}"#,
-                Some(5),
-            ),
-            (
-                "2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting : pid=1 port=27019 dbpath=/d 64-bit host=vm",
-                Some(27_019),
-            ),
-            ("2026-11-21T00:39:39.510+0000 I CONTROL  [conn1] pid=1 port=27020 64-bit host=vm", Some(27_020)),
-            (
-                r#"2026-11-21T00:39:39.510+0000 I CONTROL  [main] options: { net: { bindIp: "::1", port: 27021 } }"#,
-                Some(27_021),
-            ),
-            (r#"{"msg":"Slow query","attr":{"command":{"find":"c","filter":{"port":9}}}}"#, None),
-            (r#"{"msg":"MongoDB starting","attr":{"port":99999}}"#, None),
-            (r#"{"msg":"MongoDB starting","attr":{"port":"#, None),
-        ] {
-            assert_eq!(port_in(line.as_bytes()), port, "{line}");
-        }
-    }
 
     #[test]
     fn the_host_of_a_capture_is_the_one_that_all_segments_have_in_common() {

@@ -29,6 +29,7 @@ use self::source_end::SourceEnd;
 use super::assembler::Assembler;
 use super::parts::{WIDTH_NS, WindowCutter, WindowPart};
 use crate::exit::{self, OK, TRUNCATED};
+use crate::queries::applications::CaptureLog;
 use crate::{progress, stop};
 
 /// Windows of a source that wait to be taken.
@@ -141,7 +142,10 @@ impl<S: HistoryStore> SourceMerge<'_, S> {
             Ok::<_, anyhow::Error>(())
         };
         if !inputs.captures.is_empty() {
-            let logs: Vec<PathBuf> = inputs.logs.values().flatten().cloned().collect();
+            let log = |port: u16, path: &PathBuf| CaptureLog { path: path.clone(), server_port: Some(port) };
+            let logs =
+                inputs.logs.iter().flat_map(|(port, files)| files.iter().map(move |path| log(*port, path)));
+            let logs: Vec<_> = logs.collect();
             source(
                 "queries",
                 Box::new(move |windows| {

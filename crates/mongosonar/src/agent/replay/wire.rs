@@ -15,6 +15,7 @@ use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::input;
+use crate::queries::applications::CaptureLog;
 use crate::queries::key_log;
 use crate::queries::packets::CaptureEnd;
 
@@ -61,12 +62,13 @@ impl CaptureSink for OperationCutter<'_> {
     }
 }
 
-/// Reads captures, each with the time of its first packet, one after another. `logs` name the clients of connections that were open when a capture began.
+/// Reads captures, each with the time of its first packet, one after another. `logs` name the clients of connections that
+/// were open when a capture began, and say which connections end.
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
 pub fn read(
-    (captures, logs): (&[(Timestamp, PathBuf)], &[PathBuf]),
+    (captures, logs): (&[(Timestamp, PathBuf)], &[CaptureLog]),
     servers: &LocalServers,
     windows: &mut WindowCutter,
     stop: &Arc<AtomicBool>,

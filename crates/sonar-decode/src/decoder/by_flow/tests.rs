@@ -251,15 +251,15 @@ proptest! {
         actions in actions(),
         count in 1usize..9,
         round_steps in 1usize..100,
-        ends in proptest::collection::vec((0u64..7, any::<prop::sample::Index>()), 0..6),
+        ends in proptest::collection::vec((0u64..7, any::<prop::sample::Index>(), any::<bool>()), 0..6),
     ) {
         let packets = packets(&actions);
         let ended: Vec<_> = ends
             .iter()
-            .filter_map(|(client, packet)| {
+            .filter_map(|(client, packet, has_port)| {
                 let at = packets.get(packet.index(packets.len().max(1)))?.time.plus_ns(1_500);
                 let client = format!("10.0.0.{client}:4000{client}").parse::<std::net::SocketAddr>().ok()?;
-                Some(EndedClient { client: client.into(), at })
+                Some(EndedClient { client: client.into(), server_port: has_port.then_some(27_017), at })
             })
             .collect();
         let one = by_one_decoder(&packets, &ended);
