@@ -91,7 +91,8 @@ impl IncidentReport {
     pub fn new(span: Span, parts: IncidentParts<'_>, zone: &Zone) -> io::Result<Self> {
         let IncidentParts { changes, timeline, window, selection } = parts;
         let mut queries = Vec::new();
-        json::report(&WindowReport::new(&window.window, selection), ObjectKind::Summary, &mut queries)?;
+        let report = WindowReport::new(&window.window, selection).with_unread(&window.window.coverage);
+        json::report(&report, ObjectKind::Summary, &mut queries)?;
         let ends = [span.from, span.to];
         let span_ns = Some((span.from.unix_ns(), span.to.unix_ns()));
         Ok(Self {
@@ -135,7 +136,8 @@ impl IncidentReport {
         writeln!(out, "\nQUERIES")?;
         let selection = Selection { limit: selection.limit.or(Some(ROWS)), ..selection.clone() };
         let width = out.width();
-        text::summary(&WindowReport::new(&window.window, &selection), width, out)
+        let report = WindowReport::new(&window.window, &selection).with_unread(&window.window.coverage);
+        text::summary(&report, width, out)
     }
 }
 

@@ -95,6 +95,42 @@ fn a_log_ends_what_is_in_flight_on_a_connection_whose_end_was_not_captured() {
 }
 
 #[test]
+fn what_could_not_be_read_is_unknown_in_each_interval_and_in_each_stored_window() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    let hello = [&[0x16, 3, 1, 0, 90, 1, 0, 0, 86, 3, 3][..], &[7; 84]].concat();
+    talk.handshake().send(ConversationEnd::Client, &hello);
+    // Records of application data, up to 2026-05-01T10:00:25Z.
+    for _ in 0..5 {
+        talk.wait(5 * SECOND).send(
+            ConversationEnd::Client,
+            &[0x17, 3, 3, 0, 15, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+        );
+    }
+    let folder = Folder::new("unread");
+    let file = folder.file("tls.pcap", &pcap(&talk.packets));
+    let is_unknown = |output: &std::process::Output, objects: usize| {
+        let lines = lines(output);
+        assert_eq!(lines.len(), objects);
+        for line in lines {
+            let totals = &line["totals"];
+            let unknown = [&totals["calls_per_s"], &totals["load"], &line["by_type"]];
+            assert!(unknown.iter().all(|one| one.is_null()), "{} {unknown:?}", line["start_ns"]);
+        }
+    };
+    // The connection counts in the first one.
+    is_unknown(&read(&file, "--json --interval 10s"), 4);
+    let store = folder.path("store").display().to_string();
+    let replayed = run(&format!("agent --json --store {store} --replay {}", file.display()));
+    assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+    is_unknown(&run(&format!("queries --json --store {store} --at 2026-05-01T10:00:20Z")), 1);
+    is_unknown(
+        &run(&format!("queries --json --store {store} --from 2026-05-01T10:00:00Z --interval 10s")),
+        4,
+    );
+}
+
+#[test]
 fn replies_are_not_cut_shorter_than_what_they_are_recognised_by() {
     for (bytes, why) in [("0", "at least 26"), ("25", "at least 26"), ("few", "not a number"), ("-1", "")] {
         let output = run(&format!("queries --port 27017 --snap-replies={bytes}"));

@@ -25,7 +25,7 @@ use super::grouping::{Form, Grouping};
 use super::row::{InFlightRow, Rates, ReportKey, ReportRow, Stats};
 use super::selection::{Selection, holds};
 use super::server_state::ServerState;
-use super::silence::{PacketOrigin, Silence};
+use super::silence::{PacketOrigin, Silence, has_unread};
 use crate::kit::{Count, Hidden, Reason, or_unknown};
 
 /// What the members of one row have in common.
@@ -135,7 +135,8 @@ pub struct WindowReport<'a> {
     /// All rows of the chosen classes and role together, whatever the filters.
     pub totals: Stats<'a>,
     /// Of the same operations, how many of each type of command, in the order of [`CommandType::ALL`]. Not scaled. `None`
-    /// if they are not known of the selected server alone, or the wire, which alone shows them, was not observed.
+    /// if they are not known of the selected server alone, or the wire, which alone shows them, was not observed or could
+    /// not be read.
     pub types: Option<[u64; CommandType::ALL.len()]>,
     /// Of what is in flight in the chosen classes and role, what waits longest.
     pub longest_waiting: Option<&'a InFlightOperations>,
@@ -155,10 +156,13 @@ pub struct WindowReport<'a> {
     pub servers: Vec<ServerState>,
     /// It is an interval that is shorter than was asked for: the capture began or ended within it.
     pub is_partial: bool,
+    /// The wire was observed.
+    has_wire: bool,
 }
 
 impl<'a> WindowReport<'a> {
-    /// Derives the figures of `window` that `selection` asks for.
+    /// Derives the figures of `window` that `selection` asks for, as if all operations could be read; see
+    /// [`with_unread`](Self::with_unread).
     pub fn new(window: &'a Window, selection: &'a Selection) -> Self {
         let first = Source::ALL.into_iter().find(|source| window.observed_ns(*source) > 0);
         let elapsed_ns = first.map_or(0, |source| window.observed_ns(source));
@@ -200,9 +204,8 @@ impl<'a> WindowReport<'a> {
             row.count_by_class(|class, operations| hidden.add(Reason::Limit, class, operations));
         }
         let shown = window.shapes.iter().filter(|row| selection.hides(row.role, row.class).is_none());
-        // Where operations passed that could not be read, that there were none is not known.
-        let is_unread = totals.calls == 0 && has_unread(&window.coverage);
-        let rates = if is_unread { Rates::default() } else { Rates::of_rows(shown, &totals, window) };
+        let rates = Rates::of_rows(shown, &totals, window);
+        let has_wire = window.is_observed(Source::Wire);
         Self {
             start: window.start,
             end: window.end,
@@ -211,7 +214,7 @@ impl<'a> WindowReport<'a> {
             sample,
             selection,
             totals: Stats::new(Cow::Owned(totals), Some(waiting), rates),
-            types: (!selection.is_one_server && window.is_observed(Source::Wire) && !is_unread)
+            types: (!selection.is_one_server && has_wire)
                 .then(|| window.types.totals(|role, class| selection.wants(role, class))),
             longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
             coverage: &window.coverage,
@@ -222,15 +225,28 @@ impl<'a> WindowReport<'a> {
             notes: Vec::new(),
             servers: Vec::new(),
             is_partial: false,
+            has_wire,
         }
     }
 
-    /// Where there is nothing to show, adds the reason, from the counters since the start.
-    pub fn explained(mut self, since_start: &Coverage, origin: &PacketOrigin) -> Self {
-        if self.rows.is_empty() && self.hidden.operations() == 0 {
-            self.silence = Some(Silence::explain(since_start, origin));
+    /// Where there are no operations, but some that could not be read by the counters since the start, that there were
+    /// none is not known: no rate is.
+    pub fn with_unread(mut self, since_start: &Coverage) -> Self {
+        if self.has_wire && self.totals.figures.calls == 0 && has_unread(since_start) {
+            self.totals.rates = Rates::default();
+            self.types = None;
         }
         self
+    }
+
+    /// Where there is nothing to show, adds the reason, from the counters since the start; see
+    /// [`with_unread`](Self::with_unread), too.
+    pub fn explained(self, since_start: &Coverage, origin: &PacketOrigin) -> Self {
+        let mut report = self.with_unread(since_start);
+        if report.rows.is_empty() && report.hidden.operations() == 0 {
+            report.silence = Some(Silence::explain(since_start, origin));
+        }
+        report
     }
 
     /// `~` before figures that are scaled up from a sample, nothing otherwise.
@@ -259,14 +275,6 @@ impl<'a> WindowReport<'a> {
             tls,
         })
     }
-}
-
-/// Whether messages passed of which no request could be read: the packets are cut, only replies were captured, or the
-/// connections are encrypted.
-const fn has_unread(coverage: &Coverage) -> bool {
-    let is_encrypted =
-        coverage.streams_tls > coverage.streams_tls_read.saturating_add(coverage.streams_tls_decrypted);
-    coverage.requests == 0 && (coverage.streams_one_way > 0 || coverage.frames_snapped > 0 || is_encrypted)
 }
 
 /// In what rows differ.

@@ -124,15 +124,7 @@ impl Silence {
 
     /// Why a key log has decrypted nothing, if one was of no use.
     fn undecrypted(coverage: &Coverage) -> Option<Self> {
-        let causes = [
-            (coverage.streams_tls_no_key, "not in the key log"),
-            (coverage.streams_tls_joined_late, "opened before the capture began"),
-            (coverage.streams_tls_unsupported, "with a version or cipher suite that is not decrypted"),
-            (coverage.streams_tls_gap, "with packets missing"),
-            (coverage.streams_tls_unopened, "with a key that is wrong, or damaged"),
-            (coverage.streams_tls_renegotiated, "renegotiated"),
-            (coverage.streams_tls_evicted, "dropped because there were too many"),
-        ];
+        let causes = undecrypted_causes(coverage);
         let all: u64 = causes.iter().map(|(count, _)| count).sum();
         if all == 0 {
             return None;
@@ -225,6 +217,37 @@ impl Silence {
     pub fn text(&self) -> String {
         if self.next.is_empty() { self.what.clone() } else { format!("{} {}", self.what, self.next) }
     }
+}
+
+/// Why encrypted connections could not be decrypted with a key log: how many, and for what reason.
+const fn undecrypted_causes(coverage: &Coverage) -> [(u64, &'static str); 7] {
+    [
+        (coverage.streams_tls_no_key, "not in the key log"),
+        (coverage.streams_tls_joined_late, "opened before the capture began"),
+        (coverage.streams_tls_unsupported, "with a version or cipher suite that is not decrypted"),
+        (coverage.streams_tls_gap, "with packets missing"),
+        (coverage.streams_tls_unopened, "with a key that is wrong, or damaged"),
+        (coverage.streams_tls_renegotiated, "renegotiated"),
+        (coverage.streams_tls_evicted, "dropped because there were too many"),
+    ]
+}
+
+/// Whether messages passed, by the counters since the start, but no request could be read: the packets are cut, only
+/// replies were captured, or the connections are encrypted. Where any request was read, what is not is a loss like others.
+///
+/// A connection counts once. Counters that begin later show of it that no reply has a request, or that segments were
+/// ignored although no connection was recognised as something else.
+pub(super) fn has_unread(coverage: &Coverage) -> bool {
+    let is_encrypted =
+        coverage.streams_tls > 0 || undecrypted_causes(coverage).iter().any(|(count, _)| *count > 0);
+    let has_replies_alone =
+        coverage.replies > 0 && coverage.replies_paired == 0 && coverage.replies_exhaust == 0;
+    let is_ignored = coverage.segments_ignored > 0
+        && coverage.messages == 0
+        && coverage.streams_not_mongodb == 0
+        && coverage.streams_tls_read == 0;
+    let is_cut_or_one_way = coverage.frames_snapped > 0 || coverage.streams_one_way > 0;
+    coverage.requests == 0 && (is_encrypted || has_replies_alone || is_cut_or_one_way || is_ignored)
 }
 
 /// How many packets of a kind there were, in words.

@@ -8,7 +8,8 @@ use sonar_core::changes::{ChangeInput, ChangeKind, ComparisonKind, ServerMeasure
 use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
 use sonar_core::operation::ErrorCodes;
 use sonar_core::{
-    DigestSettings, Execution, HistoryDigester, Identity, Operation, Outcome, Record, Source, Timestamp,
+    Coverage, DigestSettings, Execution, HistoryDigester, Identity, Operation, Outcome, Record, Source,
+    Timestamp,
 };
 use sonar_view::compare::{ComparedSide, DigestComparison};
 use sonar_view::kit::{Count, UNKNOWN, Zone};
@@ -376,31 +377,74 @@ fn rows_of_one_direction_leave_cells_and_fields_empty() {
     );
 }
 
+const QUIET: &str = "user: 0 queries per second  load 0  p99 -  errors 0/s  in 0B/s  out 0B/s";
+const UNREAD: &str = "user: - queries per second  load -  p99 -  errors -  in -  out -";
+
+/// The totals of a window without operations, in text, by these counters since the start.
+fn totals_without_operations(since_start: &Coverage) -> String {
+    let loads = Loads { wire: Load { seconds: WIDTH_S, ..Load::default() }, ..Loads::default() };
+    let window = window(0, loads, Directions::Both);
+    let selection = Selection::default();
+    let report = WindowReport::new(&window.window, &selection).with_unread(since_start);
+    let document = document(&report);
+    let is_unknown = report.totals.rates.load.is_none();
+    assert_eq!([&document["totals"]["load"], &document["by_type"]].map(Value::is_null), [is_unknown; 2]);
+    summary(&report).lines().nth(1).unwrap().trim().to_owned()
+}
+
 #[test]
 fn operations_that_could_not_be_read_are_not_zero() {
-    let empty = window(
-        0,
-        Loads { wire: Load { seconds: WIDTH_S, ..Load::default() }, ..Loads::default() },
-        Directions::Both,
-    );
-    let selection = Selection::default();
-    let line = |change: fn(&mut sonar_core::Coverage)| {
-        let mut window = empty.window.clone();
-        window.coverage.frames = 100;
-        window.coverage.frames_decoded = 100;
-        change(&mut window.coverage);
-        let report = WindowReport::new(&window, &selection);
-        assert_eq!(document(&report)["totals"]["load"].is_null(), report.totals.rates.load.is_none());
-        summary(&report).lines().nth(1).unwrap().trim().to_owned()
+    let line = |change: fn(&mut Coverage)| {
+        let mut coverage = Coverage { frames: 100, frames_decoded: 100, ..Coverage::default() };
+        change(&mut coverage);
+        let shown = totals_without_operations(&coverage);
+        // What was read is known, and what was not is a loss.
+        coverage.requests = 1;
+        assert_eq!(totals_without_operations(&coverage), QUIET);
+        shown
     };
-    const QUIET: &str = "user: 0 queries per second  load 0  p99 -  errors 0/s  in 0B/s  out 0B/s";
-    const UNREAD: &str = "user: - queries per second  load -  p99 -  errors -  in -  out -";
     assert_eq!(line(|_| ()), QUIET);
-    assert_eq!(line(|coverage| coverage.streams_one_way = 2), UNREAD, "replies alone");
-    assert_eq!(line(|coverage| coverage.frames_snapped = 90), UNREAD, "cut before the messages");
-    assert_eq!(line(|coverage| coverage.streams_tls = 1), UNREAD, "encrypted");
-    let decrypted = |coverage: &mut sonar_core::Coverage| {
-        (coverage.streams_tls, coverage.streams_tls_decrypted) = (1, 1);
-    };
-    assert_eq!(line(decrypted), QUIET);
+    let unread: [fn(&mut Coverage); 13] = [
+        // Replies alone.
+        |coverage| coverage.streams_one_way = 2,
+        |coverage| coverage.replies = 2,
+        // Cut before the messages.
+        |coverage| coverage.frames_snapped = 90,
+        // Encrypted, without a key log and with one that is of no use.
+        |coverage| coverage.streams_tls = 1,
+        |coverage| (coverage.streams_tls, coverage.streams_tls_decrypted) = (1, 1),
+        |coverage| coverage.streams_tls_no_key = 1,
+        |coverage| coverage.streams_tls_joined_late = 1,
+        |coverage| coverage.streams_tls_unsupported = 1,
+        |coverage| coverage.streams_tls_gap = 1,
+        |coverage| coverage.streams_tls_unopened = 1,
+        |coverage| coverage.streams_tls_renegotiated = 1,
+        |coverage| coverage.streams_tls_evicted = 1,
+        // Of connections that were recognised in an earlier window.
+        |coverage| coverage.segments_ignored = 5,
+    ];
+    for change in unread {
+        assert_eq!(line(change), UNREAD);
+    }
+    let read: [fn(&mut Coverage); 5] = [
+        |coverage| coverage.streams_tls_decrypted = 1,
+        |coverage| (coverage.streams_tls_read, coverage.segments_ignored) = (1, 5),
+        |coverage| (coverage.streams_not_mongodb, coverage.segments_ignored) = (1, 5),
+        // Of requests that were read in an earlier window.
+        |coverage| (coverage.replies, coverage.replies_exhaust) = (2, 2),
+        |coverage| (coverage.messages, coverage.segments_ignored) = (1, 5),
+    ];
+    for change in read {
+        assert_eq!(line(change), QUIET);
+    }
+}
+
+#[test]
+fn what_only_a_log_shows_is_known_although_the_wire_cannot_be_read() {
+    let loads = Loads { log: Load { seconds: WIDTH_S, ..Load::default() }, ..Loads::default() };
+    let window = window(0, loads, Directions::Both);
+    let selection = Selection::default();
+    let tls = Coverage { streams_tls: 1, ..Coverage::default() };
+    let report = WindowReport::new(&window.window, &selection).with_unread(&tls);
+    assert_eq!(report.totals.rates.calls, Some(0.0), "the wire was not observed then");
 }
