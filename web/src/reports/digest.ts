@@ -44,7 +44,7 @@ export interface DigestRow extends Tally {
   query_hash: string | null;
   index_hint: string | null;
   time_share: Unknown;
-  apps: { name: string; calls: number; failed: number; latency_ns: number }[];
+  apps: { name: string; calls: number; failed: Unknown; latency_ns: Unknown }[];
 }
 
 export interface Notices {

@@ -94,9 +94,9 @@ export interface QueryRow {
   database: string | null;
   collection: string | null;
   shape: string | null;
-  load: number;
+  load: Unknown;
   calls: number;
-  failed: number;
+  failed: Unknown;
   latency_ns: Latency;
 }
 

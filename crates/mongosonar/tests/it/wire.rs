@@ -131,6 +131,37 @@ fn what_could_not_be_read_is_unknown_in_each_interval_and_in_each_stored_window(
 }
 
 #[test]
+fn what_only_replies_show_is_null_of_a_capture_of_requests_alone() {
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    talk.handshake();
+    for id in 1..4 {
+        let find = doc! {"find": "orders", "$db": "shop"};
+        talk.send(ConversationEnd::Client, &message(id, 0, &find, None)).wait(2_000_000_000);
+    }
+    // Ethernet and IPv4 take 14 and 20 bytes; the port of the destination comes after that of the source.
+    talk.packets.retain(|packet| packet.data[36..38] == 27_017_u16.to_be_bytes());
+    let folder = Folder::new("requests-alone");
+    let file = folder.file("wire.pcap", &pcap(&talk.packets));
+    let log = folder.file(
+        "mongod.log",
+        br#"{"t":{"$date":"2026-05-01T10:00:00.000+00:00"},"s":"I","c":"NETWORK","id":1,"ctx":"conn1","msg":"Connection ended","attr":{"remote":"10.0.0.7:1"}}"#,
+    );
+    let is_unknown = |row: &serde_json::Value, callers: &[&str]| {
+        assert_eq!((&row["calls"], &row["failed"]), (&3.into(), &serde_json::Value::Null), "{row}");
+        for caller in callers.iter().map(|name| &row[name][0]) {
+            assert_eq!(caller["calls"], 3, "{caller}");
+            assert!(caller["failed"].is_null() && caller["latency_ns"].is_null(), "{caller}");
+        }
+    };
+    is_unknown(&lines(&read(&file, "--json"))[0]["rows"][0], &["apps", "clients"]);
+    let report = lines(&run(&format!("report {} {} --json", file.display(), log.display()))).remove(0);
+    let row = &report["rows"][0];
+    is_unknown(row, &["apps"]);
+    let wire = row["by_source"]["wire"].as_object().unwrap();
+    assert!(wire["transfer_ns"].is_null() && wire["failed"].is_null(), "{wire:?}");
+}
+
+#[test]
 fn replies_are_not_cut_shorter_than_what_they_are_recognised_by() {
     for (bytes, why) in [("0", "at least 26"), ("25", "at least 26"), ("few", "not a number"), ("-1", "")] {
         let output = run(&format!("queries --port 27017 --snap-replies={bytes}"));

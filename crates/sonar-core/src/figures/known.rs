@@ -29,6 +29,11 @@ impl Figures {
         is_known.then_some(errors)
     }
 
+    /// Operations with an error; `None` likewise.
+    pub fn known_failed(&self) -> Option<u64> {
+        self.known_errors().map(|_| self.failed)
+    }
+
     /// Sum of latencies in nanoseconds, at most [`u64::MAX`]; `None` if there are operations but none with a latency.
     pub fn known_latency_ns(&self) -> Option<u64> {
         let is_known = self.calls == 0 || self.latency.count() > 0;

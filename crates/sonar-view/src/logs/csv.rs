@@ -19,14 +19,10 @@ const PER_SOURCE: [&str; 7] = [
     "latency_ns_max",
 ];
 
-fn failed(figures: &Figures) -> Option<u64> {
-    figures.known_errors().map(|_| figures.failed)
-}
-
 fn per_source(observed: Option<&Observed>, line: &mut CsvLine) {
     let figures = observed.map(|observed| &observed.figures);
     line.figure(figures.map(|figures| figures.calls));
-    line.figure(figures.and_then(failed));
+    line.figure(figures.and_then(Figures::known_failed));
     line.figure(figures.and_then(mean_ns).map(|ns| ns.round() as u64));
     for q in [0.5, 0.95, 0.99, 1.0] {
         line.figure(figures.and_then(|figures| figures.latency.quantile_ns(q)));
@@ -84,7 +80,9 @@ pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
         for field in [view.digest.settings.by.name(), &id, identity, class, &command, &namespace, &text] {
             line.text(field);
         }
-        for count in [Some(figures.calls), Some(figures.entries), Some(figures.statements), failed(figures)] {
+        for count in
+            [Some(figures.calls), Some(figures.entries), Some(figures.statements), figures.known_failed()]
+        {
             line.figure(count);
         }
         line.figure(view.known_share(row).map(|share| format!("{share:.6}")));

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sonar_core::figures::{Figures, ServerFigures};
+use sonar_core::figures::{Figures, ServerFigures, Share};
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, Reading, Row, RowTotals, Source, Subject, Sum};
@@ -252,7 +252,8 @@ pub(super) struct WireObject {
     unanswered: u64,
     unacknowledged: u64,
     outcome_unknown: u64,
-    transfer_ns: u64,
+    /// Null where no reply was seen.
+    transfer_ns: Option<u64>,
     request_bytes: u64,
     /// Operations in flight when the capture ended.
     in_flight: u64,
@@ -268,7 +269,7 @@ impl WireObject {
             unanswered: figures.unanswered,
             unacknowledged: figures.unacknowledged,
             outcome_unknown: figures.outcome_unknown,
-            transfer_ns: figures.transfer_ns,
+            transfer_ns: figures.known_transfer_ns(),
             request_bytes: figures.request_bytes,
             in_flight: in_flight.count,
             oldest_in_flight_ns: (in_flight.count > 0).then_some(in_flight.oldest_ns),
@@ -358,30 +359,31 @@ pub(super) struct DigestRowJson {
 pub(super) struct DigestAppJson {
     pub name: String,
     pub calls: u64,
-    pub failed: u64,
-    pub latency_ns: u64,
+    /// Null where that of the row is.
+    pub failed: Option<u64>,
+    /// Null where the latency of no operation of the row is known.
+    pub latency_ns: Option<u64>,
 }
 
 /// The applications of a row by name, whatever their drivers are.
 fn applications(row: &Row) -> Vec<DigestAppJson> {
-    let mut named: Vec<DigestAppJson> = Vec::new();
-    for (app, share) in row.observed().apps.iter() {
+    let observed = row.observed();
+    let mut named: Vec<(String, Share)> = Vec::new();
+    for (app, share) in observed.apps.iter() {
         let name = app.label();
-        match named.iter_mut().find(|known| known.name == name) {
-            Some(known) => {
-                known.calls += share.calls;
-                known.failed += share.failed;
-                known.latency_ns += share.latency_ns;
-            }
-            None => named.push(DigestAppJson {
-                name,
-                calls: share.calls,
-                failed: share.failed,
-                latency_ns: share.latency_ns,
-            }),
+        match named.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += *share,
+            None => named.push((name, *share)),
         }
     }
-    named
+    let (failed, latency_ns) = (observed.figures.known_failed(), observed.figures.known_latency_ns());
+    let object = |(name, share): (String, Share)| DigestAppJson {
+        name,
+        calls: share.calls,
+        failed: failed.map(|_| share.failed),
+        latency_ns: latency_ns.map(|_| share.latency_ns),
+    };
+    named.into_iter().map(object).collect()
 }
 
 impl DigestRowJson {
@@ -509,7 +511,7 @@ impl FiguresObject {
             calls: figures.calls,
             entries: figures.entries,
             statements: figures.statements,
-            failed: figures.known_errors().map(|_| figures.failed),
+            failed: figures.known_failed(),
             errors: figures.known_errors().map(|_| errors.collect()),
             errors_other: figures.errors.other,
             latency_ns: LatencyObject {

@@ -422,7 +422,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
             per_call(server.docs_examined),
             per_call(figures.returned),
             or_unknown(row.examined_per_returned().map(Count)),
-            or_unknown(figures.known_errors().map(|_| Count(figures.failed as f64))),
+            or_unknown(figures.known_failed().map(|failed| Count(failed as f64))),
             or_unknown(row.executed().map(|(source, figures)| self::mean(source, figures))),
             or_unknown(server.lock_wait_us.mean().map(|us| Nanos((us * 1_000.0) as u64))),
             calls_in(Source::Profile),

@@ -166,7 +166,7 @@ fn figures(line: &mut CsvLine, row: &ReportRow<'_>, sample: u32) {
     codes.sort_unstable();
     let code = |(code, count): &(i32, u64)| format!("{code}={}", scaled(*count, sample));
     line.text(&codes.iter().map(code).collect::<Vec<_>>().join(";"));
-    line.figure(times(figures.failed));
+    line.figure(figures.known_failed().and_then(times));
     line.figure(times(figures.unanswered));
     line.figure(times(figures.unacknowledged));
     line.figure(times(figures.outcome_unknown));

@@ -161,7 +161,7 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: ObjectKind) -> Value {
         "load": stats.rates.load,
         "statements": times(figures.statements),
         "errors": errors,
-        "failed": times(figures.failed),
+        "failed": figures.known_failed().map(times),
         "unanswered": times(figures.unanswered),
         "unacknowledged": times(figures.unacknowledged),
         "outcome_unknown": times(figures.outcome_unknown),
@@ -206,11 +206,13 @@ fn row(row: &ReportRow<'_>, report: &WindowReport<'_>, kind: ObjectKind) -> Map<
         row.in_progress.iter().filter_map(|one| in_progress(one)).collect(),
     );
     if let Some((apps, clients)) = row.apps().zip(row.clients()) {
-        let sample = report.sample;
+        let (sample, figures) = (report.sample, &row.stats.figures);
+        // What is not known of any operation of the row is not known of those of a caller.
+        let (failed, latency_ns) = (figures.known_failed(), figures.known_latency_ns());
         let with_share = |mut caller: Value, share: Share| {
             caller["calls"] = scaled(share.calls, sample).into();
-            caller["failed"] = scaled(share.failed, sample).into();
-            caller["latency_ns"] = scaled(share.latency_ns, sample).into();
+            caller["failed"] = failed.map(|_| scaled(share.failed, sample)).into();
+            caller["latency_ns"] = latency_ns.map(|_| scaled(share.latency_ns, sample)).into();
             caller
         };
         let other = |share: Share| (share.calls > 0).then(|| with_share(json!({}), share));

@@ -194,7 +194,7 @@ impl TimelineBuilder {
                 Some(figures.known_latency_ns()? as f64 / 1e9 / seconds)
             }),
             lane("errors", "failed operations", "per_second", &|figures, seconds| {
-                figures.known_errors().and_then(|_| rate(figures.failed, seconds))
+                figures.known_failed().and_then(|failed| rate(failed, seconds))
             }),
         ]);
         lanes

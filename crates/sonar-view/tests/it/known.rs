@@ -236,6 +236,11 @@ proptest! {
             let [sum, time_share] = [&object["latency_ns"]["sum"], &object["time_share"]];
             prop_assert_eq!([sum.is_u64(), time_share.is_f64()], [has.load.is_some(); 2]);
             prop_assert_eq!(object["errors"].is_object(), has.errors.is_some());
+            prop_assert_eq!(object["failed"].is_u64(), has.errors.is_some());
+            for caller in ["apps", "clients"].iter().flat_map(|name| object[name].as_array().unwrap()) {
+                prop_assert_eq!(caller["failed"].is_u64(), has.errors.is_some());
+                prop_assert_eq!(caller["latency_ns"].is_u64(), has.load.is_some());
+            }
             prop_assert_eq!(object["request_bytes"].is_u64(), has.request_bytes.is_some());
             prop_assert_eq!(object["response_bytes"].is_u64(), has.response_bytes.is_some());
         }
@@ -363,7 +368,7 @@ fn rows_of_one_direction_leave_cells_and_fields_empty() {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let [names, values] = [lines.next(), lines.next()].map(Option::unwrap);
     let of = |name: &str| values[names.iter().position(|one| *one == name).unwrap()];
-    for name in ["errors", "latency_ns_sum", "transfer_ns", "response_bytes", "time_share"] {
+    for name in ["errors", "failed", "latency_ns_sum", "transfer_ns", "response_bytes", "time_share"] {
         assert_eq!(of(name), "", "{name}");
     }
     assert_eq!([of("calls"), of("request_bytes"), of("outcome_unknown")], ["5", "500", "5"]);

@@ -5,6 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
+use sonar_core::history::{Collector, HistoryWindow, Resolution};
 use sonar_core::internals::ServerGlance;
 use sonar_core::operation::InFlightOperations;
 use sonar_core::time_split::{TimePart, WaitTotal, WireOperation};
@@ -76,6 +77,29 @@ fn what_a_capture_does_not_show_is_a_dash_on_the_screen() {
     for figure in ["1 queries per second", "load -", "errors - ", "p99 - ", "in 120B/s", "out - "] {
         assert!(shown.contains(figure), "{figure}: {shown}");
     }
+    press(&mut app, KeyCode::Enter);
+    let opened = screen(&mut app, 160, 40);
+    for figure in ["failed -", "1 calls  mean -"] {
+        assert!(opened.contains(figure), "{figure}: {opened}");
+    }
+}
+
+#[test]
+fn an_unknown_rate_is_a_dash_in_the_history_of_a_row() {
+    let mut app = App::new(LiveSettings::default());
+    let (shape, application) = (shape(1, "find", "shop.orders", "{}", "{}"), application("api", "rust", "3"));
+    for (number, seconds) in [1, 0].into_iter().enumerate() {
+        let start = Timestamp::from_unix(1_000 + 10 * number as u64, 0);
+        let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
+        window.observe(Collector::Queries, seconds * 1_000_000_000);
+        window.state_observed();
+        (0..5).for_each(|_| window.window.record(&operation(&shape, &application, start)));
+        app.window(window.window);
+    }
+    screen(&mut app, 160, 40);
+    press(&mut app, KeyCode::Enter);
+    let opened = screen(&mut app, 160, 40);
+    assert!(opened.contains("█- -, max 5"), "{opened}");
 }
 
 #[test]

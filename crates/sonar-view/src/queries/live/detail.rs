@@ -12,7 +12,9 @@ use sonar_core::{Endpoint, Window};
 use super::App;
 use super::history::{History, HistoryPoint, POINTS};
 use super::palette::Palette;
-use crate::kit::{Count, Nanos, escape, fit, or_unknown, plural, push_padded, sparkline, width, wrap};
+use crate::kit::{
+    Count, Nanos, UNKNOWN, escape, fit, or_unknown, plural, push_padded, sparkline, width, wrap,
+};
 use crate::queries::layout::{suites_of, tls_share};
 use crate::queries::split::{SplitGroup, doing, longest_files, longest_waits, parts, share};
 use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
@@ -63,8 +65,8 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
     }
 
     let lists = [
-        section("Applications", callers(row.apps(), |app| app.label(), &report), palette),
-        section("Clients", callers(row.clients(), ToString::to_string, &report), palette),
+        section("Applications", callers(row.apps(), |app| app.label(), row, &report), palette),
+        section("Clients", callers(row.clients(), ToString::to_string, row, &report), palette),
         section("Errors", errors(&row.stats.figures, &report), palette),
     ]
     .concat();
@@ -130,7 +132,7 @@ fn figures(row: &ReportRow<'_>, report: &WindowReport<'_>) -> Vec<(&'static str,
         ("out/s", report.rate(rates.response_bytes, "")),
         ("returned/call", docs(rates.returned_per_call)),
         ("affected/call", docs(rates.affected_per_call)),
-        ("failed", scaled(figures.failed)),
+        ("failed", or_unknown(figures.known_failed().map(scaled))),
         ("unanswered", scaled(figures.unanswered)),
         ("unacknowledged", scaled(figures.unacknowledged)),
     ];
@@ -292,24 +294,27 @@ fn sparklines<'a>(row: &ReportRow<'_>, history: &History, columns: usize, palett
     };
     let fits = columns.saturating_sub(38).clamp(1, POINTS);
     let last = &points[points.len().saturating_sub(fits)..];
-    type Kind = (&'static str, fn(&HistoryPoint) -> f32, fn(f32) -> String);
+    type Kind = (&'static str, fn(&HistoryPoint) -> Option<f32>, fn(f32) -> String);
     let kinds: [Kind; 2] = [
         ("calls/s", |point| point.calls, |value| Count(f64::from(value)).to_string()),
-        ("p99", |point| point.p99_ns, |value| or_unknown((value > 0.0).then_some(Nanos(value as u64)))),
+        ("p99", |point| Some(point.p99_ns), |value| or_unknown((value > 0.0).then_some(Nanos(value as u64)))),
     ];
     kinds
         .into_iter()
         .map(|(name, of, show)| {
-            let most = last.iter().map(of).fold(0.0, f32::max);
-            let now = last.last().map_or(0.0, of);
+            let most = last.iter().filter_map(of).reduce(f32::max);
+            let now = last.last().and_then(of);
+            let of = |point: &HistoryPoint| {
+                of(point).map_or_else(
+                    || UNKNOWN.to_owned(),
+                    |value| sparkline([value.into()], most.unwrap_or(0.0).into()),
+                )
+            };
             Line::from(vec![
                 Span::styled(format!(" {name:<12} "), palette.dim),
-                Span::styled(
-                    sparkline(last.iter().map(|point| of(point).into()), most.into()),
-                    palette.accent,
-                ),
-                Span::styled(format!(" {}", show(now)), palette.strong),
-                Span::styled(format!(", max {}", show(most)), palette.dim),
+                Span::styled(last.iter().map(of).collect::<String>(), palette.accent),
+                Span::styled(format!(" {}", or_unknown(now.map(show))), palette.strong),
+                Span::styled(format!(", max {}", or_unknown(most.map(show))), palette.dim),
             ])
         })
         .collect()
@@ -383,12 +388,14 @@ fn section<'a>(name: &str, mut entries: Vec<String>, palette: Palette) -> Vec<Li
 fn callers<K>(
     callers: Option<Callers<'_, K>>,
     name: impl Fn(&K) -> String,
+    row: &ReportRow<'_>,
     report: &WindowReport<'_>,
 ) -> Vec<String> {
     let Some(callers) = callers else { return Vec::new() };
     let sample = f64::from(report.sample);
+    let latency_ns = row.stats.figures.known_latency_ns();
     let line = |name: &str, share: Share| {
-        let mean = share.latency_ns.checked_div(share.calls);
+        let mean = latency_ns.and_then(|_| share.latency_ns.checked_div(share.calls));
         let failed = if share.failed > 0 {
             format!("  {} failed", Count(share.failed as f64 * sample))
         } else {

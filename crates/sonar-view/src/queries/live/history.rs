@@ -11,12 +11,17 @@ use crate::queries::{ClassSet, Form, Grouping, Selection, WindowReport};
 pub(crate) const POINTS: usize = 60;
 
 /// One interval of one row.
-#[derive(Copy, Clone, Default, PartialEq, Debug)]
+#[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct HistoryPoint {
-    /// Operations that ended, per second.
-    pub(crate) calls: f32,
+    /// Operations that ended, per second; `None` if it is unknown.
+    pub(crate) calls: Option<f32>,
     /// 99th percentile of latency in nanoseconds, 0 where nothing had a latency.
     pub(crate) p99_ns: f32,
+}
+
+impl HistoryPoint {
+    /// An interval without operations.
+    const SILENT: Self = Self { calls: Some(0.0), p99_ns: 0.0 };
 }
 
 /// A ring of points; slot of tick `t` is `t % POINTS`.
@@ -67,15 +72,15 @@ impl History {
                 continue;
             }
             let track = tracks.entry(row.identity).or_insert_with(|| Track {
-                points: Box::new([HistoryPoint::default(); POINTS]),
+                points: Box::new([HistoryPoint::SILENT; POINTS]),
                 last_tick: tick,
             });
             // The silent intervals in between.
             for silent in (track.last_tick + 1).max(tick.saturating_sub(POINTS as u64))..tick {
-                track.points[slot(silent)] = HistoryPoint::default();
+                track.points[slot(silent)] = HistoryPoint::SILENT;
             }
             track.points[slot(tick)] = HistoryPoint {
-                calls: row.stats.rates.calls.unwrap_or(0.0) as f32,
+                calls: row.stats.rates.calls.map(|calls| calls as f32),
                 p99_ns: row.stats.quantiles.p99.unwrap_or(0) as f32,
             };
             track.last_tick = tick;
@@ -89,7 +94,7 @@ impl History {
         let first = self.tick.saturating_sub(POINTS as u64) + 1;
         let point = |tick| {
             // The ring holds the sixty ticks up to the last one in which the row had operations.
-            if tick > track.last_tick { HistoryPoint::default() } else { track.points[slot(tick)] }
+            if tick > track.last_tick { HistoryPoint::SILENT } else { track.points[slot(tick)] }
         };
         Some((first..=self.tick).map(point).collect())
     }
