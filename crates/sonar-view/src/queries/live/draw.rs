@@ -493,7 +493,7 @@ pub const KEYS: [(&str, &str); 20] = [
     ("y", "copy the shape id, or the name of a row that is no shape, to the terminal's clipboard"),
     ("t", "look back over the last seconds, or to the start"),
     ("[ ]", "step to the stored window before, after, if an agent keeps a history"),
-    ("N", "back to now"),
+    ("N", "back to now, or to the newest stored window"),
     ("p or space", "pause: the screen stands still, counting continues"),
     ("? or h", "help"),
     ("Ctrl-L", "redraw the screen"),
