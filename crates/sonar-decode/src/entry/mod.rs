@@ -346,7 +346,7 @@ impl<T: Text> Entry<T> {
                 self.begin_find();
             }
             _ if self.in_origin && !is_opener(key.bytes) => self.begin_find(),
-            _ if text.is_none() && matches!(key.bytes, b"insert" | b"update" | b"delete") => {
+            _ if text.is_none() && matches!(key.bytes, b"insert" | b"update" | b"delete" | b"q") => {
                 self.begin_bulk_statement();
             }
             _ => {
@@ -364,7 +364,7 @@ impl<T: Text> Entry<T> {
     }
 
     /// The open document is a statement of a bulkWrite: its first key has no collection as value, but the index of a
-    /// namespace in a list that is not there. The entry has its namespace.
+    /// namespace in a list that is not there, or is that of an update or of a delete. The entry has its namespace.
     fn begin_bulk_statement(&mut self) {
         self.is_statement = true;
         self.request.set_command(b"bulkWrite");

@@ -336,8 +336,13 @@ fn slow(of: &str, namespace: &str, command: &str, second: u32) -> String {
 #[test]
 fn a_statement_of_a_bulk_write_has_the_shape_of_one_with_it_alone() {
     let update = doc! {"update": 0, "filter": {"a": 1}, "updateMods": {"$set": {"b": 1}}, "multi": false};
-    let delete = doc! {"delete": 0, "filter": {"a": 1}, "multi": true};
-    let wire = exchange(&[insert(0), update, delete].map(|one| {
+    let pipeline = vec![doc! {"$set": {"b": 1}}];
+    let update_all =
+        doc! {"update": 0, "filter": {"a": 1}, "updateMods": pipeline, "multi": true, "upsert": true};
+    let [delete, delete_one] =
+        [true, false].map(|multi| doc! {"delete": 0, "filter": {"a": 1}, "multi": multi});
+    let sent = [insert(0), update.clone(), delete.clone(), update, update_all, delete, delete_one];
+    let wire = exchange(&sent.map(|one| {
         let reply = bulk_reply(&[], [0, 1, 0, 0, 0, 0]);
         (bulk_write(std::slice::from_ref(&one), &["shop.orders"]), reply)
     }));
@@ -346,6 +351,11 @@ fn a_statement_of_a_bulk_write_has_the_shape_of_one_with_it_alone() {
         doc! {"insert": 3, "documents": [{"a": 10}, {"a": 11}]},
         doc! {"update": 1, "filter": {"a": 2}, "multi": false, "updateMods": {"$set": {"b": 2}}, "upsert": false},
         doc! {"delete": 2, "filter": {"a": 2}, "multi": true},
+        // In the form of an update and of a delete.
+        doc! {"q": {"a": 2}, "u": {"$set": {"b": 2}}, "multi": false, "upsert": false},
+        doc! {"q": {"a": 2}, "u": [{"$set": {"b": 2}}], "multi": true, "upsert": true},
+        doc! {"q": {"a": 2}, "limit": 0},
+        doc! {"q": {"a": 2}, "limit": 1},
     ];
     for (sent, command) in wire.seen.iter().zip(written) {
         let document = doc! {"op": "bulkWrite", "ns": "shop.orders", "command": &command, "millis": 5};

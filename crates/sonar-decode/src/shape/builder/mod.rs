@@ -14,6 +14,7 @@ mod leaf;
 mod node;
 mod read;
 mod server_form;
+mod statement;
 
 use self::node::{
     Afterwards, BorrowedLabel, EMPTY_SEQUENCE, EMPTY_SET, Frame, Hashes, MIXED_STATEMENTS, NO_LABEL, Node,

@@ -3,13 +3,11 @@
 use super::Builder;
 use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
-use crate::commands::CommandKind;
 use crate::names;
 use crate::shape::hash::{self, mix};
-use crate::shape::rules::{self, ContainerMode, Field, stage, statement_field};
+use crate::shape::rules::{self, ContainerMode, Field, stage};
 use crate::shape::text::{EQUALITY, Text};
 use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
-use sonar_core::operation::WriteType;
 
 impl<T: Text> Builder<T> {
     pub(super) fn field_element(
@@ -323,28 +321,6 @@ impl<T: Text> Builder<T> {
         T::label(1, path, if operator == b"$eq" { EQUALITY } else { operator })
     }
 
-    pub(super) fn statement_element(
-        &mut self,
-        key: Key<'_>,
-        kind: ElementKind,
-        value: BsonValue<'_>,
-    ) -> ElementStep {
-        if self.command == CommandKind::BulkWrite {
-            let write = match key.bytes {
-                b"insert" => Some(WriteType::Insert),
-                b"update" => Some(WriteType::Update),
-                b"delete" => Some(WriteType::Delete),
-                _ => None,
-            };
-            if let Some(write) = write {
-                let index = number(kind, bytes_of(value)).map_or(-1, |number| number as i64);
-                self.bulk = Some((write, index));
-                return ElementStep::Next;
-            }
-        }
-        self.field_element(statement_field(&key), key, kind, value)
-    }
-
     /// A document or array, when the mode of the top frame is decided.
     pub(super) fn place_open(&mut self, key: Key<'_>, array: bool) -> Opened {
         let top = self.frames.len() - 1;
@@ -483,10 +459,7 @@ impl<T: Text> Builder<T> {
                 self.open_statement();
                 Opened::Enter
             }
-            ContainerMode::Statement => {
-                let (rank, field) = statement_field(&key);
-                self.field_open(rank, field, key, array)
-            }
+            ContainerMode::Statement => self.statement_open(key, array),
             ContainerMode::Indexes => self.enter(ContainerMode::Index, 0, NO_LABEL),
             ContainerMode::Index => {
                 let inner = match key.bytes {
