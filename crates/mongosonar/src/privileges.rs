@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sonar_mongo::Target;
@@ -110,7 +110,8 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
     }
     let _ = privileges::drop_capabilities(&keep);
     if !inspects {
-        let _ = privileges::refuse_changes();
+        // Ctrl-Z in a live view stops the whole process group. The filter of system calls refuses all other signals.
+        let _ = privileges::refuse_changes(false);
     }
     let _ = privileges::confine(if server.is_some() { Duty::Client } else { Duty::Observing });
 }

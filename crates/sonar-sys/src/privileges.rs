@@ -10,7 +10,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::process::{Gid, Uid, parent_process_death_signal, set_parent_process_death_signal};
+use rustix::process::{
+    DumpableBehavior, Gid, Uid, dumpable_behavior, getgroups, parent_process_death_signal,
+    set_dumpable_behavior, set_parent_process_death_signal,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
@@ -172,14 +175,19 @@ pub fn leave_root(keep: &[u32]) -> io::Result<()> {
     Ok(set_parent_process_death_signal(signal)?)
 }
 
-/// Whether `works` succeeds as `nobody` with these capabilities alone: some file systems give `nobody` nothing, whatever
-/// its capabilities (a FUSE mount of root, NFS). The calling thread is what it was again afterwards; one that is not root
-/// stays what it is for that.
+/// Whether `works` succeeds as `nobody` with these capabilities alone, in no group of root: some file systems give `nobody`
+/// nothing, whatever its capabilities (a FUSE mount of root, NFS). The calling thread is what it was again afterwards; one
+/// that is not root stays what it is for that.
 pub fn works_as_nobody(keep: &[u32], works: impl FnOnce() -> bool) -> bool {
     if !rustix::process::geteuid().is_root() {
         return works();
     }
     let Ok(CapabilitySets { permitted, .. }) = capabilities(None) else { return false };
+    let (Ok(groups), Ok(signal), Ok(dumpable)) =
+        (getgroups(), parent_process_death_signal(), dumpable_behavior())
+    else {
+        return false;
+    };
     if missing_to_leave_root().is_some() {
         return false;
     }
@@ -187,13 +195,21 @@ pub fn works_as_nobody(keep: &[u32], works: impl FnOnce() -> bool) -> bool {
     let effective = keep.iter().fold(NONE, |set, number| set | one_capability(*number)) & permitted;
     let set = |effective| set_capabilities(None, CapabilitySets { effective, permitted, inheritable: NONE });
     // The real and the saved user stay root, so that it can go back.
-    let lowered = set_thread_res_gid(real, Gid::from_raw(NOBODY), group)
+    let lowered = set_thread_groups(&[])
+        .and_then(|()| set_thread_res_gid(real, Gid::from_raw(NOBODY), group))
         .and_then(|()| set_thread_res_uid(Uid::ROOT, Uid::from_raw(NOBODY), Uid::ROOT))
         .and_then(|()| set(effective));
     let worked = lowered.is_ok() && works();
+    // Groups take a capability, which comes back first.
     let back = set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)
+        .and_then(|()| set(permitted))
         .and_then(|()| set_thread_res_gid(real, group, group))
-        .and_then(|()| set(permitted));
+        .and_then(|()| set_thread_groups(&groups))
+        // The kernel forgets both with the user.
+        .and_then(|()| set_parent_process_death_signal(signal));
+    if dumpable == DumpableBehavior::Dumpable {
+        let _ = set_dumpable_behavior(dumpable);
+    }
     worked && back.is_ok()
 }
 
@@ -247,7 +263,7 @@ pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static
     let limit = || match files {
         FileAccess::Below(folders) => limit_files(folders, &[]),
         FileAccess::Writing(read, write) => limit_files(read, write),
-        FileAccess::ReadOnly => refuse_changes(),
+        FileAccess::ReadOnly => refuse_changes(true),
     };
     // The last step may forbid what the others need; the first sets what they need.
     let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 4] = [
@@ -310,14 +326,15 @@ fn landlock_version() -> io::Result<u32> {
 }
 
 /// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network and files that are
-/// open. If the kernel can do that, it reaches no abstract socket of another process and sends no signal to one.
+/// open. If the kernel can do that, it reaches no abstract socket of another process, and, if `signals` says so, sends no
+/// signal to one: Ctrl-Z could not stop the whole process group then.
 ///
 /// # Errors
 /// As [`limit_files`].
-pub fn refuse_changes() -> io::Result<()> {
+pub fn refuse_changes(signals: bool) -> io::Result<()> {
     let version = landlock_version()?;
     let files = right::known(version) & !right::READING;
-    let (scoped, bytes) = scopes(version, true).unwrap_or((0, 8));
+    let (scoped, bytes) = scopes(version, signals).unwrap_or((0, 8));
     let rules = sys_process::landlock_ruleset(&Ruleset { files, network: 0, scoped }, bytes)?;
     sys_process::landlock_restrict(&rules)
 }

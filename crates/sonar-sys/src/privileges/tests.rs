@@ -319,7 +319,8 @@ fn landlock_keeps_signals_and_abstract_sockets_out_of_reach() {
         .unwrap()
     };
     assert_eq!(tried(|| {}), (None, true));
-    assert_eq!(tried(|| refuse_changes().unwrap()), (Some(libc::EPERM), false));
+    assert_eq!(tried(|| refuse_changes(true).unwrap()), (Some(libc::EPERM), false));
+    assert_eq!(tried(|| refuse_changes(false).unwrap()), (None, false), "as Ctrl-Z takes it");
     let folder = || limit_files(&[], &[Path::new("/tmp")]).unwrap();
     assert_eq!(tried(folder), (Some(libc::EPERM), false));
     drop(listener);
@@ -415,7 +416,7 @@ fn landlock_too_limits_a_reader_to_reading() {
     std::fs::write(&file, "x").unwrap();
     let result = thread::spawn(move || {
         set_no_new_privs(true).unwrap();
-        if let Err(error) = refuse_changes() {
+        if let Err(error) = refuse_changes(true) {
             assert_eq!(error.kind(), io::ErrorKind::Unsupported);
             return None;
         }
@@ -571,7 +572,7 @@ fn what_nobody_could_do_is_tried_without_becoming_nobody() {
         println!("skipped: only root can try");
         return;
     }
-    let file = std::env::temp_dir().join(format!("sonar-sys-of-root-{}", std::process::id()));
+    let file = std::env::temp_dir().join(format!("sonar-sys-tried-{}", std::process::id()));
     File::options().write(true).create_new(true).mode(0o600).open(&file).unwrap();
     let (path, names) = (file.clone(), ["Uid:", "Gid:", "CapEff:", "CapPrm:"]);
     thread::spawn(move || {
@@ -585,4 +586,61 @@ fn what_nobody_could_do_is_tried_without_becoming_nobody() {
     .join()
     .unwrap();
     std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn what_nobody_could_do_is_tried_without_the_groups_of_root_which_come_back() {
+    if !rustix::process::geteuid().is_root() || missing_to_leave_root().is_some() {
+        println!("skipped: only root can try");
+        return;
+    }
+    const GROUP: u32 = 65_531;
+    let file = std::env::temp_dir().join(format!("sonar-sys-of-group-{}", std::process::id()));
+    File::options().write(true).create_new(true).mode(0o040).open(&file).unwrap();
+    std::os::unix::fs::chown(&file, Some(65_533), Some(GROUP)).unwrap();
+    let path = file.clone();
+    thread::spawn(move || {
+        set_thread_groups(&[Gid::from_raw(GROUP)]).unwrap();
+        let signal = Some(rustix::process::Signal::USR1);
+        set_parent_process_death_signal(signal).unwrap();
+        assert!(works_as_nobody(&[], || own_status(["Groups:"]) == [""]));
+        assert!(!works_as_nobody(&[], || File::open(&path).is_ok()));
+        assert_eq!(own_status(["Groups:"]), [GROUP.to_string()]);
+        assert_eq!(parent_process_death_signal().unwrap(), signal);
+    })
+    .join()
+    .unwrap();
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// Set in a process that tries what `nobody` could do, and tells whether its memory can be dumped then.
+const TRIES: &str = "SONAR_SYS_TRIES_AS_NOBODY";
+
+/// The test of the next lines starts it: threads of other tests change the user too, which the kernel notes for all of
+/// their process.
+#[test]
+#[ignore = "another test runs it, in a process of its own"]
+fn a_process_that_tries_what_nobody_could_do() {
+    if std::env::var(TRIES).is_err() {
+        return;
+    }
+    set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+    let worked = works_as_nobody(&[], || true);
+    println!("worked: {worked}, {:?}", dumpable_behavior().unwrap());
+}
+
+#[test]
+fn the_memory_of_a_process_can_be_dumped_after_what_nobody_could_do_was_tried() {
+    if missing_to_leave_root().is_some() {
+        println!("skipped: only root can try");
+        return;
+    }
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "privileges::tests::a_process_that_tries_what_nobody_could_do"])
+        .args(["--ignored", "--nocapture"])
+        .env(TRIES, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(told.contains("worked: true, Dumpable\n"), "{told}");
 }
