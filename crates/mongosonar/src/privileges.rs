@@ -100,7 +100,7 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
         leaves_root = false;
     }
     // The files of a container: who follows /proc/PID/root must be able to inspect the process, which Landlock forbids.
-    let inspects = inputs.iter().any(|path| path.starts_with("/proc"));
+    let inspects = inputs.iter().any(|path| is_of_another_process(path));
     if inspects {
         keep.push(capability::SYS_PTRACE);
     }
@@ -114,6 +114,14 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
         let _ = privileges::refuse_changes(false);
     }
     let _ = privileges::confine(if server.is_some() { Duty::Client } else { Duty::Observing });
+}
+
+/// Whether a path leads through another process, as `/proc/PID/root` does into a container. Shells name pipes of this one
+/// below `/proc/self/fd`.
+pub fn is_of_another_process(path: &Path) -> bool {
+    let below = path.strip_prefix("/proc").ok().and_then(|rest| rest.iter().next());
+    let pid = below.and_then(|name| name.to_str()?.parse::<u32>().ok());
+    pid.is_some_and(|pid| pid != std::process::id())
 }
 
 /// Whether a file or a folder can be read. A pipe is not opened: its writer would see that.
@@ -220,4 +228,29 @@ pub fn helper_with(
         }
     });
     started.inspect_err(|error| eprintln!("mongosonar: {what} is not possible: {error}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_path_through_another_process_takes_the_right_to_inspect_it() {
+        for path in ["/proc/1/root/var/log/mongod.log", "/proc//1/fd/3", "/proc/1"] {
+            assert!(is_of_another_process(Path::new(path)), "{path}");
+        }
+        let own = format!("/proc/{}/fd/3", std::process::id());
+        for path in [
+            "/proc/self/fd/12",
+            "/proc/thread-self/fd/12",
+            "/proc/net/tcp",
+            "/proc",
+            "/process/1/log",
+            "proc/1",
+            "-",
+            &own,
+        ] {
+            assert!(!is_of_another_process(Path::new(path)), "{path}");
+        }
+    }
 }
