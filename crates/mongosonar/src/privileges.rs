@@ -104,7 +104,7 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
     if inspects {
         keep.push(capability::SYS_PTRACE);
     }
-    let readable: Vec<_> = inputs.iter().filter(|path| is_readable(path)).collect();
+    let readable: Vec<_> = opened_of(inputs).into_iter().filter(|path| is_readable(path)).collect();
     if leaves_root && privileges::works_as_nobody(&keep, || readable.iter().all(|path| is_readable(path))) {
         let _ = privileges::leave_root(&keep);
     }
@@ -114,6 +114,23 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
         let _ = privileges::refuse_changes(false);
     }
     let _ = privileges::confine(if server.is_some() { Duty::Client } else { Duty::Observing });
+}
+
+/// The most files of a folder whose reading is tried.
+const MAX_TRIED: usize = 300;
+
+/// What a command opens of its inputs: them, and of a folder its files and those of the `diagnostic.data` in it, up to some
+/// hundred. Some file systems let `nobody` list a folder and read nothing in it.
+fn opened_of(inputs: &[&Path]) -> Vec<PathBuf> {
+    let files = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.take(MAX_TRIED).map(|entry| entry.path())
+    };
+    let of_input = |input: &&Path| {
+        let own = std::iter::once(input.to_path_buf());
+        own.chain(files(input)).chain(files(&input.join("diagnostic.data")))
+    };
+    inputs.iter().flat_map(of_input).collect()
 }
 
 /// Whether a path leads through another process, as `/proc/PID/root` does into a container. Shells name pipes of this one
@@ -233,6 +250,29 @@ pub fn helper_with(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_folder_its_files_are_opened_too_and_those_of_its_diagnostic_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |name: &str| folder.path().join(name);
+        fs::create_dir_all(named("diagnostic.data/deeper")).unwrap();
+        fs::create_dir(named("journal")).unwrap();
+        for file in ["one.db", "journal/log", "diagnostic.data/metrics.one", "diagnostic.data/deeper/file"] {
+            fs::write(named(file), "").unwrap();
+        }
+        let file = named("one.db");
+        let inputs = [Path::new("-"), file.as_path(), folder.path()];
+        let found = opened_of(&inputs);
+        assert_eq!(found[..3], inputs.map(Path::to_path_buf));
+        let of_folder: BTreeSet<_> = found[3..].iter().cloned().collect();
+        let expected =
+            ["one.db", "journal", "diagnostic.data", "diagnostic.data/metrics.one", "diagnostic.data/deeper"];
+        assert_eq!(of_folder, BTreeSet::from(expected.map(named)));
+        for number in 0..2 * MAX_TRIED {
+            fs::write(named(&format!("diagnostic.data/metrics.{number}")), "").unwrap();
+        }
+        assert_eq!(opened_of(&inputs[2..]).len(), 1 + 3 + MAX_TRIED);
+    }
 
     #[test]
     fn only_a_path_through_another_process_takes_the_right_to_inspect_it() {
