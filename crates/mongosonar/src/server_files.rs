@@ -9,12 +9,13 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use sonar_sys::Host;
 use sonar_sys::host::process::{Process, ProgramFile};
 use sonar_sys::host::process_files::ProcessFiles;
 
-use crate::follow::{FileIdentity, FollowedPlace, MAX_COPIES};
+use crate::follow::{FILE_PATIENCE, FileIdentity, FileThread, FollowedPlace, MAX_COPIES};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::log_location::LogLocation;
 use crate::server_configuration::ServerConfiguration;
@@ -30,6 +31,53 @@ const SAMPLES: &str = "metrics.";
 const MAX_SAMPLES: usize = 1_000;
 /// The most bytes of a configuration of a server. A longer one is not read.
 const MAX_CONFIG_BYTES: u64 = 128 << 10;
+
+/// The longest path of a server, in bytes: any user may start one, and name what he likes.
+pub const MAX_PATH: usize = 1_024;
+/// How long a search waits for the file systems of all servers together: less than who asks a helper waits for the answer.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(8);
+
+/// Whether a path of a server is short enough to be kept.
+pub fn is_short(path: &Path) -> bool {
+    path.as_os_str().len() <= MAX_PATH
+}
+
+/// How long a search may still wait for file systems. Each gets half of it, so that one which does not answer leaves time
+/// for the others.
+pub struct SearchPatience(Duration);
+
+impl Default for SearchPatience {
+    fn default() -> Self {
+        Self(SEARCH_PATIENCE)
+    }
+}
+
+impl SearchPatience {
+    /// How long to wait for the next one.
+    pub fn next(&self) -> Duration {
+        (self.0 / 2).min(FILE_PATIENCE)
+    }
+
+    /// Lets a thread look at files of a server, and waits for it that long.
+    ///
+    /// # Errors
+    /// As [`FileThread::run`].
+    pub fn run<T: Send + 'static>(
+        &mut self,
+        place: &FileThread,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let begun = Instant::now();
+        let done = place.run_within(self.next(), work);
+        self.spend(begun.elapsed());
+        done
+    }
+
+    /// It has taken so long.
+    fn spend(&mut self, taken: Duration) {
+        self.0 = self.0.saturating_sub(taken);
+    }
+}
 
 /// A process, and when it started, in clock ticks since boot: another one may get its number. It may also execute another
 /// program.
@@ -203,6 +251,19 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn a_search_ends_before_who_asks_has_lost_patience_however_many_file_systems_hang() {
+        let mut patience = SearchPatience::default();
+        let mut waited = Duration::ZERO;
+        for server in 0..128 {
+            let next = patience.next();
+            assert!(server > 2 || next >= Duration::from_secs(1), "{server}: {next:?}");
+            waited += next;
+            patience.spend(next);
+        }
+        assert!(waited <= SEARCH_PATIENCE && SEARCH_PATIENCE < sonar_sys::helper::PATIENCE);
+    }
 
     #[test]
     fn samples_begin_with_a_date_and_other_files_are_refused() {

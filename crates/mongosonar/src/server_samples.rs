@@ -1,8 +1,9 @@
 //! What the servers of this host say of themselves in their `diagnostic.data`, for a capture that has dropped its
 //! privileges: a helper process finds the servers and opens these files. It opens nothing else, whatever it is asked, and
-//! nothing that the user of the server may not read (`server_files`).
+//! nothing that the user of the server may not read (`server_files`). A file system that does not answer holds up only the
+//! servers that have their samples there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -16,12 +17,14 @@ use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
 
-use crate::follow::FileIdentity;
+use crate::follow::{FileIdentity, FileThread, FileThreads};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use crate::privileges::{self, HelperTask};
 use crate::server_configuration::ServerConfiguration;
-use crate::server_files::{InspectableSamples, ServerProcess, data_folder, samples_folder, seen_by};
+use crate::server_files::{
+    InspectableSamples, SearchPatience, ServerProcess, data_folder, is_short, samples_folder, seen_by,
+};
 use crate::servers;
 
 /// The most servers that are reported.
@@ -60,42 +63,73 @@ type SampleFile = (String, u64, u64, u64, i64);
 struct SampleSearch {
     host: Host,
     known: BTreeMap<u32, InspectableSamples>,
+    /// Look at files, by the process whose these are.
+    places: BTreeMap<u32, FileThread>,
+    /// The threads that do it. They are few, however many servers there are.
+    threads: Arc<FileThreads>,
 }
 
 impl SampleSearch {
     fn new() -> Self {
-        Self { host: Host::live(), known: BTreeMap::new() }
+        let (known, places, threads) = (BTreeMap::new(), BTreeMap::new(), Arc::default());
+        Self { host: Host::live(), known, places, threads }
     }
 
     /// The servers of this host by port: processes that run the program of one, and hold a socket that listens. What a
     /// process says of itself does not count.
     fn servers(&mut self) -> io::Result<Vec<SampledServer>> {
         let listeners = servers::listeners(&self.host)?;
-        let (mut found, mut known) = (Vec::new(), BTreeMap::new());
+        let (mut found, mut known, mut running) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let mut patience = SearchPatience::default();
         for process in servers::proven(&self.host) {
-            if found.len() >= MAX_SERVERS {
+            if running.len() >= MAX_SERVERS {
                 break;
             }
             let Some(port) = port_of(process.pid, &listeners) else { continue };
             let Some(started) = self.host.stat(process.pid).map(|stat| stat.started) else { continue };
             let (pid, program) = (process.pid, process.name.clone());
+            running.insert(pid);
             let server = ServerProcess { program: process.program(), process, started };
-            let Some(samples) = samples_of(server) else { continue };
+            let Some(samples) = self.describe(server, &mut patience) else { continue };
             known.insert(pid, samples);
             found.push(SampledServer { port, pid, started, program });
         }
+        self.places.retain(|pid, _| running.contains(pid));
         self.known = known;
         found.sort();
         Ok(found)
     }
 
-    fn folder(&mut self, pid: u32) -> io::Result<&mut InspectableSamples> {
+    /// The samples of a server; while its file system does not answer, those that were known before.
+    fn describe(
+        &mut self,
+        server: ServerProcess,
+        patience: &mut SearchPatience,
+    ) -> Option<InspectableSamples> {
+        let (pid, started) = (server.process.pid, server.started);
+        let described = patience.run(self.place(pid), move || samples_of(server));
+        let known = || self.known.get(&pid).filter(|known| known.server.started == started).cloned();
+        described.unwrap_or_else(|_| known())
+    }
+
+    fn place(&mut self, pid: u32) -> &FileThread {
+        let threads = &self.threads;
+        self.places.entry(pid).or_insert_with(|| FileThread::of(threads))
+    }
+
+    /// Lets a thread look at the samples of a server, and waits for it a while.
+    fn with_folder<T: Send + 'static>(
+        &mut self,
+        pid: u32,
+        work: impl FnOnce(InspectableSamples) -> T + Send + 'static,
+    ) -> io::Result<T> {
         let gone = || io::Error::new(io::ErrorKind::NotFound, "no server here has this process");
-        self.known.get_mut(&pid).ok_or_else(gone)
+        let folder = self.known.get(&pid).cloned().ok_or_else(gone)?;
+        self.place(pid).run(move || work(folder))
     }
 
     fn list(&mut self, pid: u32) -> io::Result<Vec<SampleFile>> {
-        let files = self.folder(pid)?.list()?;
+        let files = self.with_folder(pid, |mut folder| folder.list())??;
         let older = files.len().saturating_sub(MAX_FILES);
         let listed = |file: DiagnosticFile| {
             let DiagnosticFile { name, identity, size, modified_ns } = file;
@@ -105,7 +139,8 @@ impl SampleSearch {
     }
 
     fn open(&mut self, pid: u32, name: &str) -> io::Result<File> {
-        self.folder(pid)?.open(name)
+        let name = name.to_owned();
+        self.with_folder(pid, move |mut folder| folder.open(&name))?
     }
 
     fn answer(&mut self, request: SampleRequest) -> io::Result<HelperAnswer> {
@@ -124,14 +159,15 @@ fn port_of(pid: u32, found: &FoundListeners) -> Option<u16> {
     held.next().map(|one| one.address.port())
 }
 
-/// The samples of a server; `None` if nothing says where they are.
+/// The samples of a server; `None` if nothing says where they are, or their path is too long to be kept.
 fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     let process: &Process = &server.process;
     let file = process.option(&["--config", "-f"]).map(Path::new);
     let text = file.and_then(|file| server.configuration(&seen_by(process, file)));
     let configuration = text.map(|text| ServerConfiguration::parse(&text)).unwrap_or_default();
     let log = process.option(&["--logpath"]).or_else(|| configuration.log()).map(Path::new);
-    let folder = samples_folder(process, data_folder(process, &configuration).as_deref(), log)?;
+    let folder = samples_folder(process, data_folder(process, &configuration).as_deref(), log);
+    let folder = folder.filter(|folder| is_short(folder))?;
     // They are not needed any more, and there may be many servers.
     server.process.arguments = Vec::new();
     Some(InspectableSamples { server, folder })
@@ -164,10 +200,17 @@ impl ServerSamples {
         Some(Self(Arc::new(SamplePlace::There(HelperChannel::new(helper)?))))
     }
 
+    /// Those that whatever is on the other side of this socket finds.
+    #[cfg(test)]
+    pub fn over(socket: UnixStream) -> Self {
+        Self(Arc::new(SamplePlace::There(HelperChannel::over(socket))))
+    }
+
     /// The servers of this host, by port.
     ///
     /// # Errors
-    /// Processes cannot be listed, or the helper has gone, or does not answer now.
+    /// Processes cannot be listed, or the helper does not answer now. [`io::ErrorKind::BrokenPipe`] if it has ended, which
+    /// stays so.
     pub fn servers(&self) -> io::Result<Vec<SampledServer>> {
         match &*self.0 {
             SamplePlace::Here(search) => lock(search).servers(),
@@ -175,9 +218,9 @@ impl ServerSamples {
         }
     }
 
-    /// The samples of one of them.
-    pub fn folder(&self, pid: u32) -> ServerSampleFolder {
-        ServerSampleFolder { pid, samples: self.clone() }
+    /// The samples of one of them; one of these threads reads their files.
+    pub fn folder(&self, pid: u32, threads: &Arc<FileThreads>) -> ServerSampleFolder {
+        ServerSampleFolder { pid, samples: self.clone(), thread: Arc::new(FileThread::of(threads)) }
     }
 }
 
@@ -191,6 +234,7 @@ fn serve(socket: UnixStream) -> io::Result<()> {
 pub struct ServerSampleFolder {
     pid: u32,
     samples: ServerSamples,
+    thread: Arc<FileThread>,
 }
 
 impl DiagnosticFolder for ServerSampleFolder {
@@ -216,24 +260,81 @@ impl DiagnosticFolder for ServerSampleFolder {
         let ((), mut files) = channel.ask(&SampleRequest::Open(self.pid, name.to_owned()))?;
         files.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+
+    fn thread(&self) -> Option<Arc<FileThread>> {
+        Some(self.thread.clone())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
     use super::*;
+    use crate::server_files::MAX_PATH;
+
+    /// This process, as if it were a server with these arguments.
+    fn own(arguments: &[&str]) -> ServerProcess {
+        let (host, pid) = (Host::live(), std::process::id());
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+        let mut process = host.process(pid, &[name.trim_end()]).unwrap();
+        process.name = servers::MONGOD.to_owned();
+        process.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let started = host.stat(pid).unwrap().started;
+        ServerProcess { program: process.program_now(), process, started }
+    }
 
     #[test]
     fn the_helper_opens_nothing_of_processes_that_it_has_not_found_to_be_servers() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         std::thread::spawn(move || serve(theirs));
-        let samples = ServerSamples(Arc::new(SamplePlace::There(HelperChannel::over(ours))));
+        let samples = ServerSamples::over(ours);
         // Servers of other tests may run meanwhile; this process is none.
         let own = std::process::id();
         assert!(samples.servers().unwrap().iter().all(|server| server.pid != own));
-        let mut folder = samples.folder(own);
+        let mut folder = samples.folder(own, &Arc::default());
         for _ in 0..2 {
             assert_eq!(folder.list().unwrap_err().kind(), io::ErrorKind::NotFound);
             assert_eq!(folder.open("metrics.interim").unwrap_err().kind(), io::ErrorKind::NotFound);
         }
+        assert!(folder.thread().is_some(), "who follows it does not wait for its file system");
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_answer_holds_up_no_other_server_and_keeps_what_was_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = || own(&["mongod", "--dbpath", folder.path().to_str().unwrap()]);
+        let samples = samples_of(server()).unwrap();
+        let (pid, other) = (samples.server.process.pid, 0);
+        let mut search = SampleSearch::new();
+        search.known = BTreeMap::from([(pid, samples.clone()), (other, samples.clone())]);
+        let (answer, answered) = channel::<()>();
+        let hangs = move || {
+            let _ = answered.recv();
+        };
+        assert!(search.place(pid).run_within(Duration::from_millis(1), hangs).is_err());
+        assert_eq!(search.list(pid).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(search.open(pid, "metrics.one").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // There is no such folder yet.
+        assert_eq!(search.list(other).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let mut patience = SearchPatience::default();
+        let described = search.describe(server(), &mut patience);
+        assert_eq!(described.map(|found| found.folder), Some(samples.folder));
+        let later = ServerProcess { started: server().started + 1, ..server() };
+        assert!(search.describe(later, &mut patience).is_none(), "another process of this number");
+        drop(answer);
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_to_be_kept_is_not() {
+        let folder = |length: usize| {
+            let dbpath = format!("/{}", "a".repeat(length - 1));
+            samples_of(own(&["mongod", "--dbpath", &dbpath])).map(|samples| samples.folder.as_os_str().len())
+        };
+        let suffix = "/diagnostic.data".len();
+        assert_eq!(folder(MAX_PATH - suffix), Some(MAX_PATH));
+        assert_eq!(folder(MAX_PATH - suffix + 1), None);
+        assert_eq!(folder(100_000), None);
     }
 }

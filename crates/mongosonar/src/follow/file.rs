@@ -236,15 +236,19 @@ impl FileThreadsState {
 
     fn start(&self) -> io::Result<FileWorker> {
         let (to, jobs) = channel::<FileJob>();
-        // The time of it is that of the thread that asks. Of main threads only that of the helper for logs asks.
+        // The time of it is that of the thread that asks. Of main threads only those of helpers ask, whose name it inherits.
         let asking = std::thread::current();
-        let name = asking.name().filter(|name| *name != "main").unwrap_or("sonar-logs").to_owned();
+        let builder = std::thread::Builder::new().stack_size(STACK);
+        let builder = match asking.name().filter(|name| *name != "main") {
+            Some(name) => builder.name(name.to_owned()),
+            None => builder,
+        };
         let running = self.running.clone();
         let run = move || {
             let _running = running;
             jobs.into_iter().for_each(|job| job());
         };
-        std::thread::Builder::new().name(name).stack_size(STACK).spawn(run)?;
+        builder.spawn(run)?;
         Ok(FileWorker { to, busy: Weak::new() })
     }
 }

@@ -10,13 +10,12 @@ use crate::agent::settings::ServerTable;
 use crate::log_location::LogLocation;
 use crate::server_configuration::ServerConfiguration;
 use crate::server_files::{
-    InspectableLog, InspectableSamples, ServerProcess, data_folder, samples_folder, seen_by, working_folder,
+    InspectableLog, InspectableSamples, ServerProcess, data_folder, is_short, samples_folder, seen_by,
+    working_folder,
 };
 use crate::servers;
 use serde::{Deserialize, Serialize};
 
-/// The longest path of a server, in bytes: any user may start one, and name what he likes.
-const MAX_PATH: usize = 1_024;
 /// The most letters of the reason why a server has no log.
 const MAX_REASON: usize = 300;
 /// The most bytes of a server in an answer, and of all servers of an answer, as JSON.
@@ -108,10 +107,6 @@ pub struct KnownServer {
     pub samples: Option<InspectableSamples>,
 }
 
-fn is_short(path: &Path) -> bool {
-    path.as_os_str().len() <= MAX_PATH
-}
-
 /// A server that listens on this port, with its files; `configured` is what the configuration says of it.
 pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable>) -> KnownServer {
     let (process, started) = (&server.process, server.started);
@@ -166,6 +161,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_files::MAX_PATH;
 
     #[test]
     fn servers_that_say_much_leave_room_for_others_in_an_answer() {

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
@@ -22,19 +21,17 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use super::path_bytes;
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::follow::{FILE_PATIENCE, FileIdentity, FileThread, FileThreads, FollowedPlace};
+use crate::follow::{FileIdentity, FileThread, FileThreads, FollowedPlace};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use crate::privileges::{self, HelperTask};
-use crate::server_files::{InspectableLog, InspectableSamples, ServerProcess};
+use crate::server_files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
 use crate::servers;
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
 /// The most files of a folder that are listed: a server keeps some twenty.
 const MAX_FILES: usize = 1_000;
-/// How long a search waits for the file systems of all servers together: less than the agent waits for the answer.
-const SEARCH_PATIENCE: Duration = Duration::from_secs(8);
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,22 +117,6 @@ enum InspectedPart {
     Samples,
 }
 
-/// How long a search may still wait for file systems. Each gets half of it, so that one which does not answer leaves time
-/// for the others.
-struct SearchPatience(Duration);
-
-impl SearchPatience {
-    /// How long to wait for the next one.
-    fn next(&self) -> Duration {
-        (self.0 / 2).min(FILE_PATIENCE)
-    }
-
-    /// It has taken so long.
-    fn spend(&mut self, taken: Duration) {
-        self.0 = self.0.saturating_sub(taken);
-    }
-}
-
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 pub struct Inspection {
     host: Host,
@@ -168,7 +149,7 @@ impl Inspection {
         // Without a list of processes nothing is known that was not known before.
         let Ok(listeners) = servers::listeners(&self.host) else { return self.found() };
         let mut known: Vec<KnownServer> = Vec::new();
-        let mut patience = SearchPatience(SEARCH_PATIENCE);
+        let mut patience = SearchPatience::default();
         let mut left_out = 0;
         for process in servers::proven(&self.host) {
             if known.len() >= MAX_SERVERS {
@@ -227,10 +208,8 @@ impl Inspection {
         let configured = self.configured.iter().find(|table| table.port.0 == port).cloned();
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
         let server = ServerProcess { process: process.clone(), started, program: process.program() };
-        let begun = Instant::now();
         let place = self.place(process.pid, InspectedPart::Log);
-        let described = place.run_within(patience.next(), move || describe(server, port, configured));
-        patience.spend(begun.elapsed());
+        let described = patience.run(place, move || describe(server, port, configured));
         described.unwrap_or_else(|error| match self.known(&process) {
             Some(one) => KnownServer { found: FoundServer { port, ..one.found }, ..one },
             None => {

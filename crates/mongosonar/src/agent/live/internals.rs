@@ -19,7 +19,7 @@ use crate::agent::memory::Holder;
 use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::follow::{FileThread, FileThreads};
-use crate::ftdc::{self, follow::FtdcFollower};
+use crate::ftdc::follow::{FtdcFollower, LearnsSchemas, MAX_DOCUMENT, forget_schemas};
 use crate::queries::live::now;
 use crate::servers;
 
@@ -35,7 +35,7 @@ const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The most bytes that are kept of what was learned of the schemas of all servers. A large server has less than one MB.
-const SCHEMAS_BYTES: usize = Holder::Schemas.facts().bytes - 2 * ftdc::follow::MAX_DOCUMENT;
+const SCHEMAS_BYTES: usize = Holder::Schemas.facts().bytes - 2 * MAX_DOCUMENT;
 
 /// The samples of a server that are followed.
 struct SampleSource {
@@ -78,7 +78,7 @@ pub fn run(task: &FollowTask) {
             // Another process may write into the same folder.
             source.server.clone_from(server);
             source.poll(task, &mut windows);
-            forget_schemas(&mut sources);
+            forget_schemas(&mut sources, SCHEMAS_BYTES);
         }
         let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
         task.board.lost(Collector::Internals, lost_before + lost);
@@ -105,14 +105,6 @@ pub fn run(task: &FollowTask) {
     windows.finish();
 }
 
-/// Something that learns schemas.
-trait LearnsSchemas {
-    /// The bytes of what it learned.
-    fn schema_bytes(&self) -> usize;
-    /// Forgets it.
-    fn forget_schemas(&mut self);
-}
-
 impl LearnsSchemas for SampleSource {
     fn schema_bytes(&self) -> usize {
         self.follower.schema_bytes()
@@ -120,15 +112,6 @@ impl LearnsSchemas for SampleSource {
 
     fn forget_schemas(&mut self) {
         self.follower.forget_schemas();
-    }
-}
-
-/// Keeps what was learned of schemas below the limit: the largest ones go first.
-fn forget_schemas<S: LearnsSchemas>(sources: &mut BTreeMap<u16, S>) {
-    while sources.values().map(S::schema_bytes).sum::<usize>() > SCHEMAS_BYTES
-        && let Some(largest) = sources.values_mut().max_by_key(|source| source.schema_bytes())
-    {
-        largest.forget_schemas();
     }
 }
 
@@ -226,39 +209,5 @@ impl SampleSource {
         };
         while follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What was learned, in bytes.
-    struct Learned(usize);
-
-    impl LearnsSchemas for Learned {
-        fn schema_bytes(&self) -> usize {
-            self.0
-        }
-
-        fn forget_schemas(&mut self) {
-            self.0 = 0;
-        }
-    }
-
-    #[test]
-    fn what_was_learned_of_all_servers_stays_below_the_limit_and_the_largest_go_first() {
-        let share = SCHEMAS_BYTES / 4;
-        let after = |bytes: &[usize]| {
-            let mut sources: BTreeMap<u16, Learned> =
-                (27_017..).zip(bytes.iter().copied().map(Learned)).collect();
-            forget_schemas(&mut sources);
-            sources.into_values().map(|one| one.0).collect::<Vec<_>>()
-        };
-        assert_eq!(after(&[share; 4]), [share; 4], "just as much as there may be");
-        assert_eq!(after(&[share, 2 * share, share + 1]), [share, 0, share + 1]);
-        // More than one must go at once where several servers appear together.
-        assert_eq!(after(&[4 * share, 1, 3 * share, 2 * share]), [0, 1, 0, 2 * share]);
-        assert_eq!(after(&[]), [0; 0]);
     }
 }

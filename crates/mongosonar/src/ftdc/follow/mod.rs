@@ -4,6 +4,7 @@
 //! in `metrics.interim`, which it replaces every ten samples. The same samples come again in the chunk.
 
 mod folder;
+mod schemas;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use sonar_core::internals::{ServerDescription, ServerSample};
 use sonar_decode::ftdc::{ChunkLimits, DocumentContent, DocumentError, SampleReader, document_length, parse};
 
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
+pub use self::schemas::{LearnsSchemas, forget_schemas};
 use super::input::Repetitions;
 use crate::follow::{FileIdentity, FollowedFile};
 use crate::large::{LARGE, LargeMemory, MemoryInUse};
