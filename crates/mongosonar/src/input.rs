@@ -138,9 +138,14 @@ static FILES_FOR_COPIES: Mutex<Vec<io::Result<File>>> = Mutex::new(Vec::new());
 
 /// Makes the files into which [`make_rereadable`] copies the pipes among these paths, while the command still may.
 pub fn prepare_copies<'a>(paths: impl IntoIterator<Item = &'a Path>) {
-    let pipes = paths.into_iter().filter(|path| !is_rereadable(path) && !path.is_dir());
+    let pipes = paths.into_iter().filter(|path| is_pipe(path));
     let files = pipes.map(|_| unnamed_file(&std::env::temp_dir()));
     FILES_FOR_COPIES.lock().unwrap_or_else(PoisonError::into_inner).extend(files);
+}
+
+/// Whether there is something to read that can be read only once.
+fn is_pipe(path: &Path) -> bool {
+    path == Path::new("-") || path.exists() && !is_rereadable(path) && !path.is_dir()
 }
 
 /// Reads a copy of a pipe from its beginning.
@@ -294,4 +299,24 @@ pub fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
         };
     }
     Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_read_once_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, missing) = (folder.path().join("file"), folder.path().join("missing"));
+        std::fs::write(&file, "").unwrap();
+        let (reader, _writer) = io::pipe().unwrap();
+        let pipe = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+        assert!(is_pipe(Path::new("-")) && is_pipe(&pipe));
+        for path in [folder.path(), &file, &missing] {
+            assert!(!is_pipe(path), "{}", path.display());
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The arguments of `logs report`, `profiler report` and `compare`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sonar_view::kit::Zone;
@@ -11,7 +11,7 @@ use crate::file_reading::FileReading;
 use crate::history::StoreArgs;
 use crate::outfile;
 use crate::values::{ClassArg, ShapeArg, number};
-use crate::when::{When, parse_time};
+use crate::when::{self, When, parse_time};
 
 /// The commands of `mongosonar logs`.
 #[derive(Subcommand, Debug)]
@@ -171,9 +171,16 @@ pub struct CompareArgs {
 impl CompareArgs {
     /// What it reads and writes: files, or spans of a history.
     pub fn reading(&self) -> FileReading<'_> {
-        let inputs = [&*self.a, &*self.b, self.store.folder()].into_iter().chain(self.tls_keylog.as_deref());
-        FileReading::of(inputs).with_page(self.html.as_ref())
+        let sides = [&*self.a, &*self.b];
+        let files = sides.into_iter().filter(|side| span_of(side).is_none());
+        let store = sides.iter().any(|side| span_of(side).is_some()).then(|| self.store.folder());
+        FileReading::of(files.chain(store).chain(self.tls_keylog.as_deref())).with_page(self.html.as_ref())
     }
+}
+
+/// The span of a history that an argument of `compare` names; `None` if it names a file.
+pub fn span_of(side: &Path) -> Option<&str> {
+    side.to_str().filter(|text| !side.exists() && when::is_span(text))
 }
 
 /// A column of a digest, by its name in the help, its heading or its name in `--json`.
@@ -205,5 +212,22 @@ impl ZoneArgs {
     /// The zone that was asked for.
     pub fn asked(&self) -> Option<Zone> {
         if self.utc { Some(Zone::utc()) } else { self.timezone.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_reads_a_history_only_where_it_names_a_span() {
+        let inputs = |a: &str, b: &str| {
+            let args = CompareArgs { a: a.into(), b: b.into(), ..CompareArgs::default() };
+            let inputs = args.reading().inputs;
+            (inputs.len(), inputs.contains(&args.store.folder()))
+        };
+        assert_eq!(inputs("before.json", "-"), (2, false));
+        assert_eq!(inputs("yesterday 14:00+10m", "after.json"), (2, true));
+        assert_eq!(inputs("yesterday 14:00+10m", "monday 14:00+10m"), (1, true));
     }
 }

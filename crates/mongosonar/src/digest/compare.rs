@@ -13,7 +13,7 @@ use sonar_view::kit::Zone;
 use sonar_view::logs::saved::{self, SavedDigest};
 use sonar_view::queries::ClassSet;
 
-use super::args::CompareArgs;
+use super::args::{CompareArgs, span_of};
 use super::captures::{self, CaptureInputs, Captured};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
@@ -35,7 +35,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let settings = DigestSettings { by, points: false };
     let classes = ClassArg::classes(&args.class);
     let wanted = WantedDigest { settings, classes, key_log: args.tls_keylog.as_deref() };
-    let side = |path: &Path| match path.to_str().filter(|text| !path.exists() && when::is_span(text)) {
+    let side = |path: &Path| match span_of(path) {
         Some(span) => of_history(args, span, (by, classes)),
         None => load(path, &wanted, &stop),
     };
