@@ -36,7 +36,8 @@ impl<'a> FileReading<'a> {
     /// The page cannot be written, or options that name the server contradict each other.
     pub fn begin(&self) -> Result<()> {
         let target = self.server.map(ServerArgs::named).transpose()?.flatten();
-        if let Some(page) = self.page {
+        // Where there is nothing to read the command fails, and no empty page stays.
+        if let Some(page) = self.page.filter(|_| self.has_input()) {
             outfile::prepare(page)?;
         }
         stop::prepare()?;
@@ -47,5 +48,10 @@ impl<'a> FileReading<'a> {
         input::prepare_copies(self.inputs.iter().copied());
         privileges::give_up_but_reading(&self.inputs, target.as_ref());
         Ok(())
+    }
+
+    /// Whether any of its inputs is there.
+    fn has_input(&self) -> bool {
+        self.inputs.iter().any(|path| *path == Path::new("-") || path.exists())
     }
 }

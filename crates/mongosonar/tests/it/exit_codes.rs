@@ -364,6 +364,26 @@ fn a_configuration_that_is_missing_or_no_text_is_2() {
 }
 
 #[test]
+fn where_there_is_nothing_to_read_no_empty_page_stays() {
+    let folder = Folder::new("no-page");
+    let (page, missing) = (folder.path("page.html"), folder.path("missing"));
+    let (page, missing) = (page.display(), missing.display());
+    for (words, code) in [
+        (format!("report --html {page}"), 2),
+        (format!("report --html {page} {missing}"), 1),
+        (format!("logs report --html {page} {missing}"), 1),
+        (format!("compare --html {page} {missing} {missing}"), 1),
+        (format!("queries --read {missing} --html {page}"), 1),
+        (format!("timeline --store {missing} --html {page}"), 1),
+        (format!("what-changed --store {missing} --html {page}"), 1),
+        (format!("report --from 10:00 --store {missing} --html {page}"), 1),
+    ] {
+        fails(&words, code);
+        assert!(!folder.path("page.html").exists(), "{words}");
+    }
+}
+
+#[test]
 fn a_page_is_not_written_through_the_link_of_another_user() {
     let folder = Folder::new("link");
     let log = folder.file("mongod.log", b"2026-05-01T10:00:00.000+0000 I NETWORK  [listener] hello\n");
