@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
@@ -55,7 +55,11 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
             input::prepare_copies(args.replay.iter().map(PathBuf::as_path));
             privileges::give_up_but_replaying(folder);
         }
-        let (summary, code) = replay::run(&plan, store)?;
+        let replayed = replay::run(&plan, store).map_err(|error| match args.keep_privileges {
+            true => error,
+            false => denied_to_confined(error, &args.replay),
+        });
+        let (summary, code) = replayed?;
         show(&summary, args.json)?;
         return Ok(code);
     }
@@ -88,6 +92,19 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     }
     show(&summary, args.json)?;
     Ok(stopped.map_or(OK, |(_, code)| code))
+}
+
+/// An error of a replay that has dropped its privileges, with what to do where that denies it a file of another process.
+fn denied_to_confined(error: anyhow::Error, paths: &[PathBuf]) -> anyhow::Error {
+    let is_denial = |cause: &io::Error| cause.kind() == io::ErrorKind::PermissionDenied;
+    let is_denied = error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_denial));
+    match is_denied && paths.iter().any(|path| privileges::is_of_another_process(path)) {
+        true => anyhow!(
+            "{}; a replay may not look into other processes: add --keep-privileges, or copy the file",
+            exit::message(&error)
+        ),
+        false => error,
+    }
 }
 
 /// Says whether the configuration is valid; `loaded` is the file that it was read from, if there is one.
@@ -194,6 +211,20 @@ mod tests {
         assert_eq!(checked_file(None, &wrong), Some(Path::new(settings::PLACE)));
         assert_eq!(checked_file(None, &read), Some(Path::new("/b.toml")));
         assert_eq!(checked_file(None, &Ok(None)), None);
+    }
+
+    #[test]
+    fn a_replay_that_may_not_look_into_other_processes_says_what_to_do() {
+        let said = |kind: io::ErrorKind, path: &str| {
+            let error = anyhow::Error::new(io::Error::from(kind)).context(format!("cannot open {path}"));
+            exit::message(&denied_to_confined(error, &[PathBuf::from(path)]))
+        };
+        let (denied, of_container) = (io::ErrorKind::PermissionDenied, "/proc/1/root/mongod.log");
+        let expected = "cannot open /proc/1/root/mongod.log: permission denied; a replay may not look into other \
+                        processes: add --keep-privileges, or copy the file";
+        assert_eq!(said(denied, of_container), expected);
+        assert_eq!(said(denied, "/root/mongod.log"), "cannot open /root/mongod.log: permission denied");
+        assert!(!said(io::ErrorKind::NotFound, of_container).contains("--keep-privileges"));
     }
 
     #[test]
