@@ -3,54 +3,122 @@
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import sqlite3
 import subprocess
 import sys
+import termios
 
 import pytest
-from test_privileges import DAC_READ_SEARCH, tasks
+from test_ending import on_terminal_of
+from test_privileges import DAC_READ_SEARCH, open_to_all, tasks
 
 import labkit
 
 pytestmark = pytest.mark.root
 
+PAGE, STORE = "PAGE", "STORE"
 READING = [
-    ["queries", "--read", "{}"],
-    ["logs", "report", "{}"],
-    ["profiler", "report", "{}"],
-    ["report", "{}"],
-    ["compare", "{}", "{}"],
-    ["ftdc", "report", "{}"],
+    ["queries", "--read", "{}", "--html", PAGE],
+    ["logs", "report", "{}", "--html", PAGE],
+    ["profiler", "report", "{}", "--html", PAGE],
+    ["report", "{}", "--html", PAGE],
+    ["compare", "{}", "{}", "--html", PAGE],
+    ["ftdc", "report", "{}", "--html", PAGE],
     ["ftdc", "export", "{}"],
     ["ftdc", "compare", "{}", "{}"],
-    ["io", "report", "{}"],
+    ["io", "report", "{}", "--html", PAGE],
     ["io", "compare", "{}", "{}"],
-    ["stacks", "compare", "{}", "{}"],
+    ["stacks", "compare", "{}", "{}", "--html", PAGE],
     ["disk", "estimate", "{}", "--documents", "1"],
-    ["disk", "bench", "--compare", "{}", "{}"],
+    ["disk", "bench", "--compare", "{}", "{}", "--html", PAGE],
 ]
+# In the history of the fixtures.
+FROM, TO = "2026-11-21T21:23:00Z", "2026-11-21T21:26:00Z"
+PAST = [
+    ["what-changed", "--at", "2026-11-21T21:25:00Z", "--store", STORE],
+    ["timeline", "--from", FROM, "--to", TO, "--store", STORE],
+    ["compare", f"{FROM}+30s", f"{TO}+30s", "--store", STORE],
+    ["report", "--from", FROM, "--to", TO, "--store", STORE],
+    ["queries", "--at", "2026-11-21T21:25:00Z", "--store", STORE],
+    ["io", "live", "--from", FROM, "--to", TO, "--store", STORE],
+    ["disk", "stat", "--from", FROM, "--to", TO, "--store", STORE],
+]
+HISTORY = labkit.LAB.parent / "fixtures/history"
 
 
-@pytest.mark.parametrize("words", READING, ids=lambda words: " ".join(word for word in words if word != "{}"))
+def named(words):
+    return " ".join(word for word in words if word not in ("{}", "--html", PAGE, "--store", STORE))
+
+
+@pytest.mark.parametrize("words", READING, ids=named)
 def test_a_command_that_reads_files_is_not_root(words, tmp_path):
     """It waits for the writer of a pipe, and so is where it would decode."""
     pipe, page = tmp_path / "pipe", tmp_path / "page.html"
     os.mkfifo(pipe)
-    arguments = [word.format(pipe) for word in words]
+    arguments = [page if word == PAGE else word.format(pipe) for word in words]
     with labkit.process([labkit.MONGOSONAR, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert_reads_without_root(child)
+        if PAGE in words:
+            # It could not be made any more.
+            assert (page.stat().st_size, page.stat().st_uid) == (0, 0)
         with open(pipe, "wb") as writer:
             writer.write(b"no such file\n")
-        out, err = child.communicate()
-        assert child.returncode in (1, 3), (out, err)
-        assert b"ermission" not in err and b"not permitted" not in err, err
-    assert not page.exists()
+        assert_reads_nothing(child)
+
+
+def assert_reads_nothing(child):
+    out, err = child.communicate()
+    assert child.returncode in (1, 3), (out, err)
+    assert b"ermission" not in err and b"not permitted" not in err, err
+
+
+@pytest.mark.parametrize("words", PAST, ids=named)
+def test_a_command_that_shows_the_past_is_not_root(words, tmp_path):
+    """It waits until somebody reads what it writes."""
+    store = shutil.copytree(HISTORY, tmp_path / "store")
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writer, b"\n" * 4096):
+            pass
+    os.set_blocking(writer, True)
+    arguments = [store if word == STORE else word for word in words]
+    with labkit.process([labkit.MONGOSONAR, *arguments], stdout=writer, stderr=writer) as child:
+        os.close(writer)
+        assert_reads_without_root(child)
+        with open(reader, "rb") as said:
+            text = said.read().strip()
+        assert text and b"ermission" not in text and b"not permitted" not in text, text
+        assert child.wait() in (0, 1, 4), text
+
+
+@pytest.mark.parametrize("how", ["folder", "standard input", "descriptor"])
+def test_it_is_not_root_whatever_names_its_input(how, tmp_path):
+    """A folder with a pipe in it, `-`, and a pipe as zsh names it for `<(…)`."""
+    reader, writer = os.pipe()
+    pipe = tmp_path / "metrics.2026-11-21T21-22-47Z-00000"
+    os.mkfifo(pipe)
+    words = {
+        "folder": ["ftdc", "report", tmp_path],
+        "standard input": ["report", "-"],
+        "descriptor": ["report", f"/proc/self/fd/{reader}"],
+    }[how]
+    streams = dict(stdin=reader, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[reader])
+    with labkit.process([labkit.MONGOSONAR, *words], **streams) as child:
+        os.close(reader)
+        assert_reads_without_root(child)
+        with open(writer, "wb") as end:
+            end.write(b"no such file\n")
+        if how == "folder":
+            pipe.write_bytes(b"no such file\n")
+        assert_reads_nothing(child)
 
 
 def assert_reads_without_root(child, user="65534"):
     def is_confined():
-        assert child.poll() is None, child.stderr.read()
+        assert child.poll() is None, child.stderr and child.stderr.read()
         return all(fields["Seccomp"].strip() == "2" for fields in tasks(child.pid).values())
 
     labkit.wait_until(is_confined, "a filter of system calls")
@@ -90,6 +158,62 @@ def test_a_log_in_the_root_of_a_process_can_be_read(tmp_path):
     command = [labkit.MONGOSONAR, "logs", "report", f"/proc/{os.getpid()}/root{log}", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_root_stays_where_nobody_could_list_a_folder_but_not_read_its_files(tmp_path):
+    """As on some network file systems. Here no capability applies to the owner of the files, whom the namespace does not
+    know, and root reads them by their group."""
+    folder = tmp_path / "diagnostic.data"
+    folder.mkdir(mode=0o755)
+    for file in (labkit.LAB.parent / "fixtures/ftdc/day").iterdir():
+        copied = shutil.copy(file, folder)
+        os.chown(copied, 65_533, 0)
+        os.chmod(copied, 0o640)
+    command = [labkit.MONGOSONAR, "ftdc", "report", folder, "--json"]
+    inside = ["unshare", "--user", "sh", "-c", 'echo && read -r _ && exec "$@"', "sh", *command]
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with labkit.process(inside, **pipes) as child:
+        assert child.stdout.readline() == b"\n", child.stderr.read()
+        for ids in ["uid_map", "gid_map"]:
+            pathlib.Path(f"/proc/{child.pid}/{ids}").write_text("0 0 1\n65534 65534 1\n")
+        out, err = child.communicate(b"\n")
+        assert child.returncode == 0 and not err, err
+        assert json.loads(out)
+
+
+def test_ctrl_z_in_a_view_of_the_past_stops_its_whole_process_group(tmp_path):
+    """In a script of a user: where root starts it, it is nobody, who may not stop the script of root."""
+    store, program = shutil.copytree(HISTORY, tmp_path / "store"), shutil.copy(labkit.MONGOSONAR, tmp_path)
+    open_to_all(tmp_path)
+    shell = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "bash", "--norc", "--noediting", "-i"]
+    with on_terminal_of(*shell) as terminal:
+        terminal.type(b"PS1='ready'\"> \"; stty -echo\n")
+        terminal.wait_for(b"ready> ")
+        terminal.type(f"sh -c '{program} queries --store {store} --from {FROM}; :'\n".encode())
+        terminal.wait_for(b"\x1b[?1049h")
+        # Before that, Ctrl-Z is up to the terminal.
+        labkit.wait_until(lambda: terminal.read() and not terminal.modes()[3] & termios.ICANON, "raw mode")
+        terminal.shown = b""
+        terminal.type(b"\x1a")
+        terminal.wait_for(b"ready> ")
+        assert b"Stopped" in terminal.shown
+        terminal.shown = b""
+        terminal.type(b"fg\n")
+        terminal.wait_for(b"\x1b[?1049h")
+        labkit.wait_until(lambda: terminal.read() and not terminal.modes()[3] & termios.ICANON, "raw mode")
+        terminal.type(b"q")
+        terminal.wait_for(b"ready> ")
+        terminal.type(b"exit\n")
+
+
+def test_a_replay_of_a_file_of_another_process_says_what_it_takes(tmp_path):
+    log = labkit.LAB.parent / "fixtures/mongod-4.4-minutes/mongod.log.gz"
+    inside = f"/proc/{os.getpid()}/root{log}"
+    command = [labkit.MONGOSONAR, "agent", "--replay", inside, "--store", tmp_path / "store"]
+    denied = subprocess.run(command, capture_output=True, text=True)
+    assert denied.returncode == 1 and "--keep-privileges" in denied.stderr, denied.stderr
+    done = subprocess.run([*command, "--keep-privileges"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_replay_keeps_root_for_its_store_only(tmp_path):
