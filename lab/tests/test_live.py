@@ -14,7 +14,9 @@ import time
 import bson
 import pymongo
 import pytest
+from hanging import hanging_files
 from test_ending import on_terminal
+from writing import answering_mongod
 
 import labkit
 
@@ -62,9 +64,21 @@ def sampled_server(tmp_path):
     folder = tmp_path / "data" / "diagnostic.data"
     folder.mkdir(parents=True)
     with labkit.threaded(tmp_path / "data", STATES_PORT, program):
-        began = datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0)
-        next(diagnostic.copies(folder, began - datetime.timedelta(seconds=200)))
-        yield next(folder.iterdir())
+        yield recorded_samples(folder)
+
+
+def recorded_samples(folder):
+    """Writes the samples of a real server into a folder; gives their file."""
+    began = datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0)
+    next(diagnostic.copies(folder, began - datetime.timedelta(seconds=200)))
+    return next(folder.iterdir())
+
+
+def append_samples(path):
+    """Lets that file grow by samples that end some minutes from now."""
+    moved = 1000 * round((time.time() + 300) - diagnostic.BEGAN.replace(tzinfo=datetime.UTC).timestamp())
+    with open(path, "ab") as file:
+        file.write(diagnostic.later(list(diagnostic.documents(diagnostic.RECORDED.read_bytes()))[1], moved))
 
 
 @pytest.mark.apart
@@ -78,12 +92,37 @@ def test_intervals_have_the_state_of_the_servers_of_this_host(tmp_path):
         assert first["connections"] > 0 and 0 < first["cache_used_percent"] < 100, first
         assert (first["queued_reads"], first["queued_writes"]) == (0, 0), first
         # The file grows.
-        moved = 1000 * round((time.time() + 300) - diagnostic.BEGAN.replace(tzinfo=datetime.UTC).timestamp())
-        with open(samples, "ab") as file:
-            file.write(diagnostic.later(list(diagnostic.documents(diagnostic.RECORDED.read_bytes()))[1], moved))
+        append_samples(samples)
         labkit.wait_until(lambda: states()[-1][0]["sampled_ns"] > first["sampled_ns"], "a later state")
         summary = labkit.summary(sonar.stop())
     assert summary["servers"] == []
+
+
+@pytest.mark.apart
+def test_a_file_system_that_hangs_holds_up_the_state_of_no_other_server(tmp_path):
+    # The first one is looked at first.
+    hung, healthy = STATES_PORT, STATES_PORT + 1
+    with contextlib.ExitStack() as stack:
+        files = stack.enter_context(hanging_files(tmp_path / "hung", tmp_path / "below"))
+        (files.folder / "diagnostic.data").mkdir()
+        (tmp_path / "healthy" / "diagnostic.data").mkdir(parents=True)
+        recorded_samples(files.folder / "diagnostic.data")
+        samples = recorded_samples(tmp_path / "healthy" / "diagnostic.data")
+        stack.enter_context(answering_mongod(tmp_path, hung, "--dbpath", files.point))
+        stack.enter_context(answering_mongod(tmp_path, healthy, "--dbpath", tmp_path / "healthy"))
+        arguments = ["--interface", "lo", "--port", f"{hung}-{healthy}", "--json", "--interval", "1s"]
+        sonar = stack.enter_context(labkit.live_capture(tmp_path, arguments))
+        states = lambda: {one["port"]: one["sampled_ns"] for line in sonar.lines() for one in line["servers"]}
+        labkit.wait_until(lambda: len(states()) == 2, "the states of both")
+        before = states()
+        files.stop()
+        append_samples(samples)
+        labkit.wait_until(lambda: states()[healthy] > before[healthy], "a later state of the other one")
+        assert states()[hung] == before[hung]
+        files.go_on()
+        append_samples(next((files.folder / "diagnostic.data").iterdir()))
+        labkit.wait_until(lambda: states()[hung] > before[hung], "a later state of the one that hung")
+        labkit.summary(sonar.stop())
 
 
 @pytest.mark.apart

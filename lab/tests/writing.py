@@ -56,15 +56,15 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
 
 
 @contextlib.contextmanager
-def answering_mongod(folder, port):
-    """A process called mongod that answers every command on this port; it costs next to nothing."""
+def answering_mongod(folder, port, *options):
+    """A process called mongod, with these options, that answers every command on this port; it costs next to nothing."""
     program = folder / "mongod"
     if not program.exists():
         real = subprocess.run(
             ["python3", "-c", "import os, sys; print(os.path.realpath(sys.executable))"], capture_output=True, text=True
         )
         shutil.copy(real.stdout.strip(), program)
-    command = [program, "-S", "-c", SERVER, str(port)]
+    command = [program, "-S", "-c", SERVER, str(port), *options]
     with labkit.process(command, stdout=subprocess.PIPE) as child:
         labkit.first_line(child)
         yield child
