@@ -207,10 +207,10 @@ def of_each_thread(pid, *names):
             yield [(task / name).read_text() for name in names]
 
 
-def nice_values(pid, processes="/proc"):
+def nice_values(pid):
     """The nice value of each thread, by its name (proc(5): stat)."""
     found = {}
-    for task in pathlib.Path(f"{processes}/{pid}/task").iterdir():
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             _, _, numbers = (task / "stat").read_text().rpartition(")")
             found[(task / "comm").read_text().strip()] = int(numbers.split()[16])

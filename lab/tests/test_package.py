@@ -531,17 +531,6 @@ def test_the_service_has_no_privileges_left(served):
 
 
 @needs_debian
-def test_only_what_reads_packets_comes_before_other_programs(served):
-    labkit.wait_until(lambda: working(served), "data")
-    (pid,) = shown(served, "MainPID")
-    nice = labkit.nice_values(pid, served.file("/proc"))
-    # Where systemd may not raise the limit, as in some containers, it stays as it is.
-    limit = served.file(f"/proc/{pid}/limits").read_text().partition("Max nice priority")[2].split()[0]
-    assert nice["capture-0"] == (-10 if limit == "30" else 5), (nice, limit)
-    assert nice["log"] == nice["machine"] == 5, nice
-
-
-@needs_debian
 def test_the_service_attaches_to_the_tls_library_of_a_server_that_starts_later(served, tmp_path):
     """TLS ends in the lab's relay, which uses OpenSSL as mongod does, as another user, in front of the lab's server. This
     Debian has process numbers of its own, which the kernel's programs do not know, so nothing is read here."""

@@ -71,13 +71,18 @@ pub fn keep_for_tracing() {
 }
 
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
-/// it starts. It keeps the network and reads files: for a thread that talks to these servers. It is root no longer, unless
-/// it connects with files that may be for root only.
+/// it starts. It keeps the network and reads files: for a thread that talks to these servers. For certificates, keys and
+/// tokens, which may be for root only, it keeps the capability to read files. It is root no longer, unless it connects to a
+/// socket with a path, or has no such capability.
 pub fn give_up_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
-    if !servers.into_iter().any(Target::uses_files) {
-        leave_root(&[]);
+    let servers: Vec<_> = servers.into_iter().collect();
+    let uses_files = servers.iter().any(|server| server.uses_files());
+    let keep = if uses_files { reading_all() } else { Vec::new() };
+    let stays_root = servers.iter().any(|server| server.uses_socket()) || uses_files && keep.is_empty();
+    if !stays_root {
+        leave_root(&keep);
     }
-    give_up_files(Duty::Client, FileAccess::ReadOnly, &[]);
+    give_up_files(Duty::Client, FileAccess::ReadOnly, &keep);
 }
 
 /// The capability to read all files, if there is one. Many containers have only the second one; where files cannot be
@@ -94,7 +99,7 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
     let mut keep = reading_all();
     // Without one of them, nobody could not read what root can.
     let mut leaves_root = !keep.is_empty();
-    if server.is_some_and(Target::uses_files) {
+    if server.is_some_and(Target::uses_socket) {
         // A socket with a path must be writable.
         keep.push(capability::DAC_OVERRIDE);
         leaves_root = false;

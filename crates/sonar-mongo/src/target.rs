@@ -111,8 +111,15 @@ impl Target {
         let logs_in_with_file = ["gssapi", "oidc", "aws"].iter().any(|kind| uri.contains(kind));
         self.tls_ca_file.is_some()
             || self.tls_key_file.is_some()
-            || ["file=", "%2f", ".sock"].iter().any(|part| uri.contains(part))
+            || uri.contains("file=")
+            || self.uses_socket()
             || logs_in_with_file && uri.contains("authmechanism=")
+    }
+
+    /// Whether it connects to a local socket with a path, which one user only may be allowed to write.
+    pub fn uses_socket(&self) -> bool {
+        let uri = self.uri.to_ascii_lowercase();
+        ["%2f", ".sock"].iter().any(|part| uri.contains(part))
     }
 
     /// What the driver needs to connect.

@@ -1,9 +1,11 @@
 //! The store that the agent and the views use.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use sonar_core::history::{
     Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, SourcePositions, Span, StoreNotice,
 };
@@ -46,10 +48,19 @@ impl SqliteHistory {
 
     /// Lets a reader that may not write, as this process is to be later, read a store that was not closed and of which only
     /// a part was copied: SQLite shares a file with a log only where there is an index beside it, which may be empty. Makes
-    /// those that are missing, as far as it may.
+    /// those that are missing, as far as it may: in this folder, whatever stands in its place meanwhile.
     pub fn prepare_reading(dir: &Path) {
+        Self::prepare_reading_after(dir, || {});
+    }
+
+    /// The same; `before` runs before each index is made.
+    fn prepare_reading_after(dir: &Path, mut before: impl FnMut()) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(folder) = rustix::fs::open(dir, flags, Mode::empty()) else { return };
+        let dir = &PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
         let days = reader::days(dir).unwrap_or_default();
         for path in days.into_iter().map(|day| day.path(dir)).filter(|path| has_log(path)) {
+            before();
             let mut options = File::options();
             let index = options.write(true).create_new(true).mode(0o600).open(beside(&path, "-shm"));
             if let (Ok(index), Ok(about)) = (index, fs::symlink_metadata(&path)) {
@@ -147,5 +158,23 @@ mod tests {
     fn a_store_can_be_passed_to_another_thread() {
         fn check<T: Send>() {}
         check::<SqliteHistory>();
+    }
+
+    #[test]
+    fn an_index_is_made_in_no_folder_that_takes_the_place_of_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let [store, other, link] = ["store", "other", "link"].map(|name| folder.path().join(name));
+        for dir in [&store, &other] {
+            fs::create_dir(dir).unwrap();
+        }
+        fs::write(store.join("2026-01-01.db"), "a store").unwrap();
+        fs::write(store.join("2026-01-01.db-wal"), "not closed").unwrap();
+        std::os::unix::fs::symlink(&store, &link).unwrap();
+        SqliteHistory::prepare_reading_after(&link, || {
+            fs::remove_file(&link).unwrap();
+            std::os::unix::fs::symlink(&other, &link).unwrap();
+        });
+        assert!(store.join("2026-01-01.db-shm").exists());
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     }
 }

@@ -232,7 +232,6 @@ pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_renameat2, NEVER),
     (libc::SYS_unlinkat, NEVER),
     (libc::SYS_mkdirat, NEVER),
-    (libc::SYS_truncate, NEVER),
     (libc::SYS_renameat, NEVER),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, Test::Without(1, WRITING)),
@@ -254,8 +253,10 @@ pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_rmdir, NEVER),
 ];
 
-/// Calls that change permissions, owners, times and attributes of files, which Landlock does not restrict.
+/// Calls that change permissions, owners, times and attributes of files, which Landlock does not restrict, and the one that
+/// changes their length by name, which it restricts from Linux 6.2 on only.
 pub(super) const ATTRIBUTES: &[Call] = &[
+    (libc::SYS_truncate, NEVER),
     (libc::SYS_fchmod, NEVER),
     (libc::SYS_fchmodat, NEVER),
     (new::FCHMODAT2, NEVER),
