@@ -158,7 +158,12 @@ def on_terminal(*words, **options):
 @pytest.fixture
 def traced():
     """A process with files that are read."""
-    program = "import time\nwhile True: open('/etc/hostname').read(); time.sleep(0.01)"
+    # An exception for Ctrl-C is ignored while Python closes a file, so it would go on.
+    program = """
+import signal, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+while True: open("/etc/hostname").read(); time.sleep(0.01)
+"""
     with labkit.process([sys.executable, "-c", program]) as child:
         yield child.pid
 
