@@ -46,9 +46,9 @@ impl SqliteHistory {
         Ok(Self { reader, writer: None })
     }
 
-    /// Lets a reader that may not write, as this process is to be later, read a store that was not closed and of which only
-    /// a part was copied: SQLite shares a file with a log only where there is an index beside it, which may be empty. Makes
-    /// those that are missing, as far as it may: in this folder, whatever stands in its place meanwhile.
+    /// Prepares a store for a reader without the right to write. SQLite reads a file that has a log (`-wal`) only beside an
+    /// index (`-shm`), which may be empty. A copied store may lack it: this makes it where it can, always in the folder
+    /// that `dir` names at the beginning.
     pub fn prepare_reading(dir: &Path) {
         Self::prepare_reading_after(dir, || {});
     }

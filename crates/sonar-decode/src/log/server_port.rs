@@ -2,9 +2,9 @@
 
 use memchr::memmem;
 
-/// What stands before that which a client may have chosen.
+/// Begins the attributes of a line, which a client may have chosen.
 const ATTRIBUTES: &[u8] = b"\"attr\":{";
-/// What stands before the words of the server.
+/// Begins the message of a line, which is the server's own.
 const MESSAGE: &[u8] = b"\"msg\":\"";
 /// The beginning of a line of 4.4 and later.
 const JSON_LINE: &[u8] = b"{\"t\":{\"$date\"";
