@@ -17,7 +17,7 @@ use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
 
-use crate::follow::{FileIdentity, FileThread, FileThreads};
+use crate::follow::{FileThread, FileThreads};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::helper_channel::{self, HelperChannel, answer, answer_files, lock};
 use crate::privileges::{self, HelperTask};
@@ -29,8 +29,6 @@ use crate::servers;
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
-/// The most files of a folder that are listed: a server keeps some twenty.
-const MAX_FILES: usize = 1_000;
 
 /// A server of this host that writes samples.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,9 +53,6 @@ enum SampleRequest {
     /// Open one of them, by its name.
     Open(u32, String),
 }
-
-/// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
-type SampleFile = (String, u64, u64, u64, i64);
 
 /// Answers requests, and knows which files may be opened: those of the servers that it found.
 struct SampleSearch {
@@ -128,14 +123,8 @@ impl SampleSearch {
         self.place(pid).run(move || work(folder))
     }
 
-    fn list(&mut self, pid: u32) -> io::Result<Vec<SampleFile>> {
-        let files = self.with_folder(pid, |mut folder| folder.list())??;
-        let older = files.len().saturating_sub(MAX_FILES);
-        let listed = |file: DiagnosticFile| {
-            let DiagnosticFile { name, identity, size, modified_ns } = file;
-            (name, identity.device, identity.inode, size, modified_ns)
-        };
-        Ok(files.into_iter().skip(older).map(listed).collect())
+    fn list(&mut self, pid: u32) -> io::Result<Vec<DiagnosticFile>> {
+        self.with_folder(pid, |mut folder| folder.list())?
     }
 
     fn open(&mut self, pid: u32, name: &str) -> io::Result<File> {
@@ -239,17 +228,12 @@ pub struct ServerSampleFolder {
 
 impl DiagnosticFolder for ServerSampleFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let listed: Vec<SampleFile> = match &*self.samples.0 {
-            SamplePlace::Here(search) => lock(search).list(self.pid)?,
-            SamplePlace::There(channel) => channel.ask(&SampleRequest::List(self.pid))?.0,
-        };
-        let file = |(name, device, inode, size, modified_ns)| DiagnosticFile {
-            name,
-            identity: FileIdentity { device, inode },
-            size,
-            modified_ns,
-        };
-        Ok(listed.into_iter().map(file).collect())
+        match &*self.samples.0 {
+            SamplePlace::Here(search) => lock(search).list(self.pid),
+            SamplePlace::There(channel) => {
+                channel.ask(&SampleRequest::List(self.pid)).map(|(listed, _)| listed)
+            }
+        }
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {

@@ -8,13 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use super::file::FileThread;
 
 /// The most files beside a followed one that are looked at.
 pub const MAX_COPIES: usize = 4;
 
 /// Distinguishes files, whatever their names. The number of a file that was deleted may be used again.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileIdentity {
     /// The device.
     pub device: u64,

@@ -30,8 +30,6 @@ use crate::servers;
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
-/// The most files of a folder that are listed: a server keeps some twenty.
-const MAX_FILES: usize = 1_000;
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,9 +81,6 @@ struct ConfigurationUse {
     /// The number of the last one that was read.
     read: u64,
 }
-
-/// A file of samples: name, device, number on it, size, and time of the last change in nanoseconds since 1970.
-type ListedFile = (String, u64, u64, u64, i64);
 
 /// Whether a process listens.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -284,14 +279,8 @@ impl Inspection {
         self.wait(folder.server.process.pid, InspectedPart::Samples, move || work(folder))
     }
 
-    fn list(&mut self, folder: &Path) -> io::Result<Vec<ListedFile>> {
-        let files = self.with_folder(folder, |mut folder| folder.list())??;
-        let newest = files.len().saturating_sub(MAX_FILES);
-        let listed = |file: DiagnosticFile| {
-            let DiagnosticFile { name, identity, size, modified_ns } = file;
-            (name, identity.device, identity.inode, size, modified_ns)
-        };
-        Ok(files.into_iter().skip(newest).map(listed).collect())
+    fn list(&mut self, folder: &Path) -> io::Result<Vec<DiagnosticFile>> {
+        self.with_folder(folder, |mut folder| folder.list())?
     }
 
     fn open_sample(&mut self, folder: &Path, name: &str) -> io::Result<Vec<File>> {
@@ -299,10 +288,9 @@ impl Inspection {
         Ok(vec![self.with_folder(folder, move |mut folder| folder.open(&name))??])
     }
 
-    /// Device and number of the file that is at the path of a log.
-    fn identity(&mut self, path: &Path) -> io::Result<Option<(u64, u64)>> {
-        let found = self.with_log(path, |mut log| log.identity())??;
-        Ok(found.map(|found| (found.device, found.inode)))
+    /// The file that is at the path of a log.
+    fn identity(&mut self, path: &Path) -> io::Result<Option<FileIdentity>> {
+        self.with_log(path, |mut log| log.identity())?
     }
 
     fn open(&mut self, path: &Path) -> io::Result<Vec<File>> {
@@ -479,8 +467,7 @@ impl InspectedLog {
 impl FollowedPlace for InspectedLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         let request = InspectorRequest::Identity(self.path.clone());
-        let found = self.inspector.ask(request, |inspection| inspection.identity(&self.path))?;
-        Ok(found.map(|(device, inode)| FileIdentity { device, inode }))
+        self.inspector.ask(request, |inspection| inspection.identity(&self.path))
     }
 
     fn open(&mut self) -> io::Result<File> {
@@ -515,14 +502,7 @@ impl InspectedFolder {
 impl DiagnosticFolder for InspectedFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
         let request = InspectorRequest::List(self.path.clone());
-        let listed = self.inspector.ask(request, |inspection| inspection.list(&self.path))?;
-        let file = |(name, device, inode, size, modified_ns)| DiagnosticFile {
-            name,
-            identity: FileIdentity { device, inode },
-            size,
-            modified_ns,
-        };
-        Ok(listed.into_iter().map(file).collect())
+        self.inspector.ask(request, |inspection| inspection.list(&self.path))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {

@@ -6,10 +6,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::follow::{FileIdentity, FileThread};
 
 /// A file of `diagnostic.data`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiagnosticFile {
     /// Its name, like `metrics.2026-11-21T21-22-47Z-00000`.
     pub name: String,

@@ -281,8 +281,9 @@ fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
         assert_eq!(helper.open_sample(&samples, name), denied, "{name}");
     }
     assert_eq!(helper.open_sample(&samples, "metrics.text"), Err(io::ErrorKind::Other));
-    let listed: Vec<ListedFile> = helper.0.ask(InspectorRequest::List(samples), |_| unreachable!()).unwrap();
-    let names: Vec<_> = listed.into_iter().map(|file| file.0).collect();
+    let listed: Vec<DiagnosticFile> =
+        helper.0.ask(InspectorRequest::List(samples), |_| unreachable!()).unwrap();
+    let names: Vec<_> = listed.into_iter().map(|file| file.name).collect();
     assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
 }
 
@@ -325,7 +326,7 @@ fn a_server_in_a_folder_that_is_no_utf_8_has_its_files_and_hides_no_other_server
     let server = helper.server(&strange).unwrap();
     assert_eq!(helper.open(&server.log.unwrap()), Ok(LINE.to_owned()));
     let list = InspectorRequest::List(server.diagnostic.unwrap());
-    let listed: Vec<ListedFile> = helper.0.ask(list, |_| unreachable!()).unwrap();
+    let listed: Vec<DiagnosticFile> = helper.0.ask(list, |_| unreachable!()).unwrap();
     assert_eq!(listed.len(), 1);
     let log = helper.server(&plain).unwrap().log.unwrap();
     assert_eq!(helper.open(&log), Ok(LINE.to_owned()));
