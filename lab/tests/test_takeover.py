@@ -49,7 +49,9 @@ def landlock():
 class Victim:
     """A process of some user that waits, with the address of bytes in it."""
 
-    PROGRAM = "import ctypes, sys\nb = ctypes.create_string_buffer(b'plain')\nprint(ctypes.addressof(b), flush=True)\nsys.stdin.read()"
+    # Ctrl-C ends these programs at once: the handler of Python only sets a flag, and a thread that is released just before
+    # its read begins again would wait there with the flag set.
+    PROGRAM = "import ctypes, signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nb = ctypes.create_string_buffer(b'plain')\nprint(ctypes.addressof(b), flush=True)\nsys.stdin.read()"
 
     def __init__(self, stack, *prefix):
         command = [*prefix, sys.executable, "-c", self.PROGRAM]
@@ -259,7 +261,9 @@ def in_words(places):
 
 def test_an_unconfined_process_can_do_what_is_tried(around):
     """So that a refusal says something: root without any restriction can do all of it."""
-    program = "import time, sys\nprint('ready', flush=True)\nsys.stdin.read()"
+    program = (
+        "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nprint('ready', flush=True)\nsys.stdin.read()"
+    )
     command = [sys.executable, "-c", program]
     with labkit.process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         child.stdout.readline()
