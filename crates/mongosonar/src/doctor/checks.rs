@@ -169,7 +169,7 @@ fn tls(servers: &[Process]) -> DoctorLine {
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, None) => unread.push(format!("{said}: no OpenSSL was found in it")),
             (None, Some(library)) => match library.sites(false) {
-                Ok(_) => read.push(format!("{said}, in {}", library.file.name())),
+                Ok(_) => read.push(format!("{said}, in {}", library.mapped.name())),
                 Err(error) => unread.push(format!("{said}: {error:#}")),
             },
         }

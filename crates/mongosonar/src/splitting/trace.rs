@@ -86,7 +86,7 @@ impl SplitHelpers {
 fn attach_tls(tracer: &mut SplitTracer, process: u32, encrypted: EncryptedSplit) -> Result<()> {
     let Some(library) = TlsLibrary::of(process) else { return Ok(()) };
     let sites = library.sites(encrypted == EncryptedSplit::AnyCost)?;
-    Ok(tracer.attach_tls(&library.file, &sites)?)
+    Ok(tracer.attach_tls(library.file()?, &sites)?)
 }
 
 /// The threads of some servers, traced until this is dropped.

@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
 
 use super::text::small;
 use crate::clock::ticks;
@@ -139,7 +141,10 @@ fn program(folder: &Path) -> Option<String> {
 
 /// The path of the program of a process, and which file that is: both of the same program, whatever it executes meanwhile.
 fn program_file(folder: &Path) -> Option<(String, Option<ProgramFile>)> {
-    let Ok(file) = File::options().read(true).custom_flags(libc::O_PATH).open(folder.join("exe")) else {
+    // By the kernel's own interface: built with musl, the standard library does not pass on this flag.
+    let Ok(file) =
+        rustix::fs::open(folder.join("exe"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+    else {
         // A copy has only a link.
         return Some((program(folder)?, None));
     };
@@ -311,6 +316,11 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
+
+    use rustix::fs::inotify;
+    use rustix::io::Errno;
+
     use super::super::Host;
     use super::*;
 
@@ -321,6 +331,27 @@ Max processes             95143                95143                processes
 Max open files            1024                 1048576              files     
 broken
 ";
+
+    #[test]
+    fn a_program_is_named_without_being_opened() {
+        let copy = std::env::temp_dir().join(format!("sonar-sys-program-{}", std::process::id()));
+        fs::copy("/bin/cat", &copy).unwrap();
+        let mut child =
+            std::process::Command::new(&copy).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let folder = PathBuf::from(format!("/proc/{}", child.id()));
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &copy, inotify::WatchFlags::OPEN).unwrap();
+        let (path, file) = program_file(&folder).unwrap();
+        let mut buffer = [MaybeUninit::uninit(); 512];
+        let opened = inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        fs::remove_file(&copy).unwrap();
+        assert_eq!(
+            (path.as_str(), file.is_some(), opened),
+            (copy.to_str().unwrap(), true, Err(Errno::AGAIN))
+        );
+    }
 
     #[test]
     fn a_process_is_found_with_its_arguments_and_limits() {

@@ -14,13 +14,13 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::process::Process;
+use super::regular::{itself, reopen};
 use super::text::small;
 
 /// The most symbolic links on the way to a file, as in the kernel.
@@ -178,7 +178,7 @@ impl ProcessFiles {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         self.check(&found)?;
-        opened(&found.descriptor, libc::O_NONBLOCK | libc::O_NOCTTY)
+        reopen(&found.descriptor, libc::O_NONBLOCK | libc::O_NOCTTY)
     }
 
     /// Opens a regular file that the process has open, by its number; it may be outside of its root folder.
@@ -219,7 +219,7 @@ impl ProcessFiles {
     ) -> io::Result<Vec<(OsString, Metadata)>> {
         let found = self.find(folder)?;
         self.check(&found)?;
-        let folder = opened(&found.descriptor, libc::O_DIRECTORY)?;
+        let folder = reopen(&found.descriptor, libc::O_DIRECTORY)?;
         let mut wanted = Vec::new();
         // One by one: who owns the folder may have filled it.
         for entry in fs::read_dir(itself(&folder))?.take(MAX_ENTRIES) {
@@ -312,18 +312,10 @@ fn denied() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the user of that process may not read it")
 }
 
-/// The path by which the kernel opens the file of a descriptor itself, whatever has become of its name.
-fn itself(descriptor: &impl AsRawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
-}
-
-fn opened(found: &OwnedFd, flags: i32) -> io::Result<File> {
-    File::options().read(true).custom_flags(flags).open(itself(found))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    use std::path::PathBuf;
     use std::process::Command;
 
     use super::super::Host;

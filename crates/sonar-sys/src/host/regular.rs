@@ -2,25 +2,43 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Opens a regular file for reading, and refuses anything else. It never waits, even if somebody puts a FIFO at the path.
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+
+/// Opens a regular file for reading, and refuses anything else. It never waits, even if somebody puts a FIFO at the path,
+/// and it opens no device: that alone starts a watchdog or rewinds a tape.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if it is not a regular file; or it cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    // Only an open file is certain to stay what it is.
-    match file.metadata()?.is_file() {
-        true => Ok(file),
+    // It stays what it is, whatever becomes of the path, and is not opened yet.
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::RegularFile {
+        true => reopen(&found, libc::O_NONBLOCK | libc::O_NOCTTY),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 
+/// Opens for reading what a descriptor of `O_PATH` leads to.
+pub(super) fn reopen(found: &impl AsRawFd, flags: i32) -> io::Result<File> {
+    File::options().read(true).custom_flags(flags).open(itself(found))
+}
+
+/// The path that leads to an open descriptor.
+pub(super) fn itself(descriptor: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
     use std::process::Command;
+
+    use rustix::fs::inotify;
+    use rustix::io::Errno;
 
     use super::*;
 
@@ -33,6 +51,15 @@ mod tests {
         for other in [pipe.as_path(), &folder, Path::new("/dev/null")] {
             assert_eq!(open(other).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{}", other.display());
         }
+        // Nor is it opened: the kernel would tell.
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &pipe, inotify::WatchFlags::OPEN).unwrap();
+        let mut buffer = [MaybeUninit::uninit(); 512];
+        let mut opened = || inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
+        open(&pipe).unwrap_err();
+        assert_eq!(opened(), Err(Errno::AGAIN));
+        File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        assert_eq!(opened(), Ok(inotify::ReadFlags::OPEN));
         std::fs::write(folder.join("file"), "x").unwrap();
         assert!(open(&folder.join("file")).is_ok());
         std::fs::remove_dir_all(&folder).unwrap();

@@ -26,7 +26,7 @@ use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::split::{SplitSkel, SplitSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
-use crate::tls::{CallPrograms, MappedFile, TlsProbes, TlsSites};
+use crate::tls::{CallPrograms, TlsProbes, TlsSites};
 use crate::{ebpf, sys, sys_bpf};
 pub use following::FollowedProcess;
 use following::Following;
@@ -212,11 +212,12 @@ impl SplitTracer {
         self.links.len() > before
     }
 
-    /// Divides the time of encrypted operations, too, of all processes that map this TLS library.
+    /// Divides the time of encrypted operations, too, of all processes that map this TLS library, in which `sites` were
+    /// found.
     ///
     /// # Errors
     /// Probes are in 64 files already, or the kernel refuses.
-    pub fn attach_tls(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
+    pub fn attach_tls(&mut self, file: &File, sites: &TlsSites) -> Result<(), TraceError> {
         let programs = &self.skeleton.progs;
         let calls = CallPrograms {
             read: [&programs.split_tls_read_called, &programs.split_tls_read_returned],

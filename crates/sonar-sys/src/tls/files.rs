@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::host::maps;
+use crate::host::{maps, regular};
 
 /// The most files of a process, and the most bytes of their paths: it maps what it likes.
 const MAX_FILES: usize = 1_024;
@@ -16,10 +16,9 @@ const MAX_PATH_BYTES: usize = 256 << 10;
 pub struct MappedFile {
     /// Its path, as the process sees it.
     pub path: String,
-    /// A path by which this process can open it, even if it was deleted.
-    pub reachable: PathBuf,
-    /// Device and inode.
-    pub id: (u64, u64),
+    /// A path by which this process can open it, even if it was deleted. The process may map or rename another file to it
+    /// at any time.
+    reachable: PathBuf,
 }
 
 /// The files that a process has mapped to execute them, each once.
@@ -58,25 +57,18 @@ fn mapped_file(process: u32, path: &str, range: &str, inode: Option<u64>) -> Map
     // Leads to the file itself, whatever has become of its name, but takes `CAP_CHECKPOINT_RESTORE`.
     let by_range = PathBuf::from(format!("/proc/{process}/map_files/{range}"));
     let by_name = PathBuf::from(format!("/proc/{process}/root{path}"));
-    let id = |path: &PathBuf| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    let named = || id(&by_name).filter(|(_, found)| Some(*found) == inode);
-    let (reachable, id) = match id(&by_range) {
-        Some(id) => (by_range, id),
-        None => match named() {
-            Some(id) => (by_name, id),
-            None => (by_range, (0, 0)),
-        },
-    };
-    MappedFile { path: path.to_owned(), reachable, id }
+    let is_named = || std::fs::metadata(&by_name).is_ok_and(|found| Some(found.ino()) == inode);
+    let reachable = if std::fs::metadata(&by_range).is_err() && is_named() { by_name } else { by_range };
+    MappedFile { path: path.to_owned(), reachable }
 }
 
 impl MappedFile {
-    /// Opens it.
+    /// Opens it. What is decided about it must be decided by the open file: its process chooses what its path leads to.
     ///
     /// # Errors
-    /// Its process has ended, or a privilege is missing.
+    /// Its process has ended, a privilege is missing, or it is not a regular file.
     pub fn open(&self) -> io::Result<File> {
-        File::open(&self.reachable)
+        regular::open(&self.reachable)
     }
 
     /// Its name without folders.

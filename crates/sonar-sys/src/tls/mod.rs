@@ -146,13 +146,13 @@ impl TlsTracer {
         Ok(Self { skeleton, followed: FollowedProcesses::default(), links: Vec::new(), probes })
     }
 
-    /// Attaches to a file, for all processes that map it; those that are not followed cost half a microsecond a call.
+    /// Attaches to an open file in which `sites` were found, for all processes that map it; those that are not followed cost half a microsecond a call.
     /// A file that it is attached to already is left as it is. The probes end with the process that attached them.
     /// To find the connections of sessions it takes [`attach_sockets`](Self::attach_sockets), too.
     ///
     /// # Errors
     /// It is attached to 64 files, or the kernel refuses, for example because the file is on a file system without support for probes.
-    pub fn attach(&mut self, file: &MappedFile, sites: &TlsSites) -> Result<(), TraceError> {
+    pub fn attach(&mut self, file: &File, sites: &TlsSites) -> Result<(), TraceError> {
         let programs = &self.skeleton.progs;
         let calls = CallPrograms {
             read: [&programs.tls_read_called, &programs.tls_read_returned],
@@ -344,6 +344,10 @@ fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<Plaintext<'a>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::FileExt;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -354,6 +358,59 @@ mod tests {
                 Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
             }
         }
+    }
+
+    /// What a program has at an offset of the file that it executes.
+    fn instruction(program: &Path, offset: u64) -> u8 {
+        let mut child =
+            Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a program");
+        // Once it answers, it executes the file.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let address = maps.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let (start, end) = fields[0].split_once('-').unwrap();
+            let (start, end, from) = (number(start), number(end), number(fields[2]));
+            let is_there = fields.last().is_some_and(|path| Path::new(path) == program);
+            (is_there && fields[1] == "r-xp" && (from..from + end - start).contains(&offset))
+                .then_some(start + offset - from)
+        });
+        let mut byte = [0];
+        let memory = File::open(format!("/proc/{}/mem", child.id())).unwrap();
+        memory.read_exact_at(&mut byte, address.expect("the mapping of the place")).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn probes_are_in_the_file_that_was_read_though_another_one_has_taken_its_path() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let folder = std::env::temp_dir().join(format!("sonar-sys-probes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [read, other, path] = ["read", "other", "path"].map(|name| folder.join(name));
+        for copy in [&read, &other] {
+            std::fs::copy("/bin/cat", copy).unwrap();
+        }
+        std::fs::hard_link(&read, &path).unwrap();
+        let file = crate::host::regular::open(&path).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let mut entry = [0; 8];
+        file.read_exact_at(&mut entry, 24).unwrap();
+        let entry = u64::from_le_bytes(entry);
+        let before = [&read, &path].map(|program| instruction(program, entry));
+        assert_eq!(before[0], before[1]);
+        let sites = TlsSites { handshake: Some(entry), ..TlsSites::default() };
+        let attached = tracer.attach(&file, &sites);
+        let after = [&read, &path].map(|program| instruction(program, entry));
+        std::fs::remove_dir_all(&folder).unwrap();
+        attached.unwrap();
+        assert!(after[0] != before[0] && after[1] == before[1], "{before:x?} {after:x?}");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Attaches programs to calls of a TLS library.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{Link, OpenProgramMut, ProgramAttachType, ProgramMut, UprobeMultiOpts};
 
-use super::files::MappedFile;
 use crate::ebpf::TraceError;
 
 /// The most files to attach to. One stays attached after its last process has ended.
@@ -71,17 +74,23 @@ impl TlsProbes {
         self.multi
     }
 
-    /// Attaches the programs to a file, for all processes that map it, unless they are attached already.
+    /// Attaches the programs to an open file, for all processes that map it, unless they are attached already. `sites` were
+    /// found in this open file: by its path, the kernel could find another one that has taken its place, and would write
+    /// into the middle of its instructions.
     ///
     /// # Errors
     /// They are attached to 64 files, or the kernel refuses.
     pub(crate) fn attach(
         &mut self,
         programs: &CallPrograms<'_, '_>,
-        file: &MappedFile,
+        file: &File,
         sites: &TlsSites,
     ) -> Result<(), TraceError> {
-        if self.files.contains(&file.id) {
+        let about = file
+            .metadata()
+            .map_err(|error| TraceError::Attach { why: format!("cannot look at it: {error}") })?;
+        let id = (about.dev(), about.ino());
+        if self.files.contains(&id) {
             return Ok(());
         }
         if self.files.len() >= MAX_FILES {
@@ -96,22 +105,22 @@ impl TlsProbes {
             (programs.handshake, sites.handshake.into_iter().collect()),
             (programs.free, sites.free.into_iter().collect()),
         ];
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let mut links = Vec::new();
         for (program, places) in all.iter().filter(|(_, places)| !places.is_empty()) {
-            links.extend(self.attach_program(program, file, places)?);
+            links.extend(self.attach_program(program, &path, places)?);
         }
         self.links.append(&mut links);
-        self.files.insert(file.id);
+        self.files.insert(id);
         Ok(())
     }
 
     fn attach_program(
         &self,
         program: &ProgramMut<'_>,
-        file: &MappedFile,
+        path: &Path,
         places: &[u64],
     ) -> Result<Vec<Link>, TraceError> {
-        let path = &file.reachable;
         let attached: libbpf_rs::Result<Vec<Link>> = if self.multi {
             let offsets = places.iter().map(|place| *place as usize).collect();
             let options = UprobeMultiOpts { offsets, ..UprobeMultiOpts::default() };

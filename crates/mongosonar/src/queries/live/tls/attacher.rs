@@ -322,12 +322,12 @@ impl Attacher<'_> {
                     match self.attach(process, &library) {
                         Ok(()) => {
                             news.push(AttacherNews::Attached);
-                            let name = library.file.name();
+                            let name = library.mapped.name();
                             format!("reading encrypted connections of process {process} in {name}")
                         }
                         Err(error) => format!(
                             "encrypted connections of process {process} cannot be read in {}: {error:#}",
-                            library.file.path
+                            library.mapped.path
                         ),
                     }
                 }
@@ -343,7 +343,7 @@ impl Attacher<'_> {
     }
 
     fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {
-        self.tracer.attach(&library.file, &library.sites(self.task.any_cost)?)?;
+        self.tracer.attach(library.file()?, &library.sites(self.task.any_cost)?)?;
         self.has_probes = true;
         if self.sockets != SocketWatch::OnUse {
             self.tracer.attach_sockets()?;

@@ -1,13 +1,18 @@
 //! The TLS library of a process, and where to attach to it.
 
+use std::fs::File;
+use std::io;
+
 use anyhow::Result;
 use sonar_decode::tls::{CallSites, ProbeSites, SitesError};
 use sonar_sys::tls::{MappedFile, TlsCall, TlsSites, executed_files};
 
 /// The TLS library of a process, and what was found in it.
 pub struct TlsLibrary {
-    /// The library, or the program into which it is linked.
-    pub file: MappedFile,
+    /// The library, or the program into which it is linked: its path, as the process sees it.
+    pub mapped: MappedFile,
+    /// The file in which `sites` were found; a path may lead to another one by now.
+    file: io::Result<File>,
     sites: Result<ProbeSites, SitesError>,
 }
 
@@ -15,17 +20,29 @@ impl TlsLibrary {
     /// The library that a process has mapped, or its program, if the library is linked into it; `None` if it has none.
     pub fn of(process: u32) -> Option<Self> {
         let files = executed_files(process).ok()?;
-        let find = |file: &MappedFile| match file.open() {
+        if let Some(file) = files.iter().find(|file| file.name().starts_with("libssl")) {
+            return Some(Self::open(file));
+        }
+        let program = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
+        let file = files.iter().find(|file| program.to_str() == Some(file.path.as_str()))?;
+        Some(Self::open(file)).filter(|library| library.sites.is_ok())
+    }
+
+    fn open(mapped: &MappedFile) -> Self {
+        let file = mapped.open();
+        let sites = match &file {
             Ok(file) => ProbeSites::find(file),
             Err(error) => Err(SitesError::Format(error.to_string())),
         };
-        if let Some(file) = files.iter().find(|file| file.name().starts_with("libssl")) {
-            return Some(Self { sites: find(file), file: file.clone() });
-        }
-        let program = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
-        let file = files.into_iter().find(|file| program.to_str() == Some(file.path.as_str()))?;
-        let sites = find(&file).ok()?;
-        Some(Self { file, sites: Ok(sites) })
+        Self { mapped: mapped.clone(), file, sites }
+    }
+
+    /// The open file to attach to.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn file(&self) -> Result<&File> {
+        self.file.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     /// Where to attach. `any_cost`: also where a probe costs ten times as much.
