@@ -118,8 +118,10 @@ impl Target {
 
     /// Whether it connects to a local socket with a path, which one user only may be allowed to write.
     pub fn uses_socket(&self) -> bool {
-        let uri = self.uri.to_ascii_lowercase();
-        ["%2f", ".sock"].iter().any(|part| uri.contains(part))
+        let (_, authority, _) = parts(&self.uri);
+        // A password may have an escaped slash, too.
+        let hosts = authority.rsplit('@').next().unwrap_or(authority).to_ascii_lowercase();
+        ["%2f", ".sock"].iter().any(|part| hosts.contains(part))
     }
 
     /// What the driver needs to connect.
@@ -299,7 +301,11 @@ mod tests {
 
     #[test]
     fn what_takes_files_of_one_user_to_connect_is_known() {
-        for plain in ["mongodb://u:p@db1/?tls=true&authMechanism=SCRAM-SHA-256", "db1:27017/aws"] {
+        for plain in [
+            "mongodb://u:p@db1/?tls=true&authMechanism=SCRAM-SHA-256",
+            "db1:27017/aws",
+            "mongodb://u:p%2Fw.sock@db1/",
+        ] {
             assert!(!Target::from(plain).uses_files(), "{plain}");
         }
         for uri in [
