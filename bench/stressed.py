@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Frames that are lost while other programs keep all processors busy: `queries` with its start, and the agent, at 240 and
-10,000 frames a second on loopback, in a network namespace of its own, beside four busy programs for each processor."""
+"""Frames that are lost while other programs keep all processors busy: `queries` with its start, also with `--split`, and
+the agent, at 240 and 10,000 frames a second on loopback, in a network namespace of its own, beside four busy programs for
+each processor."""
 
 import contextlib
 import json
@@ -13,11 +14,13 @@ from lib.kit import (
     MONGOSONAR,
     RECORDING,
     RECORDING_PORT,
+    ROOT,
     build,
     figure,
     folder,
     links,
     main,
+    make_lab,
     note,
     output,
     process,
@@ -31,6 +34,8 @@ from lib.kit import (
 )
 from lib.wire import Sender, of_recording
 
+SERVER = ROOT / "lab/bin/threaded"
+SERVER_PORT = 27917
 RATES = (240, 10_000)
 SECONDS = 15
 ROUNDS = rounds(3, 6)
@@ -48,10 +53,10 @@ def busy():
         yield
 
 
-def loss_of_queries(work, sender, rate):
+def loss_of_queries(work, sender, rate, *options):
     """Frames sent after its ring was there, and those of them that were lost."""
     out = work / "queries.json"
-    command = [*ORDINARY, MONGOSONAR, "queries", "--json", "--interface", "lo", "--port", RECORDING_PORT]
+    command = [*ORDINARY, MONGOSONAR, "queries", "--json", "--interface", "lo", "--port", RECORDING_PORT, *options]
     with open(out, "wb") as stdout, process(command, stdout=stdout, stdin=subprocess.DEVNULL) as child:
         wait_until(lambda: child.poll() is not None or rings(child.pid), "the ring of mongosonar", 60)
         sender.begin(rate, SECONDS)
@@ -61,6 +66,14 @@ def loss_of_queries(work, sender, rate):
             sys.exit("mongosonar ended badly")
     coverage = summary(out)[0]["coverage"]
     return sent, sent - coverage["frames"]
+
+
+def loss_of_split(work, sender, rate):
+    """The same with `--split`, which loads its programs while frames come. It needs a server to trace; nobody calls it."""
+    with process([SERVER, SERVER_PORT, work, "unmeasured"], stdout=subprocess.PIPE) as server:
+        if not server.stdout.readline().startswith(b"ready "):
+            sys.exit("the lab's server ended")
+        return loss_of_queries(work, sender, rate, "--port", SERVER_PORT, "--split")
 
 
 def loss_of_agent(work, sender, rate):
@@ -83,6 +96,9 @@ def loss_of_agent(work, sender, rate):
     return sent, next(one["lost"] for one in status["collectors"] if one["name"] == "queries")
 
 
+SUBJECTS = (("queries", loss_of_queries), ("queries --split", loss_of_split), ("agent", loss_of_agent))
+
+
 def bench():
     links("link set lo up")
     sending, _ = processors()
@@ -90,7 +106,7 @@ def bench():
     count = len(os.sched_getaffinity(0))
     note(f"{BUSY_EACH * count} busy programs on {count} processors; {ROUNDS} runs of {SECONDS} s each.")
     with folder() as work, Sender("lo", schedule, cpu=sending) as sender, busy():
-        for name, loss_of in (("queries", loss_of_queries), ("agent", loss_of_agent)):
+        for name, loss_of in SUBJECTS:
             for rate in RATES:
                 runs = []
                 for number in range(ROUNDS):
@@ -103,4 +119,5 @@ def bench():
 
 
 build("-p", "mongosonar")
+make_lab("bin/threaded", "WiredTiger (libwiredtiger-dev)")
 main(bench, alone=True)
