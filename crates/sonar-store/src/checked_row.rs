@@ -36,6 +36,14 @@ pub(crate) const EVENTS: CheckedTable =
 pub(crate) const POSITIONS: CheckedTable =
     CheckedTable { name: "positions", columns: &["name", "value", "number"] };
 
+/// Events that wait to be delivered to the files of other days: see [`crate::outgoing`].
+pub(crate) const OUTGOING: CheckedTable = CheckedTable {
+    name: "outgoing",
+    columns: &["batch", "place", "kind", "server", "subject", "text", "at", "count"],
+};
+/// The events of other files that have been received.
+pub(crate) const RECEIVED: CheckedTable = CheckedTable { name: "received", columns: &["batch", "place"] };
+
 /// The tables whose rows blobs name by number.
 pub(crate) const NUMBERED: [&CheckedTable; 6] = [&LAYOUTS, &SHAPES, &ORDERS, &APPLICATIONS, &TEXTS, &SERIES];
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use sonar_core::Timestamp;
 use sonar_core::history::Resolution;
 
-use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED, POSITIONS};
+use crate::checked_row::{CHECKSUM, CheckedTable, EVENTS, NUMBERED, OUTGOING, POSITIONS, RECEIVED};
 use crate::day_file::{DayFile, beside, width};
 use crate::day_writer::DayWriter;
 use crate::format::decode;
@@ -73,8 +73,9 @@ fn salvage(damaged: &Path, fresh: &mut DayWriter) -> Result<(), StoreError> {
         for table in NUMBERED {
             copy_table(&old, fresh, table);
         }
-        copy_table(&old, fresh, &EVENTS);
-        copy_table(&old, fresh, &POSITIONS);
+        for table in [&EVENTS, &POSITIONS, &OUTGOING, &RECEIVED] {
+            copy_table(&old, fresh, table);
+        }
         copy_windows(&old, fresh);
         Ok(())
     })

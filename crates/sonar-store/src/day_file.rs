@@ -236,7 +236,7 @@ impl DayFile {
 }
 
 /// An event from its columns; `None` if a newer program wrote it, which has other kinds.
-fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
+pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
     let kind: Box<str> = row.get("kind")?;
     let Some(kind) = EventKind::from_name(&kind) else { return Ok(None) };
     let at = Timestamp::from_unix_ns(row.get::<_, i64>("at")? as u64);

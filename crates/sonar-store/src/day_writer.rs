@@ -187,15 +187,7 @@ impl DayWriter {
 
     fn try_add_event(&self, event: &Event) -> rusqlite::Result<()> {
         let connection = &self.file.connection;
-        let left_out = Event {
-            count: event.count,
-            ..Event::new(
-                self.day.span().from,
-                EventKind::StoreProblem,
-                Endpoint::default(),
-                ("events", "further events of this day were not stored: there were too many"),
-            )
-        };
+        let left_out = self.left_out(event.count);
         let event = if self.events <= MAX_EVENTS { event } else { &left_out };
         let slot = seconds(Slot::of(event.at, Resolution::TenSeconds).start);
         let (kind, server) = (event.kind.name(), event.server.to_string());
@@ -214,6 +206,13 @@ impl DayWriter {
             event.count.max(1) as i64,
         ])?;
         Ok(())
+    }
+
+    /// What stands for so many events that are not stored.
+    pub fn left_out(&self, count: u64) -> Event {
+        let text = ("events", "further events of this day were not stored: there were too many");
+        let at = self.day.span().from;
+        Event { count, ..Event::new(at, EventKind::StoreProblem, Endpoint::default(), text) }
     }
 
     /// Stores how far sources had been read, with the number of these positions.

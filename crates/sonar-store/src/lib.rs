@@ -5,7 +5,8 @@
 //! windows name by number, so that the text of a shape is there once. When a day is over, its file also has one window of
 //! the whole day, for views of many days. No value of a query is stored.
 //!
-//! - Writing: `day_writer` writes one file, `writer` decides what to write, `retention` and `space` what to remove.
+//! - Writing: `day_writer` writes one file, `writer` decides what to write, `outgoing` takes events to other days,
+//!   `retention` and `space` decide what to remove.
 //! - Reading: `day_file` reads one file, `plan` decides which windows hold what is asked for, `reader` joins the days,
 //!   with the threads of `in_order`.
 //! - A window is one blob: [`mod@format`] has its layout. The other rows have a checksum each: `checked_row`.
@@ -23,6 +24,7 @@ mod history;
 mod in_order;
 mod lock;
 mod lookup;
+mod outgoing;
 mod plan;
 mod reader;
 mod retention;

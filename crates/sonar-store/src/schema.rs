@@ -37,6 +37,12 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     // A row of the highest number counts: a window may be stored in the file of an earlier day than the one before it.
     "CREATE TABLE positions (name TEXT PRIMARY KEY, value TEXT NOT NULL, number INTEGER NOT NULL, checksum INTEGER)
         WITHOUT ROWID;",
+    // Events of other days that wait to be delivered, and those that have been.
+    "CREATE TABLE outgoing (batch INTEGER NOT NULL, place INTEGER NOT NULL, kind TEXT NOT NULL, server TEXT NOT NULL,
+        subject TEXT NOT NULL, text TEXT NOT NULL, at INTEGER NOT NULL, count INTEGER NOT NULL, checksum INTEGER,
+        PRIMARY KEY (batch, place)) WITHOUT ROWID;
+    CREATE TABLE received (batch INTEGER NOT NULL, place INTEGER NOT NULL, checksum INTEGER,
+        PRIMARY KEY (batch, place)) WITHOUT ROWID;",
 ];
 
 /// The first version with checksums of rows.

@@ -4,7 +4,7 @@
 //! then they are in memory, and for readers, and after a crash, they are the sum of their parts. A window that comes
 //! late is added to all of its levels in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use crate::damage::set_aside;
 use crate::day_file::{DayFile, has_log};
 use crate::day_writer::{DayWriter, by_day};
 use crate::lock::StoreLock;
+use crate::outgoing::WaitingEvent;
 use crate::plan::Slot;
 use crate::reader::days;
 use crate::space::{has_room, total_bytes};
@@ -61,8 +62,8 @@ pub(crate) struct StoreWriter {
     last_day: Option<UtcDay>,
     /// Windows that were not written since the disk is full; `None` if they are written.
     lost: Option<u64>,
-    /// Events of other days that came with a window which could not be written, and have been written to their files.
-    written: Vec<Event>,
+    /// The days in whose files events of other days may wait.
+    undelivered: BTreeSet<UtcDay>,
     positions: BTreeMap<Box<str>, NumberedPosition>,
 }
 
@@ -89,7 +90,7 @@ impl StoreWriter {
             unchecked: 0,
             last_day: None,
             lost: None,
-            written: Vec::new(),
+            undelivered: BTreeSet::new(),
             positions: BTreeMap::new(),
         };
         let days = days(dir)?;
@@ -103,6 +104,7 @@ impl StoreWriter {
             }
             writer.read_positions(*day);
         }
+        writer.deliver();
         writer.remove_old();
         Ok(writer)
     }
@@ -117,7 +119,7 @@ impl StoreWriter {
         if is_recent { file.complete(day.span().to) } else { Ok(()) }
     }
 
-    /// Takes the positions of the file of a day that are the newest of their sources.
+    /// Takes the positions of the file of a day that are the newest of their sources, and notes whether events wait in it.
     fn read_positions(&mut self, day: UtcDay) {
         let Ok(Some(file)) = DayFile::open(&day.path(&self.dir)) else { return };
         file.positions(|name, value, number| {
@@ -128,6 +130,9 @@ impl StoreWriter {
                 _ => drop(self.positions.insert(name, NumberedPosition { value, number })),
             }
         });
+        if file.has_outgoing() {
+            self.undelivered.insert(day);
+        }
     }
 
     /// How far sources had been read: see [`sonar_core::HistoryStore::positions`].
@@ -200,16 +205,19 @@ impl StoreWriter {
         let day = UtcDay::of(start);
         let mut events = by_day(events);
         let own = events.remove(&day).unwrap_or_default();
-        self.add_to_other_days(events)?;
+        let others: Vec<&Event> = events.into_values().flatten().collect();
         self.make_way(start)?;
         let joining = [0, 1].map(|at| self.joining(Slot::of(start, MADE[at]), at));
         let number = self.positions.values().map(|one| one.number).max().unwrap_or(0).saturating_add(1);
         let (increment, opened) = self.transaction(day, |file| {
             own.iter().try_for_each(|event| file.add_event(event))?;
+            file.send(&others)?;
             file.put_positions(positions, number)?;
             add(file, part, joining)
         })?;
-        self.written.clear();
+        if !others.is_empty() {
+            self.undelivered.insert(day);
+        }
         for (name, value) in positions {
             self.positions.insert(name.clone(), NumberedPosition { value: value.clone(), number });
         }
@@ -222,6 +230,7 @@ impl StoreWriter {
                 growing.window.limit(self.settings.window_bytes);
             }
         }
+        self.deliver();
         self.look_after(start);
         Ok(())
     }
@@ -235,7 +244,7 @@ impl StoreWriter {
         self.file = None;
         // Their parts were in the files.
         self.growing = [None, None];
-        self.written.clear();
+        self.undelivered.clear();
         make_folder(&self.dir)?;
         self.lock = StoreLock::take(&self.dir)?;
         let what = format!("the folder {} was deleted and has been made again", self.dir.display());
@@ -243,26 +252,38 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Adds events to the files of other days than that of their window. Each file has a transaction of its own, so what
-    /// has been written is remembered until the window is, and does not count twice when all of it comes again.
-    fn add_to_other_days(&mut self, events: BTreeMap<UtcDay, Vec<&Event>>) -> Result<(), StoreError> {
-        let mut known = std::mem::take(&mut self.written);
-        let mut is_written = |event: &Event| {
-            let at = known.iter().position(|one| one == event);
-            at.map(|at| known.swap_remove(at)).is_some()
-        };
-        let mut new = Vec::new();
-        for (day, events) in events {
-            let (written, missing): (Vec<_>, Vec<_>) =
-                events.into_iter().partition(|event| is_written(event));
-            self.written.extend(written.into_iter().cloned());
-            new.push((day, missing));
+    /// Takes the events of other days to their files. What cannot be delivered now waits until a later window.
+    fn deliver(&mut self) {
+        for day in std::mem::take(&mut self.undelivered) {
+            if self.deliver_from(day).is_err() {
+                self.undelivered.insert(day);
+            }
         }
-        for (day, missing) in new.into_iter().filter(|(_, missing)| !missing.is_empty()) {
-            self.transaction(day, |file| missing.iter().try_for_each(|event| file.add_event(event)))?;
-            self.written.extend(missing.into_iter().cloned());
+    }
+
+    fn deliver_from(&mut self, day: UtcDay) -> Result<(), StoreError> {
+        let waiting = self.transaction(day, |file| file.outgoing())?;
+        let mut result = Ok(());
+        for (other, events) in waiting {
+            match self.deliver_to(other, &events) {
+                // A newer program wrote that file: they will never be wanted there.
+                Ok(()) | Err(StoreError::Newer { .. }) => {
+                    self.transaction(day, |file| file.forget(&events))?;
+                }
+                Err(error) => result = Err(error),
+            }
         }
-        Ok(())
+        result
+    }
+
+    fn deliver_to(&mut self, day: UtcDay, events: &[WaitingEvent]) -> Result<(), StoreError> {
+        match self.transaction(day, |file| file.receive(events)) {
+            Err(StoreError::Damaged { why, .. }) => {
+                self.set_aside(day, &why)?;
+                self.transaction(day, |file| file.receive(events))
+            }
+            result => result,
+        }
     }
 
     /// Stores the minute and the hour in memory if a window at `start` does not belong to them, unless it is late.

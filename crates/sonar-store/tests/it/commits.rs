@@ -76,6 +76,40 @@ fn events_of_another_day_count_once_however_often_their_window_fails() {
 }
 
 #[test]
+fn events_of_another_day_arrive_once_wherever_the_writer_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let event = |second| Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), ("", ""));
+    let counts = |store: &SqliteHistory| -> Vec<u64> {
+        let events = store.events(span(DAY, DAY + 2 * 86_400)).unwrap();
+        events.into_iter().map(|event| event.count).collect()
+    };
+    let [other, own] = ["2026-11-21.db", "2026-11-22.db"].map(|name| dir.path().join(name));
+    let mut store = create(dir.path());
+    // Nothing can be written to the file of the other day. The window is stored all the same, with its own event.
+    fs::create_dir(&other).unwrap();
+    store.append(&small(DAY + 86_400), &[event(86_395), event(86_403)]).unwrap();
+    store.append(&small(DAY + 86_410), &[event(86_395)]).unwrap();
+    drop(store);
+    let waiting = fs::read(&own).unwrap();
+    fs::remove_dir(&other).unwrap();
+    let mut store = create(dir.path());
+    assert_eq!(counts(&store), [2, 1], "what waited has arrived");
+    store.append(&small(DAY + 86_420), &[event(86_395)]).unwrap();
+    assert_eq!(counts(&store), [3, 1]);
+    drop(store);
+    // As after a kill between the arrival and the removal of what waited.
+    fs::write(&own, waiting).unwrap();
+    for _ in 0..2 {
+        assert_eq!(counts(&create(dir.path())), [3, 1]);
+    }
+    let left: u32 = rusqlite::Connection::open(&own)
+        .unwrap()
+        .query_row("SELECT COUNT(*) FROM outgoing", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
 fn a_folder_that_was_deleted_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("store");

@@ -35,9 +35,17 @@ fn child_that_is_killed() {
     for number in first.. {
         // Some come late, by up to two hours, and days end.
         let late = if random.below(4) == 0 { random.below(720).min(number) } else { 0 };
-        store.append(&small(DAY + (number - late) * 10), &[]).unwrap();
+        let start = DAY + (number - late) * 10;
+        // Also an event of the day before with each. A file of that day would be one more to damage for the other test.
+        let event = yesterday(start);
+        store.append(&small(start), if durable { &[] } else { std::slice::from_ref(&event) }).unwrap();
         println!("stored");
     }
+}
+
+/// An event of the day before this second.
+fn yesterday(second: u64) -> Event {
+    Event::new(at(second - 86_400), EventKind::ServerStart, Endpoint::default(), ("", "4.4.29"))
 }
 
 /// The process that adds windows to the store in `dir` until it is killed.
@@ -85,6 +93,9 @@ fn killed_at_any_moment_it_loses_at_most_the_open_window() {
         let mut store = create(dir.path());
         assert_eq!(calls_by_level(&store, always), totals, "round {round}");
         assert_eq!(store.notices(), [], "round {round}");
+        let told = store.events(span(DAY - 86_400, always.to.unix_ns() / 1_000_000_000)).unwrap();
+        let told: u64 = told.iter().map(|event| event.count).sum();
+        assert_eq!(told, whole, "round {round}: an event of the day before is missing, or is there twice");
     }
     assert!(confirmed > 0, "no child lived long enough");
 }
@@ -463,7 +474,7 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
         for table in ["layouts", "shapes", "orders", "applications", "texts", "series", "events"] {
             file.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN checksum")).unwrap();
         }
-        file.execute_batch("DROP TABLE positions").unwrap();
+        file.execute_batch("DROP TABLE positions; DROP TABLE outgoing; DROP TABLE received").unwrap();
     };
     // Version 2 has no checksums of rows.
     without_checksums(&version(2));
@@ -488,7 +499,7 @@ fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
     let file = rusqlite::Connection::open(&path).unwrap();
     let now: u32 = file.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
     let rules: u32 = file.query_row("SELECT MIN(rules) FROM shapes", (), |row| row.get(0)).unwrap();
-    assert_eq!((now, rules), (5, 2));
+    assert_eq!((now, rules), (6, 2));
     drop(file);
 
     drop(version(99));
