@@ -7,6 +7,7 @@
 #                             of a replay, a hundred power failures, an hour of the agent, a day replayed; a test that
 #                             passes only when it is repeated fails the run
 #   FUZZ_SECONDS=N            with LONG=1, seconds for each fuzz target, instead of 300
+#   CI=true                   fails without root, where tests would be skipped
 #
 # Everything but the release build is a static program with musl, as users install it (with glibc where musl cannot be
 # installed). Clippy checks the same one, so that no C library is compiled twice; `make check` is for glibc.
@@ -15,6 +16,10 @@
 # the others, on one processor.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+if [ "${CI:-}" = true ] && [ "$(id -u)" != 0 ]; then
+    echo "CI=true: run this as root, or the tests of captures and of privileges would be skipped" >&2
+    exit 1
+fi
 . scripts/tools.sh
 . scripts/stages.sh
 . scripts/musl/environment.sh

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import pytest
+from test_privileges import open_to_all
 
 import labkit
 
@@ -25,6 +26,20 @@ def plain_recording(tmp_path_factory):
     path = tmp_path_factory.mktemp("recording") / "wire.pcap"
     path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
     return path
+
+
+@pytest.mark.root
+def test_the_gate_fails_without_root_and_skips_nothing_for_lack_of_it(tmp_path):
+    top = labkit.LAB.parent
+    for name in [".ci/run", "scripts/test.sh"]:
+        (tmp_path / name).parent.mkdir()
+        shutil.copy(top / name, tmp_path / name)
+    # What the top-level one does, and nothing else.
+    (tmp_path / "Makefile").write_text("test:\n\t@scripts/test.sh\n")
+    open_to_all(tmp_path)
+    nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+    done = subprocess.run([*nobody, tmp_path / ".ci/run"], capture_output=True, text=True)
+    assert done.returncode != 0 and "as root" in done.stderr, done
 
 
 def test_an_unknown_interface_lists_the_known_ones():
