@@ -186,6 +186,7 @@ def test_programs_that_cannot_be_loaded_at_the_start_are_loaded_later(tmp_path):
         assert "annot allocate memory" in problem and problem.endswith("it is tried again"), problem
         threads = {name.rsplit(" ", 1)[0]: fields for name, fields in tasks(running.child.pid).items()}
         assert int(threads["files"]["CapEff"], 16) & ~(BPF | PERFMON) == 0, "what it needs for that, and no more"
+        assert threads["files"]["Seccomp"].strip() == "2"
         # span: in which it tries again and again
         time.sleep(3)
         flag.unlink()

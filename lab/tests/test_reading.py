@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -46,6 +47,13 @@ PAST = [
     ["disk", "stat", "--from", FROM, "--to", TO, "--store", STORE],
 ]
 HISTORY = labkit.LAB.parent / "fixtures/history"
+ASKING = [
+    ["profiler", "status"],
+    ["profiler", "set", "--db", "shop", "--level", "0"],
+    ["profiler", "tail", "--db", "shop"],
+    ["profiler", "report", "--db", "shop", "--html", PAGE],
+    ["profiler", "impact", "--html", PAGE],
+]
 
 
 def named(words):
@@ -94,12 +102,32 @@ def test_a_command_that_shows_the_past_is_not_root(words, tmp_path):
         assert child.wait() in (0, 1, 4), text
 
 
+@pytest.mark.parametrize("words", ASKING, ids=named)
+def test_a_command_that_asks_a_server_is_not_root(words, tmp_path):
+    """The server accepts its connection and never answers."""
+    page = tmp_path / "page.html"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?serverSelectionTimeoutMS=600000"
+        arguments = [page if word == PAGE else word for word in words]
+        command = [labkit.MONGOSONAR, *arguments, "--uri", uri]
+        with labkit.process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            connection, _ = listener.accept()
+            with connection:
+                assert_reads_without_root(child)
+                # One of them measures the length of the server's log, which only that user may be able to read.
+                keeps = DAC_READ_SEARCH if "impact" in words else 0
+                for name, fields in tasks(child.pid).items():
+                    assert int(fields["CapPrm"], 16) & ~keeps == 0, name
+
+
 @pytest.mark.parametrize("how", ["folder", "standard input", "descriptor"])
 def test_it_is_not_root_whatever_names_its_input(how, tmp_path):
     """A folder with a pipe in it, `-`, and a pipe as zsh names it for `<(…)`."""
     reader, writer = os.pipe()
     pipe = tmp_path / "metrics.2026-11-21T21-22-47Z-00000"
     os.mkfifo(pipe)
+    # Nobody can read it: whoever owns the folder could otherwise have the command stay root.
+    os.symlink("/proc/1/environ", tmp_path / "link")
     words = {
         "folder": ["ftdc", "report", tmp_path],
         "standard input": ["report", "-"],

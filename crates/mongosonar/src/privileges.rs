@@ -61,12 +61,16 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
     give_up(Duty::Observing, &["/proc", "/sys"], keep);
 }
 
-/// Drops all privileges except those that loading eBPF programs takes, for a thread that will try again.
+/// Drops all privileges except those that loading eBPF programs takes, and the system calls that this does not take, for a
+/// thread that will try again.
 pub fn keep_for_tracing() {
     let keep = [capability::BPF, capability::PERFMON];
     leave_root(&keep);
     if let Err(error) = privileges::drop_capabilities(&keep) {
         lacking("capabilities of a thread that waits", &error);
+    }
+    if let Err(error) = privileges::confine(Duty::Attaching) {
+        lacking("system calls of a thread that waits, by seccomp", &error);
     }
 }
 
@@ -75,14 +79,39 @@ pub fn keep_for_tracing() {
 /// tokens, which may be for root only, it keeps the capability to read files. It is root no longer, unless it connects to a
 /// socket with a path, or has no such capability.
 pub fn give_up_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
-    let servers: Vec<_> = servers.into_iter().collect();
-    let uses_files = servers.iter().any(|server| server.uses_files());
-    let keep = if uses_files { reading_all() } else { Vec::new() };
-    let stays_root = servers.iter().any(|server| server.uses_socket()) || uses_files && keep.is_empty();
-    if !stays_root {
-        leave_root(&keep);
+    let needs = ConnectionNeeds::of(servers);
+    if !needs.root {
+        leave_root(&needs.keep);
     }
-    give_up_files(Duty::Client, FileAccess::ReadOnly, &keep);
+    give_up_files(Duty::Client, FileAccess::ReadOnly, &needs.keep);
+}
+
+/// The same for a command that does nothing but ask this server, in all of its threads. It says nothing about what the
+/// kernel cannot restrict: the doctor does.
+pub fn give_up_but_asking(server: &Target) {
+    let needs = ConnectionNeeds::of([server]);
+    if !needs.root {
+        let _ = privileges::leave_root(&needs.keep);
+    }
+    let _ = privileges::give_up(Duty::Client, FileAccess::ReadOnly, &needs.keep);
+}
+
+/// What connecting to servers takes.
+struct ConnectionNeeds {
+    /// Capabilities.
+    keep: Vec<u32>,
+    /// The user root.
+    root: bool,
+}
+
+impl ConnectionNeeds {
+    fn of<'a>(servers: impl IntoIterator<Item = &'a Target>) -> Self {
+        let servers: Vec<_> = servers.into_iter().collect();
+        let uses_files = servers.iter().any(|server| server.uses_files());
+        let keep = if uses_files { reading_all() } else { Vec::new() };
+        let root = servers.iter().any(|server| server.uses_socket()) || uses_files && keep.is_empty();
+        Self { keep, root }
+    }
 }
 
 /// The capability to read all files, if there is one. Many containers have only the second one; where files cannot be
@@ -125,17 +154,27 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
 const MAX_TRIED: usize = 300;
 
 /// What a command opens of its inputs: them, and of a folder its files and those of the `diagnostic.data` in it, up to some
-/// hundred. Some file systems let `nobody` list a folder and read nothing in it.
+/// hundred. Some file systems let `nobody` list a folder and read nothing in it. Symbolic links in a folder do not count,
+/// and neither does an input that is one into `/proc`: who can make them could name what only root can read, and the
+/// command would stay root.
 fn opened_of(inputs: &[&Path]) -> Vec<PathBuf> {
     let files = |folder: &Path| {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.take(MAX_TRIED).map(|entry| entry.path())
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_TRIED);
+        let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        entries.filter(move |entry| !is_link(entry)).map(|entry| entry.path())
     };
     let of_input = |input: &&Path| {
-        let own = std::iter::once(input.to_path_buf());
-        own.chain(files(input)).chain(files(&input.join("diagnostic.data")))
+        let own = Some(input.to_path_buf()).filter(|path| !is_linked_into_proc(path));
+        let diagnostics = Some(input.join("diagnostic.data")).filter(|folder| !folder.is_symlink());
+        let diagnostics = diagnostics.into_iter().flat_map(move |folder| files(&folder));
+        own.into_iter().chain(files(input)).chain(diagnostics)
     };
     inputs.iter().flat_map(of_input).collect()
+}
+
+/// Whether a path that does not say so leads into `/proc`.
+fn is_linked_into_proc(path: &Path) -> bool {
+    !path.starts_with("/proc") && fs::canonicalize(path).is_ok_and(|real| real.starts_with("/proc"))
 }
 
 /// Whether a path leads through another process, as `/proc/PID/root` does into a container. Shells name pipes of this one
@@ -254,6 +293,8 @@ pub fn helper_with(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -265,6 +306,12 @@ mod tests {
         for file in ["one.db", "journal/log", "diagnostic.data/metrics.one", "diagnostic.data/deeper/file"] {
             fs::write(named(file), "").unwrap();
         }
+        // Whoever owns the folder can make these.
+        let other = tempfile::tempdir().unwrap();
+        let links = [named("link"), named("diagnostic.data/link"), other.path().join("link")];
+        links.iter().for_each(|link| symlink("/proc/1/environ", link).unwrap());
+        symlink("/proc/1", other.path().join("diagnostic.data")).unwrap();
+        assert_eq!(opened_of(&[links[2].as_path(), other.path()]), [other.path()]);
         let file = named("one.db");
         let inputs = [Path::new("-"), file.as_path(), folder.path()];
         let found = opened_of(&inputs);
@@ -276,7 +323,9 @@ mod tests {
         for number in 0..2 * MAX_TRIED {
             fs::write(named(&format!("diagnostic.data/metrics.{number}")), "").unwrap();
         }
-        assert_eq!(opened_of(&inputs[2..]).len(), 1 + 3 + MAX_TRIED);
+        assert!(
+            opened_of(&inputs[2..]).len() > MAX_TRIED && opened_of(&inputs[2..]).len() <= 1 + 3 + MAX_TRIED
+        );
     }
 
     #[test]

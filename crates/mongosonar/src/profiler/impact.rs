@@ -17,15 +17,19 @@ use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::stop::{self, StopBehavior};
-use crate::{outfile, page, progress, screen};
+use crate::{outfile, page, privileges, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
+    let target = args.connection.target()?;
+    super::open(args.html.as_deref())?;
+    // It measures the length of the server's log.
+    privileges::give_up_but_reading(&[], Some(&target));
     let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };
     clients.sort_unstable();
     clients.dedup();
     let most = clients.last().copied().unwrap_or(1);
-    let server = Server::connect(args.connection.target()?, most + 2)?;
+    let server = Server::connect(target, most + 2)?;
     let label = server.info().label();
     let what = Measurement {
         database: args.db.clone(),

@@ -52,6 +52,7 @@ fn address(path: &Path) -> Option<&str> {
 }
 
 fn live(args: &ReportArgs, target: Target) -> Result<u8> {
+    super::begin(&target, args.digest.html.as_deref())?;
     let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
     let server = Server::connect(target, 2)?;
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {

@@ -19,8 +19,10 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     if args.databases.db.is_empty() && !args.databases.all_dbs {
         return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
+    let target = args.connection.target()?;
+    super::begin(&target, None)?;
     let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
-    let server = Server::connect(args.connection.target()?, 1)?;
+    let server = Server::connect(target, 1)?;
     let databases = args.databases.names(&server, false)?;
     if databases.is_empty() {
         bail!("{} has no databases except its own", server.info().label());

@@ -13,7 +13,9 @@ use crate::exit::OK;
 use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
-    let server = Server::connect(args.connection.target()?, 1)?;
+    let target = args.connection.target()?;
+    super::begin(&target, None)?;
+    let server = Server::connect(target, 1)?;
     let databases = args.databases.names(&server, true)?;
     if let Err(error @ (ServerError::NoProfiler(_) | ServerError::Mongos(_))) = server.profiler("admin") {
         return Err(error.into());

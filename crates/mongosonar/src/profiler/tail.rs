@@ -22,8 +22,10 @@ use crate::stop::{self, StopBehavior};
 const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
+    let target = args.connection.target()?;
+    super::begin(&target, None)?;
     let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
-    let server = Server::connect(args.connection.target()?, 2)?;
+    let server = Server::connect(target, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
     let mut out = Out {
