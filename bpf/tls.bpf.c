@@ -245,4 +245,15 @@ int BPF_PROG(tls_process_exit, struct task_struct *task) {
     return 0;
 }
 
+// Who has become another program is another process to whoever chose it.
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(tls_executed, struct task_struct *task) {
+    __u32 process = task->tgid;
+    if (!is_followed(process))
+        return 0;
+    bpf_map_delete_elem(&tls_processes, &process);
+    bpf_for_each_map_elem(&tls_sessions, forget, &process, 0);
+    return 0;
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

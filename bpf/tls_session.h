@@ -20,11 +20,12 @@ enum {
     TLS_LOSSES,
 };
 
-// Written by user space at any time; see `control` of state.h.
+// Written by user space at any time; see `control` of state.h. As it is static, no process can map it and write it without
+// its descriptor.
 struct tls_control {
     __u64 some[4];
 };
-volatile struct tls_control tls_control SEC(".data.control") = {};
+static volatile struct tls_control tls_control SEC(".data.control") = {};
 
 // Set by user space before loading: sessions are connections, and what passes through their sockets is read.
 const volatile bool from_sockets = 0;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapType, RingBufferBuilder};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapType, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent, TlsSuite};
 
@@ -84,8 +84,10 @@ pub enum PlaintextSource {
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
     followed: FollowedProcesses,
-    /// What sees sockets and processes.
+    /// What sees sockets and the ends of processes.
     links: Vec<Link>,
+    /// What sees that a process executes another program.
+    executed: Option<Link>,
     probes: TlsProbes,
 }
 
@@ -143,7 +145,13 @@ impl TlsTracer {
             sessions.set_max_entries(MAX_SOCKETS).map_err(error)?;
         }
         let skeleton = open.load().map_err(error)?;
-        Ok(Self { skeleton, followed: FollowedProcesses::default(), links: Vec::new(), probes })
+        Ok(Self {
+            skeleton,
+            followed: FollowedProcesses::default(),
+            links: Vec::new(),
+            executed: None,
+            probes,
+        })
     }
 
     /// Attaches to an open file in which `sites` were found, for all processes that map it; those that are not followed cost half a microsecond a call.
@@ -217,11 +225,15 @@ impl TlsTracer {
         others.into_iter().try_for_each(|map| sys_bpf::replace(map.as_fd(), null.as_fd()))
     }
 
-    /// Follows one more process, by its id in the initial process namespace.
+    /// Follows one more process, by its id in the initial process namespace, until it executes another program.
     ///
     /// # Errors
-    /// The table of processes is full (64).
+    /// The table of processes is full (64), or the kernel refuses.
     pub fn follow(&mut self, process: u32) -> Result<(), TraceError> {
+        if self.executed.is_none() {
+            let link = self.skeleton.progs.tls_executed.attach().map_err(|error| load_error(&error))?;
+            self.executed = Some(link);
+        }
         update(&self.skeleton.maps.tls_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         self.followed.add(process);
         self.changed()
@@ -234,8 +246,11 @@ impl TlsTracer {
     pub fn leave_all_but(&mut self, alive: &[u32]) -> Result<(), TraceError> {
         let gone = self.followed.gone(alive);
         for process in &gone {
-            let processes = &self.skeleton.maps.tls_processes;
-            processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
+            match self.skeleton.maps.tls_processes.delete(&process.to_ne_bytes()) {
+                // It has executed another program.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                deleted => deleted.map_err(|error| load_error(&error))?,
+            }
             self.followed.remove(*process);
         }
         if gone.is_empty() { Ok(()) } else { self.changed() }
@@ -348,6 +363,8 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::process::{Command, Stdio};
 
+    use libbpf_rs::MapFlags;
+
     use super::*;
 
     #[test]
@@ -414,11 +431,45 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_executes_another_program_is_not_followed_any_more() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let shell = Command::new("sh")
+            .args(["-c", "read line; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut shell = shell.unwrap();
+        let (process, own) = (shell.id(), std::process::id());
+        tracer.follow(process).unwrap();
+        tracer.follow(own).unwrap();
+        let is_followed = |tracer: &TlsTracer, process: u32| {
+            let processes = &tracer.skeleton.maps.tls_processes;
+            processes.lookup(&process.to_ne_bytes(), MapFlags::ANY).unwrap().is_some()
+        };
+        assert!(is_followed(&tracer, process));
+        let mut to = shell.stdin.take().unwrap();
+        to.write_all(b"go on\nx").unwrap();
+        // It is the other program that answers.
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        assert!(!is_followed(&tracer, process) && is_followed(&tracer, own));
+        drop(to);
+        shell.wait().unwrap();
+        tracer.leave_all_but(&[own]).unwrap();
+        assert!(is_followed(&tracer, own));
+    }
+
+    #[test]
     fn without_control_no_further_process_is_followed_and_the_ring_is_still_read() {
         let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
             Ok(tracer) => tracer,
             Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
         };
+        const MAPPABLE: u32 = 0x400;
+        let control = tracer.skeleton.maps.data_control.info().unwrap();
+        assert_eq!(control.info.map_flags & MAPPABLE, 0, "it cannot be written past the descriptor");
         tracer.follow(1).unwrap();
         tracer.give_up_control().unwrap();
         assert!(tracer.follow(2).is_err());
