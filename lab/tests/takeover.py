@@ -7,10 +7,12 @@ to it, it refuses here. For x86_64.
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import struct
 import time
 
@@ -20,12 +22,14 @@ SCRATCH = 4096
 
 # Numbers of system calls.
 CALLS = {
+    "read": 0,
     "mmap": 9,
     "munmap": 11,
     "close": 3,
     "open": 2,
     "sendto": 44,
     "sendmsg": 46,
+    "truncate": 76,
     "chmod": 90,
     "setxattr": 188,
     "socket": 41,
@@ -189,6 +193,12 @@ def changes_permissions(thread, around):
     return thread.call("chmod", thread.text(around.secret), 0o600) == 0 or 0 in attributes
 
 
+def cuts_by_name(thread, around):
+    """Cuts files to the length that they have."""
+    files = [around.secret, around.open]
+    return any([thread.call("truncate", thread.text(path), path.stat().st_size) == 0 for path in files])
+
+
 def connects(thread, around, domain):
     number = thread.call("socket", domain, 1, 0)
     if number < 0:
@@ -289,6 +299,70 @@ def has_memory_copied(thread, around):
     return is_written
 
 
+def peer(inode):
+    """The inode of the other end of a local socket; `None` if it has none (linux/unix_diag.h)."""
+    show_peer, of_peer, own = 4, 2, 2**32 - 1
+    request = struct.pack("<BBHIII2I", socket.AF_UNIX, 0, 0, own, inode, show_peer, own, own)
+    # SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST
+    request = struct.pack("<IHHII", 16 + len(request), 20, 1, 1, 0) + request
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as diagnosis:
+        diagnosis.send(request)
+        answer = diagnosis.recv(4096)
+    length, at = struct.unpack_from("<I", answer)[0], 32
+    while at + 8 <= length:
+        size, kind, value = struct.unpack_from("<HHI", answer, at)
+        if kind == of_peer:
+            return value
+        at += (size + 3) // 4 * 4
+    return None
+
+
+def socket_to(process, other):
+    """The number by which a process has the socket that leads to another one."""
+    theirs = {inode for _, inode in sockets(other)}
+    # There may be several numbers of the same socket.
+    return min(number for number, inode in sockets(process) if peer(inode) in theirs)
+
+
+def sockets(process):
+    for link in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link))
+            if found:
+                yield int(link.name), int(found[1])
+
+
+# Of a question that nobody else asks.
+OWN_QUESTION = 2**63
+
+
+def ask(thread, number, question):
+    """Asks a helper by the socket of this number; returns what it says, and how many files it hands out."""
+    thread.used = 0
+    text = json.dumps(question).encode()
+    sent = struct.pack("<QI", OWN_QUESTION, len(text)) + text
+    assert thread.call("sendto", number, thread.put(sent), len(sent), 0, 0, 0) == len(sent)
+
+    def received(length):
+        got = b""
+        while len(got) < length:
+            at = thread.put(bytes(length - len(got)))
+            count = thread.call("read", number, at, length - len(got))
+            # The process may have set a time after which it waits no longer.
+            assert count > 0 or count == -errno.EAGAIN, os.strerror(-count)
+            got += thread.get(at, max(count, 0))
+            thread.used = 0
+        return got
+
+    while True:
+        asked, length, files = struct.unpack("<QII", received(16))
+        said = received(length)
+        # A byte comes with each file, which is closed because nobody takes it.
+        received(files)
+        if asked == OWN_QUESTION:
+            return json.loads(said), files
+
+
 def open_maps(process):
     """The numbers of the eBPF maps that a process has open."""
     found = []
@@ -327,6 +401,7 @@ ATTEMPTS = {
     ),
     "create files": lambda thread, around: opens(thread, around.shared / "new", os.O_CREAT | os.O_WRONLY, 0o600),
     "change permissions of files": changes_permissions,
+    "cut files by name": cuts_by_name,
     "connect by TCP": lambda thread, around: connects(thread, around, 2),
     "connect to local sockets": lambda thread, around: connects(thread, around, 1),
     "send datagrams to anybody": sends_out,

@@ -15,7 +15,7 @@ import sys
 
 import pytest
 import takeover
-from test_agent import agent
+from test_agent import agent, described
 from test_privileges import children, open_to_all, tasks
 
 import labkit
@@ -124,12 +124,15 @@ def names_of(process):
     return named
 
 
-def findings(process, command, around, wanted):
-    """What each helper and each of these kinds of threads of a command could do; and what each process has open."""
+def findings(process, command, around, wanted, only=None):
+    """What each helper and each of these kinds of threads of a command could do; and what each process has open. With
+    `only`, that of these."""
     found, opened = {}, {}
     for owner in [process, *children(process)]:
         for name, threads in names_of(owner).items():
             assert name in wanted, f"{name} has come since"
+            if only and name not in only:
+                continue
             place = f"`{name}`" if owner != process else f"`{command}`: {name}"
             for fields in threads:
                 one = Finding(fields, able(owner, int(fields["Pid"]), around))
@@ -179,8 +182,9 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         (tmp_path / "data").mkdir()
         server = stack.enter_context(labkit.threaded(tmp_path / "data", PORT, program))
 
-        def add(process, command, wanted):
-            for all_of_them, new in zip((found, opened), findings(process, command, around, wanted), strict=True):
+        def add(process, command, wanted, only=None):
+            new_ones = findings(process, command, around, wanted, only)
+            for all_of_them, new in zip((found, opened), new_ones, strict=True):
                 for place, what in new.items():
                     if isinstance(what, set):
                         all_of_them.setdefault(place, set()).update(what)
@@ -188,10 +192,10 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
                         # A helper can do the same wherever it is.
                         assert all_of_them.setdefault(place, what) == what, place
 
-        def look(words, threads, helpers):
+        def look(words, threads, helpers, name=None, only=None):
             with started(words, tmp_path) as child:
                 wanted = settled(child.pid, threads, helpers)
-                add(child.pid, " ".join(words[: 1 + (words[0] == "io")]), wanted)
+                add(child.pid, name or " ".join(words[: 1 + (words[0] == "io")]), wanted, only)
                 # It goes on as if nothing had happened.
                 assert labkit.stop(child) == 0
 
@@ -212,6 +216,28 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         look(["why", "--pid", server.pid, "--port", PORT], threads, ["sonar-stacks", "sonar-files", "sonar-tls"])
         look(["stacks", "--pid", server.pid, "--duration", "10m"], ["stop"], ["sonar-stacks"])
         look(["io", "record", tmp_path / "kept.msio", "--pid", server.pid], ["stop"], ["sonar-paths"])
+        threads = ["stop", "splits", "capture", "tls", "servers", "states"]
+        helpers = ["servers", "samples", "files", "stacks", "functions", "tls"]
+        split = ["queries", "--interface", "lo", "--port", PORT, "--json", "--split"]
+        look(split, threads, [f"sonar-{name}" for name in helpers], "queries --split")
+        look(["io", "live", "--json", "--pid", server.pid], ["stop"], ["sonar-paths"])
+        sockets = ["queries", "--source", "process", "--port", PORT, "--json"]
+        threads, helpers = ["stop", "sockets", "tls", "servers", "states"], ["servers", "samples", "tls"]
+        look(sockets, threads, [f"sonar-{name}" for name in helpers], "queries --source process")
+        threads = ["applications", "mongosonar-net", "stop", "capture", "states", "servers"]
+        local = uri.replace(silent, f"{around.local}.sock".replace("/", "%2F"))
+        for what, other in [("certificates", f"{uri}&tls=true&tlsCAFile={keys}"), ("a local socket", local)]:
+            asking = [*queries[:-1], other, "--no-tls"]
+            helpers = ["sonar-servers", "sonar-samples"]
+            look(asking, threads, helpers, f"queries with {what}", ["applications", "mongosonar-net"])
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        replay = ["agent", "--replay", fifo, "--store", tmp_path / "store"]
+        for words in [["queries", "--read", fifo], replay]:
+            # It waits for who writes into the file.
+            with started(words, tmp_path) as child:
+                add(child.pid, " ".join(words[:2]), settled(child.pid, ["stop"], []))
+                child.kill()
         config = f'[collectors]\nsplit = true\n[[server]]\nport = {PORT}\nuri = "{uri}"\n'
         (tmp_path / "agent").mkdir()
         with agent(tmp_path / "agent", config) as running:
@@ -220,6 +246,32 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
             wanted = settled(running.child.pid, threads, [f"sonar-{name}" for name in helpers])
             add(running.child.pid, "agent", wanted)
     compare(found, opened)
+
+
+def test_the_helper_for_logs_opens_no_other_file_for_a_thread_that_was_taken(tmp_path):
+    program = labkit.put_as_mongod("server", tmp_path / "mongod")
+    log = tmp_path / "mongod.log"
+    log.write_text("")
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(labkit.ready([program, "--listen", "127.0.0.1:0"]))
+        collectors = "[collectors]\nqueries = false\nfiles = false\ninternals = false\n"
+        config = collectors + described(labkit.port_of(address), log)
+        running = stack.enter_context(agent(tmp_path, config))
+        running.wait_for("log", "working")
+        process = running.child.pid
+        comm = lambda pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        (helper,) = [child for child in children(process) if comm(child) == "sonar-logs"]
+        number = takeover.socket_to(process, helper)
+        # None of the others asks meanwhile.
+        threads = [int(fields["Pid"]) for fields in tasks(process).values()]
+        taken = {thread: stack.enter_context(takeover.taken(process, thread)) for thread in threads}
+        # Those that it has started have its name.
+        thread = min(one for one in threads if comm(f"{process}/task/{one}") == "log")
+        asks = lambda path: takeover.ask(taken[thread], number, {"Open": str(path)})
+        assert asks(log) == ({"Ok": None}, 1)
+        for path in ["/etc/shadow", "/proc/1/root/etc/shadow", f"{log}/../../../etc/shadow", tmp_path / "mongod"]:
+            said, files = asks(path)
+            assert "Err" in said and files == 0, (path, said)
 
 
 def table(head, rows):
