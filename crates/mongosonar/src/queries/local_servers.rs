@@ -1,8 +1,9 @@
 //! The servers of this host while a capture runs: where they listen, and which of their processes have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use sonar_sys::helper::Helper;
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::interfaces;
 use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use crate::privileges::{self, HelperTask};
 use crate::servers;
@@ -173,7 +175,7 @@ impl KnownProcesses {
 
 /// Follows the servers of this host, through a helper where this process may not inspect others any more.
 pub struct LocalServerSearch {
-    helper: Option<Helper>,
+    helper: Option<SearchHelper>,
     known: KnownProcesses,
     /// The addresses that this host had at the start.
     addresses: Vec<IpAddr>,
@@ -213,33 +215,63 @@ impl LocalServerSearch {
     }
 
     fn look(&mut self) -> Option<ServerNews> {
-        match &self.helper {
+        match &mut self.helper {
             None => Some(self.known.look(&Host::live(), now())),
-            Some(helper) => {
-                let mut socket = helper.socket().ok()?;
-                socket.write_all(&[0]).ok()?;
-                ServerNews::read(&mut socket).ok()
-            }
+            Some(helper) => helper.look(),
         }
     }
 }
 
+/// The helper that looks for servers.
+struct SearchHelper {
+    /// Kept so that it ends with this process; `None` in tests.
+    _process: Option<Helper>,
+    socket: QuestionSocket,
+    /// Whether the last answer did not come in time: what it says is asked for again.
+    missed: bool,
+}
+
+impl SearchHelper {
+    /// What it finds now; `None` if it does not answer now.
+    fn look(&mut self) -> Option<ServerNews> {
+        let answer = self.socket.ask(&[u8::from(self.missed)]);
+        self.missed = answer.is_err();
+        ServerNews::read(&mut answer.ok()?.bytes.as_slice()).ok()
+    }
+}
+
+/// In the helper: answers with what `look` finds, together with the answer before if that was missed.
+fn serve(socket: UnixStream, mut look: impl FnMut() -> ServerNews) -> io::Result<()> {
+    let mut told = ServerNews::default();
+    answer_all(socket, |question| {
+        let before = std::mem::take(&mut told);
+        told = if question == [1] { before.followed_by(look()) } else { look() };
+        Ok(HelperAnswer { bytes: told.to_bytes(), files: Vec::new() })
+    })
+}
+
 /// Starts the helper that looks for servers.
-fn helper() -> Option<Helper> {
+fn helper() -> Option<SearchHelper> {
     const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
     let what = "following the servers of this host";
     let memory = privileges::HELPER_BYTES;
     let task = HelperTask { name: "sonar-servers", what, memory, keep: KEPT, duty: Duty::Reading };
-    privileges::helper(task, |mut socket| {
+    let process = privileges::helper(task, |socket| {
         let mut known = KnownProcesses::default();
-        loop {
-            socket.read_exact(&mut [0])?;
-            socket.write_all(&known.look(&Host::live(), now()).to_bytes())?;
-        }
-    })
+        serve(socket, || known.look(&Host::live(), now()))
+    })?;
+    let socket = QuestionSocket::new(process.socket().ok()?);
+    Some(SearchHelper { _process: Some(process), socket, missed: false })
 }
 
 impl ServerNews {
+    /// What this look and the next one have found.
+    fn followed_by(mut self, next: Self) -> Self {
+        self.ended.extend(next.ended);
+        self.ended.truncate(usize::from(MAX_ANSWER));
+        Self { ports: next.ports, ended: self.ended, found: next.found.or(self.found) }
+    }
+
     /// For the socket of the helper: the ports, the ends and the addresses, each behind their number.
     fn to_bytes(&self) -> Vec<u8> {
         let count = |all: usize| u16::try_from(all).unwrap_or(MAX_ANSWER).min(MAX_ANSWER);
@@ -344,6 +376,32 @@ mod tests {
                 assert!(ServerNews::read(&mut &bytes[..cut]).is_err(), "{cut}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_said_too_late_is_said_again_and_nothing_twice() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let socket = QuestionSocket::new(ours).with_patience(Duration::from_millis(20));
+        let mut helper = SearchHelper { _process: None, socket, missed: false };
+        // Nobody answers yet.
+        assert_eq!(helper.look(), None);
+        let mut looks = 0..;
+        std::thread::spawn(move || {
+            serve(theirs, || {
+                let port = looks.next().unwrap();
+                let found = (port == 0).then(ListeningServers::default);
+                ServerNews { ports: vec![port], ended: vec![SilentPort { port, at: now() }], found }
+            })
+        });
+        let (mut ended, mut found) = (Vec::new(), 0);
+        while ended.len() < 3 {
+            // Any of them may be late.
+            let Some(news) = helper.look() else { continue };
+            assert_eq!(news.ports.last(), news.ended.last().map(|one| &one.port));
+            ended.extend(news.ended.iter().map(|one| one.port));
+            found += usize::from(news.found.is_some());
+        }
+        assert_eq!((&ended[..3], found), (&[0, 1, 2][..], 1));
     }
 
     /// A process that listens on port 5, or on none yet.

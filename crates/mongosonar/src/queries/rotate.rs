@@ -4,7 +4,7 @@
 //! a thread of this process waits for it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_sys::helper::{self, Helper};
 use sonar_sys::privileges::{Duty, capability, limit_files};
 
+use crate::helper_channel::{self, HelperChannel, answer_with};
 use crate::outfile::cannot_create;
 use crate::privileges::{self, HelperTask};
 
@@ -148,6 +148,7 @@ impl SeriesFiles {
                 let _ = limit_files(&[], &[&serving.folder]);
                 serve(&serving, socket)
             })
+            .and_then(HelperChannel::new)
         } else {
             None
         };
@@ -175,7 +176,7 @@ impl SeriesFiles {
 pub struct Preparation {
     series: Series,
     number: u64,
-    helper: Option<Helper>,
+    helper: Option<HelperChannel>,
 }
 
 /// A series whose first file has been created.
@@ -227,39 +228,27 @@ impl Preparation {
 /// `EIO`: an error that the system has no number for.
 const INPUT_OUTPUT_ERROR: i32 = 5;
 
-fn ask_helper(helper: &Helper, number: u64) -> io::Result<(File, Option<io::Error>)> {
-    let mut socket = helper.socket()?;
-    socket.write_all(&number.to_le_bytes())?;
-    let file = helper::receive_file(&socket)?;
-    let mut code = [0; 4];
-    socket.read_exact(&mut code)?;
-    let code = i32::from_le_bytes(code);
-    let error = io::Error::from_raw_os_error(code);
-    match file {
-        Some(file) => Ok((file, (code != 0).then_some(error))),
-        None => Err(error),
+/// A file that is made too late stays empty: the next question has another number.
+fn ask_helper(helper: &HelperChannel, number: u64) -> io::Result<(File, Option<io::Error>)> {
+    let (code, files): (Option<i32>, _) = helper.ask(&number)?;
+    let error = code.map(io::Error::from_raw_os_error);
+    match files.into_iter().next() {
+        Some(file) => Ok((file, error)),
+        None => Err(error.unwrap_or_else(|| io::ErrorKind::InvalidData.into())),
     }
 }
 
-/// In the helper: creates the file of each number that it receives. It answers with the file, or a byte where there is
-/// none, and the number of the error, 0 for none.
-fn serve(series: &Series, mut socket: UnixStream) -> io::Result<()> {
-    let mut number = [0; 8];
-    loop {
-        socket.read_exact(&mut number)?;
-        let error = match series.create(u64::from_le_bytes(number)) {
-            Ok((file, stuck)) => {
-                helper::send_file(&socket, &file)?;
-                stuck
-            }
-            Err(error) => {
-                socket.write_all(&[0])?;
-                Some(error)
-            }
+/// In the helper: creates the file of each number that it receives. It answers with the file, if there is one, and the
+/// number of the error, if there was one.
+fn serve(series: &Series, socket: UnixStream) -> io::Result<()> {
+    helper_channel::serve(socket, |number: u64| {
+        let (file, error) = match series.create(number) {
+            Ok((file, stuck)) => (Some(file), stuck),
+            Err(error) => (None, Some(error)),
         };
-        let code = error.map_or(0, |error| error.raw_os_error().unwrap_or(INPUT_OUTPUT_ERROR));
-        socket.write_all(&code.to_le_bytes())?;
-    }
+        let code = error.map(|error| error.raw_os_error().unwrap_or(INPUT_OUTPUT_ERROR));
+        answer_with(Ok(code), file.into_iter().collect())
+    })
 }
 
 /// How long a file is written to, in words of a person: `100M`, `1h`.
@@ -305,6 +294,8 @@ pub fn new_file(path: &Path, header: &[u8]) -> std::io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -354,6 +345,29 @@ mod tests {
         assert_eq!(kept(&folder), [1, 4, 5]);
         assert!(series.create(1).is_err(), "it is not overwritten");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_made_late_is_not_taken_for_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let series = Series::new(&folder.path().join("kept.pcapng"), None, b"header").unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let helper = HelperChannel::impatient(ours, Duration::from_millis(20));
+        // Nobody answers yet.
+        assert_eq!(ask_helper(&helper, 1).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let serving = series.clone();
+        std::thread::spawn(move || serve(&serving, theirs));
+        for number in 2.. {
+            match ask_helper(&helper, number) {
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+                Ok((file, _)) => {
+                    let named = fs::metadata(series.path(number)).unwrap();
+                    assert_eq!(file.metadata().unwrap().ino(), named.ino());
+                    break;
+                }
+            }
+        }
+        assert!(series.path(1).exists() && helper.late() > 0);
     }
 
     #[test]
