@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
 use sonar_decode::stacks::{MAX_BUILD_ID, Mapping, executable};
-use sonar_sys::host::{maps, namespace, regular};
+use sonar_sys::host::process_files::ProcessFiles;
+use sonar_sys::host::{maps, regular};
 
 /// How every ELF file begins.
 const MAGIC: [u8; 4] = *b"\x7fELF";
@@ -25,7 +26,7 @@ const HOST_SYMBOLS: &str = "/usr/lib/debug";
 pub fn open_mapped(process: u32, range: &Range<u64>) -> Option<File> {
     let mapping = executable_file(process, range)?;
     let itself = format!("/proc/{process}/map_files/{:x}-{:x}", range.start, range.end);
-    open_elf(Path::new(&itself)).or_else(|| open_elf(&namespace::inside(process, plain_path(&mapping.path)?)))
+    open_elf(Path::new(&itself)).or_else(|| inside(process)(plain_path(&mapping.path)?))
 }
 
 /// Opens the file with the symbols of an executable mapping, by its build id or by the name in the program. `None` if
@@ -35,7 +36,14 @@ pub fn open_symbols(process: u32, range: &Range<u64>, (build_id, name): (&[u8], 
     let program = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
     let paths = symbol_paths(program, build_id, name);
     let on_host = |path: &Path| path.starts_with(HOST_SYMBOLS).then(|| open_elf(path)).flatten();
-    paths.iter().find_map(|path| open_elf(&namespace::inside(process, path)).or_else(|| on_host(path)))
+    let inside = inside(process);
+    paths.iter().find_map(|path| inside(path).or_else(|| on_host(path)))
+}
+
+/// Opens files below the root folder of a process, with the rights of its user: a symbolic link there leads nowhere else.
+fn inside(process: u32) -> impl Fn(&Path) -> Option<File> {
+    let files = ProcessFiles::of_number(process).ok();
+    move |path| elf(files.as_ref()?.open(path).ok()?)
 }
 
 /// The executable mapping of a file with exactly these addresses.
@@ -46,7 +54,11 @@ fn executable_file(process: u32, range: &Range<u64>) -> Option<Mapping> {
 }
 
 fn open_elf(path: &Path) -> Option<File> {
-    let file = regular::open(path).ok()?;
+    elf(regular::open(path).ok()?)
+}
+
+/// The file, if it is a program or a library.
+fn elf(file: File) -> Option<File> {
     let mut header = [0; TYPE_AT + 2];
     file.read_exact_at(&mut header, 0).ok()?;
     let kind = u16::from_ne_bytes([header[TYPE_AT], header[TYPE_AT + 1]]);
@@ -84,6 +96,9 @@ fn symbol_paths(program: &str, build_id: &[u8], name: &[u8]) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -103,14 +118,45 @@ mod tests {
         assert!(symbol_paths("mongod", &[], b"..").is_empty());
     }
 
+    /// The beginning of an ELF file of this type.
+    fn elf(kind: u16) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(TYPE_AT, 0);
+        bytes.extend(kind.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn symbols_are_not_looked_for_outside_of_the_root_folder_of_the_process() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let program = "import os, sys; os.chroot(sys.argv[1]); print(flush=True); sys.stdin.read()";
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).arg(root.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = command.stderr(Stdio::null()).spawn() else {
+            return println!("skipped: python3 is not installed");
+        };
+        if child.stdout.as_mut().unwrap().read_exact(&mut [0]).is_err() {
+            return println!("skipped: only root can change the root folder");
+        }
+        let lines = maps::lines(child.id()).unwrap().map_while(Result::ok);
+        let is_file = |mapping: &Mapping| mapping.path.starts_with('/');
+        let mapping = lines.flat_map(|line| executable(&line)).find(is_file).unwrap();
+        let beside = Path::new(&mapping.path).parent().unwrap();
+        let beside = root.path().join(beside.strip_prefix("/").unwrap());
+        fs::create_dir_all(&beside).unwrap();
+        for file in [outside.path().join("library"), beside.join("own.debug")] {
+            fs::write(file, elf(3)).unwrap();
+        }
+        symlink("own.debug", beside.join("link.debug")).unwrap();
+        symlink(outside.path().join("library"), beside.join("out.debug")).unwrap();
+        let opens = |name: &str| open_symbols(child.id(), &mapping.range, (&[], name.as_bytes())).is_some();
+        assert_eq!(["own.debug", "link.debug", "out.debug"].map(opens), [true, true, false]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
     #[test]
     fn only_programs_and_libraries_are_handed_out() {
-        let elf = |kind: u16| {
-            let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
-            bytes.resize(TYPE_AT, 0);
-            bytes.extend(kind.to_ne_bytes());
-            bytes
-        };
         let folder = std::env::temp_dir().join(format!("mongosonar-elf-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         for (name, bytes, is_elf) in [

@@ -140,6 +140,15 @@ impl ProcessFiles {
         Self::below(&folder.join("root"), folder, false)
     }
 
+    /// Those of whichever process has this number now.
+    ///
+    /// # Errors
+    /// There is none, or its root folder cannot be seen.
+    pub fn of_number(process: u32) -> io::Result<Self> {
+        let folder = Path::new("/proc").join(process.to_string());
+        Self::below(&folder.join("root"), &folder, false)
+    }
+
     /// The same by paths as they are seen from here: for a process whose root folder cannot be seen, and is probably ours.
     ///
     /// # Errors
