@@ -316,10 +316,15 @@ impl FileLabels {
 
     fn read(&mut self, trace: &SplitTrace, servers: &WatchedServers) {
         self.read = Some(Instant::now());
+        let files = trace.files().into_iter();
+        self.name(files.map(|(id, path)| (id, servers.in_dbpath(&path).into())));
+    }
+
+    /// These are open now, and no others: the inode of one that was closed may be that of another file.
+    fn name(&mut self, files: impl Iterator<Item = (FileId, Arc<str>)>) {
         // Not both at once.
         self.known = HashMap::new();
-        let files = trace.files().into_iter();
-        self.known = files.map(|(id, path)| (id, servers.in_dbpath(&path).into())).collect();
+        self.known = files.collect();
     }
 
     /// The bytes of all names.
@@ -381,6 +386,19 @@ mod tests {
         let most = SplitMeeting::<JoinedQueue>::max_memory(ROOM);
         assert!(most <= waiting, "{most} of {waiting}");
         assert!(RowBlockers::MAX_MEMORY <= blockers, "{} of {blockers}", RowBlockers::MAX_MEMORY);
+    }
+
+    #[test]
+    fn a_file_has_no_name_of_an_earlier_one_with_its_inode() {
+        let (closed, reused) = ((5, 1), (5, 2));
+        let named = |all: &[(FileId, &str)]| -> Vec<(FileId, Arc<str>)> {
+            all.iter().map(|(id, name)| (*id, Arc::from(*name))).collect()
+        };
+        let mut labels = FileLabels::default();
+        labels.name(named(&[(closed, "old.wt"), (reused, "index.wt")]).into_iter());
+        assert_eq!((&*labels.of(closed), &*labels.of(reused)), ("old.wt", "index.wt"));
+        labels.name(named(&[(reused, "collection.wt")]).into_iter());
+        assert_eq!((&*labels.of(closed), &*labels.of(reused)), (REST, "collection.wt"));
     }
 
     #[test]
