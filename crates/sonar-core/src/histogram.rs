@@ -145,6 +145,17 @@ pub struct Histogram {
     max_ns: u64,
 }
 
+/// What a histogram knows exactly of its durations, in nanoseconds. All are 0 if it is empty.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct DurationSummary {
+    /// Their sum.
+    pub sum_ns: u128,
+    /// The shortest one.
+    pub min_ns: u64,
+    /// The longest one.
+    pub max_ns: u64,
+}
+
 impl Histogram {
     /// An empty histogram, without allocating.
     pub const fn new() -> Self {
@@ -198,19 +209,13 @@ impl Histogram {
         }
     }
 
-    /// Rebuilds a histogram from saved values: the count of zero durations, the other [`buckets`](Self::buckets), the
-    /// sum, and the shortest and longest duration. `None` if they contradict each other or the index of one that is not
-    /// empty is out of range.
-    pub fn from_parts(
-        zero: u64,
-        buckets: &[(i32, u64)],
-        sum_ns: u128,
-        (min_ns, max_ns): (u64, u64),
-    ) -> Option<Self> {
+    /// Rebuilds a histogram from saved values: the count of zero durations, the other [`buckets`](Self::buckets), and
+    /// a summary of all. `None` if they contradict each other or the index of one that is not empty is out of range.
+    pub fn from_parts(zero: u64, buckets: &[(i32, u64)], summary: DurationSummary) -> Option<Self> {
         let used = || buckets.iter().filter(|(_, count)| *count > 0);
         let indices = used().map(|(index, _)| *index);
         let (Some(first), Some(last)) = (indices.clone().min(), indices.max()) else {
-            return Self::from_counts(zero, (0, Vec::new()), sum_ns, (min_ns, max_ns));
+            return Self::from_counts(zero, 0, Vec::new(), summary);
         };
         if first < MIN_INDEX || last > MAX_INDEX {
             return None;
@@ -220,16 +225,11 @@ impl Histogram {
             let sum = &mut counts[(index - first) as usize];
             *sum = sum.checked_add(count)?;
         }
-        Self::from_counts(zero, (first, counts), sum_ns, (min_ns, max_ns))
+        Self::from_counts(zero, first, counts, summary)
     }
 
     /// The same from the index of the lowest non-empty bucket and the counts from there to the highest one.
-    pub fn from_counts(
-        zero: u64,
-        (first, counts): (i32, Vec<u64>),
-        sum_ns: u128,
-        (min_ns, max_ns): (u64, u64),
-    ) -> Option<Self> {
+    pub fn from_counts(zero: u64, first: i32, counts: Vec<u64>, summary: DurationSummary) -> Option<Self> {
         let count = counts.iter().try_fold(zero, |sum, count| sum.checked_add(*count))?;
         let mut histogram = Self { zero, count, counts, ..Self::default() };
         if !histogram.counts.is_empty() {
@@ -240,6 +240,7 @@ impl Histogram {
             histogram.first_slot = first;
         }
         if count > 0 {
+            let DurationSummary { sum_ns, min_ns, max_ns } = summary;
             if min_ns > max_ns || u128::from(min_ns) > sum_ns {
                 return None;
             }

@@ -1,14 +1,14 @@
 //! The profiler's capped collection: how fast it fills and when it wraps.
 
-use crate::Timestamp;
 use crate::time::NS_PER_S;
+use crate::{ServerVersion, Timestamp};
 
 /// Whether level 2 also writes every operation to the server's log. Servers before 4.4 do (measured with 4.0, not
 /// with 4.2). From 4.4 on, the log gets operations slower than `slowms`, or those that match the filter, at every
 /// level (source code of 4.4.6 and later; on Percona Server 4.4.6 `impact` measured 0 to 40 bytes per second at
 /// level 2).
-pub fn level_2_logs_all(version: (u32, u32, u32)) -> bool {
-    version < (4, 4, 0) && version != (0, 0, 0)
+pub fn level_2_logs_all(version: ServerVersion) -> bool {
+    version < ServerVersion::new(4, 4, 0) && version.is_known()
 }
 
 /// The fill state of a `system.profile` collection.
@@ -123,11 +123,10 @@ mod tests {
 
     #[test]
     fn level_2_logs_all_on_old_servers_only() {
-        for (version, all) in [((3, 6, 23), true), ((4, 0, 28), true), ((4, 4, 6), false), ((8, 0, 0), false)]
-        {
-            assert_eq!(level_2_logs_all(version), all, "{version:?}");
+        for (version, all) in [("3.6.23", true), ("4.0.28", true), ("4.4.6", false), ("8.0.0", false)] {
+            assert_eq!(level_2_logs_all(ServerVersion::parse(version)), all, "{version}");
         }
-        assert!(!level_2_logs_all((0, 0, 0)), "an unknown version");
+        assert!(!level_2_logs_all(ServerVersion::default()), "an unknown version");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
+use sonar_core::ServerVersion;
 use sonar_core::profiler::Fill;
 
 use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
@@ -237,10 +238,13 @@ impl Server {
                 since,
             })
         };
-        if wanted.sample_rate.is_some() && state.settings.sample_rate.is_none() && !info.at_least((3, 6, 0)) {
+        if wanted.sample_rate.is_some()
+            && state.settings.sample_rate.is_none()
+            && !info.at_least(ServerVersion::new(3, 6, 0))
+        {
             return lacks("sampleRate", "MongoDB 3.6");
         }
-        if wanted.filter.is_some() && !info.at_least((4, 4, 2)) {
+        if wanted.filter.is_some() && !info.at_least(ServerVersion::new(4, 4, 2)) {
             return lacks("profiler filter", "MongoDB 4.4.2");
         }
         if wanted.rate_limit.is_some() && state.settings.rate_limit.is_none() {

@@ -9,7 +9,7 @@ use mongodb::options::{
     ClientOptions, CollectionOptions, ReadPreference, SelectionCriteria, Tls, TlsOptions,
 };
 use mongodb::{Client, Collection};
-use sonar_core::{Application, Timestamp};
+use sonar_core::{Application, ServerVersion, Timestamp};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{COMMAND_NOT_FOUND, Result, ServerError};
@@ -33,7 +33,7 @@ pub struct ServerInfo {
     /// `version` of `buildInfo`, like `7.0.5`; empty if unknown.
     pub version: String,
     /// The version as numbers.
-    pub numbers: (u32, u32, u32),
+    pub numbers: ServerVersion,
     /// The name of the product if it is not MongoDB's own: `Percona Server for MongoDB`, `FerretDB`.
     pub product: String,
     /// Name of its replica set.
@@ -58,12 +58,12 @@ impl ServerInfo {
         let build = self.version.split_once('-').and_then(|(_, build)| build.parse::<u32>().ok());
         let is_percona = self.product.starts_with("Percona");
         is_percona
-            && (self.numbers.0, self.numbers.1) == (4, 4)
-            && (self.numbers.2, build.unwrap_or(0)) < (8, 9)
+            && (self.numbers.major, self.numbers.minor) == (4, 4)
+            && (self.numbers.patch, build.unwrap_or(0)) < (8, 9)
     }
 
     /// Whether its version is this one or newer.
-    pub fn at_least(&self, version: (u32, u32, u32)) -> bool {
+    pub fn at_least(&self, version: ServerVersion) -> bool {
         self.numbers >= version
     }
 }
@@ -293,7 +293,7 @@ pub(crate) async fn connect(mut options: ClientOptions, connections: u32) -> Res
     // Percona Server appends its own number, like `4.4.8-9`; some builds are recognised only by it.
     let version = build.get_str("psmdbVersion").or_else(|_| build.get_str("version"));
     info.version = version.unwrap_or_default().to_owned();
-    info.numbers = numbers(&info.version);
+    info.numbers = ServerVersion::parse(&info.version);
     info.product = product(&build).to_owned();
     Ok((link, info))
 }
@@ -334,13 +334,6 @@ async fn wants_tls(mut options: ClientOptions) -> bool {
         Err(ServerError::Unreachable(why)) => why.speaks_tls(),
         Err(_) => false,
     }
-}
-
-/// `4.4.2-rc0` as numbers; anything else is 0.
-fn numbers(version: &str) -> (u32, u32, u32) {
-    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
-    let mut next = || parts.next().unwrap_or(0);
-    (next(), next(), next())
 }
 
 /// A product that speaks MongoDB's protocol.
@@ -388,12 +381,8 @@ mod tests {
 
     #[test]
     fn versions_are_numbers() {
-        assert_eq!(numbers("4.4.2"), (4, 4, 2));
-        assert_eq!(numbers("8.1.0-rc3-12-gabc"), (8, 1, 0));
-        assert_eq!(numbers("6.0.4-3"), (6, 0, 4));
-        assert_eq!(numbers(""), (0, 0, 0));
-        let info = ServerInfo { numbers: (4, 4, 1), ..ServerInfo::default() };
-        assert!(!info.at_least((4, 4, 2)) && info.at_least((4, 2, 9)));
+        let info = ServerInfo { numbers: ServerVersion::new(4, 4, 1), ..ServerInfo::default() };
+        assert!(!info.at_least(ServerVersion::new(4, 4, 2)) && info.at_least(ServerVersion::new(4, 2, 9)));
     }
 
     #[test]
@@ -401,7 +390,7 @@ mod tests {
         let info = |product: &str, version: &str| ServerInfo {
             product: product.to_owned(),
             version: version.to_owned(),
-            numbers: numbers(version),
+            numbers: ServerVersion::parse(version),
             ..ServerInfo::default()
         };
         for version in ["4.4.0-1", "4.4.6-8", "4.4.8-8", "4.4.2"] {

@@ -60,7 +60,7 @@ fn split(row: &Row, collection: u64, random: &mut SplitMix64) -> RowSplit {
     split.device_bytes = split.operations * random.below(10) * 4_096;
     for class in ["execution ticket", "cache eviction"] {
         let waits = WaitTotal { waits: 1 + random.below(20), wait_ns: 1_000_000 + random.below(1 << 24) };
-        split.add_wait((TimePart::Futex, &class.into()), waits);
+        split.add_wait(TimePart::Futex, &class.into(), waits);
     }
     for index in ["", " customer_1", " _id_"] {
         let reads = 1 + random.below(50);

@@ -210,9 +210,10 @@ impl DayWriter {
 
     /// What stands for so many events that are not stored.
     pub fn left_out(&self, count: u64) -> Event {
-        let text = ("events", "further events of this day were not stored: there were too many");
+        let text = "further events of this day were not stored: there were too many";
         let at = self.day.span().from;
-        Event { count, ..Event::new(at, EventKind::StoreProblem, Endpoint::default(), text) }
+        let event = Event::new(at, EventKind::StoreProblem, Endpoint::default(), text).about("events");
+        Event { count, ..event }
     }
 
     /// Stores how far sources had been read, with the number of these positions.

@@ -233,7 +233,7 @@ fn holders_say_what_they_have_allocated() {
         for number in 0..4_000 {
             let (subject, name) = (SeriesSubject::File, format!("collection-{number}.wt").into());
             let key = SeriesKey { subject, server: SERVER, name, metric: "read.bytes".into() };
-            history.sample(&key, history.window.start, (1.0, 1.0));
+            history.sample(&key, history.window.start, 1.0, 1.0);
         }
         history
     });

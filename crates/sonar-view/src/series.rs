@@ -157,9 +157,9 @@ mod tests {
         let at = Timestamp::from_unix(1_700_000_000, 0);
         let mut window = HistoryWindow::new(at, Resolution::TenSeconds);
         for (name, reads) in [("sda", 10.0), ("nvme0n1", 500.0)] {
-            window.sample(&metrics::DISK_READS.key(Endpoint::default(), name), at, (reads, 10.0));
+            window.sample(&metrics::DISK_READS.key(Endpoint::default(), name), at, reads, 10.0);
         }
-        window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "sda"), at, (50.0, 10.0));
+        window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "sda"), at, 50.0, 10.0);
         let span = Span { from: window.window.start, to: window.window.end };
         let table = SeriesTable::new(&window, (SeriesSubject::Device, &DISKS), ("store", span), |_| true);
         let mut text = Vec::new();

@@ -104,7 +104,7 @@ mod tests {
     fn what_the_history_knows_is_not_new() {
         let mut window = HistoryWindow::new(at(0), Resolution::TenSeconds);
         window.observe(Collector::Queries, 1);
-        let event = Event::new(at(5), EventKind::NewApplication, local(5), ("shop", "first connection"));
+        let event = Event::new(at(5), EventKind::NewApplication, local(5), "first connection").about("shop");
         let mut store = MemoryStore { windows: vec![window], events: vec![event], ..MemoryStore::default() };
         let known = KnownApplications::read(&store, at(50)).unwrap();
         assert!(!new_at_once(&known, local(5), "shop"));

@@ -304,9 +304,8 @@ pub mod tests {
 
     #[test]
     fn events_of_windows_that_could_not_be_stored_come_with_the_next_one() {
-        let event = |second, text: &str| {
-            Event::new(at(second), EventKind::ServerStart, Endpoint::default(), ("", text))
-        };
+        let event =
+            |second, text: &str| Event::new(at(second), EventKind::ServerStart, Endpoint::default(), text);
         let mut assembler = Assembler::new(MemoryStore::default(), Path::new("/x"));
         assembler.store_mut().is_full = true;
         for window in 0..3 {

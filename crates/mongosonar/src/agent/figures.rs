@@ -66,7 +66,7 @@ impl<'a> SampleCutter<'a> {
                 let window = &mut windows.at(now).window;
                 for (figure, key) in FIGURES.iter().zip(keys.iter()).filter(|_| *keeps_figures) {
                     if let Some(value) = (figure.value)(step) {
-                        window.sample(key, now, (value, speaks_for as f64 / 1e3));
+                        window.sample(key, now, value, speaks_for as f64 / 1e3);
                     }
                 }
                 windows.advance(now);
@@ -83,7 +83,7 @@ fn event(server: Endpoint, incident: &Incident) -> Event {
         IncidentKind::State { .. } => EventKind::StateChange,
         IncidentKind::ClockBack(_) => EventKind::ClockStep,
     };
-    Event::new(timestamp(incident.time_ms), kind, server, ("", &incident_words(incident.kind)))
+    Event::new(timestamp(incident.time_ms), kind, server, &incident_words(incident.kind))
 }
 
 fn timestamp(ms: i64) -> Timestamp {

@@ -56,7 +56,7 @@ pub fn add_work(
 ) {
     let window = &mut windows.at(at).window;
     let mut rate = |metric: SeriesMetric, count: u64| {
-        window.sample(&metric.key(server, path), at, (count as f64 / seconds, seconds));
+        window.sample(&metric.key(server, path), at, count as f64 / seconds, seconds);
     };
     if work.reads > 0 {
         rate(metrics::FILE_READS, work.reads);
@@ -71,7 +71,7 @@ pub fn add_work(
     let mut mean = |metric: SeriesMetric, (ns, count): (u64, u64)| {
         if count > 0 {
             let value = ns as f64 / 1e6 / count as f64;
-            window.sample(&metric.key(server, path), at, (value, count as f64));
+            window.sample(&metric.key(server, path), at, value, count as f64);
         }
     };
     mean(metrics::FILE_READ_TIME, (work.read_ns, work.reads));

@@ -438,7 +438,7 @@ pub mod tests {
     #[test]
     fn equal_events_are_counted_and_their_number_is_bounded() {
         let event = |second, text: &str| {
-            Event::new(at(second), EventKind::LogError, Endpoint::default(), ("NETWORK", text))
+            Event::new(at(second), EventKind::LogError, Endpoint::default(), text).about("NETWORK")
         };
         let mut part = WindowPart::new(at(0));
         part.event(event(5, "a"));

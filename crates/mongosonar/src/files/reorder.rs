@@ -83,7 +83,7 @@ fn judged(plan: &ReorderPlan) -> Worth {
         device_bytes: sample.device_bytes,
     };
     let (index, own) = &plan.sample;
-    worth(&read(index), &read(own), (plan.documents, plan.storage_bytes))
+    worth(&read(index), &read(own), plan.documents, plan.storage_bytes)
 }
 
 /// What reading the samples took.

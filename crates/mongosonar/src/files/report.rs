@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
+use sonar_core::history::Span;
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 use sonar_view::files::{DiskBench, Recording, json, text};
 use sonar_view::kit::{Fitting, escape, plural};
@@ -159,14 +160,14 @@ fn pictures(recording: &Path, loaded: &LoadedRecording) -> Result<Vec<(u32, Dens
     if !input::is_rereadable(recording) {
         return Err(usage!("a page reads the recording twice, which no pipe can be: give it as a file"));
     }
-    let Some(span) = loaded.analysis.span() else { return Ok(Vec::new()) };
+    let Some((from, to)) = loaded.analysis.span() else { return Ok(Vec::new()) };
     let mut pictures: Vec<_> = loaded
         .recording()
         .ranked()
         .into_iter()
         .take(PICTURES)
         .filter(|(_, file)| file.reads.reach > 0)
-        .map(|(id, file)| (id, Density::new(CELLS.0, CELLS.1, span, file.reads.reach)))
+        .map(|(id, file)| (id, Density::new(CELLS.0, CELLS.1, Span { from, to }, file.reads.reach)))
         .collect();
     each_access(recording, |access| {
         if access.kind.is_read()

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
-use sonar_core::profiler;
+use sonar_core::{ServerVersion, profiler};
 use sonar_mongo::control::{
     self, DEFAULT_BYTES, ProfilerSettings, ProfilerState, SettingsChange, SettingsStep,
 };
@@ -165,7 +165,7 @@ fn wanted(args: &SetArgs) -> Result<SettingsChange> {
 }
 
 /// What level 2 writes, in words: to `system.profile`, and with some versions and settings to the log.
-fn what_level_2_writes(version: (u32, u32, u32), settings: &ProfilerSettings) -> String {
+fn what_level_2_writes(version: ServerVersion, settings: &ProfilerSettings) -> String {
     let log = if profiler::level_2_logs_all(version) {
         "and to the log too, as servers before 4.4 do"
     } else if settings.filter.is_some() {
@@ -260,8 +260,8 @@ mod tests {
         let filtered =
             ProfilerSettings { filter: Some(control::parse_filter("{}").unwrap()), ..slow.clone() };
         // Measured: a real 4.0 logs each operation, a real 4.4.6 0 to 40 bytes a second.
-        assert!(what_level_2_writes((4, 0, 28), &slow).contains("and to the log too"));
-        for version in [(4, 4, 6), (5, 0, 0), (8, 0, 4)] {
+        assert!(what_level_2_writes(ServerVersion::new(4, 0, 28), &slow).contains("and to the log too"));
+        for version in ["4.4.6", "5.0.0", "8.0.4"].map(ServerVersion::parse) {
             assert!(
                 what_level_2_writes(version, &slow).ends_with("to the log only what is slower than slowms")
             );

@@ -508,7 +508,7 @@ fn what_stopped_or_killed_a_server_is_told_once_and_of_that_server_only() {
     let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
     let event = |second: u64, kind, (port, text): (u16, &str)| {
         let at = Timestamp::from_unix(1_795_296_000 + second, 0);
-        Event::new(at, kind, Endpoint::v4([0; 4], port), ("", text))
+        Event::new(at, kind, Endpoint::v4([0; 4], port), text)
     };
     let silent = |second, length| {
         let text = format!("the server wrote no sample for {length}: it stalled, or the machine slept");

@@ -17,7 +17,7 @@ fn at(second: u64) -> Timestamp {
 }
 
 fn event(second: u64, kind: EventKind, text: &str) -> Event {
-    Event::new(at(second), kind, Endpoint::v4([0; 4], PORT), ("", text))
+    Event::new(at(second), kind, Endpoint::v4([0; 4], PORT), text)
 }
 
 /// A history of six minutes.

@@ -184,7 +184,7 @@ impl WindowCommand {
             "profile" if self.is_off => PROFILER_OFF.to_owned(),
             _ => format!("command {command}"),
         };
-        let event = |at, kind| Event::new(at, kind, *server, (subject, &text));
+        let event = |at, kind| Event::new(at, kind, *server, &text).about(subject);
         match (self.kind, self.is_long) {
             (EventKind::IndexBuildBegin, true) => {
                 vec![event(self.began, self.kind), event(self.ended, EventKind::IndexBuildEnd)]

@@ -34,11 +34,11 @@ impl ShapeSplits<'_> {
         if before.operations.min(after.operations) < MIN_CALLS {
             return None;
         }
-        let grown = self.grown((&before, &after), slower_ns, alpha);
+        let grown = self.grown(&before, &after, slower_ns, alpha);
         Some(SplitChange { before, after, grown })
     }
 
-    fn grown(&self, (before, after): (&RowSplit, &RowSplit), slower_ns: f64, alpha: f64) -> Vec<SplitGrowth> {
+    fn grown(&self, before: &RowSplit, after: &RowSplit, slower_ns: f64, alpha: f64) -> Vec<SplitGrowth> {
         let (usual, now) = (parts_of(&self.before), parts_of(&self.after));
         // The divided operations may be others than the slow ones.
         let whole = slower_ns.max(each(after, RowSplit::total_ns) - each(before, RowSplit::total_ns));

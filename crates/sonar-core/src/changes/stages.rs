@@ -70,8 +70,7 @@ mod tests {
     #[test]
     fn a_restart_is_one_thing_and_the_end_of_a_long_build_another() {
         const WIDTH_NS: u64 = 10 * NS_PER_S;
-        let event =
-            |second, kind| Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), ("", ""));
+        let event = |second, kind| Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), "");
         let counts =
             |events: &[Event]| -> Vec<usize> { in_stages(events, WIDTH_NS).iter().map(Vec::len).collect() };
         let restart =
@@ -89,7 +88,7 @@ mod tests {
     fn an_answer_has_all_stages_of_a_restart() {
         const WIDTH_NS: u64 = 10 * NS_PER_S;
         let at = |second| Timestamp::from_unix(second, 0);
-        let event = |second, kind| Event::new(at(second), kind, Endpoint::default(), ("", ""));
+        let event = |second, kind| Event::new(at(second), kind, Endpoint::default(), "");
         let events = [
             event(500, EventKind::IndexDrop),
             event(1_004, EventKind::ServerCrash),

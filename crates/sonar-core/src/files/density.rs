@@ -2,6 +2,7 @@
 //! need no more memory than a thousand.
 
 use super::IoAccess;
+use crate::history::Span;
 use crate::{Histogram, Timestamp};
 
 /// A grid of counts over time and offset.
@@ -19,15 +20,15 @@ pub struct Density {
 impl Density {
     /// An empty grid of `columns` by `rows` cells (each 1 to 4,096) for a span of time and the first `length`
     /// bytes of a file.
-    pub fn new(columns: usize, rows: usize, (start, end): (Timestamp, Timestamp), length: u64) -> Self {
+    pub fn new(columns: usize, rows: usize, span: Span, length: u64) -> Self {
         let (columns, rows) = (columns.clamp(1, 4_096), rows.clamp(1, 4_096));
         let cells = vec![(0, 0); columns * rows];
         let latencies = vec![Histogram::new(); columns];
         Self {
             columns,
             rows,
-            start,
-            span_ns: end.since(start).max(1),
+            start: span.from,
+            span_ns: span.length_ns().max(1),
             length: length.max(1),
             cells,
             latencies,
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_access_is_in_one_cell() {
-        let time = (Timestamp::from_unix_ns(1_000), Timestamp::from_unix_ns(2_000));
+        let time = Span { from: Timestamp::from_unix_ns(1_000), to: Timestamp::from_unix_ns(2_000) };
         let mut density = Density::new(10, 4, time, 400);
         for (ns, offset, latency_ns) in
             [(1_000, 0, 10), (1_050, 99, 20), (1_999, 399, 5), (9_999, u64::MAX, 7)]

@@ -42,7 +42,7 @@ pub enum Worth {
 
 /// Compares two samples of a collection with the given number of documents and bytes on disk: `asked` was read
 /// in the requested order, `own` in the collection's own order.
-pub fn worth(asked: &SampleRead, own: &SampleRead, (documents, bytes): (u64, u64)) -> Worth {
+pub fn worth(asked: &SampleRead, own: &SampleRead, documents: u64, bytes: u64) -> Worth {
     if documents == 0 {
         return Worth::Empty;
     }
@@ -76,12 +76,14 @@ mod tests {
     }
 
     /// 100,000 documents of 1 KiB: 2,000 of them take up 2,048,000 bytes.
-    const COLLECTION: (u64, u64) = (100_000, 100_000 * 1_024);
+    fn of_collection(asked: &SampleRead, own: &SampleRead) -> Worth {
+        worth(asked, own, 100_000, 100_000 * 1_024)
+    }
 
     #[test]
     fn both_samples_must_come_from_the_device() {
         let device = Some(2 * MEBIBYTE);
-        let of = |asked, own| worth(&sample(2_000, 500, asked), &sample(2_000, 100, own), COLLECTION);
+        let of = |asked, own| of_collection(&sample(2_000, 500, asked), &sample(2_000, 100, own));
         assert_eq!(of(device, device), Worth::Yes(5.0));
         assert_eq!(of(device, Some(0)), Worth::FromCache);
         assert_eq!(of(Some(0), device), Worth::FromCache);
@@ -89,17 +91,17 @@ mod tests {
         assert_eq!(of(None, device), Worth::NotMeasured);
         assert_eq!(of(None, None), Worth::NotMeasured);
         let own = sample(2_000, 400, device);
-        assert_eq!(worth(&sample(2_000, 500, device), &own, COLLECTION), Worth::No(1.25));
+        assert_eq!(of_collection(&sample(2_000, 500, device), &own), Worth::No(1.25));
     }
 
     #[test]
     fn empty_and_small_collections_never_get_advice() {
         let slow = sample(2_000, 9_000, Some(1 << 30));
         let quick = sample(2_000, 1, Some(1 << 30));
-        assert_eq!(worth(&slow, &quick, (0, 4_096)), Worth::Empty);
-        assert_eq!(worth(&slow, &quick, (999, 1 << 30)), Worth::Small);
-        assert_eq!(worth(&slow, &quick, (100_000, MEBIBYTE - 1)), Worth::Small);
+        assert_eq!(worth(&slow, &quick, 0, 4_096), Worth::Empty);
+        assert_eq!(worth(&slow, &quick, 999, 1 << 30), Worth::Small);
+        assert_eq!(worth(&slow, &quick, 100_000, MEBIBYTE - 1), Worth::Small);
         // Documents deleted in the meantime: the sample is smaller than expected.
-        assert_eq!(worth(&sample(5, 900, Some(1 << 30)), &quick, COLLECTION), Worth::FromCache);
+        assert_eq!(of_collection(&sample(5, 900, Some(1 << 30)), &quick), Worth::FromCache);
     }
 }

@@ -52,7 +52,7 @@ impl ApplicationWatch {
             (driver, version) => format!("{driver} {version}"),
         };
         let text = format!("first connection, by {}", driver.trim_end());
-        Some(Event::new(at, EventKind::NewApplication, server, (&label, &text)))
+        Some(Event::new(at, EventKind::NewApplication, server, &text).about(&label))
     }
 
     /// Applications that were not watched because there are too many.

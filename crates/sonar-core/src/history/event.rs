@@ -157,10 +157,15 @@ impl Event {
     /// The maximum length of a text in bytes; longer ones are cut.
     pub const MAX_TEXT: usize = 200;
 
-    /// One event; longer texts are cut.
-    pub fn new(at: Timestamp, kind: EventKind, server: Endpoint, (subject, text): (&str, &str)) -> Self {
-        let (subject, text) = (cut(subject, Self::MAX_TEXT).into(), cut_between_words(text).into());
-        Self { at, kind, server, subject, text, count: 1 }
+    /// One event without a subject; a longer text is cut.
+    pub fn new(at: Timestamp, kind: EventKind, server: Endpoint, text: &str) -> Self {
+        Self { at, kind, server, subject: Box::default(), text: cut_between_words(text).into(), count: 1 }
+    }
+
+    /// The event with this subject; a longer one is cut.
+    pub fn about(mut self, subject: &str) -> Self {
+        self.subject = cut(subject, Self::MAX_TEXT).into();
+        self
     }
 
     /// The text of a [`EventKind::ServerStop`] that only the next start tells: the server had not shut down.
@@ -173,7 +178,7 @@ impl Event {
 
     /// Settings of a server that are others since it started at `at`; `changed` names them.
     pub fn settings_of_start(at: Timestamp, server: Endpoint, changed: &str) -> Self {
-        Self::new(at, EventKind::SettingChange, server, ("", &format!("{SINCE_START}{changed}")))
+        Self::new(at, EventKind::SettingChange, server, &format!("{SINCE_START}{changed}"))
     }
 
     /// The settings that are others since a start; `None` of any other event.
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn a_silence_has_the_length_that_its_text_says() {
         let silence = |kind, text: &str| {
-            Event::new(Timestamp::default(), kind, Endpoint::v4([0; 4], 27_017), ("", text)).silence_ns()
+            Event::new(Timestamp::default(), kind, Endpoint::v4([0; 4], 27_017), text).silence_ns()
         };
         let why = ": it stalled, or the machine slept";
         for (length, seconds) in [("4.67s", 4.67), ("60.0s", 60.0), ("2m35s", 155.0), ("1h02m", 3_720.0)] {
@@ -231,8 +236,7 @@ mod tests {
     #[test]
     fn long_texts_are_cut_between_words() {
         let text = |text: &str| {
-            let event =
-                Event::new(Timestamp::default(), EventKind::LogError, Endpoint::default(), ("", text));
+            let event = Event::new(Timestamp::default(), EventKind::LogError, Endpoint::default(), text);
             assert!(event.text.len() <= Event::MAX_TEXT, "{}", event.text);
             event.text.into_string()
         };

@@ -64,7 +64,7 @@ mod tests {
     const LINE: &str = "Memory cgroup out of memory: Killed process 11053 (mongod) total-vm:1588360kB";
 
     fn event(second: u64, kind: EventKind, (port, text): (u16, &str)) -> Event {
-        Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::v4([0; 4], port), ("", text))
+        Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::v4([0; 4], port), text)
     }
 
     fn kills(count: u64) -> Event {

@@ -91,7 +91,7 @@ pub fn each_event_once(mut events: Vec<Event>) -> Vec<Event> {
             Some(start) => {
                 let Event { at, server, count, .. } = left[start];
                 let text = format!("{}; it {}", left[start].text, Event::UNCLEAN);
-                left[start] = Event { count, ..Event::new(at, EventKind::ServerStart, server, ("", &text)) };
+                left[start] = Event { count, ..Event::new(at, EventKind::ServerStart, server, &text) };
             }
             None => left.push(end),
         }
@@ -114,7 +114,7 @@ mod tests {
 
     fn event(ms: u64, kind: EventKind, text: &str) -> Event {
         let at = Timestamp::from_unix_ns(1_795_296_000 * NS_PER_S + ms * 1_000_000);
-        Event::new(at, kind, SERVER, ("", text))
+        Event::new(at, kind, SERVER, text)
     }
 
     fn texts(events: &[Event]) -> Vec<String> {

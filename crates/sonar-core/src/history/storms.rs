@@ -108,7 +108,7 @@ impl ConnectionStorms {
         };
         let text = format!("{connections} opened within {seconds} s, {usual}");
         let at = Timestamp::from_unix(storm.first_second, 0);
-        Some(Event::new(at, EventKind::ConnectionStorm, server, ("", &text)))
+        Some(Event::new(at, EventKind::ConnectionStorm, server, &text))
     }
 
     fn count(&self) -> u64 {

@@ -115,7 +115,7 @@ impl HistoryWindow {
 
     /// For so many nanoseconds the log of this server could not be read, while the collector of logs observed others.
     pub fn miss_log(&mut self, server: Endpoint, ns: u64) {
-        self.sample(&metrics::LOG_UNREAD.key(server, ""), self.window.start, (100.0, ns as f64 / 1e9));
+        self.sample(&metrics::LOG_UNREAD.key(server, ""), self.window.start, 100.0, ns as f64 / 1e9);
     }
 
     /// Makes the operations say how long their sources were observed, for views that have only them.
@@ -132,7 +132,7 @@ impl HistoryWindow {
     }
 
     /// Adds a value of a series, measured at `at`, which speaks for `seconds`.
-    pub fn sample(&mut self, key: &SeriesKey, at: Timestamp, (value, seconds): (f64, f64)) {
+    pub fn sample(&mut self, key: &SeriesKey, at: Timestamp, value: f64, seconds: f64) {
         if let Some(known) = self.series_mut(key) {
             known.add(at, value, seconds);
         }
@@ -249,7 +249,7 @@ mod tests {
         let part = |log_ns, value| {
             let mut part = HistoryWindow::new(start, Resolution::TenSeconds);
             part.observe(Collector::Log, log_ns);
-            part.sample(&key, start, (value, 2.0));
+            part.sample(&key, start, value, 2.0);
             part.reading = Reading { lines: 3, ..Reading::default() };
             part
         };
@@ -271,7 +271,7 @@ mod tests {
         let start = Timestamp::from_unix(1_000, 0);
         let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
         for port in [0, 27_017, 27_018] {
-            window.sample(&key(port), start, (1.0, 1.0));
+            window.sample(&key(port), start, 1.0, 1.0);
         }
         window.keep_server(27_018);
         let ports: Vec<u16> = window.series.keys().map(|key| key.server.port).collect();
@@ -309,7 +309,7 @@ mod tests {
         for (metric, value) in values {
             let (subject, server) = (SeriesSubject::Machine, Endpoint::default());
             let key = SeriesKey { subject, server, name: "".into(), metric: (*metric).into() };
-            window.sample(&key, Timestamp::from_unix(21, 0), (*value, 2.0));
+            window.sample(&key, Timestamp::from_unix(21, 0), *value, 2.0);
         }
         window
     }
@@ -333,7 +333,7 @@ mod tests {
             full.observe(Collector::Log, 10 * S);
             for number in names {
                 let key = metrics::FILE_READS.key(server, &format!("file {number}"));
-                full.sample(&key, full.window.start, (1.0, 10.0));
+                full.sample(&key, full.window.start, 1.0, 10.0);
             }
             full
         };

@@ -49,7 +49,7 @@ pub struct Exceedance {
 }
 
 impl Exceedance {
-    fn add(&mut self, is_passed: bool, (from_ms, to_ms): (i64, i64)) {
+    fn add(&mut self, is_passed: bool, from_ms: i64, to_ms: i64) {
         // A gap ends it.
         let before = self.open.take().filter(|(_, until)| *until == from_ms);
         if !is_passed {
@@ -174,8 +174,8 @@ impl Assessment {
                     if passes(limits.amber) {
                         series.share.add(figure.id, step);
                     }
-                    series.amber.add(passes(limits.amber), (now - length, now));
-                    series.red.add(passes(limits.red), (now - length, now));
+                    series.amber.add(passes(limits.amber), now - length, now);
+                    series.red.add(passes(limits.red), now - length, now);
                 }
             }
         });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::process::ControlGroup;
+use super::process::{ControlGroup, ProcessReading};
 use super::reading::MachineReading;
 use crate::Endpoint;
 use crate::history::{Event, EventKind};
@@ -39,8 +39,9 @@ impl GroupWatch {
             let same = before.processes.iter().find(|before| before.is_same_process(now));
             let Some(before) = same else { continue };
             let (group, earlier) = (&now.control_group, &before.control_group);
-            let event = |kind, subject: &str, text: &str| Event::new(at, kind, now.server, (subject, text));
-            if let Some(text) = self.throttling((now.server, now.pid), group, earlier) {
+            let event =
+                |kind, subject: &str, text: &str| Event::new(at, kind, now.server, text).about(subject);
+            if let Some(text) = self.throttling(now, earlier) {
                 events.push(event(EventKind::CpuThrottled, "", &text));
             }
             for (subject, text) in limits_changed(group, earlier) {
@@ -58,12 +59,8 @@ impl GroupWatch {
     }
 
     /// What to say if a server began to be throttled.
-    fn throttling(
-        &mut self,
-        key: (Endpoint, u32),
-        now: &ControlGroup,
-        before: &ControlGroup,
-    ) -> Option<String> {
+    fn throttling(&mut self, server: &ProcessReading, before: &ControlGroup) -> Option<String> {
+        let (key, now) = ((server.server, server.pid), &server.control_group);
         let percent = now.throttled_periods_percent(before).unwrap_or(0.0);
         if let Some(calm) = self.throttled.get_mut(&key) {
             *calm = if percent < END_PERCENT { *calm + 1 } else { 0 };

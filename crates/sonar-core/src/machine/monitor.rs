@@ -57,7 +57,7 @@ impl MachineMonitor {
 }
 
 fn machine_event(at: Timestamp, kind: EventKind, text: &str) -> Event {
-    Event::new(at, kind, Endpoint::default(), ("", text))
+    Event::new(at, kind, Endpoint::default(), text)
 }
 
 /// The clock was set, if it went another way than the time since boot.

@@ -33,7 +33,7 @@ pub(super) fn add_values(
     let usable = now.usable_processors(processors);
     let Some(before) = before.iter().find(|before| before.is_same_process(now)) else { return };
     let seconds = values.seconds();
-    let mut add = |metric, value| values.add(metric, (now.server, ""), value);
+    let mut add = |metric, value| values.add(metric, now.server, "", value);
     let counter = |now: u64, before: u64| rate(Some(now), Some(before), seconds);
     let percent = |now: u64, before: u64| Some(counter(now, before)? / 1e7);
     add(metrics::PROCESS_CPU_USER, percent(now.cpu_ns[0], before.cpu_ns[0]));
@@ -54,7 +54,7 @@ pub(super) fn add_values(
 }
 
 fn add_gauges(now: &ProcessReading, values: &mut Values) {
-    let mut add = |metric, value| values.add(metric, (now.server, ""), value);
+    let mut add = |metric, value| values.add(metric, now.server, "", value);
     let count = |count: Option<u64>| count.map(|count| count as f64);
     add(metrics::PROCESS_MEMORY, count(Some(now.resident)));
     add(metrics::PROCESS_ANONYMOUS, count(now.anonymous));
@@ -81,7 +81,7 @@ fn add_threads(before: &ProcessReading, now: &ProcessReading, values: &mut Value
     let sum = |of: fn(&RoleTimes) -> u64| roles.values().map(of).fold(0, u64::saturating_add);
     let seconds = values.seconds();
     let percent = |ns: u64| Some(ns as f64 / seconds / 1e7);
-    let mut add = |metric, name, value| values.add(metric, (now.server, name), value);
+    let mut add = |metric, name, value| values.add(metric, now.server, name, value);
     add(metrics::PROCESS_RUN_QUEUE, "", percent(sum(|times| times.wait_ns)));
     add(metrics::PROCESS_SWITCHES, "", Some(sum(|times| times.switches) as f64 / seconds));
     for (name, times) in &roles {

@@ -39,7 +39,7 @@ pub(super) fn add_values(before: &MachineReading, now: &MachineReading, values: 
         }
     }
     for found in &now.file_systems {
-        let mut add = |metric, value| values.add(metric, (Endpoint::default(), &found.point), value);
+        let mut add = |metric, value| values.add(metric, Endpoint::default(), &found.point, value);
         add(metrics::FILE_SYSTEM_USED, found.used_percent());
         add(metrics::FILE_SYSTEM_USED_BYTES, Some(found.size.saturating_sub(found.free) as f64));
         add(metrics::FILE_SYSTEM_FREE_BYTES, Some(found.available as f64));
@@ -119,7 +119,7 @@ fn add_interface(before: &InterfaceReading, now: &InterfaceReading, values: &mut
     let seconds = values.seconds();
     let one = |now: [u64; 2], before: [u64; 2], at: usize| rate(Some(now[at]), Some(before[at]), seconds);
     let both = |now, before| Some(one(now, before, 0)? + one(now, before, 1)?);
-    let mut add = |metric, value| values.add(metric, (Endpoint::default(), &now.name), value);
+    let mut add = |metric, value| values.add(metric, Endpoint::default(), &now.name, value);
     add(metrics::NETWORK_RECEIVED, one(now.bytes, before.bytes, 0));
     add(metrics::NETWORK_SENT, one(now.bytes, before.bytes, 1));
     add(metrics::NETWORK_PACKETS_RECEIVED, one(now.packets, before.packets, 0));
@@ -131,7 +131,7 @@ fn add_interface(before: &InterfaceReading, now: &InterfaceReading, values: &mut
 fn add_disk(before: &DeviceCounters, now: &DeviceCounters, values: &mut Values) {
     let elapsed_ns = (values.seconds() * NS_PER_S as f64) as u64;
     let Some(rates) = DiskRates::between(&before.counters, &now.counters, elapsed_ns) else { return };
-    let mut add = |metric, value| values.add(metric, (Endpoint::default(), &now.name), value);
+    let mut add = |metric, value| values.add(metric, Endpoint::default(), &now.name, value);
     // A mean time of no requests is unknown.
     let wait = |count: f64, ms: f64| (count > 0.0).then_some(ms);
     add(metrics::DISK_READS, Some(rates.reads.per_second));

@@ -71,8 +71,8 @@ impl SpaceWatch {
             let texts =
                 [watched.space(found), watched.inodes(found), watched.prediction(found, now.clocks.boot_ns)];
             let event = |text: String| {
-                let about = (&*found.point, text.as_str());
-                Event::new(now.clocks.realtime, EventKind::FileSystemFull, Endpoint::default(), about)
+                let at = now.clocks.realtime;
+                Event::new(at, EventKind::FileSystemFull, Endpoint::default(), &text).about(&found.point)
             };
             events.extend(texts.into_iter().flatten().map(event));
         }

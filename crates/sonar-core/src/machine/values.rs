@@ -21,7 +21,7 @@ impl Values {
     }
 
     /// Adds a value that is known, of a server and the name of a device, file system or the like.
-    pub fn add(&mut self, metric: SeriesMetric, (server, name): (Endpoint, &str), value: Option<f64>) {
+    pub fn add(&mut self, metric: SeriesMetric, server: Endpoint, name: &str, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.values.push((metric.key(server, name), value, self.seconds));
         }
@@ -29,7 +29,7 @@ impl Values {
 
     /// Adds a value of the machine, if it is known.
     pub fn machine(&mut self, metric: SeriesMetric, value: Option<f64>) {
-        self.add(metric, (Endpoint::default(), ""), value);
+        self.add(metric, Endpoint::default(), "", value);
     }
 
     /// All of them.

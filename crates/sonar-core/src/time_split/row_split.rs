@@ -65,7 +65,7 @@ impl RowSplit {
         self.device_bytes = self.device_bytes.saturating_add(thread.device_bytes);
         // What was computed would leave no room for what was waited for.
         for wait in waits.iter().filter(|wait| wait.part != TimePart::Cpu) {
-            self.add_wait((wait.part, &wait.class), WaitTotal { waits: 1, wait_ns: wait.wait_ns });
+            self.add_wait(wait.part, &wait.class, WaitTotal { waits: 1, wait_ns: wait.wait_ns });
         }
         for file in &thread.files {
             self.add_file(&file_name(file.device, file.inode), FileReads::from(file).total);
@@ -73,7 +73,7 @@ impl RowSplit {
     }
 
     /// Adds waits of a class.
-    pub fn add_wait(&mut self, (part, class): (TimePart, &Arc<str>), waits: WaitTotal) {
+    pub fn add_wait(&mut self, part: TimePart, class: &Arc<str>, waits: WaitTotal) {
         let total = self.waits.entry((part, class.clone())).or_default();
         total.add(waits);
         let named = || self.waits.iter().filter(|((_, class), _)| **class != *REST);
@@ -118,7 +118,7 @@ impl RowSplit {
         self.split.add(&other.split);
         self.device_bytes = self.device_bytes.saturating_add(other.device_bytes);
         for ((part, class), waits) in &other.waits {
-            self.add_wait((*part, class), *waits);
+            self.add_wait(*part, class, *waits);
         }
         for (name, reads) in &other.files {
             self.add_file(name, *reads);
@@ -209,7 +209,7 @@ mod tests {
                 let mut row = RowSplit::default();
                 for &(part, number, ns) in all {
                     let class = if number == 0 { REST.into() } else { number.to_string().into() };
-                    row.add_wait((TimePart::ALL[part], &class), WaitTotal { waits: 1, wait_ns: ns });
+                    row.add_wait(TimePart::ALL[part], &class, WaitTotal { waits: 1, wait_ns: ns });
                     row.add_file(&class, FileTotal { reads: 1, bytes: ns, wait_ns: ns });
                     let shape = ShapeInfo { id: ShapeId(number), ..ShapeInfo::other() };
                     row.add_blocker(&Arc::new(shape), WaitTotal { waits: 1, wait_ns: ns });
@@ -231,7 +231,7 @@ mod tests {
         let mut row = RowSplit::default();
         for number in 0..100_u64 {
             let waits = WaitTotal { waits: 1, wait_ns: number };
-            row.add_wait((TimePart::Futex, &number.to_string().into()), waits);
+            row.add_wait(TimePart::Futex, &number.to_string().into(), waits);
             row.add_file(&name(1, number), FileTotal { reads: 1, bytes: number, wait_ns: 1 });
             let shape = ShapeInfo { id: ShapeId(number + 1), ..ShapeInfo::default() };
             row.add_blocker(&Arc::new(shape), WaitTotal { waits: 1, wait_ns: number });

@@ -146,7 +146,7 @@ fn series_of_single_files_give_way_first_and_what_is_left_out_is_counted() {
         for subject in [SeriesSubject::Server, SeriesSubject::File] {
             let name = format!("collection-{number}.wt").into();
             let key = SeriesKey { subject, server, name, metric: "read.bytes".into() };
-            window.sample(&key, window.window.start, (1.0, 1.0));
+            window.sample(&key, window.window.start, 1.0, 1.0);
         }
     }
     record(&mut window.window, 0..3_000);

@@ -166,7 +166,7 @@ fn compare(before: &[Load], after: &[Load], events: &[Event]) -> HistoryChanges 
 }
 
 fn event(second: u64, kind: EventKind, subject: &str) -> Event {
-    Event::new(Timestamp::from_unix(1_700_000_000 + second, 0), kind, SERVER, (subject, ""))
+    Event::new(Timestamp::from_unix(1_700_000_000 + second, 0), kind, SERVER, "").about(subject)
 }
 
 fn ways(change: &HistoryChange) -> &[ShapeWay] {
@@ -358,7 +358,7 @@ fn commands_whose_arguments_change_something_are_events() {
 /// Whether an event at this second, with this text, is shown as the cause of what changes 300 s after the start.
 fn is_blamed(kind: EventKind, (second, text): (u64, &str), after: &[Load]) -> bool {
     let at = Timestamp::from_unix(1_700_000_000 + second, 0);
-    let event = Event::new(at, kind, SERVER, ("", text));
+    let event = Event::new(at, kind, SERVER, text);
     let found = compare(&[FIND, UPDATE], after, &[event]);
     let mut causes = found.changes.iter().filter(|change| matches!(change.what, ChangeKind::Event(_)));
     causes.any(|cause| !cause.effects.is_empty())
@@ -411,7 +411,7 @@ fn what_happened_more_than_an_hour_before_is_no_cause() {
     let end = windows[12].window.start;
     let events = |minutes: u64| {
         let at = Timestamp::from_unix_ns(end.unix_ns() + minutes * 60_000 * MS - 20 * 60_000 * MS);
-        [Event::new(at, EventKind::ServerStop, SERVER, ("", ""))]
+        [Event::new(at, EventKind::ServerStop, SERVER, "")]
     };
     let effects = |events: &[Event]| {
         let found =
@@ -448,7 +448,7 @@ fn compare_splits((before, after): (&Spent, &Spent), divided: u64, seed: u64) ->
                         TimePart::Futex => {
                             let class =
                                 ["execution ticket", "cache eviction"][usize::from(noise.next() < 0.2)];
-                            split.add_wait((part, &class.into()), WaitTotal { waits: 1, wait_ns: ns });
+                            split.add_wait(part, &class.into(), WaitTotal { waits: 1, wait_ns: ns });
                         }
                         TimePart::Read => {
                             let file = ["shop.carts", "shop.carts user_1"][usize::from(noise.next() < 0.1)];
@@ -515,7 +515,7 @@ fn with_series(key: &SeriesKey, values: impl Fn(u64) -> f64) -> Vec<HistoryWindo
     let windows = (0..33).map(|at| {
         let mut window = window(at, &[FIND], &mut noise);
         let middle = window.window.start.plus_ns(5_000 * MS);
-        window.sample(key, middle, (values(at), 10.0));
+        window.sample(key, middle, values(at), 10.0);
         window
     });
     windows.collect()
@@ -557,7 +557,7 @@ fn size_of_carts() -> SeriesKey {
 fn measured(windows: &mut [HistoryWindow], key: &SeriesKey, sizes: &[(usize, f64)]) {
     for (at, size) in sizes {
         let start = windows[*at].window.start;
-        windows[*at].sample(key, start, (*size, 10.0));
+        windows[*at].sample(key, start, *size, 10.0);
     }
 }
 

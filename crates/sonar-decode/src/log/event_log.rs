@@ -126,7 +126,7 @@ impl EventLog {
             Some(event) if is_same => {
                 if !detail.is_empty() && !event.text.contains(&detail) {
                     let text = format!("{}, {detail}", event.text);
-                    *event = Event::new(event.at, EventKind::ServerStart, event.server, ("", &text));
+                    *event = Event::new(event.at, EventKind::ServerStart, event.server, &text);
                 }
             }
             _ if is_same => {}
@@ -135,7 +135,7 @@ impl EventLog {
                 self.builds.clear();
                 let text = format!("started, {detail}");
                 let text = text.trim_end_matches(", ");
-                self.push(Event::new(at, EventKind::ServerStart, self.server, ("", text)));
+                self.push(Event::new(at, EventKind::ServerStart, self.server, text));
             }
         }
     }
@@ -147,7 +147,7 @@ impl EventLog {
             Severity::Error => EventKind::LogError,
             Severity::Warning => return,
         };
-        self.push(Event::new(at, kind, self.server, (&message.component, &message.text)));
+        self.push(Event::new(at, kind, self.server, &message.text).about(&message.component));
     }
 
     /// A line says that something happened.
@@ -186,8 +186,7 @@ impl EventLog {
             EventKind::IndexDrop | EventKind::ServerStop if self.is_repeated(at, &event) => return,
             _ => {}
         }
-        let about = (&*event.subject, &*event.text);
-        self.push(Event::new(at, event.kind, self.server, about));
+        self.push(Event::new(at, event.kind, self.server, &event.text).about(&event.subject));
     }
 
     fn build_began(&mut self, event: &LineEvent) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sonar_core::command_types::TypeCounts;
 use sonar_core::execution::ServerSums;
 use sonar_core::figures::{Apps, Clients, PlanUse, Share};
-use sonar_core::histogram::BUCKETS;
+use sonar_core::histogram::{BUCKETS, DurationSummary};
 use sonar_core::history::{Collector, HistoryWindow, SeriesKey, SeriesValue, Span};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Observed, UnfinishedOperations};
@@ -354,10 +354,10 @@ impl<'a> Decoder<'a> {
         let zero = self.main.count()?;
         let buckets = self.main.varint()?;
         let sum_ns = self.main.wide()?;
-        let shortest = self.main.varint()?;
-        let longest = shortest.saturating_add(self.main.varint()?);
-        let counts = self.buckets(buckets)?;
-        Histogram::from_counts(zero, counts, sum_ns, (shortest, longest))
+        let min_ns = self.main.varint()?;
+        let max_ns = min_ns.saturating_add(self.main.varint()?);
+        let (first, counts) = self.buckets(buckets)?;
+        Histogram::from_counts(zero, first, counts, DurationSummary { sum_ns, min_ns, max_ns })
             .filter(|histogram| histogram.count() <= MAX_COUNT)
             .ok_or(BlobError::Impossible("a histogram"))
     }

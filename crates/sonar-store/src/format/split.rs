@@ -93,7 +93,7 @@ pub(super) fn read_split(
         let (part, class) = (part_at(bytes.varint()?)?, text(bytes.varint()?)?);
         let waits = WaitTotal { waits: bytes.count()?, wait_ns: bytes.varint()? };
         if let Some(part) = part {
-            read.add_wait((part, &class), waits);
+            read.add_wait(part, &class, waits);
         }
     }
     for _ in 0..bytes.len()? {

@@ -49,9 +49,8 @@ fn positions_of_sources_are_those_of_the_last_window_that_was_stored() {
 fn events_of_another_day_count_once_however_often_their_window_fails() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = create(dir.path());
-    let event = |second, text: &str| {
-        Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), ("", text))
-    };
+    let event =
+        |second, text: &str| Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), text);
     let events = [event(86_395, "yesterday"), event(86_403, "today"), event(86_395, "yesterday")];
     // Nothing can be written to the file of the window.
     let blocked = dir.path().join("2026-11-22.db");
@@ -78,7 +77,7 @@ fn events_of_another_day_count_once_however_often_their_window_fails() {
 #[test]
 fn events_of_another_day_arrive_once_wherever_the_writer_is_killed() {
     let dir = tempfile::tempdir().unwrap();
-    let event = |second| Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), ("", ""));
+    let event = |second| Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), "");
     let counts = |store: &SqliteHistory| -> Vec<u64> {
         let events = store.events(span(DAY, DAY + 2 * 86_400)).unwrap();
         events.into_iter().map(|event| event.count).collect()

@@ -45,7 +45,7 @@ fn child_that_is_killed() {
 
 /// An event of the day before this second.
 fn yesterday(second: u64) -> Event {
-    Event::new(at(second - 86_400), EventKind::ServerStart, Endpoint::default(), ("", "4.4.29"))
+    Event::new(at(second - 86_400), EventKind::ServerStart, Endpoint::default(), "4.4.29")
 }
 
 /// The process that adds windows to the store in `dir` until it is killed.
@@ -461,7 +461,7 @@ fn clock_jumps_make_no_duplicates_and_no_gap_that_nobody_sees() {
 fn a_file_of_a_newer_version_is_refused_and_an_older_one_upgraded() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = create(dir.path());
-    let event = Event::new(at(DAY), EventKind::ServerStart, Endpoint::default(), ("", "4.4.29"));
+    let event = Event::new(at(DAY), EventKind::ServerStart, Endpoint::default(), "4.4.29");
     store.append(&small(DAY), std::slice::from_ref(&event)).unwrap();
     drop(store);
     let path = dir.path().join("2026-11-21.db");
@@ -549,8 +549,7 @@ fn windows_of_an_older_program_are_read_and_splits_join_them() {
 
 #[test]
 fn a_letter_of_a_text_that_changed_is_noticed() {
-    let event =
-        |text: &str| Event::new(at(DAY + 65), EventKind::ServerStart, Endpoint::default(), ("", text));
+    let event = |text: &str| Event::new(at(DAY + 65), EventKind::ServerStart, Endpoint::default(), text);
     for (table, column) in [
         ("shapes", "typed"),
         ("shapes", "collection"),

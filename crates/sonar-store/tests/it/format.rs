@@ -213,7 +213,7 @@ fn parts_that_this_program_does_not_know_are_unexplained() {
     let mut window = HistoryWindow::new(at(DAY), Resolution::TenSeconds);
     let mut split = RowSplit { operations: 1, duration_ns: 100, ..RowSplit::default() };
     (split.split[TimePart::Cpu], split.split[TimePart::Futex]) = (30, 70);
-    split.add_wait((TimePart::Futex, &"lock".into()), WaitTotal { waits: 1, wait_ns: 70 });
+    split.add_wait(TimePart::Futex, &"lock".into(), WaitTotal { waits: 1, wait_ns: 70 });
     let mut row = Row::new(Subject::Other, Class::User);
     row.split = Some(Box::new(split));
     window.window.shapes.add_owned(row);

@@ -170,7 +170,7 @@ fn events_are_found_by_time_and_equal_ones_are_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = store(&dir);
     let server = Endpoint::v4([0, 0, 0, 0], 27017);
-    let event = |second, kind, text| Event::new(at(DAY + second), kind, server, ("shop.orders", text));
+    let event = |second, kind, text| Event::new(at(DAY + second), kind, server, text).about("shop.orders");
     let start = event(86_390, EventKind::ServerStart, "4.4.29");
     let error = event(86_401, EventKind::LogError, "Failed to parse");
     store.append(&small(DAY + 86_390), &[start.clone(), error.clone()]).unwrap();

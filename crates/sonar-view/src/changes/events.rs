@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn at(second: u64, kind: EventKind, subject: &str, text: &str) -> Event {
-        Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), (subject, text))
+        Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), text).about(subject)
     }
 
     #[test]

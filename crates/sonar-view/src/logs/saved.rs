@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sonar_core::Sum;
 use sonar_core::figures::{Figures, PlanUse};
+use sonar_core::histogram::DurationSummary;
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::timeline::TimeBucket;
 use sonar_core::{
@@ -165,8 +166,11 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
         latency: Histogram::from_parts(
             latency.zero,
             &latency.buckets,
-            u128::from(latency.sum.unwrap_or(0)),
-            (latency.min.unwrap_or(0), latency.max.unwrap_or(0)),
+            DurationSummary {
+                sum_ns: u128::from(latency.sum.unwrap_or(0)),
+                min_ns: latency.min.unwrap_or(0),
+                max_ns: latency.max.unwrap_or(0),
+            },
         )?,
         first_seen: Timestamp::from_unix_ns(object.first_seen.unwrap_or(0)),
         last_seen: Timestamp::from_unix_ns(object.last_seen.unwrap_or(0)),

@@ -711,7 +711,7 @@ fn the_bar_of_a_split_is_in_the_row_and_its_parts_in_the_opened_row() {
     split.split[TimePart::Cpu] = 2_000_000;
     split.split[TimePart::Futex] = 8_000_000;
     let waits = WaitTotal { waits: 1, wait_ns: 8_000_000 };
-    split.add_wait((TimePart::Futex, &"execution ticket".into()), waits);
+    split.add_wait(TimePart::Futex, &"execution ticket".into(), waits);
     let selection = Selection { has_splits: true, ..Selection::default() };
     for color in [true, false] {
         let mut app =

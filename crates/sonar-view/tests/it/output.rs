@@ -698,8 +698,8 @@ fn a_row_tells_where_its_time_went_and_a_split_alone_makes_none() {
         split.split[TimePart::Cpu] = 2_000_000;
         split.split[TimePart::Read] = 6_000_000;
         let waits = WaitTotal { waits: 3, wait_ns: 5_000_000 };
-        split.add_wait((TimePart::Read, &"cold read".into()), waits);
-        split.add_wait((TimePart::Read, &REST.into()), waits);
+        split.add_wait(TimePart::Read, &"cold read".into(), waits);
+        split.add_wait(TimePart::Read, &REST.into(), waits);
         split.add_file(&"shop.orders".into(), FileTotal { reads: 3, bytes: 12_288, wait_ns: 5_000_000 });
     }
     let sort = Sort { column: Column::Wait, reverse: false };

@@ -135,7 +135,7 @@ impl SourceId {
             SourcePart::Host(_) | SourcePart::Helper(_) => format!("{}: {text}", name_of(&self.part)),
             _ => text.to_owned(),
         };
-        Event::new(at, kind, server, (self.collector.name(), &text))
+        Event::new(at, kind, server, &text).about(self.collector.name())
     }
 }
 

@@ -96,7 +96,7 @@ impl LiveAgent<'_> {
         self.wait_for(&threads);
         let ends = self.lives.rest();
         ends.into_iter().for_each(|event| self.event(event));
-        self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ("", "")));
+        self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ""));
         self.store_rest();
         self.keep_servers();
         let pulse = self.pulse.clone();

@@ -161,7 +161,7 @@ impl ServerLives {
         let names: Vec<String> = near.filter_map(|kill| killed_process(&kill.line)).collect();
         // With more or fewer of them it is not clear which are meant.
         if u64::try_from(names.len()).is_ok_and(|count| count == event.count) {
-            let named = Event::new(event.at, event.kind, event.server, ("", &names.join(", ")));
+            let named = Event::new(event.at, event.kind, event.server, &names.join(", "));
             *event = Event { count: event.count, ..named };
         }
     }
@@ -219,7 +219,7 @@ impl ServerLives {
         }
         let before = self.options.insert(server.port, server.options.clone());
         let changed = before.and_then(|before| changed_settings(&before, &server.options));
-        let start = Event::new(at, EventKind::ServerStart, local(server.port), ("", &text));
+        let start = Event::new(at, EventKind::ServerStart, local(server.port), &text);
         let settings = changed.map(|changed| Event::settings_of_start(at, local(server.port), &changed));
         std::iter::once(start).chain(settings).collect()
     }
@@ -229,7 +229,7 @@ impl ServerLives {
         let [before, after] = &upgrade.versions;
         let text = format!("version {after}, before {before}");
         let at = servers::started_at(upgrade.started, now).min(now);
-        Event::new(at, EventKind::ServerUpgrade, local(upgrade.port), ("", &text))
+        Event::new(at, EventKind::ServerUpgrade, local(upgrade.port), &text)
     }
 
     /// A server logs that it begins to shut down.
@@ -288,7 +288,7 @@ impl ServerLives {
             NotServing::NotListening => format!("{process} runs, but does not listen on its port any more"),
             NotServing::Stopped => format!("{process} was stopped by a signal or a debugger"),
         };
-        Some(Event::new(silence.since, EventKind::ServerUnreachable, local(server.port), ("", &text)))
+        Some(Event::new(silence.since, EventKind::ServerUnreachable, local(server.port), &text))
     }
 
     /// What happened while no agent ran, by the servers that `known`, the last run, knew. Of ends whose cause the log may
@@ -340,7 +340,7 @@ impl ServerLives {
                     }
                     _ => event.text.to_string(),
                 };
-                events.push(Event::new(started, event.kind, event.server, ("", &text)));
+                events.push(Event::new(started, event.kind, event.server, &text));
             }
         }
         events
@@ -381,7 +381,7 @@ impl ServerLives {
     /// How a process ended; `None` if that may still become known.
     fn end(&self, ended: &EndedProcess, is_over: bool) -> Option<Event> {
         let process = process(&ended.name, ended.pid);
-        let event = |kind, text: &str| Some(Event::new(ended.at, kind, local(ended.port), ("", text)));
+        let event = |kind, text: &str| Some(Event::new(ended.at, kind, local(ended.port), text));
         let near =
             |at: Timestamp, before_ns| ended.at.since(at) <= before_ns && at.since(ended.at) <= KILL_NS;
         let shutdown = self.shutdowns.get(&ended.port).filter(|(at, _)| {
@@ -439,7 +439,7 @@ impl AbsentEnd {
     fn event(&self, (at, kind): (Timestamp, EventKind), why: &str) -> Event {
         let process = process(&self.name, self.pid);
         let text = format!("{process}, in the next {}, while no agent ran; {why}", self.during);
-        Event::new(at, kind, local(self.port), ("", &text))
+        Event::new(at, kind, local(self.port), &text)
     }
 
     /// How it ended; `None` if its log may still say that. A log that does not say it is no evidence: what was written
@@ -470,7 +470,7 @@ fn returned(server: &FoundServer, before: ServerSilence, now: Timestamp) -> Even
     };
     let seconds = plural(now.since(before.since) / NS_PER_S, "second");
     let text = format!("process {} {what}, after {seconds}", server.pid);
-    Event::new(now, EventKind::ServerReachable, local(server.port), ("", &text))
+    Event::new(now, EventKind::ServerReachable, local(server.port), &text)
 }
 
 fn process(name: &str, pid: u32) -> String {

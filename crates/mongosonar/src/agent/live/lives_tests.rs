@@ -44,7 +44,7 @@ fn end_as(how: ProcessEnd, events: &[Event]) -> (EventKind, String) {
 }
 
 fn shutdown(seconds: u64, text: &str) -> Event {
-    Event::new(at(seconds), EventKind::ServerStop, local(27_017), ("", text))
+    Event::new(at(seconds), EventKind::ServerStop, local(27_017), text)
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_signal_or_the_exit_code_is_named() {
 
 #[test]
 fn a_kill_for_lack_of_memory_is_named() {
-    let killed = |seconds| Event::new(at(seconds), EventKind::OutOfMemory, Endpoint::default(), ("", ""));
+    let killed = |seconds| Event::new(at(seconds), EventKind::OutOfMemory, Endpoint::default(), "");
     let (kind, text) = end(true, &[killed(103)]);
     assert_eq!(kind, EventKind::ServerCrash);
     assert!(text.contains("the kernel killed 1 process at that time for lack of memory"), "{text}");
@@ -113,7 +113,7 @@ fn the_kernels_count_of_kills_gets_the_names_that_its_log_has() {
     lives.killed(7, at(95), "Memory cgroup out of memory: Killed process 7 (java) total-vm:5kB".to_owned());
     lives.killed(8, at(20), "Out of memory: Killed process 8 (ruby) total-vm:5kB".to_owned());
     let named = |lives: &ServerLives, count, server| {
-        let event = Event::new(at(100), EventKind::OutOfMemory, server, ("", ""));
+        let event = Event::new(at(100), EventKind::OutOfMemory, server, "");
         let mut event = Event { count, ..event };
         lives.name_killed(&mut event);
         assert_eq!(event.count, count);

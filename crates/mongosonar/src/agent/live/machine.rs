@@ -80,7 +80,7 @@ fn read(task: &MachineTask) {
         let MachineStep { at, values, events } = monitor.step(reader.read(&servers));
         let window = &mut windows.at(at).window;
         for (key, value, seconds) in &values {
-            window.sample(key, at, (*value, *seconds));
+            window.sample(key, at, *value, *seconds);
         }
         let reading = ClockReading::of(at);
         let observed = before.replace(reading).map(|before| reading.since(&before));

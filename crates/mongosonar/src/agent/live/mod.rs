@@ -239,12 +239,9 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     agent.announce();
     agent.manager.ready();
     let host = Host::live().name().unwrap_or_default();
-    agent.event(Event::new(
-        now(),
-        EventKind::AgentStart,
-        Endpoint::default(),
-        (&host, env!("CARGO_PKG_VERSION")),
-    ));
+    agent.event(
+        Event::new(now(), EventKind::AgentStart, Endpoint::default(), env!("CARGO_PKG_VERSION")).about(&host),
+    );
     agent.collect(stop.flag(), &reload);
     agent.manager.stopping();
     let why = agent.restart_reason.take();

@@ -70,7 +70,7 @@ impl LiveAgent<'_> {
         if let Some(waited) = self.pulse.take_longest() {
             let text = format!("the file system of the store did not answer for {} s", waited.as_secs());
             eprintln!("mongosonar: {text}");
-            self.event(Event::new(now(), EventKind::StoreProblem, Endpoint::default(), ("", &text)));
+            self.event(Event::new(now(), EventKind::StoreProblem, Endpoint::default(), &text));
             self.note(text);
         }
     }
@@ -113,7 +113,7 @@ impl LiveAgent<'_> {
         };
         eprintln!("mongosonar: {text}");
         if !matches!(notice, StoreNotice::Shrunk(..)) {
-            self.event(Event::new(time, EventKind::StoreProblem, Endpoint::default(), ("", &text)));
+            self.event(Event::new(time, EventKind::StoreProblem, Endpoint::default(), &text));
         }
         self.note(text);
     }

@@ -267,8 +267,7 @@ mod tests {
     #[test]
     fn what_logs_say_of_ends_waits_until_it_is_taken() {
         let watched = WatchedServers::default();
-        let event =
-            |kind| Event::new(Timestamp::from_unix(5, 0), kind, sonar_core::Endpoint::default(), ("", ""));
+        let event = |kind| Event::new(Timestamp::from_unix(5, 0), kind, sonar_core::Endpoint::default(), "");
         let (stop, start) = (event(EventKind::ServerStop), event(EventKind::ServerStart));
         let began = Timestamp::from_unix(4, 0);
         watched.log((5, Some(began)), &[start, stop.clone()]);

@@ -10,7 +10,7 @@ const S: u64 = 1_000 * MS;
 const WAITED: Load = Load { calls: 6, latency_ns: 0, ..UPDATE };
 
 fn lock(second: u64, text: &str) -> Event {
-    Event::new(Timestamp::from_unix(1_700_000_000 + second, 0), EventKind::WritesLock, SERVER, ("", text))
+    Event::new(Timestamp::from_unix(1_700_000_000 + second, 0), EventKind::WritesLock, SERVER, text)
 }
 
 fn locked(from: u64, to: u64) -> [Event; 2] {

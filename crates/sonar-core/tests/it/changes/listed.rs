@@ -73,7 +73,8 @@ fn commands_on_the_wire_are_events_once_beside_those_of_the_log() {
     let [event] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((event.kind, &*event.subject), (EventKind::IndexBuildBegin, "shop.carts"));
     // The log has it, too.
-    let logged = Event::new(event.at.plus_ns(MS), EventKind::IndexBuildBegin, SERVER, ("shop.carts a_1", ""));
+    let logged =
+        Event::new(event.at.plus_ns(MS), EventKind::IndexBuildBegin, SERVER, "").about("shop.carts a_1");
     assert_eq!(events_of_commands(&[build], &[4], &[logged]), []);
     // A build that takes minutes begins before the window in which its command ends.
     let long = Load { latency_ns: 60_000 * MS, ..build };

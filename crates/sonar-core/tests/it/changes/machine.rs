@@ -31,7 +31,7 @@ fn compare_with(
             let start = window.window.start;
             for (metric, server, name, values) in figures {
                 let value = values[usize::from(at >= 30)] * (1.0 + 0.01 * noise.next());
-                window.sample(&metric.key(*server, name), start, (value, 10.0));
+                window.sample(&metric.key(*server, name), start, value, 10.0);
             }
             let finds = window.window.shapes.rows().iter().find(|row| row.shape().command == "find".into());
             let mut row = Row::new(finds.unwrap().subject.clone(), Class::User);
@@ -179,11 +179,11 @@ fn figures_that_fall_with_an_application_are_its_effects() {
             let start = window.window.start;
             for (metric, values) in figures {
                 let value = values[usize::from(at >= 30)];
-                window.sample(&metric.key(MACHINE, ""), start, (value, 10.0));
+                window.sample(&metric.key(MACHINE, ""), start, value, 10.0);
             }
             // That has nothing to do with it.
             let swap = if at < 30 { 0.0 } else { 40.0 };
-            window.sample(&metrics::MEMORY_SWAP_OUT.key(MACHINE, ""), start, (swap, 10.0));
+            window.sample(&metrics::MEMORY_SWAP_OUT.key(MACHINE, ""), start, swap, 10.0);
             window
         })
         .collect();

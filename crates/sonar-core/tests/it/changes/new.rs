@@ -241,7 +241,7 @@ fn changes_of_a_moment_are_by_cost_whenever_they_began() {
 fn a_long_lock_is_one_thing_and_its_end_another_but_the_effects_are_of_the_lock() {
     let text = |second: u64, text: &str| {
         let at = Timestamp::from_unix(1_700_000_000 + second, 0);
-        Event::new(at, EventKind::WritesLock, SERVER, ("", text))
+        Event::new(at, EventKind::WritesLock, SERVER, text)
     };
     let events = [text(301, "writes were locked"), text(322, "writes were unlocked")];
     let waited = Load { calls: 2, latency_ns: 4_000 * MS, ..UPDATE };

@@ -47,7 +47,7 @@ fn a_storm_of_connections_is_named() {
         let mut window = window(at, &[FIND], &mut noise);
         let open = if at < 30 { 12.0 + noise.next() } else { 312.0 };
         let start = window.window.start;
-        window.sample(&key, start, (open, 10.0));
+        window.sample(&key, start, open, 10.0);
         windows.push(window);
     }
     let (before, after) = windows.split_at(30);

@@ -142,7 +142,7 @@ pub fn add_split(split: &mut RowSplit, random: &mut Random) {
     split.duration_ns += wait_ns + random.below(1 << 20);
     split.split[part] += wait_ns;
     split.device_bytes += random.below(1 << 30);
-    split.add_wait((part, &format!("class {}", random.below(9)).into()), WaitTotal { waits: 1, wait_ns });
+    split.add_wait(part, &format!("class {}", random.below(9)).into(), WaitTotal { waits: 1, wait_ns });
     let reads = FileTotal { reads: 1 + random.below(9), bytes: random.below(1 << 20), wait_ns };
     split.add_file(&format!("shop.c{}", random.below(30)).into(), reads);
     let number = random.below(12);
@@ -171,7 +171,7 @@ pub fn fill(window: &mut HistoryWindow, random: &mut Random) {
     for _ in 0..random.below(20) {
         let value = random.below(1 << 20) as f64 / [1.0, 4.0, 64.0][random.below(3) as usize];
         let when = start.plus_ns(random.below(10_000_000_000));
-        window.sample(&key(random.below(30)), when, (value, 1.0));
+        window.sample(&key(random.below(30)), when, value, 1.0);
     }
     window.observe(Collector::ALL[random.below(6) as usize], random.below(10_000_000_000));
     window.observe(Collector::Queries, 5_000_000_000);

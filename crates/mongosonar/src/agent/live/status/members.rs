@@ -28,7 +28,7 @@ impl MemberWatch {
         for member in set.members.iter().filter(|member| !member.is_self) {
             if self.states.get(&member.name).is_some_and(|before| *before != member.state) {
                 let text = format!("the member is now {}", member.state_name);
-                events.push(Event::new(at, EventKind::StateChange, server, (&member.name, &text)));
+                events.push(Event::new(at, EventKind::StateChange, server, &text).about(&member.name));
             }
         }
         self.states = states;
@@ -38,7 +38,7 @@ impl MemberWatch {
             && self.term.replace(term).is_some_and(|before| before < term)
         {
             let text = format!("{} was elected primary in term {term}", primary.name);
-            events.push(Event::new(at, EventKind::Election, server, ("", &text)));
+            events.push(Event::new(at, EventKind::Election, server, &text));
         }
         events
     }
@@ -51,12 +51,12 @@ pub fn add(window: &mut HistoryWindow, (server, at): (Endpoint, Timestamp), set:
         with_state.filter(|member| member.optime_ms > 0)
     };
     for member in &set.members {
-        window.sample(&MEMBER_STATE.key(server, &member.name), at, (member.state as f64, SECONDS));
+        window.sample(&MEMBER_STATE.key(server, &member.name), at, member.state as f64, SECONDS);
     }
     let Some(primary) = has_applied(Member::PRIMARY).next() else { return };
     for member in has_applied(Member::SECONDARY) {
         let lag = primary.optime_ms.saturating_sub(member.optime_ms).max(0);
-        window.sample(&MEMBER_LAG.key(server, &member.name), at, (lag as f64, SECONDS));
+        window.sample(&MEMBER_LAG.key(server, &member.name), at, lag as f64, SECONDS);
     }
 }
 

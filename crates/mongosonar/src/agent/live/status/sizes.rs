@@ -86,7 +86,7 @@ pub fn add(
     size: &CollectionSize,
 ) {
     let mut sample = |metric: SeriesMetric, name: &str, value: u64| {
-        window.sample(&metric.key(server, name), at, (value as f64, SECONDS));
+        window.sample(&metric.key(server, name), at, value as f64, SECONDS);
     };
     sample(metrics::COLLECTION_DOCUMENTS, namespace, size.documents);
     sample(metrics::COLLECTION_SIZE, namespace, size.size);
