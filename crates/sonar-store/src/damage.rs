@@ -85,7 +85,7 @@ fn salvage(damaged: &Path, fresh: &mut DayWriter) -> Result<(), StoreError> {
 fn copy_table(old: &DayFile, fresh: &DayWriter, table: &CheckedTable) {
     for direction in ["ASC", "DESC"] {
         // An error ends this direction: what follows cannot be read.
-        let _ = copy_rows(old, &fresh.file.connection, (table, direction));
+        let _ = copy_rows(old, &fresh.file.connection, table, direction);
     }
 }
 
@@ -93,7 +93,8 @@ fn copy_table(old: &DayFile, fresh: &DayWriter, table: &CheckedTable) {
 fn copy_rows(
     old: &DayFile,
     fresh: &Connection,
-    (table, direction): (&CheckedTable, &str),
+    table: &CheckedTable,
+    direction: &str,
 ) -> rusqlite::Result<()> {
     let CheckedTable { name, columns: [key, ..] } = table else { return Ok(()) };
     let more: Vec<String> = {

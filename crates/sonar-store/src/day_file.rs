@@ -55,7 +55,7 @@ impl DayFile {
 
     /// What its blobs name by number.
     pub fn lookup<'a>(&'a self, interner: &'a Interner, found: &'a FoundNumbers) -> FileLookup<'a> {
-        FileLookup::new((&self.connection, self.has_checksums), interner, found)
+        FileLookup::new(&self.connection, self.has_checksums, interner, found)
     }
 
     fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
@@ -99,7 +99,7 @@ impl DayFile {
         into: &mut StoredWindow,
     ) -> Result<bool, StoreError> {
         let Some(blob) = self.blob(slot)? else { return Ok(false) };
-        self.decode_into((slot.span(), &blob), lookup, into)?;
+        self.decode_into(slot.span(), &blob, lookup, into)?;
         Ok(true)
     }
 
@@ -128,7 +128,8 @@ impl DayFile {
     /// Adds a window of this span to `into`.
     pub fn decode_into(
         &self,
-        (span, blob): (Span, &[u8]),
+        span: Span,
+        blob: &[u8],
         lookup: &FileLookup<'_>,
         into: &mut StoredWindow,
     ) -> Result<(), StoreError> {

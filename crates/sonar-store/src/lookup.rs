@@ -69,7 +69,8 @@ const PROFILE_LEVELS: u32 = 5;
 
 impl<'a> FileLookup<'a> {
     pub fn new(
-        (connection, has_checksums): (&'a Connection, bool),
+        connection: &'a Connection,
+        has_checksums: bool,
         interner: &'a Interner,
         found: &'a FoundNumbers,
     ) -> Self {
@@ -85,7 +86,8 @@ impl<'a> FileLookup<'a> {
         &self,
         found: &Found<T>,
         number: u32,
-        (table, read): (&CheckedTable, impl FnOnce(&Row<'_>) -> rusqlite::Result<T>),
+        table: &CheckedTable,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Option<T> {
         if let Some(Some(known)) = found.borrow().get(number as usize) {
             return Some(known.clone());
@@ -139,30 +141,30 @@ impl NumberLookup for FileLookup<'_> {
                 statements: statements.iter().map(|id| ShapeId(u64::from_le_bytes(*id))).collect(),
             }))
         };
-        self.find(&self.found.shapes, number, (&SHAPES, read))
+        self.find(&self.found.shapes, number, &SHAPES, read)
     }
 
     fn order(&self, number: u32) -> Option<ShapeId> {
         let read = |row: &Row<'_>| Ok(ShapeId(row.get::<_, i64>("id")? as u64));
-        self.find(&self.found.orders, number, (&ORDERS, read))
+        self.find(&self.found.orders, number, &ORDERS, read)
     }
 
     fn application(&self, number: u32) -> Option<Arc<Application>> {
         let read = |row: &Row<'_>| Ok(self.interner.application(application(row)?));
-        self.find(&self.found.applications, number, (&APPLICATIONS, read))
+        self.find(&self.found.applications, number, &APPLICATIONS, read)
     }
 
     fn text(&self, number: u32) -> Option<Arc<str>> {
-        self.find(&self.found.texts, number, (&TEXTS, |row| row.get("text")))
+        self.find(&self.found.texts, number, &TEXTS, |row| row.get("text"))
     }
 
     fn series(&self, number: u32) -> Option<Arc<SeriesKey>> {
-        self.find(&self.found.series, number, (&SERIES, |row| series_key(row).map(Arc::new)))
+        self.find(&self.found.series, number, &SERIES, |row| series_key(row).map(Arc::new))
     }
 
     fn layout(&self, number: u32) -> Option<Arc<Layout>> {
         let read = |row: &Row<'_>| Ok(Arc::new(Layout::parse(&row.get::<_, Box<str>>("names")?)));
-        self.find(&self.found.layouts, number, (&LAYOUTS, read))
+        self.find(&self.found.layouts, number, &LAYOUTS, read)
     }
 }
 

@@ -61,18 +61,19 @@ impl WindowIndex {
     pub fn windows(&self, span: Span, resolution: Resolution) -> Vec<(Slot, Vec<Slot>)> {
         let mut found = Vec::new();
         for slot in self.slots(Resolution::Hour, span) {
-            self.windows_of(slot, (span, resolution), &mut found);
+            self.windows_of(slot, span, resolution, &mut found);
         }
         found
     }
 
-    fn windows_of(&self, slot: Slot, wanted: (Span, Resolution), found: &mut Vec<(Slot, Vec<Slot>)>) {
-        let (span, resolution) = wanted;
+    fn windows_of(&self, slot: Slot, span: Span, resolution: Resolution, found: &mut Vec<(Slot, Vec<Slot>)>) {
         match finer(slot.resolution) {
             Some(finer) if slot.resolution > resolution && self.has_finer(slot) => {
                 let Span { from, to } = slot.span();
                 let part = Span { from: from.max(span.from), to: to.min(span.to) };
-                self.slots(finer, part).into_iter().for_each(|slot| self.windows_of(slot, wanted, found));
+                self.slots(finer, part)
+                    .into_iter()
+                    .for_each(|slot| self.windows_of(slot, span, resolution, found));
             }
             _ => found.push((slot, self.cover(slot.span()))),
         }

@@ -77,7 +77,7 @@ impl StoreReader {
                 && let Some((span, blob)) = file.whole_day()?
             {
                 let all = all.get_or_insert_with(|| StoredWindow::spanning(span));
-                return file.decode_into((span, &blob), &lookup, all);
+                return file.decode_into(span, &blob, &lookup, all);
             }
             let mut result = Ok(());
             for slot in file.index(span)?.cover(span) {
@@ -99,16 +99,16 @@ impl StoreReader {
         let mut jobs = Vec::new();
         for day in self.days_within(span)? {
             let within = Span { from: span.from.max(day.span().from), to: span.to.min(day.span().to) };
-            jobs.extend(split(within, resolution).map(|part| (day, part)));
+            jobs.extend(split(within, resolution).map(|span| DayPart { day, span }));
         }
         let (dir, interner) = (&*self.dir, &Interner::default());
         let reader = || WindowReader { dir, resolution, interner, open: None };
-        in_order(&jobs, threads(), reader, &mut |(day, _), outcome| match outcome {
+        in_order(&jobs, threads(), reader, &mut |part, outcome| match outcome {
             JobOutcome::Item(window) => {
                 visit(window);
                 Ok(())
             }
-            JobOutcome::Done(read) => self.note_damage(*day, read),
+            JobOutcome::Done(read) => self.note_damage(part.day, read),
         })
     }
 
@@ -185,6 +185,12 @@ fn split(span: Span, resolution: Resolution) -> impl Iterator<Item = Span> {
     })
 }
 
+/// What a thread reads at once of the file of a day.
+struct DayPart {
+    day: UtcDay,
+    span: Span,
+}
+
 /// Reads the windows of one resolution. It keeps the file of a day open as long as it reads windows of that day.
 struct WindowReader<'a> {
     dir: &'a Path,
@@ -199,21 +205,18 @@ struct OpenDay {
     found: FoundNumbers,
 }
 
-impl Worker<(UtcDay, Span), HistoryWindow, StoreError> for WindowReader<'_> {
-    fn work(
-        &mut self,
-        (day, span): &(UtcDay, Span),
-        yielded: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), StoreError> {
-        self.open.take_if(|open| open.day != *day);
+impl Worker<DayPart, HistoryWindow, StoreError> for WindowReader<'_> {
+    fn work(&mut self, part: &DayPart, yielded: &mut dyn FnMut(HistoryWindow)) -> Result<(), StoreError> {
+        let DayPart { day, span } = *part;
+        self.open.take_if(|open| open.day != day);
         if self.open.is_none() {
             let file = DayFile::open(&day.path(self.dir))?;
-            self.open = file.map(|file| OpenDay { day: *day, file, found: FoundNumbers::default() });
+            self.open = file.map(|file| OpenDay { day, file, found: FoundNumbers::default() });
         }
         let Some(OpenDay { file, found, .. }) = &self.open else { return Ok(()) };
         let lookup = file.lookup(self.interner, found);
         let mut result = Ok(());
-        for (slot, parts) in file.index(*span)?.windows(*span, self.resolution) {
+        for (slot, parts) in file.index(span)?.windows(span, self.resolution) {
             let mut window = StoredWindow::spanning(slot.span());
             let mut any = false;
             for part in parts {

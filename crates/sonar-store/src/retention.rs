@@ -57,7 +57,8 @@ fn has_windows(dir: &Path, day: UtcDay, resolution: Resolution) -> Result<bool, 
 
 /// Removes the finest and oldest windows until all files are smaller than the cap; the hour that is open stays.
 pub(crate) fn remove_too_much(
-    (dir, settings): (&Path, &StoreSettings),
+    dir: &Path,
+    settings: &StoreSettings,
     keep_from: Timestamp,
     notices: &mut Vec<StoreNotice>,
 ) -> Result<(), StoreError> {

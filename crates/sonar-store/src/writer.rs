@@ -381,7 +381,7 @@ impl StoreWriter {
         if total_bytes(&self.dir).is_ok_and(|total| total > self.settings.max_bytes) {
             self.file = None;
             let keep_from = self.keep_from();
-            let _ = retention::remove_too_much((&self.dir, &self.settings), keep_from, &mut self.notices);
+            let _ = retention::remove_too_much(&self.dir, &self.settings, keep_from, &mut self.notices);
         }
     }
 }

@@ -33,7 +33,7 @@ type Decoded<T> = Result<T, BlobError>;
 /// The blob is damaged, of a newer version, or names something that is missing. `into` may then have a part of it.
 pub fn decode(blob: &[u8], span: Span, lookup: &dyn NumberLookup, into: &mut StoredWindow) -> Decoded<()> {
     let (version, body) = unpack(blob)?;
-    Decoder::of((version, &body), span.from, lookup)?.window(span, into)
+    Decoder::of(version, &body, span.from, lookup)?.window(span, into)
 }
 
 /// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
@@ -45,7 +45,7 @@ pub type ObservedNs = [u64; Collector::ALL.len()];
 /// The blob is damaged, of a newer version, or names something that is missing.
 pub fn decode_observed(blob: &[u8], lookup: &dyn NumberLookup) -> Decoded<ObservedNs> {
     let (version, body) = unpack(blob)?;
-    Ok(Decoder::of((version, &body), Timestamp::default(), lookup)?.head()?.observed_ns)
+    Ok(Decoder::of(version, &body, Timestamp::default(), lookup)?.head()?.observed_ns)
 }
 
 /// The version and the body.
@@ -99,7 +99,7 @@ struct Head {
 }
 
 impl<'a> Decoder<'a> {
-    fn of((version, body): (u8, &'a [u8]), start: Timestamp, lookup: &'a dyn NumberLookup) -> Decoded<Self> {
+    fn of(version: u8, body: &'a [u8], start: Timestamp, lookup: &'a dyn NumberLookup) -> Decoded<Self> {
         let mut sections = BlobReader(body);
         let addresses = addresses(sections.section()?)?;
         let (gaps, counts) = (sections.section()?, sections.section()?);
@@ -287,7 +287,7 @@ impl<'a> Decoder<'a> {
             }
         }
         if has_split {
-            row.split = Some(Box::new(read_split(&mut self.main, (self.version, layout), self.lookup)?));
+            row.split = Some(Box::new(read_split(&mut self.main, self.version, layout, self.lookup)?));
         }
         Ok(row)
     }

@@ -65,7 +65,8 @@ pub(super) fn write_split(split: &RowSplit, out: &mut BlobWriter, numbering: &mu
 /// It is damaged, or names a text that is missing.
 pub(super) fn read_split(
     bytes: &mut BlobReader<'_>,
-    (version, layout): (u8, &Layout),
+    version: u8,
+    layout: &Layout,
     lookup: &dyn NumberLookup,
 ) -> Result<RowSplit, BlobError> {
     let part_at = |at| Ok(position(&layout.parts, at)?.and_then(|at| TimePart::ALL.get(at)).copied());
@@ -176,7 +177,7 @@ mod tests {
         split.split[TimePart::Futex] = 80;
         let read = |bytes: &[u8], version, numbers: &OneShape| {
             let mut reader = BlobReader(bytes);
-            let read = read_split(&mut reader, (version, &layout), numbers).unwrap();
+            let read = read_split(&mut reader, version, &layout, numbers).unwrap();
             assert!(reader.0.is_empty());
             read
         };
