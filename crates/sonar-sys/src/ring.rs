@@ -280,14 +280,10 @@ impl Ring {
         let map = RingMap::new(&socket, block_bytes, blocks)
             .map_err(|source| RingError::Memory { bytes, source })?;
         let scope = Scope { interfaces: layout.interfaces.clone(), loopback_once: layout.loopback_once };
-        Self::mapped(map, socket, (scope, Duration::from_millis(layout.retire_ms)))
+        Self::mapped(map, socket, scope, Duration::from_millis(layout.retire_ms))
     }
 
-    fn mapped(
-        map: RingMap,
-        socket: PacketSocket,
-        (scope, retire): (Scope, Duration),
-    ) -> Result<Self, RingError> {
+    fn mapped(map: RingMap, socket: PacketSocket, scope: Scope, retire: Duration) -> Result<Self, RingError> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| RingError::System { call: "eventfd", source: errno.into() })?;
         Ok(Self {
@@ -512,6 +508,6 @@ impl RingPlan {
                 .set_promiscuous(*index)
                 .map_err(|source| RingError::System { call: "PACKET_ADD_MEMBERSHIP", source })?;
         }
-        Ring::mapped(map, socket, (self.scope.clone(), self.retire))
+        Ring::mapped(map, socket, self.scope.clone(), self.retire)
     }
 }

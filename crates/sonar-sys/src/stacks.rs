@@ -116,7 +116,7 @@ impl StackSampler {
         // On a busy machine that takes long, and old samples would fill the ring.
         let now = clock_gettime(ClockId::Monotonic);
         let now_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
-        self.take_samples((now_ns.saturating_sub(NEAR_NS), now_ns), &mut sampled)?;
+        self.take_samples(now_ns.saturating_sub(NEAR_NS), now_ns, &mut sampled)?;
         let lost_before = self.samples_lost();
         let begun = clock_gettime(ClockId::ThreadCPUTime);
         let mut walked = self.walk()?;
@@ -129,7 +129,7 @@ impl StackSampler {
             std::thread::sleep(BEFORE);
         }
         drop(timers);
-        self.take_samples((0, u64::MAX), &mut sampled)?;
+        self.take_samples(0, u64::MAX, &mut sampled)?;
         let cost = (ended.tv_sec - begun.tv_sec) * 1_000_000_000 + (ended.tv_nsec - begun.tv_nsec);
         let mut bytes = Vec::with_capacity(NUMBERS + walked.bytes.len() + sampled.len());
         for number in [cost.unsigned_abs(), lost, walked.left_out, walked.bytes.len() as u64] {
@@ -142,7 +142,7 @@ impl StackSampler {
 
     /// Reads the ring up to the first sample at or after `until_ns`, and keeps the samples from `since_ns` on. Without
     /// the limit, it would not end on a slow machine, where samples may come faster than they are read.
-    fn take_samples(&self, (since_ns, until_ns): (u64, u64), into: &mut Vec<u8>) -> io::Result<()> {
+    fn take_samples(&self, since_ns: u64, until_ns: u64, into: &mut Vec<u8>) -> io::Result<()> {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&self.skeleton.maps.samples, |bytes: &[u8]| {
@@ -508,7 +508,7 @@ mod tests {
             Ok(sampler) if sampler.samples_processors() => {
                 let sampled = || {
                     let mut bytes = Vec::new();
-                    sampler.take_samples((0, u64::MAX), &mut bytes).unwrap();
+                    sampler.take_samples(0, u64::MAX, &mut bytes).unwrap();
                     bytes.len()
                 };
                 let running = RunningTimers::start(&sampler.timers);

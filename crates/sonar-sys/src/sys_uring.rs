@@ -46,8 +46,8 @@ impl DiskRing {
     pub(crate) fn new(
         entries: u32,
         file: Arc<File>,
-        (reads, writes): (Arc<Buffers>, Arc<Buffers>),
-        pause_ns: u64,
+        reads: Arc<Buffers>,
+        writes: Arc<Buffers>,
     ) -> io::Result<Self> {
         let ring = build(entries)?;
         // If a limit on locked memory or on descriptors forbids it, each request names its memory and file: a little
@@ -56,18 +56,22 @@ impl DiskRing {
         let fixed_buffers =
             unsafe { ring.submitter().register_buffers(&[reads.iovec(), writes.iovec()]) }.is_ok();
         let fixed_file = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        let pause =
-            types::Timespec::new().sec(pause_ns / 1_000_000_000).nsec((pause_ns % 1_000_000_000) as u32);
         Ok(Self {
             ring,
             file,
             reads,
             writes,
-            pause: Box::new(pause),
+            pause: Box::new(types::Timespec::new()),
             in_flight: 0,
             fixed_buffers,
             fixed_file,
         })
+    }
+
+    /// The ring with pauses of this length.
+    pub(crate) fn with_pause(mut self, ns: u64) -> Self {
+        *self.pause = types::Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+        self
     }
 
     /// Whether buffers and file could be registered.

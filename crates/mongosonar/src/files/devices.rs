@@ -25,8 +25,8 @@ impl DeviceNames {
             return None;
         }
         let devices = self.devices.get_or_insert_with(|| Host::live().devices().unwrap_or_default());
-        let number = (u32::try_from(device >> 20).ok()?, (device & 0xf_ffff) as u32);
-        let found = devices.numbered(number).map(|device| device.name.clone()).or_else(|| {
+        let (major, minor) = (u32::try_from(device >> 20).ok()?, (device & 0xf_ffff) as u32);
+        let found = devices.numbered(major, minor).map(|device| device.name.clone()).or_else(|| {
             // A file system on several devices has its own device number.
             let all = Host::live().mounts("self").ok()?;
             Some(devices.of_mount(mounts::of(&all, Path::new(path))?)?.name.clone())

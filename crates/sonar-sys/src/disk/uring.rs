@@ -164,8 +164,9 @@ impl Submitter<'_> {
         let step = self.step;
         let (slice, slices) = pause_slices(step.pause);
         let entries = (aims.len() as u32).max(2).next_power_of_two();
-        let memory = (self.memory.reads.clone(), self.memory.writes.clone());
-        let mut ring = DiskRing::new(entries, self.file.shared_io(), memory, slice.as_nanos() as u64)
+        let (reads, writes) = (self.memory.reads.clone(), self.memory.writes.clone());
+        let mut ring = DiskRing::new(entries, self.file.shared_io(), reads, writes)
+            .map(|ring| ring.with_pause(slice.as_nanos() as u64))
             .map_err(|source| DiskError::Resource {
                 what: format!("an io_uring of {}", plural(aims.len(), "request")),
                 source,

@@ -141,14 +141,15 @@ impl Devices {
     }
 
     /// The device with this number.
-    pub fn numbered(&self, number: (u32, u32)) -> Option<&Device> {
-        self.iter().find(|device| device.number == number)
+    pub fn numbered(&self, major: u32, minor: u32) -> Option<&Device> {
+        self.iter().find(|device| device.number == (major, minor))
     }
 
     /// The device of a mount: by its number, or by its source if the file system spreads over devices (btrfs).
     pub fn of_mount(&self, mount: &super::mounts::Mount) -> Option<&Device> {
-        self.numbered(mount.device).or_else(|| {
-            (mount.device.0 == 0 && mount.source.starts_with("/dev/")).then(|| self.named(&mount.source))?
+        let (major, minor) = mount.device;
+        self.numbered(major, minor).or_else(|| {
+            (major == 0 && mount.source.starts_with("/dev/")).then(|| self.named(&mount.source))?
         })
     }
 
@@ -304,7 +305,7 @@ mod tests {
             ],
         );
         let devices = Devices::read(&tree.0).unwrap();
-        let volume = devices.numbered((253, 0)).unwrap();
+        let volume = devices.numbered(253, 0).unwrap();
         assert_eq!(names(&devices.below(volume)), ["md0", "sda1", "sdb", "sda"]);
         assert_eq!(names(&devices.disks(volume)), ["sdb", "sda"]);
         assert_eq!(devices.named("/dev/mapper/vg-data"), Some(volume));
