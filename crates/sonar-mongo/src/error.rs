@@ -133,19 +133,20 @@ impl ServerError {
     pub(crate) fn of(what: impl Into<String>, role: &'static str, error: &Driver) -> Self {
         let what = what.into();
         match &*error.kind {
-            ErrorKind::Command(command) => Self::of_reply(what, role, (command.code, &command.message)),
+            ErrorKind::Command(command) => Self::of_reply(what, role, command.code, &command.message),
             ErrorKind::Write(WriteFailure::WriteError(write)) => {
-                Self::of_reply(what, role, (write.code, &write.message))
+                Self::of_reply(what, role, write.code, &write.message)
             }
             ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
-                Self::of_reply(what, role, (concern.code, &concern.message))
+                Self::of_reply(what, role, concern.code, &concern.message)
             }
             ErrorKind::InsertMany(many) => {
                 let write = many.write_errors.as_ref().and_then(|errors| errors.first());
                 let write = write.map(|write| (write.code, write.message.as_str()));
                 let concern = many.write_concern_error.as_ref();
                 let concern = concern.map(|concern| (concern.code, concern.message.as_str()));
-                Self::of_reply(what, role, write.or(concern).unwrap_or((0, "the server refused the write")))
+                let (code, message) = write.or(concern).unwrap_or((0, "the server refused the write"));
+                Self::of_reply(what, role, code, message)
             }
             ErrorKind::BulkWrite(_) => {
                 Self::Command { what, reason: "the server refused the write".to_owned(), code: 0 }
@@ -169,7 +170,7 @@ impl ServerError {
     }
 
     /// From a server's reply: its code and message.
-    fn of_reply(what: String, role: &'static str, (code, message): (i32, &str)) -> Self {
+    fn of_reply(what: String, role: &'static str, code: i32, message: &str) -> Self {
         match code {
             UNAUTHORIZED if message.contains("requires authentication") => Self::Nobody,
             UNAUTHORIZED => Self::Unauthorized { what, role },

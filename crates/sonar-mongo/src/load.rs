@@ -245,7 +245,7 @@ impl<'a> LoadJob<'a> {
             let mut failed = None;
             while let Some((round, variant)) = turn {
                 slot = slot.wrapping_add(1).max(1);
-                match self.slice(&clients, (slot, variant), meter).await {
+                match self.slice(&clients, slot, variant, meter).await {
                     Ok(slice) => {
                         let slice = LoadSlice { clients: *count, round, ..slice };
                         (self.progress)(Progress::Measured(&slice, run.slices.len() + 1, all));
@@ -274,7 +274,8 @@ impl<'a> LoadJob<'a> {
     async fn slice(
         &self,
         clients: &LoadClients,
-        (slot, variant): (u32, usize),
+        slot: u32,
+        variant: usize,
         meter: &mut Meter<'_>,
     ) -> Result<LoadSlice> {
         self.apply(self.what.variants.get(variant).copied(), clients).await?;

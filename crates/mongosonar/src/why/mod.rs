@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::Coverage;
 use sonar_core::disk::DeviceCounters;
+use sonar_core::history::Span;
 use sonar_core::machine::ControlGroup;
 use sonar_core::time_split::{ConnectionSample, TimeSplit};
 use sonar_core::window::WindowSettings;
@@ -222,7 +223,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let asked = &meeting.sink.asked;
     unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
     let profiled = profiler.and_then(|profiler| {
-        let span = ProfiledSpan { databases: meeting.sink.databases(), time: (started, ended) };
+        let span =
+            ProfiledSpan { databases: meeting.sink.databases(), time: Span { from: started, to: ended } };
         profiler.read(span)
     });
     let profiled = profiled.map(|read| {

@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use sonar_core::Source;
+use sonar_core::history::Span;
 use sonar_core::time_split::ServerOperation;
-use sonar_core::{Source, Timestamp};
 use sonar_decode::profile::Profile;
 use sonar_mongo::control::OWN_DATABASES;
 use sonar_mongo::status::ServerStatusReply;
@@ -33,7 +34,7 @@ pub struct ProfiledSpan {
     /// The databases; empty: all but the server's own.
     pub databases: Vec<String>,
     /// Begin and end of the trace.
-    pub time: (Timestamp, Timestamp),
+    pub time: Span,
 }
 
 /// What was read of the profile.
