@@ -64,8 +64,7 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
             timeline: timeline::report(&history, span, sonar_view::timeline::chart_columns(width), &zone)?,
             ..whole.clone()
         };
-        let more = ("mongosonar", &*store.suffix());
-        shown.text(&mut Fitting::new(&mut out, width), (&window, &selection), more)?;
+        shown.text(&mut Fitting::new(&mut out, width), &window, &selection, &store.suffix())?;
     }
     out.flush()?;
     if let Some(path) = &args.html {

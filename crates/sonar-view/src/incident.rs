@@ -94,11 +94,10 @@ impl IncidentReport {
         let report = WindowReport::new(&window.window, selection).with_unread(&window.window.coverage);
         json::report(&report, ObjectKind::Summary, &mut queries)?;
         let ends = [span.from, span.to];
-        let span_ns = Some((span.from.unix_ns(), span.to.unix_ns()));
         Ok(Self {
             schema: SCHEMA,
             kind: "incident",
-            about: About::new(changes.about.host.clone(), changes.about.sources.clone(), span_ns),
+            about: About::new(changes.about.host.clone(), changes.about.sources.clone(), Some(span)),
             zone: ZoneObject::new(zone, ends),
             gaps: changes.gaps.clone(),
             changes,
@@ -116,19 +115,21 @@ impl IncidentReport {
         line(self, out)
     }
 
-    /// As text: what changed, the timeline, and the queries of `window`.
+    /// As text: what changed, the timeline, and the queries of `window`. `suffix` is what to write after the arguments of
+    /// a command that shows more.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(
         &self,
         out: &mut Fitting<W>,
-        (window, selection): (&HistoryWindow, &Selection),
-        more: (&str, &str),
+        window: &HistoryWindow,
+        selection: &Selection,
+        suffix: &str,
     ) -> io::Result<()> {
         let zone = &selection.zone;
         writeln!(out, "WHAT CHANGED")?;
-        self.changes.text(out, zone, more)?;
+        self.changes.text(out, zone, suffix)?;
         writeln!(out, "\nTIMELINE")?;
         // What was not observed has been said.
         let timeline = TimelineReport { gaps: Vec::new(), ..self.timeline.clone() };

@@ -17,10 +17,19 @@ const SCHEMA: u32 = 1;
 /// A column: its title in text, and the metric.
 pub type SeriesColumn = (&'static str, SeriesMetric);
 
+/// What a table shows: the series of a subject, and the columns.
+#[derive(Copy, Clone, Debug)]
+pub struct SeriesLayout {
+    /// What the rows are about.
+    pub subject: SeriesSubject,
+    /// The columns; rows are sorted by the first one.
+    pub columns: &'static [SeriesColumn],
+}
+
 /// What `disk stat` shows, with the titles of `iostat -x`.
-pub const DISKS: [SeriesColumn; 10] = {
+pub const DISKS: SeriesLayout = {
     use sonar_core::history::metrics as m;
-    [
+    let columns = &[
         ("r/s", m::DISK_READS),
         ("rB/s", m::DISK_READ_BYTES),
         ("r_await", m::DISK_READ_WAIT),
@@ -31,13 +40,14 @@ pub const DISKS: [SeriesColumn; 10] = {
         ("f_await", m::DISK_FLUSH_WAIT),
         ("aqu-sz", m::DISK_QUEUE),
         ("%util", m::DISK_BUSY),
-    ]
+    ];
+    SeriesLayout { subject: SeriesSubject::Device, columns }
 };
 
 /// What `io live` shows.
-pub const FILES: [SeriesColumn; 7] = {
+pub const FILES: SeriesLayout = {
     use sonar_core::history::metrics as m;
-    [
+    let columns = &[
         ("reads/s", m::FILE_READS),
         ("read", m::FILE_READ_BYTES),
         ("device", m::FILE_DEVICE_READ_BYTES),
@@ -45,7 +55,8 @@ pub const FILES: [SeriesColumn; 7] = {
         ("writes/s", m::FILE_WRITES),
         ("written", m::FILE_WRITTEN_BYTES),
         ("time w", m::FILE_WRITE_TIME),
-    ]
+    ];
+    SeriesLayout { subject: SeriesSubject::File, columns }
 };
 
 /// The means of series over a span, a row for each device or file.
@@ -55,6 +66,10 @@ pub struct SeriesTable {
     kind: &'static str,
     about: About,
     rows: Vec<SeriesTableRow>,
+    #[serde(skip)]
+    columns: &'static [SeriesColumn],
+    #[serde(skip)]
+    span: Span,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -66,13 +81,14 @@ struct SeriesTableRow {
 }
 
 impl SeriesTable {
-    /// The series of `subject` in a window, busiest first by the first column; only names that `wants` accepts.
+    /// The series of a window of this span, busiest first by the first column; only names that `wants` accepts.
     pub fn new(
         window: &HistoryWindow,
-        (subject, columns): (SeriesSubject, &[SeriesColumn]),
-        (source, span): (&str, Span),
+        span: Span,
+        layout: SeriesLayout,
         wants: impl Fn(&str) -> bool,
     ) -> Self {
+        let SeriesLayout { subject, columns } = layout;
         let mut rows: BTreeMap<(u16, &str), BTreeMap<&'static str, [f64; 3]>> = BTreeMap::new();
         for (key, value) in window.series.iter().filter(|(key, _)| key.subject == subject && wants(&key.name))
         {
@@ -95,9 +111,14 @@ impl SeriesTable {
             })
             .collect();
         rows.sort_by(|a, b| busy(b).total_cmp(&busy(a)).then_with(|| a.name.cmp(&b.name)));
-        let span_ns = Some((span.from.unix_ns(), span.to.unix_ns()));
-        let about = About::new(None, vec![source.to_owned()], span_ns);
-        Self { schema: SCHEMA, kind: "series", about, rows }
+        let about = About::new(None, Vec::new(), Some(span));
+        Self { schema: SCHEMA, kind: "series", about, rows, columns, span }
+    }
+
+    /// The table with the name of its source.
+    pub fn of_source(mut self, name: &str) -> Self {
+        self.about.sources = vec![name.to_owned()];
+        self
     }
 
     /// Whether there are no rows.
@@ -117,13 +138,8 @@ impl SeriesTable {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn text<W: Write>(
-        &self,
-        out: &mut Fitting<W>,
-        columns: &[SeriesColumn],
-        (zone, span): (&Zone, Span),
-        limit: usize,
-    ) -> io::Result<()> {
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone, limit: usize) -> io::Result<()> {
+        let Self { columns, span, .. } = *self;
         let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
         writeln!(out, "{from} to {to} ({}), means", Nanos(span.length_ns()))?;
         let mut headings = vec![Heading::path("name", 0, 12)];
@@ -161,16 +177,15 @@ mod tests {
         }
         window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "sda"), at, 50.0, 10.0);
         let span = Span { from: window.window.start, to: window.window.end };
-        let table = SeriesTable::new(&window, (SeriesSubject::Device, &DISKS), ("store", span), |_| true);
+        let table = SeriesTable::new(&window, span, DISKS, |_| true).of_source("store");
         let mut text = Vec::new();
-        table.text(&mut Fitting::new(&mut text, None), &DISKS, (&Zone::utc(), span), 20).unwrap();
+        table.text(&mut Fitting::new(&mut text, None), &Zone::utc(), 20).unwrap();
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<Vec<&str>> =
             text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!((lines[0][0], lines[0][1]), ("nvme0n1", "500/s"));
         assert_eq!((lines[1][0], lines[1][2], lines[1][10]), ("sda", "-", "50.0"));
-        let only =
-            SeriesTable::new(&window, (SeriesSubject::Device, &DISKS), ("store", span), |name| name == "sda");
+        let only = SeriesTable::new(&window, span, DISKS, |name| name == "sda");
         assert_eq!(only.rows.len(), 1);
     }
 }

@@ -546,6 +546,6 @@ pub fn report(
         return Err(no_sample(paths, &reading));
     }
     let server = collector.server.map(|(_, server)| server).unwrap_or_default();
-    let sources = paths.iter().map(|path| input::name(path)).collect();
-    Ok(FtdcReport::new(&collector.assessment, &server, reading, (sources, zone)))
+    reading.sources = paths.iter().map(|path| input::name(path)).collect();
+    Ok(FtdcReport::new(&collector.assessment, &server, reading, zone))
 }

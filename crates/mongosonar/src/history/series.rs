@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sonar_core::history::{Collector, SeriesSubject};
 use sonar_view::kit::Fitting;
-use sonar_view::series::{SeriesColumn, SeriesTable};
+use sonar_view::series::{SeriesLayout, SeriesTable};
 
 use super::{StoreArgs, StoredHistory, zone};
 use crate::digest::ZoneArgs;
@@ -44,15 +44,17 @@ impl PastArgs {
     /// The history cannot be read, or has no such series.
     pub fn show(
         &self,
-        what: (SeriesSubject, &[SeriesColumn]),
+        layout: SeriesLayout,
         wants: impl Fn(&str) -> bool,
-        (limit, json): (Option<usize>, bool),
+        limit: Option<usize>,
+        json: bool,
     ) -> Result<u8> {
         let zone = zone(&self.zone);
         let history = StoredHistory::open(&self.store)?;
         let span = history.between((self.from, self.to), &zone)?;
         let window = history.read(span)?;
-        let table = window.map(|window| SeriesTable::new(&window, what, (&history.name, span), wants));
+        let table =
+            window.map(|window| SeriesTable::new(&window, span, layout, wants).of_source(&history.name));
         let Some(table) = table.filter(|table| !table.is_empty()) else {
             let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
             bail!("the history in {} has no series of this kind between {from} and {to}", history.name);
@@ -62,12 +64,12 @@ impl PastArgs {
             table.json(&mut out)?;
         } else {
             let mut out = Fitting::new(&mut out, screen::width());
-            let collector = match what.0 {
+            let collector = match layout.subject {
                 SeriesSubject::File => Collector::Files,
                 _ => Collector::Machine,
             };
             out.sentences(history.gap_note(collector, span, &zone)?)?;
-            table.text(&mut out, what.1, (&zone, span), limit.unwrap_or(ROWS))?;
+            table.text(&mut out, &zone, limit.unwrap_or(ROWS))?;
             out.flush()?;
         }
         out.flush()?;

@@ -14,9 +14,10 @@ pub mod symbols;
 use std::fs;
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use sonar_core::history::Span;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::kit::{About, Fitting};
@@ -29,6 +30,7 @@ use self::helper::StackSource;
 use crate::exit::OK;
 use crate::outfile::OutFile;
 use crate::stop::{self, StopBehavior};
+use crate::when::now;
 use crate::{page, privileges, screen};
 
 /// How long to sleep at most before checking whether to stop.
@@ -44,8 +46,9 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     // Before anything starts a thread, and before the kernel counts this one's time.
     let source = StackSource::start(process.pid)?;
-    let begun = realtime_ns();
-    let about = About::new(hostname(), vec![format!("process {}", process.pid)], Some((begun, begun)));
+    let begun = now();
+    let span = Span { from: begun, to: begun };
+    let about = About::new(hostname(), vec![format!("process {}", process.pid)], Some(span));
     let mut collector = StackCollector::new(args, source, StackReport::new(about, process))?;
     // It opens a file, which is not possible later.
     ResourceUsage::now()?;
@@ -77,7 +80,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     };
     collector.missing(args.snapshots(), why);
     let mut report = collector.finish(ResourceUsage::now()?.processor().as_secs_f64());
-    report.about.end_ns = Some(realtime_ns());
+    report.about.end_ns = Some(now().unix_ns());
     show(args, &report)?;
     if let Some(file) = html {
         file.write(|out| page::write(out, |out| report.json(out)))?;
@@ -105,8 +108,4 @@ fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
 fn hostname() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim_end().to_owned())
-}
-
-fn realtime_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }

@@ -48,8 +48,7 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     if args.json {
         report.json(&mut out)?;
     } else {
-        let more = ("mongosonar", &*args.store.suffix());
-        report.text(&mut Fitting::new(&mut out, screen::width()), &zone, more)?;
+        report.text(&mut Fitting::new(&mut out, screen::width()), &zone, &args.store.suffix())?;
     }
     out.flush()?;
     if let Some(path) = &args.html {

@@ -202,7 +202,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         }
         goes_on
     })?;
-    let disks = disk_loads((&disks_before, &disk_counters()), begun.elapsed(), disk_test.as_ref());
+    let disks = disk_loads(&disks_before, &disk_counters(), begun.elapsed(), disk_test.as_ref());
     let limits = limits(&groups_before, &control_groups(&processes));
     let threads_now = trace.now()?;
     show_notices(&trace);
@@ -254,7 +254,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         about: About::new(
             Host::live().name(),
             vec![listened.to_string()],
-            Some((started.unix_ns(), ended.unix_ns())),
+            Some(Span { from: started, to: ended }),
         ),
         processes,
         sample,
@@ -315,13 +315,14 @@ fn limits(before: &[(u32, ControlGroup)], now: &[(u32, ControlGroup)]) -> Vec<Pr
 
 /// The load of each disk between two readings.
 fn disk_loads(
-    (before, now): (&[DeviceCounters], &[DeviceCounters]),
+    before: &[DeviceCounters],
+    now: &[DeviceCounters],
     elapsed: Duration,
     test: Option<&BenchReport>,
 ) -> Vec<DiskLoadJson> {
     let load = |now: &DeviceCounters| {
         let before = before.iter().find(|before| before.number == now.number)?;
-        DiskLoadJson::new((before, now), elapsed.as_nanos() as u64, test)
+        DiskLoadJson::new(before, now, elapsed.as_nanos() as u64, test)
     };
     now.iter().filter_map(load).collect()
 }

@@ -116,7 +116,8 @@ pub fn gaps_summary(gaps: &[GapJson], zone: &Zone, whole: Span) -> Option<String
 pub(crate) fn gaps_text<W: Write>(
     gaps: &[GapJson],
     out: &mut Fitting<W>,
-    (zone, whole): (&Zone, Span),
+    zone: &Zone,
+    whole: Span,
 ) -> io::Result<()> {
     if gaps.len() < 2 {
         return Ok(());
@@ -160,7 +161,7 @@ mod tests {
         let text = "Not observed, in 13 gaps: everything for 5.00s, the internals of servers for 55.0s, logs for 10.0s.";
         assert_eq!(sum(&gaps).as_deref(), Some(text));
         let mut out = Vec::new();
-        gaps_text(&gaps, &mut Fitting::new(&mut out, None), (&Zone::utc(), whole)).unwrap();
+        gaps_text(&gaps, &mut Fitting::new(&mut out, None), &Zone::utc(), whole).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert_eq!(out.lines().count(), 2 + MAX_LISTED + 1, "{out}");
         assert!(out.ends_with("… and 3 more (see --json)\n"), "{out}");

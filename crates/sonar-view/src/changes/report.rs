@@ -109,7 +109,6 @@ impl ChangesReport {
     /// A report of these moments.
     pub fn new(spans: &ComparedSpans, moments: &[ScanMoment], gaps: Vec<GapJson>) -> Self {
         let ends = [spans.span.from, spans.span.to];
-        let span_ns = Some((ends[0].unix_ns(), ends[1].unix_ns()));
         let moments = moments.iter().filter(|moment| !moment.changes.is_empty());
         let moments = moments.map(|moment| {
             // What began in a moment shows only later.
@@ -140,7 +139,7 @@ impl ChangesReport {
             schema: SCHEMA,
             summary: summary(&moments),
             kind: "what-changed",
-            about: About::new(None, vec![spans.source.clone()], span_ns),
+            about: About::new(None, vec![spans.source.clone()], Some(spans.span)),
             zone: ZoneObject::new(&spans.zone, ends),
             compared_with: spans.against.map(SpanJson::from),
             usual: spans.usual.map(SpanJson::from),

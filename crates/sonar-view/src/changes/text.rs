@@ -23,11 +23,11 @@ fn span(json: &SpanJson) -> Span {
 }
 
 impl ChangesReport {
-    /// As text. `more` is what to write before the arguments of a command that shows more, and after them.
+    /// As text. `suffix` is what to write after the arguments of a command that shows more.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone, more: (&str, &str)) -> io::Result<()> {
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone, suffix: &str) -> io::Result<()> {
         let (from, to) = (self.about.start_ns.unwrap_or(0), self.about.end_ns.unwrap_or(0));
         let whole = span(&SpanJson { start_ns: from, end_ns: to });
         let shown = |at| zone.show_seconds(at);
@@ -57,10 +57,10 @@ impl ChangesReport {
         out.sentences(&self.notes)?;
         let has_servers = self.has_several_servers();
         self.moments.iter().try_for_each(|moment| {
-            let page = MomentsText { zone, whole, more, has_servers, measured_ns: moment.measured_ns };
+            let page = MomentsText { zone, whole, suffix, has_servers, measured_ns: moment.measured_ns };
             page.moment(moment, out)
         })?;
-        gaps_text(&self.gaps, out, (zone, whole))
+        gaps_text(&self.gaps, out, zone, whole)
     }
 }
 
@@ -77,7 +77,8 @@ impl ChangesReport {
 struct MomentsText<'a> {
     zone: &'a Zone,
     whole: Span,
-    more: (&'a str, &'a str),
+    /// What ends a command that shows more.
+    suffix: &'a str,
     /// Whether changes name their servers.
     has_servers: bool,
     /// Over how long costs were measured, in nanoseconds.
@@ -151,8 +152,8 @@ impl MomentsText<'_> {
             writeln!(out, "{indent}→ with it: {}{more}", escape(&shown))?;
         }
         if !change.command.is_empty() && !mark.contains('→') {
-            let (program, store) = self.more;
-            writeln!(out, "{indent}  more: {program} {}{store}", escape(&command_line(&change.command)))?;
+            let arguments = command_line(&change.command);
+            writeln!(out, "{indent}  more: mongosonar {}{}", escape(&arguments), self.suffix)?;
         }
         Ok(())
     }

@@ -3,8 +3,10 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use sonar_core::Timestamp;
 use sonar_core::disk::verdict::{self, Limit, Volume};
 use sonar_core::disk::{DiskRates, DiskStep, Requests, counters::KindRates};
+use sonar_core::history::Span;
 
 use crate::kit::About;
 
@@ -441,7 +443,8 @@ impl BenchReport {
             about: About,
         }
         let seconds: f64 = self.steps.iter().map(|step| step.seconds).sum();
-        let span = (self.started_ns, self.started_ns.saturating_add((seconds * 1e9) as u64));
+        let from = Timestamp::from_unix_ns(self.started_ns);
+        let span = Span { from, to: from.plus_ns((seconds * 1e9) as u64) };
         let about = About::new(self.place.host.clone(), vec![self.place.dir.clone()], Some(span));
         crate::kit::json::line(&BenchDocument { run: self, about }, out)
     }

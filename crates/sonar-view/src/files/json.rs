@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sonar_core::files::verdict::Finding;
 use sonar_core::files::{Density, FileAccesses};
+use sonar_core::history::Span;
 
 use super::picture::{Picture, picture};
 use super::{Recording, SCHEMA};
@@ -99,7 +100,7 @@ pub(super) fn document(recording: &Recording<'_>, limit: usize) -> Value {
         "about": About::new(
             recording.info("host").map(str::to_owned),
             vec![recording.source.to_owned()],
-            span.map(|(first, last)| (first.unix_ns(), last.unix_ns())),
+            span.map(|(from, to)| Span { from, to }),
         ),
         "start_ns": span.map(|(first, _)| first.unix_ns()),
         "end_ns": span.map(|(_, last)| last.unix_ns()),

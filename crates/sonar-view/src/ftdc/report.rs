@@ -5,6 +5,7 @@ use std::io;
 
 use serde::Serialize;
 use sonar_core::Timestamp;
+use sonar_core::history::Span;
 use sonar_core::internals::{
     Assessment, Exceedance, FigureLimits, Incident, IncidentKind, Judged, LimitRule, ServerDescription,
 };
@@ -18,6 +19,9 @@ pub(super) const SCHEMA: u32 = 1;
 /// How the reading went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FtdcReading {
+    /// The names of what was read.
+    #[serde(skip)]
+    pub sources: Vec<String>,
     /// Files.
     pub files: u64,
     /// Chunks that were decoded.
@@ -162,22 +166,23 @@ fn ns(ms: i64) -> u64 {
 }
 
 impl FtdcReport {
-    /// Of what was collected from these files; times are those of `zone`.
+    /// Of what was collected; times are those of `zone`.
     pub fn new(
         assessment: &Assessment,
         server: &ServerDescription,
         reading: FtdcReading,
-        (sources, zone): (Vec<String>, &Zone),
+        zone: &Zone,
     ) -> Self {
-        let span = assessment.span_ms().map(|(from, to)| (ns(from), ns(to)));
+        let time = |ms| Timestamp::from_unix_ns(ns(ms));
+        let span = assessment.span_ms().map(|(from, to)| Span { from: time(from), to: time(to) });
         let (processors_available, memory_limit_mib) =
             (server.fewer_processors(), server.tighter_memory_mib());
         let server = server.clone();
-        let ends = span.map_or_else(Default::default, |(from, to)| [from, to].map(Timestamp::from_unix_ns));
+        let ends = span.map_or_else(Default::default, |span| [span.from, span.to]);
         Self {
             schema: SCHEMA,
             kind: "ftdc_report",
-            about: About::new(server.host.clone(), sources, span),
+            about: About::new(server.host.clone(), reading.sources.clone(), span),
             zone: ZoneObject::new(zone, ends),
             server: ServerJson {
                 version: server.version,

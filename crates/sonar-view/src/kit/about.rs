@@ -1,6 +1,7 @@
 //! Where a JSON document comes from: every document of a whole run has it as `about`.
 
 use serde::{Deserialize, Serialize};
+use sonar_core::history::Span;
 
 /// Where a document comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,15 +24,15 @@ pub struct About {
 }
 
 impl About {
-    /// By this version, of a span in nanoseconds since 1970.
-    pub fn new(host: Option<String>, sources: Vec<String>, span_ns: Option<(u64, u64)>) -> Self {
+    /// By this version.
+    pub fn new(host: Option<String>, sources: Vec<String>, span: Option<Span>) -> Self {
         Self {
             tool: "mongosonar".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host,
             sources,
-            start_ns: span_ns.map(|span| span.0),
-            end_ns: span_ns.map(|span| span.1),
+            start_ns: span.map(|span| span.from.unix_ns()),
+            end_ns: span.map(|span| span.to.unix_ns()),
         }
     }
 

@@ -20,6 +20,7 @@ pub use json::json;
 pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
+use sonar_core::history::Span;
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, RowTotals, Subject, Timestamp};
 pub use text::text;
 
@@ -332,7 +333,7 @@ impl<'a> DigestView<'a> {
         let host = self.host.clone().or_else(|| self.notices.and_then(hosts));
         let totals = &self.totals.figures;
         let span =
-            totals.first_seen.is_known().then(|| (totals.first_seen.unix_ns(), totals.last_seen.unix_ns()));
+            totals.first_seen.is_known().then(|| Span { from: totals.first_seen, to: totals.last_seen });
         About::new(host, self.sources.clone(), span)
     }
 

@@ -51,63 +51,44 @@ pub(super) struct Spec {
     meaning: &'static str,
 }
 
-const fn spec(
-    column: Column,
-    (name, title): (&'static str, &'static str),
-    width: usize,
-    meaning: &'static str,
-) -> Spec {
-    Spec { column, name, title, width, meaning }
+const fn spec(column: Column, name: &'static str, title: &'static str, width: usize) -> Spec {
+    Spec { column, name, title, width, meaning: "" }
+}
+
+impl Spec {
+    const fn means(self, meaning: &'static str) -> Self {
+        Self { meaning, ..self }
+    }
 }
 
 /// All columns, in the order of display and of [`Column`].
 const SPECS: [Spec; 26] = [
-    spec(Column::Count, ("count", "calls"), 7, "operations that ended, where the whole run is summed up"),
-    spec(Column::Calls, ("calls", "calls/s"), 8, "operations that ended, per second: queries per second"),
-    spec(
-        Column::Load,
-        ("load", "load"),
-        6,
-        "seconds of latency per second: how many clients were waiting on average",
-    ),
-    spec(
-        Column::P50,
-        ("p50", "p50"),
-        6,
-        "median latency: last byte of the request to first byte of the reply",
-    ),
-    spec(Column::P95, ("p95", "p95"), 6, "95th percentile of latency"),
-    spec(Column::P99, ("p99", "p99"), 6, "99th percentile of latency"),
-    spec(Column::P999, ("p99.9", "p99.9"), 6, "99.9th percentile of latency"),
-    spec(Column::Max, ("max", "max"), 6, "longest latency"),
-    spec(Column::In, ("in", "in/s"), 6, "bytes of requests on the wire, per second"),
-    spec(Column::Out, ("out", "out/s"), 6, "bytes of replies on the wire, per second"),
-    spec(Column::Docs, ("docs", "docs"), 5, "documents returned per call; of writes, documents affected"),
-    spec(Column::Errors, ("errors", "errors"), 7, "errors in the span shown, write errors one by one"),
-    spec(Column::InFlight, ("in-flight", "fly"), 5, "operations in flight: started and not ended"),
-    spec(Column::Oldest, ("oldest", "oldest"), 6, "age of the oldest operation in flight"),
-    spec(Column::Tls, ("tls", "tls"), 5, "share of operations on connections encrypted with TLS"),
-    spec(
-        Column::Split,
-        ("split", "split"),
-        10,
-        "where the time went inside the server (--split): C on a processor, Q waiting for one, D disk, L lock, ticket or condition, O other",
-    ),
-    spec(
-        Column::Wait,
-        ("wait", "wait"),
-        6,
-        "seconds per second that operations waited inside the server, for a processor, the disk, a lock (--split)",
-    ),
-    spec(Column::Since, ("since", "since"), 12, "against the baseline: new, or slower and by how much"),
-    spec(Column::Server, ("server", "server"), 21, "server that received the operation"),
-    spec(Column::Role, ("role", "role"), 7, "served: a client asked; issued: another server did"),
-    spec(Column::Class, ("class", "class"), 11, "user, internal, monitoring, replication or waiting"),
-    spec(Column::Command, ("command", "command"), 11, "command"),
-    spec(Column::Namespace, ("namespace", "namespace"), 14, "database and collection"),
-    spec(Column::Shape, ("shape", "shape"), 16, "query shape: the query without its values"),
-    spec(Column::App, ("app", "application"), 20, "application, as the client's hello names it"),
-    spec(Column::Client, ("client", "client"), 20, "client address: where the connection comes from"),
+    spec(Column::Count, "count", "calls", 7).means("operations that ended, where the whole run is summed up"),
+    spec(Column::Calls, "calls", "calls/s", 8).means("operations that ended, per second: queries per second"),
+    spec(Column::Load, "load", "load", 6).means("seconds of latency per second: how many clients were waiting on average"),
+    spec(Column::P50, "p50", "p50", 6).means("median latency: last byte of the request to first byte of the reply"),
+    spec(Column::P95, "p95", "p95", 6).means("95th percentile of latency"),
+    spec(Column::P99, "p99", "p99", 6).means("99th percentile of latency"),
+    spec(Column::P999, "p99.9", "p99.9", 6).means("99.9th percentile of latency"),
+    spec(Column::Max, "max", "max", 6).means("longest latency"),
+    spec(Column::In, "in", "in/s", 6).means("bytes of requests on the wire, per second"),
+    spec(Column::Out, "out", "out/s", 6).means("bytes of replies on the wire, per second"),
+    spec(Column::Docs, "docs", "docs", 5).means("documents returned per call; of writes, documents affected"),
+    spec(Column::Errors, "errors", "errors", 7).means("errors in the span shown, write errors one by one"),
+    spec(Column::InFlight, "in-flight", "fly", 5).means("operations in flight: started and not ended"),
+    spec(Column::Oldest, "oldest", "oldest", 6).means("age of the oldest operation in flight"),
+    spec(Column::Tls, "tls", "tls", 5).means("share of operations on connections encrypted with TLS"),
+    spec(Column::Split, "split", "split", 10).means("where the time went inside the server (--split): C on a processor, Q waiting for one, D disk, L lock, ticket or condition, O other"),
+    spec(Column::Wait, "wait", "wait", 6).means("seconds per second that operations waited inside the server, for a processor, the disk, a lock (--split)"),
+    spec(Column::Since, "since", "since", 12).means("against the baseline: new, or slower and by how much"),
+    spec(Column::Server, "server", "server", 21).means("server that received the operation"),
+    spec(Column::Role, "role", "role", 7).means("served: a client asked; issued: another server did"),
+    spec(Column::Class, "class", "class", 11).means("user, internal, monitoring, replication or waiting"),
+    spec(Column::Command, "command", "command", 11).means("command"),
+    spec(Column::Namespace, "namespace", "namespace", 14).means("database and collection"),
+    spec(Column::Shape, "shape", "shape", 16).means("query shape: the query without its values"),
+    spec(Column::App, "app", "application", 20).means("application, as the client's hello names it"),
+    spec(Column::Client, "client", "client", 20).means("client address: where the connection comes from"),
 ];
 
 impl Column {

@@ -129,7 +129,7 @@ const ROWS_MEASURED: usize = 500;
 /// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
 pub fn sortable(selection: &Selection) -> Vec<Column> {
     let differing = Differing { servers: true, roles: true, classes: true, tls: true };
-    let wanted = wanted((selection, selection.has_splits), differing, Column::Calls).columns;
+    let wanted = wanted(selection, selection.has_splits, differing, Column::Calls).columns;
     Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
 }
 
@@ -142,11 +142,7 @@ struct WantedColumns {
 }
 
 /// The columns of a grouping.
-fn wanted(
-    (selection, has_splits): (&Selection, bool),
-    differing: Differing,
-    sorted: Column,
-) -> WantedColumns {
+fn wanted(selection: &Selection, has_splits: bool, differing: Differing, sorted: Column) -> WantedColumns {
     use Column::*;
     let by = selection.by;
     let (by_shape, knows_in_flight) = (
@@ -199,7 +195,7 @@ pub fn place(report: &WindowReport<'_>, width: Option<usize>) -> Vec<Placed> {
     let has_splits = report.selection.has_splits || report.rows.iter().any(|row| row.split.is_some());
     let by_shape = matches!(by, Grouping::Shape | Grouping::Order);
     let is_whole = by_shape && width.is_some_and(|width| width < NARROW);
-    let all = wanted((report.selection, has_splits), report.differing(), sorted);
+    let all = wanted(report.selection, has_splits, report.differing(), sorted);
     let WantedColumns { columns, needed } = if is_whole { all.in_one() } else { all };
     let wide = |column: Column| {
         let Some((least, most)) = column.bounds() else { return column.spec().width };

@@ -204,8 +204,8 @@ impl Silence {
             let what = format!("{frames} seen, cut at {bytes} bytes, inside their headers.");
             return Self::new("snapped", what, "Capture with -s 0.");
         }
-        let kinds: Vec<_> =
-            coverage.iter().filter(|(name, _, count)| *name != "frames" && *count > 0).map(kind).collect();
+        let found = coverage.iter().filter(|(name, _, count)| *name != "frames" && *count > 0);
+        let kinds: Vec<_> = found.map(|(name, meaning, count)| kind(name, meaning, count)).collect();
         Self::new(
             "no-tcp",
             format!("{frames} seen, none of them TCP that can be read: {}.", kinds.join(", ")),
@@ -251,7 +251,7 @@ pub(super) fn has_unread(coverage: &Coverage) -> bool {
 }
 
 /// How many packets of a kind there were, in words.
-fn kind((name, meaning, count): (&str, &str, u64)) -> String {
+fn kind(name: &str, meaning: &str, count: u64) -> String {
     match name {
         "frames_link_unsupported" => format!("{count} of an unknown link type"),
         "frames_not_ip" => format!("{count} not IP"),

@@ -101,8 +101,8 @@ pub struct StackFrame {
     pub machinery: bool,
 }
 
-impl From<(StackKey, SampledStack)> for StackRow {
-    fn from((key, stack): (StackKey, SampledStack)) -> Self {
+impl StackRow {
+    fn new(key: &StackKey, stack: &SampledStack) -> Self {
         let role = key.role.name();
         let frame = |(function, library): &(Arc<str>, Option<Arc<str>>)| StackFrame {
             function: function.to_string(),
@@ -152,7 +152,7 @@ impl StackReport {
     pub fn with(mut self, table: StackTable) -> Self {
         self.shown = table.samples();
         self.without_frames = table.without_frames();
-        self.stacks = table.into_stacks().into_iter().map(StackRow::from).collect();
+        self.stacks = table.into_stacks().iter().map(|(key, stack)| StackRow::new(key, stack)).collect();
         self.cut = self.stacks.iter().filter(|row| row.cut.is_some()).map(|row| row.samples).sum();
         self
     }

@@ -61,7 +61,7 @@ pub fn svg(report: &StackReport, mut out: impl Write) -> io::Result<()> {
     let title = format!("{} {}: {}", report.process.name, report.process.pid, plural(report.shown, "sample"));
     writeln!(out, r#"<text x="8" y="24" font-size="15">{}</text>"#, text(&title))?;
     let mut picture = FlamePicture { out, unit, bottom: height - ROW, all: root.samples };
-    picture.node("all", &root, (0.0, 0))?;
+    picture.node("all", &root, 0.0, 0)?;
     writeln!(picture.out, "</svg>")?;
     picture.out.flush()
 }
@@ -74,8 +74,8 @@ struct FlamePicture<W> {
 }
 
 impl<W: Write> FlamePicture<W> {
-    /// Draws a box and those above it; `place` is its left edge and its row.
-    fn node(&mut self, name: &str, node: &FlameBox, (left, row): (f64, usize)) -> io::Result<()> {
+    /// Draws a box and those above it; `left` is its left edge.
+    fn node(&mut self, name: &str, node: &FlameBox, left: f64, row: usize) -> io::Result<()> {
         let width = node.samples as f64 * self.unit;
         if width < NARROWEST {
             return Ok(());
@@ -105,7 +105,7 @@ impl<W: Write> FlamePicture<W> {
         writeln!(self.out, "</g>")?;
         let mut at = left;
         for (name, above) in &node.above {
-            self.node(name, above, (at, row + 1))?;
+            self.node(name, above, at, row + 1)?;
             at += above.samples as f64 * self.unit;
         }
         Ok(())

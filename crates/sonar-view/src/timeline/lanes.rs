@@ -109,7 +109,8 @@ impl TimelineBuilder {
         mut self,
         events: &[Event],
         gaps: &[HistoryGap],
-        (source, zone): (&str, &Zone),
+        source: &str,
+        zone: &Zone,
     ) -> TimelineReport {
         let ends = [self.span.from, self.span.to];
         let mut lanes = self.queries();
@@ -129,7 +130,7 @@ impl TimelineBuilder {
         TimelineReport {
             schema: SCHEMA,
             kind: "timeline",
-            about: About::new(None, vec![source.to_owned()], Some((ends[0].unix_ns(), ends[1].unix_ns()))),
+            about: About::new(None, vec![source.to_owned()], Some(self.span)),
             zone: ZoneObject::new(zone, ends),
             parts: self.parts.len(),
             lanes,

@@ -48,8 +48,8 @@ impl TimelineReport {
             writeln!(out)?;
             self.group(group, out)?;
         }
-        self.events_text(out, (zone, span))?;
-        gaps_text(&self.gaps, out, (zone, span))
+        self.events_text(out, zone, span)?;
+        gaps_text(&self.gaps, out, zone, span)
     }
 
     fn group<W: Write>(&self, group: &str, out: &mut Fitting<W>) -> io::Result<()> {
@@ -88,7 +88,7 @@ impl TimelineReport {
         Ok(())
     }
 
-    fn events_text<W: Write>(&self, out: &mut Fitting<W>, (zone, span): (&Zone, Span)) -> io::Result<()> {
+    fn events_text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone, span: Span) -> io::Result<()> {
         writeln!(out)?;
         if self.events.is_empty() {
             return writeln!(out, "EVENTS: none");

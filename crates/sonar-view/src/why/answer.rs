@@ -277,7 +277,7 @@ mod tests {
             DeviceCounters { number: (0, minor), name: format!("sd{minor}"), counters }
         };
         let load = |minor| {
-            DiskLoadJson::new((&counters(minor, 0), &counters(minor, 500)), 1_000_000_000, None).unwrap()
+            DiskLoadJson::new(&counters(minor, 0), &counters(minor, 500), 1_000_000_000, None).unwrap()
         };
         vec![load(2), load(1)]
     }

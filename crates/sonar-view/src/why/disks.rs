@@ -30,7 +30,8 @@ impl DiskLoadJson {
     /// From two readings of the kernel's counters, `elapsed_ns` apart, and a test of the disk. `None` if nothing is known
     /// of the time in between.
     pub fn new(
-        (before, now): (&DeviceCounters, &DeviceCounters),
+        before: &DeviceCounters,
+        now: &DeviceCounters,
         elapsed_ns: u64,
         test: Option<&BenchReport>,
     ) -> Option<Self> {
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn a_disk_has_its_load_and_how_much_of_its_test_that_is() {
         let (before, now) = (counters(1_000, 500), counters(11_000, 10_100));
-        let mut load = DiskLoadJson::new((&before, &now), 10_000_000_000, None).unwrap();
+        let mut load = DiskLoadJson::new(&before, &now, 10_000_000_000, None).unwrap();
         assert_eq!((load.device, load.reads_per_second, load.busy), (259 << 20 | 3, 1_000.0, 0.96));
         assert_eq!(
             load.sentence(),
@@ -94,6 +95,6 @@ mod tests {
             "{}",
             load.sentence()
         );
-        assert!(DiskLoadJson::new((&now, &before), 10, None).is_none(), "it was added again");
+        assert!(DiskLoadJson::new(&now, &before, 10, None).is_none(), "it was added again");
     }
 }

@@ -68,14 +68,14 @@ pub struct FileShapeJson {
 
 /// The files that operations of one shape waited for, the longest first.
 pub(super) fn of_shape(row: &ShapeSplit, name: &dyn Fn(u32, u64) -> Option<String>) -> Vec<FileJson> {
-    let mut files: Vec<_> = row.files.iter().map(|(id, reads)| file(*id, reads, name)).collect();
+    let mut files: Vec<_> =
+        row.files.iter().map(|((device, inode), reads)| file(*device, *inode, reads, name)).collect();
     files.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.inode.cmp(&b.inode)));
     files.truncate(MAX_SHOWN);
     files
 }
 
-fn file(id: (u32, u64), reads: &FileReads, name: &dyn Fn(u32, u64) -> Option<String>) -> FileJson {
-    let (device, inode) = id;
+fn file(device: u32, inode: u64, reads: &FileReads, name: &dyn Fn(u32, u64) -> Option<String>) -> FileJson {
     let FileReads { total, in_order } = *reads;
     let (reads, bytes, wait_ns) = (total.reads, total.bytes, total.wait_ns);
     FileJson { name: name(device, inode), device, inode, reads, in_order, bytes, wait_ns }
@@ -118,8 +118,8 @@ pub(super) fn of_all(rows: &[ShapeSplit], name: &dyn Fn(u32, u64) -> Option<Stri
     let mut files: Vec<_> = by_file.into_iter().collect();
     files.sort_by_key(|(id, waits)| (Reverse(waits.sum.total.wait_ns), *id));
     files.truncate(MAX_SHOWN);
-    let shown = |(id, waits): ((u32, u64), WaitsForFile<'_>)| FileWaitsJson {
-        file: file(id, &waits.sum, name),
+    let shown = |((device, inode), waits): ((u32, u64), WaitsForFile<'_>)| FileWaitsJson {
+        file: file(device, inode, &waits.sum, name),
         shapes: waits.shapes(),
     };
     files.into_iter().map(shown).collect()

@@ -111,13 +111,13 @@ pub(super) fn of_all(rows: &[ShapeSplit], whole: u64) -> Vec<PartJson> {
         unread += row.unread.sum_ns() as u64;
         unexplained += row.unexplained_ns;
     }
-    in_order(&all, (unread, unexplained), whole)
+    in_order(&all, unread, unexplained, whole)
 }
 
 /// The parts of the time of one row, with quantiles and wait classes.
 /// Each long wait with a class counts as `weight` waits, since there were too many to take the stack of each.
 pub(super) fn of_shape(row: &ShapeSplit, whole: u64, weight: f64) -> Vec<PartJson> {
-    let mut parts = in_order(&row.split, (row.unread.sum_ns() as u64, row.unexplained_ns), whole);
+    let mut parts = in_order(&row.split, row.unread.sum_ns() as u64, row.unexplained_ns, whole);
     for shown in &mut parts {
         let times = match shown.part {
             ShownPart::Measured(part) => row.parts[part as usize].as_deref(),
@@ -128,7 +128,7 @@ pub(super) fn of_shape(row: &ShapeSplit, whole: u64, weight: f64) -> Vec<PartJso
         shown.p50_ns = times.and_then(|times| times.quantile_ns(0.5));
         shown.p99_ns = times.and_then(|times| times.quantile_ns(0.99));
         if let ShownPart::Measured(part) = shown.part {
-            shown.classes = classes(row, part, (whole, weight));
+            shown.classes = classes(row, part, whole, weight);
         }
     }
     parts
@@ -136,10 +136,10 @@ pub(super) fn of_shape(row: &ShapeSplit, whole: u64, weight: f64) -> Vec<PartJso
 
 /// The parts of the time of one operation.
 pub(super) fn of_split(split: &TimeSplit, whole: u64) -> Vec<PartJson> {
-    in_order(split, (0, 0), whole)
+    in_order(split, 0, 0, whole)
 }
 
-fn in_order(split: &TimeSplit, (unread, unexplained): (u64, u64), whole: u64) -> Vec<PartJson> {
+fn in_order(split: &TimeSplit, unread: u64, unexplained: u64, whole: u64) -> Vec<PartJson> {
     let measured = split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns));
     let others = [(ShownPart::Unread, unread), (ShownPart::Unexplained, unexplained)];
     let mut parts: Vec<_> = measured
@@ -159,7 +159,7 @@ fn in_order(split: &TimeSplit, (unread, unexplained): (u64, u64), whole: u64) ->
     parts
 }
 
-fn classes(row: &ShapeSplit, part: TimePart, (whole, weight): (u64, f64)) -> Vec<WaitClassJson> {
+fn classes(row: &ShapeSplit, part: TimePart, whole: u64, weight: f64) -> Vec<WaitClassJson> {
     let of_part = || row.waits.iter().filter(|((waited, _), _)| *waited == part);
     let sampled: u64 = of_part().map(|(_, total)| total.wait_ns).sum();
     let is_cpu = part == TimePart::Cpu;

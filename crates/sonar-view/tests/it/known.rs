@@ -270,7 +270,7 @@ proptest! {
         let span = Span { from: start(0), to: start(all.len()) };
         let mut builder = TimelineBuilder::new(span, all.len(), WIDTH_S * NS_PER_S);
         all.iter().enumerate().for_each(|(number, loads)| builder.add(&window(number, *loads, directions)));
-        let report = builder.finish(&[], &[], ("history", &Zone::utc()));
+        let report = builder.finish(&[], &[], "history", &Zone::utc());
         let source = match (wire(&all).seconds, log(&all).seconds) {
             (0, 0) => None,
             (0, _) => Some(Source::Log),

@@ -76,7 +76,7 @@ fn a_fast_server_that_starts_does_not_hide_the_p99_of_a_slow_one() {
         window.state_observed();
         builder.add(&window);
     }
-    let report = builder.finish(&[], &[], ("history", &Zone::utc()));
+    let report = builder.finish(&[], &[], "history", &Zone::utc());
     let p99 = |port| -> Vec<Option<f64>> {
         let lane = report.lanes.iter().find(|lane| lane.id == "p99" && lane.server == Some(port)).unwrap();
         lane.values.clone()
@@ -160,7 +160,7 @@ proptest! {
         let span = Span { from: start(all[0].0), to: start(all.last().unwrap().0 + 1) };
         let mut builder = TimelineBuilder::new(span, columns, WIDTH_S * 1_000_000_000);
         all.iter().for_each(|(at, one)| builder.add(&window(*at, *one)));
-        let report = builder.finish(&[], &[], ("history", &Zone::utc()));
+        let report = builder.finish(&[], &[], "history", &Zone::utc());
         let parts = report.parts as u64;
         let part = |number: u64| {
             let middle = number * WIDTH_S - all[0].0 * WIDTH_S + WIDTH_S / 2;
@@ -190,7 +190,7 @@ proptest! {
         let selection = Selection::default();
         let parts = IncidentParts {
             changes: ChangesReport::new(&spans, &[], Vec::new()),
-            timeline: builder.finish(&[], &[], ("history", &Zone::utc())),
+            timeline: builder.finish(&[], &[], "history", &Zone::utc()),
             window: &merged,
             selection: &selection,
         };

@@ -4,6 +4,8 @@ mod json;
 mod text;
 mod verdict;
 
+use sonar_core::Timestamp;
+use sonar_core::history::Span;
 use sonar_core::impact::{ImpactCounters, ImpactRun};
 use sonar_core::time::NS_PER_S;
 
@@ -27,7 +29,8 @@ pub struct Site<'a> {
 impl Site<'_> {
     /// About a measurement that took `length_ns` nanoseconds.
     fn about(&self, length_ns: u64) -> About {
-        let span = (self.started_ns, self.started_ns.saturating_add(length_ns));
+        let from = Timestamp::from_unix_ns(self.started_ns);
+        let span = Span { from, to: from.plus_ns(length_ns) };
         About::new(self.host.map(str::to_owned), vec![self.server.to_owned()], Some(span))
     }
 }
