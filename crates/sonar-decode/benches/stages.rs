@@ -70,7 +70,7 @@ impl StreamHandler for Nothing {
         Verdict::Continue
     }
     fn gap(&mut self, _: &Flow, (): &mut (), _: Gap) {}
-    fn fin(&mut self, _: &Flow, (): &mut (), _: (Side, Timestamp)) {}
+    fn fin(&mut self, _: &Flow, (): &mut (), _: Side, _: Timestamp) {}
     fn close(&mut self, _: &Flow, (): (), _: Timestamp, _: Close) {}
 }
 

@@ -36,7 +36,7 @@ impl StreamHandler for Sum {
         assert_eq!(gap.lost, Lost::Unknown);
     }
 
-    fn fin(&mut self, _: &Flow, _: &mut u64, _: (Side, Timestamp)) {}
+    fn fin(&mut self, _: &Flow, _: &mut u64, _: Side, _: Timestamp) {}
 
     fn close(&mut self, _: &Flow, _: u64, _: Timestamp, _: Close) {}
 }

@@ -200,14 +200,14 @@ impl StreamHandler for FlowDivision {
         }
     }
 
-    fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, end: (Side, Timestamp)) {
+    fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, side: Side, time: Timestamp) {
         self.next_step();
         match conn {
             Some(own) => {
                 let mut out = FlowCollector { step: self.step, operations: &mut self.operations };
-                self.stages.fin(own, end, &mut out);
+                self.stages.fin(own, side, time, &mut out);
             }
-            None => self.push(flow, FlowEvent::Fin(end.0, end.1)),
+            None => self.push(flow, FlowEvent::Fin(side, time)),
         }
     }
 
@@ -232,7 +232,7 @@ impl StreamHandler for FlowDivision {
         match conn {
             Some(own) => {
                 let mut out = FlowCollector { step: self.step, operations: &mut self.operations };
-                self.stages.close(*own, (time, how), &mut out);
+                self.stages.close(*own, time, how, &mut out);
             }
             None => self.push(flow, FlowEvent::Close(time, how)),
         }
@@ -352,7 +352,7 @@ impl FlowWorker {
                         FlowEvent::Data { length, .. } => rest.split_off(..length).unwrap_or_default(),
                         _ => &[],
                     };
-                    self.event(flow, (event, bytes), &mut out);
+                    self.event(flow, event, bytes, &mut out);
                 }
                 FlowStep::Tick(now) => {
                     let connections = self.connections.iter_mut().flatten().map(|conn| &mut **conn);
@@ -367,7 +367,7 @@ impl FlowWorker {
         batch.depends_on_order = self.stages.depends_on_order() || self.shared.depends_on_order();
     }
 
-    fn event(&mut self, flow: u32, (event, bytes): (FlowEvent, &[u8]), out: &mut FlowCollector<'_>) {
+    fn event(&mut self, flow: u32, event: FlowEvent, bytes: &[u8], out: &mut FlowCollector<'_>) {
         let at = flow as usize;
         if let FlowEvent::Begin(mut conn) = event {
             self.stages.take_over(&mut conn);
@@ -386,12 +386,12 @@ impl FlowWorker {
                 let _ = self.stages.data(conn, Chunk { side, time, bytes }, out);
             }
             FlowEvent::Gap(gap) => self.stages.gap(conn, &gap, out),
-            FlowEvent::Fin(side, time) => self.stages.fin(conn, (side, time), out),
+            FlowEvent::Fin(side, time) => self.stages.fin(conn, side, time, out),
             FlowEvent::Refused(time) => conn.exchange.refused = Some(time),
             FlowEvent::Unheard(unheard) => self.stages.unheard(conn, unheard),
             FlowEvent::Close(time, how) => {
                 if let Some(conn) = slot.take() {
-                    self.stages.close(*conn, (time, how), out);
+                    self.stages.close(*conn, time, how, out);
                 }
             }
         }

@@ -82,7 +82,10 @@ impl Identifier {
                     }),
                     None => shared.shape(ids.shape, || info_with(request, &ids, text)),
                 };
-                self.remembered(made)
+                match made {
+                    Some((info, cut)) => self.remembered(info, cut),
+                    None => self.folded(),
+                }
             }
         };
         let statements = if ids.statements.is_empty() { self.no_statements.clone() } else { ids.statements };
@@ -110,20 +113,25 @@ impl Identifier {
                         ..ShapeInfo::default()
                     })
                 };
-                self.remembered(made)
+                match made {
+                    Some((info, cut)) => self.remembered(info, cut),
+                    None => self.folded(),
+                }
             }
         };
         let statements = self.no_statements.clone();
         RequestShape { info, ordered_id: id, statements, statement_count: 1 }
     }
 
-    /// Remembers a shape; `None` stands for one beyond the cap. `cut`: its text was cut.
-    fn remembered(&mut self, made: Option<(Arc<ShapeInfo>, bool)>) -> Arc<ShapeInfo> {
-        let Some((info, cut)) = made else {
-            self.coverage.shapes_folded += 1;
-            self.shared.note_order();
-            return self.other_shape.clone();
-        };
+    /// What stands for a shape beyond the cap.
+    fn folded(&mut self) -> Arc<ShapeInfo> {
+        self.coverage.shapes_folded += 1;
+        self.shared.note_order();
+        self.other_shape.clone()
+    }
+
+    /// Remembers a shape. `cut`: its text was cut.
+    fn remembered(&mut self, info: Arc<ShapeInfo>, cut: bool) -> Arc<ShapeInfo> {
         self.coverage.shapes_text_cut += u64::from(cut);
         self.known.insert(info.id.0, info.clone());
         info

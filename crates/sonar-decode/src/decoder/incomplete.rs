@@ -278,7 +278,7 @@ fn requests_alone_are_not_in_flight() {
 }
 
 /// Requests of several connections, each 10 s after the one before. Only packets of the client are captured.
-fn requests_alone((connections, requests): (u16, u32), joined_late: bool) -> Vec<OwnedPacket> {
+fn requests_alone(connections: u16, requests: u32, joined_late: bool) -> Vec<OwnedPacket> {
     let mut packets = Vec::new();
     let mut now = None;
     for n in 0..connections {
@@ -306,7 +306,7 @@ fn few_requests_alone_are_not_in_flight_either() {
     for joined_late in [false, true] {
         for (connections, requests) in [(1, 1), (1, 2), (3, 2), (3, 4), (3, 6), (3, 8), (24, 1)] {
             let case = format!("{connections} x {requests}, {joined_late}");
-            let (seen, coverage, in_flight) = decode(&requests_alone((connections, requests), joined_late));
+            let (seen, coverage, in_flight) = decode(&requests_alone(connections, requests, joined_late));
             assert_eq!((in_flight.len(), coverage.requests_in_flight), (0, 0), "{case} {coverage:?}");
             assert_eq!(coverage.streams_one_way, u64::from(connections), "{case}");
             assert!(seen.iter().all(|one| one.4 == "unknown"), "{case} {seen:?}");

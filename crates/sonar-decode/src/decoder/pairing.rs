@@ -109,7 +109,7 @@ impl Pairing {
             return false;
         }
         if exchange.pending.len() >= MAX_PENDING {
-            ended.extend(self.give_up_at(exchange, 0, (time, GivenUp::Evicted)));
+            ended.extend(self.give_up_at(exchange, 0, time, GivenUp::Evicted));
         }
         if let Some(before) = exchange.pending.back_mut().filter(|before| before.request_id == id) {
             // A client that uses one id for all its requests waits for each reply before it sends the next.
@@ -289,7 +289,7 @@ impl Pairing {
         for _ in 0..at {
             let before = &mut exchange.pending[kept];
             if before.passed.is_some_and(|passed| passed < sent) {
-                ended.extend(self.give_up_at(exchange, kept, (time, GivenUp::Unanswered)));
+                ended.extend(self.give_up_at(exchange, kept, time, GivenUp::Unanswered));
             } else {
                 before.passed.get_or_insert(time);
                 kept += 1;
@@ -327,7 +327,8 @@ impl Pairing {
         &mut self,
         exchange: &mut Exchange,
         at: usize,
-        (time, why): (Timestamp, GivenUp),
+        time: Timestamp,
+        why: GivenUp,
     ) -> Option<EndedOperation> {
         let mut pending = exchange.pending.remove(at)?;
         self.pending_bytes -= pending.bytes_held();
@@ -366,7 +367,7 @@ impl Pairing {
         let mut at = 0;
         while let Some(pending) = exchange.pending.get(at) {
             if is_over(pending) {
-                ended.extend(self.give_up_at(exchange, at, (now, GivenUp::Unanswered)));
+                ended.extend(self.give_up_at(exchange, at, now, GivenUp::Unanswered));
             } else {
                 at += 1;
             }

@@ -519,7 +519,7 @@ impl Stages {
 
     /// One side has sent all that it will send: a server that has ends all requests, a client that has waits for no
     /// reply for long.
-    pub fn fin(&mut self, conn: &mut Connection, (side, time): (Side, Timestamp), out: &mut impl EndedSink) {
+    pub fn fin(&mut self, conn: &mut Connection, side: Side, time: Timestamp, out: &mut impl EndedSink) {
         if conn.is_server(side) == Some(true) {
             conn.exchange.replies = ReplyPath::Ended(time);
             self.unanswered(conn, time);
@@ -532,13 +532,13 @@ impl Stages {
     /// Gives up all requests of a connection: their replies will not come.
     fn unanswered(&mut self, conn: &mut Connection, time: Timestamp) {
         while !conn.exchange.pending.is_empty() {
-            let ended = self.pairing.give_up_at(&mut conn.exchange, 0, (time, GivenUp::Unanswered));
+            let ended = self.pairing.give_up_at(&mut conn.exchange, 0, time, GivenUp::Unanswered);
             self.ended.extend(ended);
         }
     }
 
     /// A connection ends.
-    pub fn close(&mut self, mut conn: Connection, (time, how): (Timestamp, Close), out: &mut impl EndedSink) {
+    pub fn close(&mut self, mut conn: Connection, time: Timestamp, how: Close, out: &mut impl EndedSink) {
         let with_capture = how == Close::EndOfCapture;
         self.close_encrypted(&mut conn, time, out);
         for (stream, long) in conn.streams.iter().zip(&mut conn.long) {
@@ -552,7 +552,7 @@ impl Stages {
         while let Some(oldest) = conn.exchange.pending.front() {
             let in_flight = with_capture && conn.exchange.awaits_reply_to(oldest);
             let why = if in_flight { GivenUp::InFlight } else { GivenUp::Unanswered };
-            let ended = self.pairing.give_up_at(&mut conn.exchange, 0, (time, why));
+            let ended = self.pairing.give_up_at(&mut conn.exchange, 0, time, why);
             self.ended.extend(ended);
         }
         self.emit(&conn, out);
@@ -581,8 +581,8 @@ impl<O: EndedSink> StreamHandler for Handler<'_, O> {
         self.stages.gap(conn, &gap, &mut self.out);
     }
 
-    fn fin(&mut self, _: &Flow, conn: &mut Connection, end: (Side, Timestamp)) {
-        self.stages.fin(conn, end, &mut self.out);
+    fn fin(&mut self, _: &Flow, conn: &mut Connection, side: Side, time: Timestamp) {
+        self.stages.fin(conn, side, time, &mut self.out);
     }
 
     fn refused(&mut self, _: &Flow, conn: &mut Connection, time: Timestamp) {
@@ -594,6 +594,6 @@ impl<O: EndedSink> StreamHandler for Handler<'_, O> {
     }
 
     fn close(&mut self, _: &Flow, conn: Connection, time: Timestamp, how: Close) {
-        self.stages.close(conn, (time, how), &mut self.out);
+        self.stages.close(conn, time, how, &mut self.out);
     }
 }

@@ -73,7 +73,8 @@ pub(crate) fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
                 return None;
             }
             let payload = data.get(start..end)?;
-            Some(segment(packet, place, ipv4_endpoints(ip, tcp), (tcp, payload, 0)))
+            let part = TcpPart { header: tcp, payload, missing: 0 };
+            Some(segment(packet, place, ipv4_endpoints(ip, tcp), part))
         }
         ETHERTYPE_IPV6 => {
             let (ip, tcp) = data.first_chunk::<60>()?.split_first_chunk::<40>()?;
@@ -84,7 +85,8 @@ pub(crate) fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
                 return None;
             }
             let payload = data.get(start..end)?;
-            Some(segment(packet, place, ipv6_endpoints(ip, tcp), (tcp, payload, 0)))
+            let part = TcpPart { header: tcp, payload, missing: 0 };
+            Some(segment(packet, place, ipv6_endpoints(ip, tcp), part))
         }
         _ => None,
     }
@@ -148,38 +150,50 @@ const PROTOCOL_SHIM6: u8 = 140;
 /// More fragments, or an offset; "don't fragment" and the reserved bit do not count.
 const IPV4_FRAGMENT: u16 = 0x3fff;
 
+/// The part of a packet that is TCP.
+#[derive(Copy, Clone)]
+struct TcpPart<'a> {
+    /// The fixed header.
+    header: &'a [u8; 20],
+    /// What was captured of the payload.
+    payload: &'a [u8],
+    /// How many bytes of it were cut.
+    missing: u32,
+}
+
 #[inline]
 fn tcp_header_len(tcp: &[u8; 20]) -> usize {
     usize::from(tcp[12] >> 4) * 4
 }
 
 #[inline]
-fn ipv4_endpoints(ip: &[u8; 20], tcp: &[u8; 20]) -> (Endpoint, Endpoint) {
-    (
+fn ipv4_endpoints(ip: &[u8; 20], tcp: &[u8; 20]) -> [Endpoint; 2] {
+    [
         Endpoint::v4([ip[12], ip[13], ip[14], ip[15]], u16::from_be_bytes([tcp[0], tcp[1]])),
         Endpoint::v4([ip[16], ip[17], ip[18], ip[19]], u16::from_be_bytes([tcp[2], tcp[3]])),
-    )
+    ]
 }
 
 #[inline]
-fn ipv6_endpoints(ip: &[u8; 40], tcp: &[u8; 20]) -> (Endpoint, Endpoint) {
+fn ipv6_endpoints(ip: &[u8; 40], tcp: &[u8; 20]) -> [Endpoint; 2] {
     let mut source = [0; 16];
     source.copy_from_slice(&ip[8..24]);
     let mut destination = [0; 16];
     destination.copy_from_slice(&ip[24..40]);
-    (
+    [
         Endpoint::v6(source, u16::from_be_bytes([tcp[0], tcp[1]])),
         Endpoint::v6(destination, u16::from_be_bytes([tcp[2], tcp[3]])),
-    )
+    ]
 }
 
 #[inline]
 fn segment<'a>(
     packet: &Packet<'a>,
     place: u64,
-    (source, destination): (Endpoint, Endpoint),
-    (tcp, payload, missing): (&[u8; 20], &'a [u8], u32),
+    [source, destination]: [Endpoint; 2],
+    part: TcpPart<'a>,
 ) -> Segment<'a> {
+    let TcpPart { header: tcp, payload, missing } = part;
     Segment {
         time: packet.time,
         place,
@@ -265,8 +279,8 @@ impl<'a> Layers<'_, 'a> {
             };
         }
         let (tcp, captured, len) = transport(ip[9], false, rest, len)?;
-        let (payload, missing) = payload(tcp, captured, len)?;
-        Ok(Inside::Segment(segment(packet, self.place(), ipv4_endpoints(ip, tcp), (tcp, payload, missing))))
+        let part = part(tcp, captured, len)?;
+        Ok(Inside::Segment(segment(packet, self.place(), ipv4_endpoints(ip, tcp), part)))
     }
 
     fn ipv6(&mut self, data: &'a [u8]) -> Result<Inside<'a>, Skip> {
@@ -284,8 +298,8 @@ impl<'a> Layers<'_, 'a> {
             return self.behind_protocol(protocol, rest, [&ip[8..24], &ip[24..40]])?.ok_or(Skip::NotTcp);
         }
         let (tcp, captured, len) = transport(ip[6], jumbo, rest, len)?;
-        let (payload, missing) = payload(tcp, captured, len)?;
-        Ok(Inside::Segment(segment(packet, self.place(), ipv6_endpoints(ip, tcp), (tcp, payload, missing))))
+        let part = part(tcp, captured, len)?;
+        Ok(Inside::Segment(segment(packet, self.place(), ipv6_endpoints(ip, tcp), part)))
     }
 }
 
@@ -364,14 +378,13 @@ fn jumbo_payload(mut options: &[u8]) -> Option<usize> {
     }
 }
 
-/// The payload and how much of it was cut. TCP options may be cut too: nothing here needs them, and the
-/// sequence numbers still show what is missing.
-fn payload<'a>(tcp: &[u8; 20], captured: &'a [u8], len: usize) -> Result<(&'a [u8], u32), Skip> {
-    let header_len = tcp_header_len(tcp);
+/// TCP options may be cut too: nothing here needs them, and the sequence numbers still show what is missing.
+fn part<'a>(header: &'a [u8; 20], captured: &'a [u8], len: usize) -> Result<TcpPart<'a>, Skip> {
+    let header_len = tcp_header_len(header);
     if header_len < 20 || header_len > len {
         return Err(Skip::HeaderMalformed);
     }
     let payload = captured.get(header_len..).unwrap_or_default();
     let missing = len - header_len - payload.len();
-    Ok((payload, u32::try_from(missing).unwrap_or(u32::MAX)))
+    Ok(TcpPart { header, payload, missing: u32::try_from(missing).unwrap_or(u32::MAX) })
 }

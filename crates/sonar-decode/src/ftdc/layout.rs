@@ -72,12 +72,12 @@ impl SampleLayout {
                     layout.metrics.push((*found, column, metric.kind));
                 }
                 is_used
-            } else if let Some(found) = item(path, "systemMetrics.disks.", &DISK) {
-                note(&mut layout.disks, found, column)
-            } else if let Some(found) = item(path, "systemMetrics.mounts.", &MOUNT) {
-                note(&mut layout.mounts, found, column)
-            } else if let Some(found) = item(path, "replSetGetStatus.members.", &MEMBER) {
-                note(&mut layout.members, found, column)
+            } else if let Some((name, field)) = item(path, "systemMetrics.disks.", &DISK) {
+                note(&mut layout.disks, name, field, column)
+            } else if let Some((name, field)) = item(path, "systemMetrics.mounts.", &MOUNT) {
+                note(&mut layout.mounts, name, field, column)
+            } else if let Some((name, field)) = item(path, "replSetGetStatus.members.", &MEMBER) {
+                note(&mut layout.members, name, field, column)
             } else {
                 false
             };
@@ -140,7 +140,7 @@ fn item<'a, const N: usize>(path: &'a str, prefix: &str, fields: &[&str; N]) -> 
 }
 
 /// Notes the column of a field of an item; false if it is known already, or there are too many items.
-fn note<const N: usize>(items: &mut Vec<LayoutItem<N>>, (name, field): (&str, usize), column: usize) -> bool {
+fn note<const N: usize>(items: &mut Vec<LayoutItem<N>>, name: &str, field: usize, column: usize) -> bool {
     // The fields of an item follow each other.
     let is_new = items.last().is_none_or(|last| &*last.name != name);
     if is_new && items.len() < MAX_ITEMS {

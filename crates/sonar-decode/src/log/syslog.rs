@@ -32,7 +32,7 @@ pub(super) fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8
             (ms, offset, behind_program(rest)?)
         }
     };
-    with_context((ms, offset), rest.strip_prefix(b" ")?)
+    with_context(ms, offset, rest.strip_prefix(b" ")?)
 }
 
 /// What follows the name of a server and its colon.
@@ -70,7 +70,7 @@ fn selector(line: &[u8]) -> &[u8] {
 }
 
 /// The head of a message that a server sent at this time, and what follows its thread.
-fn with_context((ms, offset): (i64, Option<i16>), message: &[u8]) -> Option<(LineHead<'_>, &[u8])> {
+fn with_context(ms: i64, offset: Option<i16>, message: &[u8]) -> Option<(LineHead<'_>, &[u8])> {
     let message = message.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(message).strip_prefix(b"[")?;
     let close = memchr::memchr(b']', message.get(..64.min(message.len()))?)?;
     let context = &message[..close];
@@ -109,7 +109,7 @@ impl JournalEntry {
 
     /// The head of its line, and the message; `None` if the line has a head of its own, as those of 4.4 have.
     pub(super) fn head(&self) -> Option<(LineHead<'_>, &[u8])> {
-        with_context((self.ms, None), &self.message)
+        with_context(self.ms, None, &self.message)
     }
 }
 

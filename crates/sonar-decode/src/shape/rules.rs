@@ -94,11 +94,20 @@ pub enum Field {
     Masked,
 }
 
-/// How field `key` of a command counts, and its rank in the text.
-pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
+/// How a field counts, and its place in the text.
+#[derive(Copy, Clone)]
+pub struct RankedField {
+    /// Fields stand in the text in ascending order of it.
+    pub rank: u8,
+    /// How it counts.
+    pub field: Field,
+}
+
+/// Field `key` of a command.
+pub fn field(command: CommandKind, key: &Key<'_>) -> RankedField {
     use CommandKind as C;
     use Field::{Flag, Ignore, Level, Literal, Masked, Part, Presence};
-    match (command, key.bytes) {
+    let (rank, field) = match (command, key.bytes) {
         (C::Find, b"filter") | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => {
             (1, Part(ContainerMode::Filter))
         }
@@ -146,12 +155,13 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
             (8, Literal)
         }
         _ => (0, Ignore),
-    }
+    };
+    RankedField { rank, field }
 }
 
-/// How a field of a statement of update, delete or bulkWrite counts, and its rank in the text.
-pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
-    match key.bytes {
+/// Field `key` of a statement of update, delete or bulkWrite.
+pub fn statement_field(key: &Key<'_>) -> RankedField {
+    let (rank, field) = match key.bytes {
         b"q" | b"filter" => (1, Field::Part(ContainerMode::Filter)),
         b"u" | b"updateMods" => (2, Field::Part(ContainerMode::Update)),
         b"arrayFilters" => (3, Field::Part(ContainerMode::ArrayFilters)),
@@ -160,7 +170,8 @@ pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
         b"hint" => (5, Field::Literal),
         b"collation" => (6, Field::Literal),
         _ => (0, Field::Ignore),
-    }
+    };
+    RankedField { rank, field }
 }
 
 /// How the content of a pipeline stage is read.

@@ -44,6 +44,12 @@ pub fn to_json(document: &[u8], out: &mut Vec<u8>) -> Result<PrintedLosses, Prin
     if converter.at < document.len() { Err(converter.wrong()) } else { Ok(converter.lost) }
 }
 
+/// The first argument of a call.
+struct FirstArgument {
+    text: Vec<u8>,
+    is_quoted: bool,
+}
+
 struct Converter<'a, 'o> {
     bytes: &'a [u8],
     at: usize,
@@ -427,18 +433,18 @@ impl<'a> Converter<'a, '_> {
                 self.text().ok()?;
                 let text = self.out.get(from + 1..self.out.len() - 1)?.to_vec();
                 self.out.truncate(from);
-                Some((text, true))
+                Some(FirstArgument { text, is_quoted: true })
             }
             _ => {
                 let length =
                     self.rest().iter().take_while(|byte| !matches!(byte, b',' | b')' | b'{')).count();
                 let text = self.rest()[..length].trim_ascii().to_vec();
                 self.at += length;
-                Some((text, false))
+                Some(FirstArgument { text, is_quoted: false })
             }
         };
         self.close()?;
-        self.typed(kind, first.as_ref().map(|(text, quoted)| (text.as_slice(), *quoted)))
+        self.typed(kind, first.as_ref())
     }
 
     /// Skips the other arguments and the `)`.
@@ -461,9 +467,10 @@ impl<'a> Converter<'a, '_> {
         Some(())
     }
 
-    /// Writes a value of a type that JSON does not have; `first` is the first argument, and whether it is quoted.
-    fn typed(&mut self, kind: &[u8], first: Option<(&[u8], bool)>) -> Option<()> {
+    /// Writes a value of a type that JSON does not have.
+    fn typed(&mut self, kind: &[u8], first: Option<&FirstArgument>) -> Option<()> {
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+        let first = first.map(|first| (first.text.as_slice(), first.is_quoted));
         let text = match (kind, first) {
             (b"ISODate" | b"Date", Some((text, true))) => {
                 format!("{{\"$date\":\"{}\"}}", std::str::from_utf8(text).ok()?)

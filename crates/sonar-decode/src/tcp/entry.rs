@@ -179,7 +179,7 @@ impl<C> FlowEntry<C> {
             if self.halves[at].is_finished() && !self.fins[at] {
                 self.fins[at] = true;
                 if let Some(conn) = &mut self.conn {
-                    env.handler.fin(&self.flow, conn, (side, time));
+                    env.handler.fin(&self.flow, conn, side, time);
                 }
             }
         }

@@ -150,7 +150,7 @@ pub trait StreamHandler {
     /// Bytes of one side are missing here.
     fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, gap: Gap);
     /// One side has sent all that it will send.
-    fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, end: (Side, Timestamp));
+    fn fin(&mut self, flow: &Flow, conn: &mut Self::Connection, side: Side, time: Timestamp);
     /// The server of this flow has refused another connection of the same client at this time, and has sent nothing
     /// on this one since then: it has probably ended.
     fn refused(&mut self, _flow: &Flow, _conn: &mut Self::Connection, _time: Timestamp) {}

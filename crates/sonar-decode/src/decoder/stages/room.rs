@@ -48,7 +48,7 @@ impl Stages {
         {
             // What follows in a chain of replies stands in front of what came before it.
             if self.pairing.arrivals.age(request.number) >= age {
-                let evicted = self.pairing.give_up_at(&mut conn.exchange, at, (now, GivenUp::Evicted));
+                let evicted = self.pairing.give_up_at(&mut conn.exchange, at, now, GivenUp::Evicted);
                 self.ended.extend(evicted);
             } else {
                 at += 1;

@@ -100,7 +100,7 @@ impl WaitingStatements {
         self.count += 1;
         if self.order.len() > 2 * self.threads.len() + 64 {
             let threads = &self.threads;
-            self.order.retain(|place| holds_place(threads, *place));
+            self.order.retain(|(place, thread)| holds_place(threads, *place, *thread));
         }
     }
 
@@ -114,9 +114,9 @@ impl WaitingStatements {
     /// Removes what waits on the thread that has waited longest: its command is the least likely to come.
     pub(super) fn take_oldest(&mut self) -> Option<Vec<WaitingStatement>> {
         loop {
-            let oldest = self.order.pop_front()?;
-            if holds_place(&self.threads, oldest) {
-                return Some(self.take(oldest.1));
+            let (place, thread) = self.order.pop_front()?;
+            if holds_place(&self.threads, place, thread) {
+                return Some(self.take(thread));
             }
         }
     }
@@ -130,7 +130,7 @@ impl WaitingStatements {
 }
 
 /// Whether a thread has waited since it took this place.
-fn holds_place(threads: &HashMap<u64, StatementQueue, RandomState>, (place, thread): (u64, u64)) -> bool {
+fn holds_place(threads: &HashMap<u64, StatementQueue, RandomState>, place: u64, thread: u64) -> bool {
     threads.get(&thread).is_some_and(|queue| queue.place == place)
 }
 

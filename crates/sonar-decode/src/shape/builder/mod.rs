@@ -123,8 +123,7 @@ impl<T: Text> Builder<T> {
     /// A document or array that is a field of the command itself. [`Opened::Enter`] if it belongs to the shape: then
     /// the events inside come to this builder until it is closed.
     pub fn command_open(&mut self, key: Key<'_>, array: bool) -> Opened {
-        let (rank, field) = rules::field(self.command, &key);
-        self.field_open(rank, field, key, array)
+        self.field_open(rules::field(self.command, &key), key, array)
     }
 
     /// Opens a part of the command that no field of this message names: in legacy messages, and for statements of

@@ -5,18 +5,19 @@ use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
 use crate::names;
 use crate::shape::hash::{self, mix};
-use crate::shape::rules::{self, ContainerMode, Field, stage};
+use crate::shape::rules::{self, ContainerMode, Field, RankedField, stage};
 use crate::shape::text::{EQUALITY, Text};
 use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
 
 impl<T: Text> Builder<T> {
     pub(super) fn field_element(
         &mut self,
-        (rank, field): (u8, Field),
+        ranked: RankedField,
         key: Key<'_>,
         kind: ElementKind,
         value: BsonValue<'_>,
     ) -> ElementStep {
+        let RankedField { rank, field } = ranked;
         let number = number(kind, bytes_of(value));
         let truth = number.is_some_and(|number| number != 0.0);
         let step = match field {
@@ -48,7 +49,8 @@ impl<T: Text> Builder<T> {
         step
     }
 
-    pub(super) fn field_open(&mut self, rank: u8, field: Field, key: Key<'_>, array: bool) -> Opened {
+    pub(super) fn field_open(&mut self, ranked: RankedField, key: Key<'_>, array: bool) -> Opened {
+        let RankedField { rank, field } = ranked;
         let mode = match field {
             Field::Ignore | Field::Presence | Field::Flag | Field::Level | Field::Masked => {
                 return Opened::Skip;

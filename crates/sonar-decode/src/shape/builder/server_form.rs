@@ -39,8 +39,8 @@ impl<T: Text> Builder<T> {
             return None;
         }
         Some(match key.bytes {
-            b"$unwind" => self.stage_of_one(b"$unwind", b"path", (kind, value)),
-            b"$merge" => self.stage_of_one(b"$merge", b"into", (kind, value)),
+            b"$unwind" => self.stage_of_one(b"$unwind", b"path", kind, value),
+            b"$merge" => self.stage_of_one(b"$merge", b"into", kind, value),
             b"$count" => {
                 self.open_stage(ContainerMode::Expression, b"$group");
                 let null = self.placeholder(ElementKind::Null);
@@ -172,7 +172,8 @@ impl<T: Text> Builder<T> {
         &mut self,
         stage: &'static [u8],
         field: &'static [u8],
-        (kind, value): (ElementKind, BsonValue<'_>),
+        kind: ElementKind,
+        value: BsonValue<'_>,
     ) -> ElementStep {
         self.open_stage(ContainerMode::Kept, stage);
         let field = Key::new(field);

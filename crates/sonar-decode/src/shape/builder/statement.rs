@@ -51,8 +51,7 @@ impl<T: Text> Builder<T> {
 
     pub(super) fn statement_open(&mut self, key: Key<'_>, array: bool) -> Opened {
         let key = self.statement_key(key);
-        let (rank, field) = statement_field(&key);
-        self.field_open(rank, field, key, array)
+        self.field_open(statement_field(&key), key, array)
     }
 
     /// The key of a field as bulkWrite has it. A profile may have one of its statements in the form of an update or of a

@@ -93,7 +93,7 @@ impl StreamHandler for Log {
         self.add(flow, Event::Gap(gap.side, gap.lost));
     }
 
-    fn fin(&mut self, _: &Flow, _: &mut usize, _: (Side, Timestamp)) {}
+    fn fin(&mut self, _: &Flow, _: &mut usize, _: Side, _: Timestamp) {}
 
     fn close(&mut self, flow: &Flow, _: usize, _: Timestamp, how: Close) {
         self.open -= 1;
