@@ -47,33 +47,40 @@ impl FileWork {
     }
 }
 
-/// Adds what was done to a file in `seconds` until `at` to the window of that time.
-pub fn add_work(
-    windows: &mut WindowCutter,
-    (server, path): (Endpoint, &str),
-    work: &FileWork,
-    (at, seconds): (Timestamp, f64),
-) {
-    let window = &mut windows.at(at).window;
-    let mut rate = |metric: SeriesMetric, count: u64| {
-        window.sample(&metric.key(server, path), at, count as f64 / seconds, seconds);
-    };
-    if work.reads > 0 {
-        rate(metrics::FILE_READS, work.reads);
-        rate(metrics::FILE_READ_BYTES, work.read_bytes);
-        rate(metrics::FILE_DEVICE_READ_BYTES, work.device_bytes);
-    }
-    if work.writes > 0 {
-        rate(metrics::FILE_WRITES, work.writes);
-        rate(metrics::FILE_WRITTEN_BYTES, work.written_bytes);
-    }
-    // The mean time of an access speaks for as many of them, not for seconds.
-    let mut mean = |metric: SeriesMetric, (ns, count): (u64, u64)| {
-        if count > 0 {
-            let value = ns as f64 / 1e6 / count as f64;
-            window.sample(&metric.key(server, path), at, value, count as f64);
+/// The time in which work was done.
+#[derive(Copy, Clone)]
+pub struct WorkTime {
+    /// Its end.
+    pub at: Timestamp,
+    /// Its length.
+    pub seconds: f64,
+}
+
+impl WorkTime {
+    /// Adds what was done to a file in this time to the window of its end.
+    pub fn add(self, windows: &mut WindowCutter, server: Endpoint, path: &str, work: &FileWork) {
+        let Self { at, seconds } = self;
+        let window = &mut windows.at(at).window;
+        let mut rate = |metric: SeriesMetric, count: u64| {
+            window.sample(&metric.key(server, path), at, count as f64 / seconds, seconds);
+        };
+        if work.reads > 0 {
+            rate(metrics::FILE_READS, work.reads);
+            rate(metrics::FILE_READ_BYTES, work.read_bytes);
+            rate(metrics::FILE_DEVICE_READ_BYTES, work.device_bytes);
         }
-    };
-    mean(metrics::FILE_READ_TIME, (work.read_ns, work.reads));
-    mean(metrics::FILE_WRITE_TIME, (work.write_ns, work.writes));
+        if work.writes > 0 {
+            rate(metrics::FILE_WRITES, work.writes);
+            rate(metrics::FILE_WRITTEN_BYTES, work.written_bytes);
+        }
+        // The mean time of an access speaks for as many of them, not for seconds.
+        let mut mean = |metric: SeriesMetric, (ns, count): (u64, u64)| {
+            if count > 0 {
+                let value = ns as f64 / 1e6 / count as f64;
+                window.sample(&metric.key(server, path), at, value, count as f64);
+            }
+        };
+        mean(metrics::FILE_READ_TIME, (work.read_ns, work.reads));
+        mean(metrics::FILE_WRITE_TIME, (work.write_ns, work.writes));
+    }
 }

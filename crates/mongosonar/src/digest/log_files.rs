@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail};
 use sonar_core::{Notices, Reading, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
-use sonar_decode::log::{Bound, LineKind, LineReader, LogReader, LogSettings, ParsedLine};
+use sonar_decode::log::{LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::{Zone, plural};
 
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
@@ -139,7 +139,7 @@ pub fn read(
     span: &TimeRange,
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceDigest> {
-    Ok(digest(read_into(files, (span.from, span.to), stop, collect)?, span))
+    Ok(digest(read_into(files, span, stop, collect)?, span))
 }
 
 fn digest(read: LogsRead<OperationCollector>, span: &TimeRange) -> SourceDigest {
@@ -151,14 +151,14 @@ fn digest(read: LogsRead<OperationCollector>, span: &TimeRange) -> SourceDigest 
     SourceDigest { notices: Some(notices), damaged, stopped, covers, ..sink.gathered(reading, zone) }
 }
 
-/// Reads logs, between these bounds. Files of one server, each of which begins where another ends, are read one after
+/// Reads the entries of logs in this range. Files of one server, each of which begins where another ends, are read one after
 /// another.
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
 pub fn read_into<S: LogSink>(
     files: &[PathBuf],
-    bounds: (Option<Bound>, Option<Bound>),
+    span: &TimeRange,
     stop: &Arc<AtomicBool>,
     sink: S,
 ) -> Result<LogsRead<S>> {
@@ -174,7 +174,7 @@ pub fn read_into<S: LogSink>(
         all.push(LogFile { path: path.clone(), first, reference_ms });
     }
     all.sort_by_key(|file| file.first);
-    let mut reading = LogsReading::new(sink, bounds, stop);
+    let mut reading = LogsReading::new(sink, span, stop);
     reading.sink.begin(&mut reading.log);
     for (number, file) in all.iter().enumerate() {
         reading.log.set_reference(file.reference_ms);
@@ -206,8 +206,8 @@ struct LogsReading<'a, S> {
 }
 
 impl<'a, S: LogSink> LogsReading<'a, S> {
-    fn new(sink: S, (from, to): (Option<Bound>, Option<Bound>), stop: &'a Arc<AtomicBool>) -> Self {
-        let log = LogReader::new(LogSettings { from, to, ..LogSettings::default() });
+    fn new(sink: S, span: &TimeRange, stop: &'a Arc<AtomicBool>) -> Self {
+        let log = LogReader::new(LogSettings { from: span.from, to: span.to, ..LogSettings::default() });
         let division = Division { threads: in_order::threads(), block: BLOCK };
         let (damaged, stopped, foreign) = (false, Vec::new(), Vec::new());
         Self { log, sink, damaged, stopped, foreign, division, stop }
@@ -455,7 +455,7 @@ mod tests {
         let settings = DigestSettings { by: GroupBy::Shape, points: true };
         let collect = OperationCollector::new(Source::Log, settings, ClassSet::ALL);
         let (stop, span) = (Arc::new(AtomicBool::new(false)), TimeRange::default());
-        let mut reading = LogsReading { division, ..LogsReading::new(collect, (span.from, span.to), &stop) };
+        let mut reading = LogsReading { division, ..LogsReading::new(collect, &span, &stop) };
         reading.lines(log, "a test");
         let SourceDigest { digest, reading, notices, .. } = super::digest(reading.finish(), &span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());

@@ -19,8 +19,7 @@ use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 
 pub use self::args::{CompareArgs, DigestArgs, JoinedReportArgs, LogsCommand, ZoneArgs};
-pub use self::collect::OperationCollector;
-use self::collect::TimeRange;
+pub use self::collect::{OperationCollector, TimeRange};
 pub use self::compare::{LoadedDigest, WantedDigest, load, run as compare};
 pub use self::report::run as report;
 use self::show::ShownDigest;

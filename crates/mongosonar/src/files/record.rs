@@ -48,7 +48,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
     let way = tracer.way();
-    let mut recorder = AccessRecorder::create(args, &watch, &way, (names, paths))?;
+    let mut recorder = AccessRecorder::new(recording(args, &watch, &way)?, names, paths);
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
@@ -107,32 +107,30 @@ struct AccessRecorder {
     devices: DeviceNames,
 }
 
+/// Creates the recording.
+fn recording(args: &IoRecordArgs, watch: &TracedProcesses, way: &str) -> Result<RecordingFile> {
+    let here = Host::live();
+    let (host, kernel) = (here.name().unwrap_or_default(), here.kernel().unwrap_or_default());
+    let begin = if args.readahead { RecordingWriter::begin_with_pages } else { RecordingWriter::begin };
+    let mut buffer = Vec::new();
+    let writer = begin(
+        &[
+            ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
+            ("host", &host),
+            ("kernel", &kernel),
+            (PROCESSES, &watch.list()),
+            ("way", way),
+            ("readahead", if args.readahead { "traced" } else { "not traced" }),
+        ],
+        &mut buffer,
+    );
+    let path = args.file.as_path();
+    RecordingFile::create(path, writer, buffer).map_err(|error| outfile::cannot_create(path, error))
+}
+
 impl AccessRecorder {
-    fn create(
-        args: &IoRecordArgs,
-        watch: &TracedProcesses,
-        way: &str,
-        (names, paths): (FileNames, PathFinder),
-    ) -> Result<Self> {
-        let here = Host::live();
-        let (host, kernel) = (here.name().unwrap_or_default(), here.kernel().unwrap_or_default());
-        let begin = if args.readahead { RecordingWriter::begin_with_pages } else { RecordingWriter::begin };
-        let mut buffer = Vec::new();
-        let writer = begin(
-            &[
-                ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
-                ("host", &host),
-                ("kernel", &kernel),
-                (PROCESSES, &watch.list()),
-                ("way", way),
-                ("readahead", if args.readahead { "traced" } else { "not traced" }),
-            ],
-            &mut buffer,
-        );
-        let path = args.file.as_path();
-        let recording = RecordingFile::create(path, (writer, buffer))
-            .map_err(|error| outfile::cannot_create(path, error))?;
-        Ok(Self {
+    fn new(recording: RecordingFile, names: FileNames, paths: PathFinder) -> Self {
+        Self {
             recording,
             numbers: FileTable::of_each(),
             next: 1,
@@ -141,7 +139,7 @@ impl AccessRecorder {
             paths,
             names,
             devices: DeviceNames::default(),
-        })
+        }
     }
 
     /// Prints messages about processes, and records the processes traced so far.

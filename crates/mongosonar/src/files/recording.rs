@@ -70,14 +70,14 @@ impl RecordingFile<File> {
     ///
     /// # Errors
     /// The file exists, or cannot be created.
-    pub fn create(path: &Path, (writer, buffer): (RecordingWriter, Vec<u8>)) -> io::Result<Self> {
+    pub fn create(path: &Path, writer: RecordingWriter, buffer: Vec<u8>) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        Ok(Self::new(file, path, (writer, buffer)))
+        Ok(Self::new(file, path, writer, buffer))
     }
 }
 
 impl<S: Store> RecordingFile<S> {
-    fn new(file: S, path: &Path, (writer, buffer): (RecordingWriter, Vec<u8>)) -> Self {
+    fn new(file: S, path: &Path, writer: RecordingWriter, buffer: Vec<u8>) -> Self {
         let mut recording = Self {
             file,
             path: path.into(),
@@ -297,7 +297,7 @@ mod tests {
             let mut disk = SmallDisk { bytes: Vec::new(), room };
             let mut buffer = Vec::new();
             let writer = RecordingWriter::begin(&[("host", "here")], &mut buffer);
-            let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), (writer, buffer));
+            let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), writer, buffer);
             recording.file(&FileEntry { file: 1, device: 1, inode: 1, path: "/db/a.wt" });
             (0..count).for_each(|number| recording.access(&access(number)));
             let ended = recording.end(IoLosses::default());
@@ -323,7 +323,7 @@ mod tests {
         let mut disk = SmallDisk { bytes: Vec::new(), room: usize::MAX };
         let mut buffer = Vec::new();
         let writer = RecordingWriter::begin(&[("host", "here")], &mut buffer);
-        let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), (writer, buffer));
+        let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), writer, buffer);
         (0..100).for_each(|number| recording.access(&access(number)));
         recording.writer.flush(&mut recording.buffer);
         recording.block_ended();

@@ -87,7 +87,7 @@ fn judged(plan: &ReorderPlan) -> Worth {
 }
 
 /// What reading the samples took.
-fn sampled((index, own): &(Sample, Sample), args: &IoReorderArgs) -> Option<String> {
+fn sampled(index: &Sample, own: &Sample, args: &IoReorderArgs) -> Option<String> {
     let from = |sample: &Sample| {
         sample
             .device_bytes
@@ -146,7 +146,7 @@ fn describe(plan: &ReorderPlan, args: &IoReorderArgs, server: &str) -> Vec<Strin
         plural(plan.indexes(), "index"),
         Count(plan.index_bytes as f64),
     )];
-    lines.extend(sampled(&plan.sample, args));
+    lines.extend(sampled(&plan.sample.0, &plan.sample.1, args));
     lines.push(advised(judged(plan), args));
     let space = match (plan.fits(), plan.free_bytes) {
         (Some(true), Some(free)) => format!("{}B are free.", Count(free as f64)),

@@ -303,7 +303,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
                 }
                 Ok(())
             })?;
-            openmetrics(&series, (&names.names, &instance), &mut out)?;
+            openmetrics(&series, &names.names, &instance, &mut out)?;
             reading
         }
     };
@@ -363,7 +363,8 @@ fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()
 /// Writes one metric after another. Two paths can have the same OpenMetrics name; the label `path` distinguishes them.
 fn openmetrics(
     series: &BTreeMap<usize, Vec<(i64, i64)>>,
-    (paths, instance): (&[String], &str),
+    paths: &[String],
+    instance: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

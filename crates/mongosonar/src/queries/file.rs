@@ -100,7 +100,7 @@ impl CaptureSink for WindowCollector {
 
     fn interval(&mut self, interval: IntervalEnd) -> Result<()> {
         let IntervalEnd { end, next, coverage, in_flight } = interval;
-        let window = self.close((end, next), &coverage, in_flight);
+        let window = self.close(end, next, &coverage, in_flight);
         self.output.interval(&window)?;
         self.add(window);
         Ok(())
@@ -126,7 +126,8 @@ impl WindowCollector {
     /// Closes the open window at `end` and opens the one that begins at `next`.
     fn close(
         &mut self,
-        (end, next): (Timestamp, Timestamp),
+        end: Timestamp,
+        next: Timestamp,
         coverage: &Coverage,
         in_flight: Vec<InFlightOperations>,
     ) -> Window {
@@ -162,7 +163,7 @@ impl WindowCollector {
                 self.output.note(format!("NOT IN FULL: {what}"));
             }
         }
-        let window = self.close((last, last), &coverage, in_flight);
+        let window = self.close(last, last, &coverage, in_flight);
         // Without a packet there is no interval.
         if has_intervals && last != Timestamp::default() {
             self.output.interval(&window)?;

@@ -14,7 +14,7 @@ use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
 use super::key_log::{self, KeyLogFile};
-use super::live::{LiveSink, Pipeline, WindowFeed, now, on_screen};
+use super::live::{Joiner, LiveSink, Pipeline, WindowFeed, now, on_screen};
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
 use crate::exit::OK;
@@ -198,9 +198,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         .spawn(move || replay.run())
         .context("cannot start a thread")?;
     let mut output = QueriesOutput::new(args, selection, PacketOrigin::File)?;
-    let mut feed = WindowFeed::new((from, 1), news, stop.clone(), args.duration);
+    let mut feed = WindowFeed::new(Joiner::new(from, 1), news, stop.clone(), args.duration);
     let total = if screen {
-        feed.show(args, selection, (&source, PacketOrigin::File))
+        feed.show(args, selection, &source, PacketOrigin::File)
     } else {
         feed.print(&mut output)
     };

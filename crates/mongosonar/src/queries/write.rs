@@ -83,20 +83,16 @@ impl PacketRecorder {
     /// The file cannot be created, or not even its header can be written.
     pub fn create(path: &Path, header: FileHeader, news: Sender<Notice>) -> Result<Self> {
         let file = new_file(path, header.bytes()).map_err(|error| cannot_create(path, error))?;
-        Ok(Self::of((file, path.to_path_buf()), header, news))
+        Ok(Self::of(file, path.to_path_buf(), header, news))
     }
 
-    /// Writes a series of files, of which `first` has its header already and `rotation` says when the next one begins.
-    pub fn series(
-        first: (File, PathBuf),
-        rotation: (Rotation, SeriesFiles),
-        header: FileHeader,
-        news: Sender<Notice>,
-    ) -> Self {
-        Self { rotation: Some(rotation), ..Self::of(first, header, news) }
+    /// Writes a series of these files after its first one; `rotation` says when the next one begins.
+    pub fn in_series(self, rotation: Rotation, files: SeriesFiles) -> Self {
+        Self { rotation: Some((rotation, files)), ..self }
     }
 
-    fn of((file, path): (File, PathBuf), header: FileHeader, news: Sender<Notice>) -> Self {
+    /// Writes a file that has its header already.
+    pub fn of(file: File, path: PathBuf, header: FileHeader, news: Sender<Notice>) -> Self {
         eprintln!(
             "mongosonar: {} will hold whole commands and replies, with their values; only its owner may read it",
             path.display()
@@ -333,11 +329,12 @@ mod tests {
 
         let path = folder.join("kept.pcapng");
         let series = SeriesFiles::prepare(&path, None, header.bytes(), false).unwrap();
-        let Started { first, files, work } = series.start().unwrap();
+        let Started { first: (file, path), files, work } = series.start().unwrap();
         let worker = std::thread::spawn(work);
         let kept = |number| folder.join(format!("kept-{number:05}.pcapng"));
         assert_eq!(contents(&kept(1)), (1, 0));
-        let mut recorder = PacketRecorder::series(first, (Rotation::Bytes(64 << 10), files), header, news);
+        let recorder = PacketRecorder::of(file, path, header, news);
+        let mut recorder = recorder.in_series(Rotation::Bytes(64 << 10), files);
         // Two that the header does not describe: the same number with another link type is another interface.
         for link in [LinkType::Ethernet, LinkType::Raw] {
             for _ in 0..40 {

@@ -311,7 +311,7 @@ fn answer(process: u32, sampler: Option<&StackSampler>, mut question: &[u8]) -> 
         [SYMBOL_FILE] => {
             let range = read_range(question)?;
             let (id, name) = (read_text(question)?, read_text(question)?);
-            of_file(mapped::open_symbols(process, &range, (&id, &name)))
+            of_file(mapped::open_symbols(process, &range, &id, &name))
         }
         _ => return Err(io::ErrorKind::InvalidData.into()),
     })

@@ -31,7 +31,7 @@ pub fn open_mapped(process: u32, range: &Range<u64>) -> Option<File> {
 
 /// Opens the file with the symbols of an executable mapping, by its build id or by the name in the program. `None` if
 /// there is none, or if [`open_mapped`] would refuse the mapping.
-pub fn open_symbols(process: u32, range: &Range<u64>, (build_id, name): (&[u8], &[u8])) -> Option<File> {
+pub fn open_symbols(process: u32, range: &Range<u64>, build_id: &[u8], name: &[u8]) -> Option<File> {
     let mapping = executable_file(process, range)?;
     let program = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
     let paths = symbol_paths(program, build_id, name);

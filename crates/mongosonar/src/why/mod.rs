@@ -43,7 +43,7 @@ use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range, reads_sockets};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
-use crate::queries::live::tls::{AttacherTask, TlsCapture};
+use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use crate::queries::live::{RETIRE, ThreadWindow};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
@@ -119,11 +119,13 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // The helper that attaches ends with what is kept here.
     let (capture, _attaches) = match sockets {
         None => (LiveCapture::open(&config, 1)?, None),
-        Some((sockets, attacher)) => (LiveCapture::of_source(sockets), Some(attacher)),
+        Some(sockets) => (LiveCapture::of_source(sockets.capture), Some(sockets.attacher)),
     };
     let (capture, attacher) = match tls {
         None => (capture, None),
-        Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
+        Some(AttachedCapture { capture: tls, attacher }) => {
+            (capture.with_tls(tls, attacher.is_attached()), Some(attacher))
+        }
     };
     let mut logs = match (args.no_log, args.log.as_slice()) {
         (true, _) => ServerLogs::default(),

@@ -121,7 +121,10 @@ impl AskedRows {
         for (what, partner) in joined {
             match what {
                 SplitOperation::Seen(row) => self.table.evidence(row, &partner.evidence),
-                SplitOperation::Unseen(unseen) => self.named_by_server(*unseen, &partner),
+                SplitOperation::Unseen(unseen) => {
+                    let (thread, waits) = *unseen;
+                    self.named_by_server(thread, waits, &partner);
+                }
             }
         }
         let SplitResult { rows, blockers_turned_away } = self.table.finish();
@@ -132,11 +135,12 @@ impl AskedRows {
     /// An operation that was not on the wire has the shape that the server names.
     fn named_by_server(
         &mut self,
-        (thread, waits): (ThreadOperation, Vec<ClassifiedWait>),
+        thread: ThreadOperation,
+        waits: Vec<ClassifiedWait>,
         partner: &ServerOperation,
     ) {
         let origin = if partner.source == Source::Log { ShapeOrigin::Log } else { ShapeOrigin::Profile };
-        let operation = uncaptured(thread, (&partner.shape, partner.class, &partner.app));
+        let operation = uncaptured(thread, &partner.shape, partner.class, &partner.app);
         if !self.asked.has(&operation.wire) {
             return self.table.pass(&operation);
         }
@@ -149,7 +153,9 @@ impl AskedRows {
 /// An operation that was not captured, with this shape. It begins when the thread has the request.
 fn uncaptured(
     thread: ThreadOperation,
-    (shape, class, app): (&Arc<ShapeInfo>, Class, &Arc<Application>),
+    shape: &Arc<ShapeInfo>,
+    class: Class,
+    app: &Arc<Application>,
 ) -> JoinedOperation {
     let (server, client) = thread.connection.unwrap_or((Endpoint::default(), Endpoint::default()));
     let wire = WireOperation {
@@ -209,7 +215,7 @@ struct UnseenRows {
 impl UnseenRows {
     fn add(&mut self, thread: ThreadOperation, waits: Vec<ClassifiedWait>) {
         let role = self.role(role_of(&thread.thread_name));
-        let operation = uncaptured(thread, (&role, Class::User, &Arc::default()));
+        let operation = uncaptured(thread, &role, Class::User, &Arc::default());
         self.table.add_from(ShapeOrigin::ThreadName, &operation, waits);
     }
 

@@ -93,19 +93,17 @@ impl From<Collector> for SourceId {
     }
 }
 
-impl From<(Collector, u16)> for SourceId {
-    fn from((collector, port): (Collector, u16)) -> Self {
+impl SourceId {
+    /// What it reads of the server on this port.
+    pub const fn of_server(collector: Collector, port: u16) -> Self {
         Self { collector, part: SourcePart::Server(port) }
     }
-}
 
-impl From<(Collector, &str)> for SourceId {
-    fn from((collector, interface): (Collector, &str)) -> Self {
-        Self { collector, part: SourcePart::Interface(interface.to_owned()) }
+    /// A network interface.
+    pub fn of_interface(collector: Collector, name: &str) -> Self {
+        Self { collector, part: SourcePart::Interface(name.to_owned()) }
     }
-}
 
-impl SourceId {
     /// A server that is asked over the network.
     pub fn of_host(collector: Collector, host: &str) -> Self {
         Self { collector, part: SourcePart::Host(host.to_owned()) }
@@ -367,7 +365,7 @@ mod tests {
     #[test]
     fn a_failure_and_its_end_are_reported_once() {
         let board = CollectorBoard::new(|collector| collector != Collector::Files);
-        let log = || (Collector::Log, 5);
+        let log = || SourceId::of_server(Collector::Log, 5);
         assert_eq!(board.data(log(), at(0)), None, "it has not failed before");
         let failed = board.failed(log(), at(1), &denied("mongod.log cannot be read")).unwrap();
         assert_eq!((failed.kind, &*failed.subject), (EventKind::CollectorFailed, "log"));
@@ -389,19 +387,29 @@ mod tests {
     #[test]
     fn one_server_that_fails_does_not_stop_the_others() {
         let board = CollectorBoard::new(|_| true);
-        board.data((Collector::Log, 5), at(0));
-        assert!(board.failed((Collector::Log, 6), at(1), &denied("b.log cannot be read")).is_some());
+        board.data(SourceId::of_server(Collector::Log, 5), at(0));
+        assert!(
+            board
+                .failed(SourceId::of_server(Collector::Log, 6), at(1), &denied("b.log cannot be read"))
+                .is_some()
+        );
         let log = log_of(&board);
         assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(0).unix_ns())));
         assert_eq!(log.problems, ["port 6: b.log cannot be read; fix: sudo"]);
-        assert_eq!(board.problem((Collector::Log, 6)).as_deref(), Some("b.log cannot be read; fix: sudo"));
-        assert_eq!(board.problem((Collector::Log, 5)), None);
+        assert_eq!(
+            board.problem(SourceId::of_server(Collector::Log, 6)).as_deref(),
+            Some("b.log cannot be read; fix: sudo")
+        );
+        assert_eq!(board.problem(SourceId::of_server(Collector::Log, 5)), None);
         let off = CollectorBoard::new(|_| false);
-        assert_eq!(off.problem((Collector::Log, 5)).as_deref(), Some("log is switched off"));
-        assert_eq!(board.data((Collector::Log, 5), at(2)), None, "it never failed");
-        board.forget((Collector::Log, 5));
+        assert_eq!(
+            off.problem(SourceId::of_server(Collector::Log, 5)).as_deref(),
+            Some("log is switched off")
+        );
+        assert_eq!(board.data(SourceId::of_server(Collector::Log, 5), at(2)), None, "it never failed");
+        board.forget(SourceId::of_server(Collector::Log, 5));
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou, "nothing else works");
-        board.forget((Collector::Log, 6));
+        board.forget(SourceId::of_server(Collector::Log, 6));
         assert_eq!((log_of(&board).state, log_of(&board).problems.len()), (CollectorState::Waiting, 0));
     }
 
@@ -409,9 +417,13 @@ mod tests {
     fn what_passes_by_itself_waits_and_what_needs_somebody_says_so() {
         let board = CollectorBoard::new(|_| true);
         let temporary = CollectorProblem::temporary("a.log does not exist".to_owned());
-        assert!(board.failed((Collector::Log, 5), at(1), &temporary).is_some());
+        assert!(board.failed(SourceId::of_server(Collector::Log, 5), at(1), &temporary).is_some());
         assert_eq!(log_of(&board).state, CollectorState::Waiting);
-        assert!(board.failed((Collector::Log, 5), at(2), &denied("a.log cannot be read")).is_some());
+        assert!(
+            board
+                .failed(SourceId::of_server(Collector::Log, 5), at(2), &denied("a.log cannot be read"))
+                .is_some()
+        );
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou);
         board.waits(Collector::Log, "no server runs");
         assert_eq!(

@@ -15,7 +15,7 @@ use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
-use crate::agent::file_work::{FileWork, add_work};
+use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
 use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
@@ -221,7 +221,7 @@ impl FileTracing<'_> {
                 file.before.as_ref().map_or_else(|| file.now.clone(), |before| file.now.since(before));
             if !usage.is_idle() && seconds > 0.0 {
                 let server = task.servers.of_file(&file.path).map_or(Endpoint::default(), local);
-                add_work(windows, (server, &file.path), &FileWork::of(&usage), (at, seconds));
+                WorkTime { at, seconds }.add(windows, server, &file.path, &FileWork::of(&usage));
             }
         });
         task.board.held.set(Holder::Files, files.memory());

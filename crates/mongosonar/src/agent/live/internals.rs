@@ -11,7 +11,7 @@ use sonar_core::history::Collector;
 use sonar_core::internals::SampleSequence;
 
 use super::backoff::Backoff;
-use super::board::{CollectorProblem, unreadable};
+use super::board::{CollectorProblem, SourceId, unreadable};
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
@@ -68,7 +68,7 @@ pub fn run(task: &FollowTask) {
             let stays = servers.iter().any(is_current);
             if !stays {
                 lost_before += source.follower.counts().damaged;
-                task.board.forget((Collector::Internals, *port));
+                task.board.forget(SourceId::of_server(Collector::Internals, *port));
             }
             stays
         });
@@ -149,7 +149,7 @@ impl SampleSource {
         if !self.backoff.is_due(Instant::now()) {
             return;
         }
-        let id = (Collector::Internals, self.server.port);
+        let id = SourceId::of_server(Collector::Internals, self.server.port);
         let outcome = self.read(windows, &task.stop);
         let time = now();
         let waits = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);

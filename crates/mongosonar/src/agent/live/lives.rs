@@ -317,11 +317,12 @@ impl ServerLives {
             let kill = self.kills.get(&server.pid).filter(|kill| kill.at > until && kill.at <= now);
             match kill {
                 Some(kill) => events.push(ended.event(
-                    (kill.at, EventKind::ServerCrash),
+                    kill.at,
+                    EventKind::ServerCrash,
                     &format!("the kernel killed it: {}", kill.line),
                 )),
                 None if known.is_other_boot => {
-                    events.push(ended.event((until, EventKind::ServerStop), "the machine was restarted"));
+                    events.push(ended.event(until, EventKind::ServerStop, "the machine was restarted"));
                 }
                 None => self.absent.push(ended),
             }
@@ -436,7 +437,7 @@ impl ServerLives {
 }
 
 impl AbsentEnd {
-    fn event(&self, (at, kind): (Timestamp, EventKind), why: &str) -> Event {
+    fn event(&self, at: Timestamp, kind: EventKind, why: &str) -> Event {
         let process = process(&self.name, self.pid);
         let text = format!("{process}, in the next {}, while no agent ran; {why}", self.during);
         Event::new(at, kind, local(self.port), &text)
@@ -448,14 +449,15 @@ impl AbsentEnd {
         let [seen, missed] = self.span;
         match &self.logged {
             Some(event) if event.text.starts_with("shut down") => {
-                Some(self.event((event.at, EventKind::ServerStop), &format!("it had {}", event.text)))
+                Some(self.event(event.at, EventKind::ServerStop, &format!("it had {}", event.text)))
             }
             Some(_) => Some(self.event(
-                (seen, EventKind::ServerCrash),
+                seen,
+                EventKind::ServerCrash,
                 "the next start found that it had not shut down cleanly",
             )),
             None if now.since(missed) >= PATIENCE_NS => {
-                Some(self.event((seen, EventKind::ServerStop), "it is not known how"))
+                Some(self.event(seen, EventKind::ServerStop, "it is not known how"))
             }
             None => None,
         }

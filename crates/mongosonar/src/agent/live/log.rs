@@ -12,7 +12,7 @@ use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::backoff::Backoff;
-use super::board::{CollectorBoard, CollectorProblem, unreadable as problem_of_path};
+use super::board::{CollectorBoard, CollectorProblem, SourceId, unreadable as problem_of_path};
 use super::clock_reading::ClockReading;
 use super::followed_log::{FollowedLog, LogFollowing, LoggedEnds};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
@@ -175,7 +175,7 @@ impl<'a> LogsFollower<'a> {
         let mut unread: Vec<Endpoint> =
             servers.iter().filter(|server| server.log.is_none()).map(|server| local(server.port)).collect();
         for (port, source) in &mut self.sources {
-            match source.poll(self.task, (&mut self.windows, time)) {
+            match source.poll(self.task, &mut self.windows, time) {
                 true => is_observed = true,
                 false => unread.push(local(*port)),
             }
@@ -223,7 +223,7 @@ impl<'a> LogsFollower<'a> {
                 }
                 self.stated.insert(port, stated);
             }
-            self.task.board.forget((Collector::Log, port));
+            self.task.board.forget(SourceId::of_server(Collector::Log, port));
         }
     }
 
@@ -253,7 +253,7 @@ impl LoggedServer {
     }
 
     /// Tells which version runs at a port, if the process that runs there had started when it was named.
-    fn set_version(&self, servers: &WatchedServers, (port, now): (u16, Timestamp)) {
+    fn set_version(&self, servers: &WatchedServers, port: u16, now: Timestamp) {
         let Some((at, version)) = &self.version else { return };
         let all = servers.all();
         let has_started = |one: &&FoundServer| at.plus_ns(NAMED_EARLY_NS) >= started_at(one.started, now);
@@ -266,11 +266,11 @@ impl LoggedServer {
 impl LogSource {
     /// Reads what is new, or tries to open the log if that is due, and reports how it is. Whether the time until now counts
     /// as observed.
-    fn poll(&mut self, task: &FollowTask, (windows, time): (&mut WindowCutter, Timestamp)) -> bool {
+    fn poll(&mut self, task: &FollowTask, windows: &mut WindowCutter, time: Timestamp) -> bool {
         if !self.backoff.is_due(Instant::now()) {
             return self.is_observed(time);
         }
-        let id = (Collector::Log, self.server.port);
+        let id = SourceId::of_server(Collector::Log, self.server.port);
         let read = self.read(task, windows).map_err(|error| unreadable(&self.server, &error));
         match &read {
             Ok(_) => {
@@ -318,7 +318,7 @@ impl LogSource {
         let polled = log.poll(windows, &task.stop);
         note_ends(log, port, &task.servers);
         self.stated.note(log.reader());
-        self.stated.set_version(&task.servers, (port, now()));
+        self.stated.set_version(&task.servers, port, now());
         polled.map(|()| log.lines() - before)
     }
 }
@@ -326,7 +326,7 @@ impl LogSource {
 /// Passes on what a log says of the end of its server.
 fn note_ends(log: &mut FollowedLog<InspectedLog>, port: u16, servers: &WatchedServers) {
     let LoggedEnds { began, events } = log.take_ends();
-    servers.log((port, began), &events);
+    servers.log(port, began, &events);
 }
 
 /// Why there is no log to follow.

@@ -87,7 +87,7 @@ use crate::follow::FollowedPlace;
 use crate::large::LARGE;
 use crate::privileges;
 use crate::queries::applications::Lookup;
-use crate::queries::live::tls::{AttacherTask, TlsAttacher, TlsCapture};
+use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use crate::queries::live::{OperationListener, now};
 use crate::splitting::{EncryptedSplit, OpenFilesRoom, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
@@ -227,7 +227,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     ResourceUsage::now()?;
     agent.look_for_servers();
     agent.note_absence();
-    let lookup = agent.open(search, split, opener.map(|opener| (opener, tls)))?;
+    let lookup = agent.open(search, split, opener, tls)?;
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
     let stop = signals.watch(|| {
@@ -337,11 +337,12 @@ impl LiveAgent<'_> {
         &mut self,
         search: Option<FileSearch>,
         split: Option<Result<SplitSearch>>,
-        capture: Option<(RingOpener, Option<(TlsCapture, TlsAttacher)>)>,
+        opener: Option<RingOpener>,
+        tls: Option<AttachedCapture>,
     ) -> Result<Lookup> {
         let mut lookup = Lookup::default();
         let listener = self.start_split(split)?;
-        if let Some((opener, tls)) = capture {
+        if let Some(opener) = opener {
             lookup = self.open_logs();
             let table = &self.plan.settings.queries;
             let queries = QueriesCollector::new(opener, table, self.watched.ports());

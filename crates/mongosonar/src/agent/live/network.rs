@@ -6,6 +6,7 @@ use sonar_core::history::Collector;
 use sonar_sys::Host;
 
 use super::LiveAgent;
+use super::board::SourceId;
 use super::opener::NetworkState;
 use super::queries::QueriesCollector;
 use crate::queries::live::now;
@@ -53,7 +54,7 @@ impl LiveAgent<'_> {
         let followed = queries.follow_interfaces(&network);
         let (names, has_interface) = (queries.interfaces().to_vec(), queries.has_interface());
         for name in &names {
-            let source = (Collector::Queries, name.as_str());
+            let source = SourceId::of_interface(Collector::Queries, name);
             match network.problem(name).or_else(|| followed.as_ref().err().cloned()) {
                 Some(problem) => self.fail(source, &problem),
                 None => {

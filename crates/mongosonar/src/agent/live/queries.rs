@@ -21,7 +21,7 @@ use crate::agent::settings::QueriesTable;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
 use crate::queries::live::changes::CaptureChange;
-use crate::queries::live::tls::{TlsAttacher, TlsCapture};
+use crate::queries::live::tls::{AttachedCapture, TlsAttacher, TlsCapture};
 use crate::queries::live::{Joiner, OperationListener, RETIRE};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
@@ -106,8 +106,8 @@ impl QueriesCollector {
     }
 
     /// Reads encrypted connections, too, if `tls` can.
-    pub fn with_tls(self, tls: Option<(TlsCapture, TlsAttacher)>) -> Self {
-        let tls = tls.map(|(capture, attacher)| EncryptedCapture {
+    pub fn with_tls(self, tls: Option<AttachedCapture>) -> Self {
+        let tls = tls.map(|AttachedCapture { capture, attacher }| EncryptedCapture {
             capture,
             is_attached: attacher.is_attached(),
             attacher,

@@ -9,6 +9,7 @@ use sonar_sys::Host;
 use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
 
+use super::board::SourceId;
 use super::inspector::FoundServer;
 use super::report::folder_bytes;
 use super::{LiveAgent, status_file};
@@ -95,9 +96,12 @@ impl LiveAgent<'_> {
             pid: server.pid,
             port: server.port,
             log: path(&server.log),
-            log_problem: server.no_log.clone().or_else(|| self.board.problem((Collector::Log, server.port))),
+            log_problem: server
+                .no_log
+                .clone()
+                .or_else(|| self.board.problem(SourceId::of_server(Collector::Log, server.port))),
             diagnostic_data: path(&server.diagnostic),
-            diagnostic_problem: self.board.problem((Collector::Internals, server.port)),
+            diagnostic_problem: self.board.problem(SourceId::of_server(Collector::Internals, server.port)),
         };
         let pid = std::process::id();
         let summary = self.assembler.summary().clone();

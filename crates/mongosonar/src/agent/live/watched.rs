@@ -88,7 +88,7 @@ impl WatchedServers {
     }
 
     /// Notes what a log says of the end of a server, `began` and `events`.
-    pub fn log(&self, (port, began): (u16, Option<Timestamp>), events: &[Event]) {
+    pub fn log(&self, port: u16, began: Option<Timestamp>, events: &[Event]) {
         let ends = events.iter().filter(|event| event.kind == EventKind::ServerStop).cloned();
         let begin = began.map(|at| LoggedEnd::Begins(port, at));
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -270,9 +270,9 @@ mod tests {
         let event = |kind| Event::new(Timestamp::from_unix(5, 0), kind, sonar_core::Endpoint::default(), "");
         let (stop, start) = (event(EventKind::ServerStop), event(EventKind::ServerStart));
         let began = Timestamp::from_unix(4, 0);
-        watched.log((5, Some(began)), &[start, stop.clone()]);
+        watched.log(5, Some(began), &[start, stop.clone()]);
         assert_eq!(watched.take_logged(), [LoggedEnd::Begins(5, began), LoggedEnd::Ends(stop.clone())]);
-        (0..1_000).for_each(|_| watched.log((5, None), std::slice::from_ref(&stop)));
+        (0..1_000).for_each(|_| watched.log(5, None, std::slice::from_ref(&stop)));
         assert_eq!(watched.take_logged().len(), MAX_LOGGED);
     }
 

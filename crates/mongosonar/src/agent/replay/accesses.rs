@@ -11,7 +11,7 @@ use sonar_decode::io_file::RecordingBlock;
 
 use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
-use crate::agent::file_work::{FileWork, add_work};
+use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::files::report::blocks;
@@ -72,10 +72,10 @@ impl AccessReading<'_> {
         let from = self.first.map_or(start, |first| first.max(start));
         let to = start.plus_ns(WIDTH_NS).min(self.last);
         let at = Timestamp::from_unix_ns(to.unix_ns().saturating_sub(1)).max(start);
-        let seconds = to.since(from).max(1) as f64 / 1e9;
+        let time = WorkTime { at, seconds: to.since(from).max(1) as f64 / 1e9 };
         for (number, work) in work {
             if let Some((server, path)) = self.files.get(number) {
-                add_work(self.windows, (*server, path), work, (at, seconds));
+                time.add(self.windows, *server, path, work);
             }
         }
         self.windows.observe(Collector::Files, from, to);

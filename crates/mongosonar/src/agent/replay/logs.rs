@@ -14,6 +14,7 @@ use super::source_end::SourceEnd;
 use crate::agent::log_operations::LogOperations;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
+use crate::digest::TimeRange;
 use crate::digest::log_files::{self, LogSink, LogsRead};
 
 /// Sorts the operations of a server's log into windows by the time of their end.
@@ -90,7 +91,7 @@ pub fn read(
 ) -> Result<SourceEnd> {
     let cutter = LogCutter { windows, server: local(port), last: None, counted: Reading::default() };
     let LogsRead { mut sink, reading, stopped, .. } =
-        log_files::read_into(files, (None, None), stop, cutter)?;
+        log_files::read_into(files, &TimeRange::default(), stop, cutter)?;
     sink.count(&reading);
     sink.windows.finish();
     // Each damaged file has been named already.

@@ -146,12 +146,7 @@ impl<S: HistoryStore> SourceMerge<'_, S> {
             let logs =
                 inputs.logs.iter().flat_map(|(port, files)| files.iter().map(move |path| log(*port, path)));
             let logs: Vec<_> = logs.collect();
-            source(
-                "queries",
-                Box::new(move |windows| {
-                    wire::read((&inputs.captures, &logs), &inputs.servers, windows, stop)
-                }),
-            )?;
+            source("queries", Box::new(move |windows| wire::read(inputs, &logs, windows, stop)))?;
         }
         for (port, files) in &inputs.logs {
             source("log", Box::new(|windows| logs::read(files, *port, windows, stop)))?;

@@ -1,6 +1,5 @@
 //! Operations of captures.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use sonar_core::history::Collector;
 use sonar_core::{Coverage, InFlightOperations, Operation, Outcome, Timestamp};
 use sonar_decode::{Settings, Sink};
 
+use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
@@ -68,8 +68,8 @@ impl CaptureSink for OperationCutter<'_> {
 /// # Errors
 /// A file cannot be opened, or holds something else.
 pub fn read(
-    (captures, logs): (&[(Timestamp, PathBuf)], &[CaptureLog]),
-    servers: &LocalServers,
+    inputs: &ReplayInputs,
+    logs: &[CaptureLog],
     windows: &mut WindowCutter,
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceEnd> {
@@ -82,8 +82,9 @@ pub fn read(
         threads: None,
         stop,
     };
-    for (first, path) in captures {
-        let mut cutter = OperationCutter { windows, servers, counted: Coverage::default(), observed: *first };
+    for (first, path) in &inputs.captures {
+        let (servers, counted) = (&inputs.servers, Coverage::default());
+        let mut cutter = OperationCutter { windows, servers, counted, observed: *first };
         let CaptureRead { end: how, span: (_, last), mut coverage, in_flight, undecrypted, .. } =
             capture_reading::read(path, &plan, &mut cutter)?;
         let note = key_log::undecrypted_note(&undecrypted);

@@ -33,7 +33,7 @@ pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 use self::server_states::ServerStatesTask;
 pub use self::show::{PastViews, WindowFeed, show_past, show_rest};
 use self::split::{RowSplitTask, RunningSplits};
-use self::tls::{AttacherTask, TlsCapture};
+use self::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use super::applications::{self, Lookup};
 use super::args::{INTERVAL, QueriesArgs, SourceArg};
 use super::key_log::{self, KeyLogFile};
@@ -128,11 +128,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // The helper that attaches ends with what is kept here.
     let (capture, _attaches) = match sockets {
         None => (LiveCapture::open(&config, threads)?, None),
-        Some((sockets, attacher)) => (LiveCapture::of_source(sockets), Some(attacher)),
+        Some(sockets) => (LiveCapture::of_source(sockets.capture), Some(sockets.attacher)),
     };
     let (capture, attacher) = match tls {
         None => (capture, None),
-        Some((tls, attacher)) => (capture.with_tls(tls, attacher.is_attached()), Some(attacher)),
+        Some(AttachedCapture { capture: tls, attacher }) => {
+            (capture.with_tls(tls, attacher.is_attached()), Some(attacher))
+        }
     };
     let threads = capture.threads();
     let (say, news) = channel();
@@ -140,8 +142,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         (None, _) => (None, None),
         (Some(path), None) => (Some(PacketRecorder::create(path, header, say.clone())?), None),
         (_, Some((rotation, series))) => {
-            let Started { first, files, work } = series.start()?;
-            (Some(PacketRecorder::series(first, (rotation, files), header, say.clone())), Some(work))
+            let Started { first: (file, path), files, work } = series.start()?;
+            let recorder = PacketRecorder::of(file, path, header, say.clone());
+            (Some(recorder.in_series(rotation, files)), Some(work))
         }
     };
     let keep = recorder.map(|recorder| Arc::new(Mutex::new(recorder)));
@@ -231,9 +234,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let states = states.map(ServerStatesTask::start).transpose()?;
     let changes = Changes { threads: capture.changes.clone(), say, names: server_names.update() };
     let follower = follow(listened, search, on, changes)?;
-    let feed = WindowFeed::new((windows, threads), news, stop.clone(), args.duration);
+    let feed = WindowFeed::new(Joiner::new(windows, threads), news, stop.clone(), args.duration);
     let mut feed = feed.with_steps(steps).with_splits(splits).with_servers(server_names);
-    let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
+    let total = if screen { feed.show(args, selection, &source, origin) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     capture.wake();
     drop((follower, states));

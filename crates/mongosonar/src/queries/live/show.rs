@@ -9,11 +9,11 @@ use anyhow::Result;
 use crossterm::event::{self, Event};
 use sonar_core::Window;
 use sonar_sys::resource::ResourceUsage;
-use sonar_view::queries::live::{App, Cost, LiveAction, Screen};
+use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, Screen};
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
-use super::joiner::{Joiner, ThreadWindow};
+use super::joiner::Joiner;
 use super::split::RunningSplits;
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::queries::notice::{INTERFACE_DOWN, Notice};
@@ -75,15 +75,15 @@ pub struct WindowFeed {
 }
 
 impl WindowFeed {
-    /// Windows of `threads` threads, until `stop` is set or, if there is one, after `duration`.
+    /// Windows of the capture threads, until `stop` is set or, if there is one, after `duration`.
     pub fn new(
-        (from, threads): (Receiver<ThreadWindow>, usize),
+        joiner: Joiner,
         news: Receiver<Notice>,
         stop: Arc<AtomicBool>,
         duration: Option<Duration>,
     ) -> Self {
         Self {
-            joiner: Joiner::new(from, threads),
+            joiner,
             news,
             stop,
             until: duration.map(|duration| Instant::now() + duration),
@@ -191,9 +191,11 @@ impl WindowFeed {
         &mut self,
         args: &QueriesArgs,
         selection: &Selection,
-        (source, origin): (&str, PacketOrigin),
+        source: &str,
+        origin: PacketOrigin,
     ) -> Result<Option<Window>> {
-        let mut app = new_app(args, selection, (source, origin), self.steps.is_some());
+        let has_past = self.steps.is_some();
+        let mut app = App::new(LiveSettings { has_past, ..settings(args, selection, source, origin) });
         let job = JobState::listen()?;
         let Some(mut screen) = stop::unless_gone(Screen::enter())? else { return Ok(app.into_total()) };
         let mut usage: Option<(ResourceUsage, Instant)> = None;
@@ -230,7 +232,7 @@ impl WindowFeed {
                     });
                 }
             }
-            drawn = match stop::unless_gone(keys((&mut app, self.steps.as_ref()), &job, &mut screen))? {
+            drawn = match stop::unless_gone(keys(&mut app, self.steps.as_ref(), &job, &mut screen))? {
                 Some(Keys::Quit) | None => None,
                 Some(Keys::Unchanged) if !changed => Some(()),
                 Some(Keys::Changed | Keys::Unchanged) => stop::unless_gone(screen.draw(&mut app))?,
@@ -242,27 +244,21 @@ impl WindowFeed {
     }
 }
 
-/// A live view without any interval yet.
-fn new_app(
-    args: &QueriesArgs,
-    selection: &Selection,
-    (source, origin): (&str, PacketOrigin),
-    has_past: bool,
-) -> App {
+/// The settings of a live view that cannot step through a history.
+fn settings(args: &QueriesArgs, selection: &Selection, source: &str, origin: PacketOrigin) -> LiveSettings {
     let color = match args.color.unwrap_or(ColorArg::Auto) {
         ColorArg::Always => true,
         ColorArg::Never => false,
         ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
-    App::new(sonar_view::queries::live::LiveSettings {
+    LiveSettings {
         selection: selection.clone(),
         source: source.to_owned(),
         origin,
         split_by_order: args.window_settings().split_by_order,
         color,
-        has_past,
         ..Default::default()
-    })
+    }
 }
 
 /// Asks for a window of the history, and shows it if it comes soon.
@@ -306,7 +302,8 @@ pub struct PastViews<'a> {
 /// Shows a span of the history, and the windows before and after it, until the user quits.
 pub fn show_past(args: &QueriesArgs, selection: &Selection, views: PastViews<'_>) -> Result<()> {
     let PastViews { source, steps, whole, notes } = views;
-    let mut app = new_app(args, selection, (source, PacketOrigin::History), true);
+    let settings = settings(args, selection, source, PacketOrigin::History);
+    let mut app = App::new(LiveSettings { has_past: true, ..settings });
     app.show_past(whole);
     if !notes.is_empty() {
         app.notify(notes.join(" "));
@@ -317,7 +314,7 @@ pub fn show_past(args: &QueriesArgs, selection: &Selection, views: PastViews<'_>
     let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
     while drawn.is_some() && !stop.load(Ordering::Relaxed) {
         let changed = take_answers(&mut app, &steps);
-        drawn = match stop::unless_gone(keys((&mut app, Some(&steps)), &job, &mut screen))? {
+        drawn = match stop::unless_gone(keys(&mut app, Some(&steps), &job, &mut screen))? {
             Some(Keys::Quit) | None => None,
             Some(Keys::Unchanged) if !changed => Some(()),
             Some(Keys::Changed | Keys::Unchanged) => stop::unless_gone(screen.draw(&mut app))?,
@@ -337,7 +334,8 @@ enum Keys {
 
 /// Waits a moment for a key, and handles it and job control.
 fn keys(
-    (app, steps): (&mut App, Option<&HistorySteps>),
+    app: &mut App,
+    steps: Option<&HistorySteps>,
     job: &JobState,
     screen: &mut Screen,
 ) -> std::io::Result<Keys> {

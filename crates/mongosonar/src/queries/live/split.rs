@@ -66,7 +66,7 @@ impl RunningSplits {
         let sample = task.sample;
         let run = {
             let (meeting, stop) = (meeting.clone(), stop.clone());
-            move || follow(&trace, &meeting, (&task, &stop))
+            move || follow(&trace, &meeting, &task, &stop)
         };
         let thread = std::thread::Builder::new()
             .name("splits".to_owned())
@@ -123,7 +123,8 @@ impl RunningSplits {
 fn follow(
     trace: &SplitTrace,
     meeting: &Mutex<SplitMeeting<WindowSplits>>,
-    (task, stop): (&RowSplitTask, &AtomicBool),
+    task: &RowSplitTask,
+    stop: &AtomicBool,
 ) -> Result<()> {
     // Nobody may listen any more.
     let complain = |what| drop(task.say.send(Notice::Complaint(what)));

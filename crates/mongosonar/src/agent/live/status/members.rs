@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use sonar_core::history::metrics::{MEMBER_LAG, MEMBER_STATE};
-use sonar_core::history::{Event, EventKind, HistoryWindow};
+use sonar_core::history::{Event, EventKind};
 use sonar_core::internals::Member;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_mongo::status::ReplicaSetStatus;
 
-/// The seconds that a state speaks for: those of a window.
-const SECONDS: f64 = 10.0;
+use super::samples::StatusSamples;
 
 /// Remembers the members between two answers.
 #[derive(Clone, Debug, Default)]
@@ -44,25 +43,25 @@ impl MemberWatch {
     }
 }
 
-/// Adds state and lag of each member to a window.
-pub fn add(window: &mut HistoryWindow, (server, at): (Endpoint, Timestamp), set: &ReplicaSetStatus) {
+/// Adds state and lag of each member.
+pub fn add(samples: &mut StatusSamples<'_>, set: &ReplicaSetStatus) {
     let has_applied = |state: i64| {
         let with_state = set.members.iter().filter(move |member| member.state == state);
         with_state.filter(|member| member.optime_ms > 0)
     };
     for member in &set.members {
-        window.sample(&MEMBER_STATE.key(server, &member.name), at, member.state as f64, SECONDS);
+        samples.add(MEMBER_STATE, &member.name, member.state as f64);
     }
     let Some(primary) = has_applied(Member::PRIMARY).next() else { return };
     for member in has_applied(Member::SECONDARY) {
         let lag = primary.optime_ms.saturating_sub(member.optime_ms).max(0);
-        window.sample(&MEMBER_LAG.key(server, &member.name), at, lag as f64, SECONDS);
+        samples.add(MEMBER_LAG, &member.name, lag as f64);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::history::Resolution;
+    use sonar_core::history::{HistoryWindow, Resolution};
     use sonar_mongo::bson::Document;
     use sonar_mongo::status::MemberStatus;
 
@@ -107,7 +106,7 @@ mod tests {
         let at = Timestamp::from_unix(1_000, 0);
         let lags = |members: &[(&str, i64, i64)]| -> Vec<(String, f64)> {
             let mut window = HistoryWindow::new(at, Resolution::TenSeconds);
-            add(&mut window, (SERVER, at), &set(1, members));
+            add(&mut StatusSamples { window: &mut window, server: SERVER, at }, &set(1, members));
             assert_eq!(
                 window.series.keys().filter(|key| &*key.metric == MEMBER_STATE.name).count(),
                 members.len()

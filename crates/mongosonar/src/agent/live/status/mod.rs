@@ -5,6 +5,7 @@
 
 mod members;
 mod report;
+mod samples;
 mod server;
 mod sizes;
 mod task;

@@ -14,6 +14,7 @@ use sonar_mongo::{Server, ServerError, Target};
 
 use super::members::MemberWatch;
 use super::report::ServerReport;
+use super::samples::StatusSamples;
 use super::sizes::{MAX_COLLECTIONS, SizeSchedule};
 use super::task::StatusTask;
 use super::{members, sizes};
@@ -251,7 +252,8 @@ impl<'a> AskedServer<'a> {
         let status = self.request(ServerRequest::Status, &mut answers, || server.status())?;
         let set = set.flatten();
         if let Some(set) = &set {
-            members::add(&mut self.windows.at(at).window, (name, at), set);
+            let window = &mut self.windows.at(at).window;
+            members::add(&mut StatusSamples { window, server: name, at }, set);
             let events = self.members.changes(name, at, set);
             if !self.is_logged() {
                 events.into_iter().for_each(|event| self.windows.event(event));
@@ -276,14 +278,15 @@ impl<'a> AskedServer<'a> {
                 self.sizes.set(list);
             }
         }
-        self.measure((server, name), at, &mut answers)?;
+        self.measure(server, name, at, &mut answers)?;
         Ok(answers)
     }
 
     /// Measures the collections that are due.
     fn measure(
         &mut self,
-        (server, name): (&Server, Endpoint),
+        server: &Server,
+        name: Endpoint,
         at: Timestamp,
         answers: &mut Answers,
     ) -> Result<(), ServerError> {
@@ -297,7 +300,8 @@ impl<'a> AskedServer<'a> {
             let size = || server.collection_size(&database, &collection);
             if let Some(Some(size)) = self.request(ServerRequest::Sizes, answers, size)? {
                 let window = &mut self.windows.at(at).window;
-                sizes::add(window, (name, at), &format!("{database}.{collection}"), &size);
+                let mut samples = StatusSamples { window, server: name, at };
+                sizes::add(&mut samples, &format!("{database}.{collection}"), &size);
             }
         }
         Ok(())

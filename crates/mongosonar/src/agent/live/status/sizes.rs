@@ -1,11 +1,11 @@
 //! Which collections to measure next: a few in each window, to spare a server with many collections.
 
-use sonar_core::Endpoint;
 use sonar_core::Timestamp;
-use sonar_core::history::metrics;
-use sonar_core::history::{HistoryWindow, SeriesMetric, index_name};
+use sonar_core::history::{SeriesMetric, index_name, metrics};
 use sonar_core::time::NS_PER_S;
 use sonar_mongo::status::{CollectionList, CollectionSize};
+
+use super::samples::StatusSamples;
 
 /// The most collections of a server that are measured.
 pub const MAX_COLLECTIONS: usize = 400;
@@ -14,8 +14,6 @@ const PER_WINDOW: usize = 20;
 /// Each collection is measured, and the list of collections read again, every five minutes: a little less, because a
 /// round does not begin exactly on the second.
 const EVERY_NS: u64 = 299 * NS_PER_S;
-/// The seconds that a size speaks for: those of a window.
-const SECONDS: f64 = 10.0;
 
 /// A collection, and when it was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,16 +76,9 @@ fn is_due(asked: Option<Timestamp>, now: Timestamp) -> bool {
     asked.is_none_or(|asked| now.since(asked) >= EVERY_NS || asked > now)
 }
 
-/// Adds the sizes of a collection and its indexes to a window.
-pub fn add(
-    window: &mut HistoryWindow,
-    (server, at): (Endpoint, Timestamp),
-    namespace: &str,
-    size: &CollectionSize,
-) {
-    let mut sample = |metric: SeriesMetric, name: &str, value: u64| {
-        window.sample(&metric.key(server, name), at, value as f64, SECONDS);
-    };
+/// Adds the sizes of a collection and its indexes.
+pub fn add(samples: &mut StatusSamples<'_>, namespace: &str, size: &CollectionSize) {
+    let mut sample = |metric: SeriesMetric, name: &str, value: u64| samples.add(metric, name, value as f64);
     sample(metrics::COLLECTION_DOCUMENTS, namespace, size.documents);
     sample(metrics::COLLECTION_SIZE, namespace, size.size);
     sample(metrics::COLLECTION_STORAGE, namespace, size.storage);
@@ -103,7 +94,8 @@ pub fn add(
 mod tests {
     use std::collections::BTreeMap;
 
-    use sonar_core::history::Resolution;
+    use sonar_core::Endpoint;
+    use sonar_core::history::{HistoryWindow, Resolution};
 
     use super::*;
 
@@ -158,7 +150,8 @@ mod tests {
             reusable: None,
             indexes: [("user_1".to_owned(), 512)].into(),
         };
-        add(&mut window, (server, at(3)), "shop.carts", &size);
+        let mut samples = StatusSamples { window: &mut window, server, at: at(3) };
+        add(&mut samples, "shop.carts", &size);
         let found: Vec<_> =
             window.series.iter().map(|(key, value)| (&*key.name, &*key.metric, value.last)).collect();
         assert_eq!(

@@ -89,11 +89,12 @@ impl AttacherTask {
 pub fn start(
     tracer: &mut TlsTracer,
     before: OpenDescriptors,
-    task: (PlaintextSource, AttacherTask),
+    source: PlaintextSource,
+    task: AttacherTask,
 ) -> Result<Helper> {
     Ok(Helper::start_with_opened(before, |socket| {
         // It ends when the other side does.
-        let _ = serve(tracer, task, socket);
+        let _ = serve(tracer, source, task, socket);
     })?)
 }
 
@@ -146,7 +147,8 @@ pub fn send(socket: &mut UnixStream, news: &AttacherNews) -> io::Result<()> {
 /// In the helper: looks for processes until the other side ends.
 fn serve(
     tracer: &mut TlsTracer,
-    (source, task): (PlaintextSource, AttacherTask),
+    source: PlaintextSource,
+    task: AttacherTask,
     mut socket: UnixStream,
 ) -> io::Result<()> {
     if task.confined {

@@ -46,10 +46,16 @@ pub struct TlsAttacher {
     is_attached: bool,
 }
 
+/// A capture, and what attaches it to servers.
+pub struct AttachedCapture {
+    pub capture: TlsCapture,
+    pub attacher: TlsAttacher,
+}
+
 impl TlsCapture {
     /// Attaches to the TLS library of each process that listens on the ports, and prints which ones. Call it before
     /// starting any thread. `None`, with a message on standard error, if nothing can be read.
-    pub fn open(task: AttacherTask) -> Option<(Self, TlsAttacher)> {
+    pub fn open(task: AttacherTask) -> Option<AttachedCapture> {
         let impossible =
             |error: anyhow::Error| eprintln!("mongosonar: encrypted connections cannot be read: {error:#}");
         Self::start(PlaintextSource::Library, task).map_err(impossible).ok()
@@ -60,17 +66,18 @@ impl TlsCapture {
     ///
     /// # Errors
     /// The kernel, or a missing privilege.
-    pub fn sockets(task: AttacherTask) -> Result<(Self, TlsAttacher)> {
+    pub fn sockets(task: AttacherTask) -> Result<AttachedCapture> {
         Self::start(PlaintextSource::Sockets, task)
     }
 
-    fn start(source: PlaintextSource, task: AttacherTask) -> Result<(Self, TlsAttacher)> {
+    fn start(source: PlaintextSource, task: AttacherTask) -> Result<AttachedCapture> {
         let before = OpenDescriptors::now()?;
         let mut tracer = TlsTracer::load(source, task.room)?;
-        let attacher = TlsAttacher::start(&mut tracer, before, (source, task))?;
+        let attacher = TlsAttacher::start(&mut tracer, before, source, task)?;
         // From now on only the helper decides which processes are read.
         tracer.give_up_control().context("cannot give up the control of what is read")?;
-        Ok((Self { source, tracer: Arc::new(Mutex::new(tracer)) }, attacher))
+        let capture = Self { source, tracer: Arc::new(Mutex::new(tracer)) };
+        Ok(AttachedCapture { capture, attacher })
     }
 }
 
@@ -127,9 +134,11 @@ impl TlsAttacher {
     fn start(
         tracer: &mut TlsTracer,
         before: OpenDescriptors,
-        task: (PlaintextSource, AttacherTask),
+        source: PlaintextSource,
+        task: AttacherTask,
     ) -> Result<Self> {
-        let helper = attacher::start(tracer, before, task).context("cannot start a helper process")?;
+        let helper =
+            attacher::start(tracer, before, source, task).context("cannot start a helper process")?;
         let mut socket = helper.socket()?;
         let is_attached = first_look(&mut socket).context("the helper process has ended")?;
         // From now on it tells something only when a server starts, or when it cannot watch sockets.
