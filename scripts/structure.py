@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks what no compiler does: each type name is unique in the workspace, no function takes more than four parameters,
-no file imports one that imports it, and every message passes through the macros that escape it. No test sleeps without a
-comment on the line above that says which span it observes: `# span: WHAT`. Prints every finding; the exit code is 1 if
-there is one.
+"""Checks what no compiler does: each type name is unique in the workspace, no function takes more than four parameters
+or a tuple as one of them, no file imports one that imports it, and every message passes through the macros that escape
+it. No test sleeps without a comment on the line above that says which span it observes: `# span: WHAT`. Prints every
+finding; the exit code is 1 if there is one.
 
 Except for sleeps, unit tests do not count. A re-exported item counts as an import of the file that defines it."""
 
@@ -17,6 +17,8 @@ MAX_PARAMETERS = 4
 VISIBILITY = r"(?:pub(?:\([a-z: ]+\))? )"
 TYPE = re.compile(rf"^{VISIBILITY}?(?:unsafe )?(?:struct|enum|trait|type|union) ([A-Z]\w*)", re.M)
 FUNCTION = re.compile(r"\bfn (\w+)\s*(?:<(?:[^()<>]|<[^<>]*>|\([^()]*\)|->)*>)?\(")
+# What stands before the type of a parameter that is lent or optional.
+LENT = re.compile(r"(?:&\s*(?:'\w+\s+)?|mut\s+|Option<\s*)*")
 UNIT_TESTS = re.compile(r"^\s*#\[cfg\((?:all\()?test\b", re.M)
 COMMENT = re.compile(r"(?<!:)//[^\n]*")
 USE = re.compile(rf"^\s*({VISIBILITY})?use ([^;]+);", re.M)
@@ -69,6 +71,26 @@ def long_lists(files):
             count = len(parameters(text, found.end()))
             if count > MAX_PARAMETERS:
                 yield f"{path}: fn {found[1]} takes {count} parameters"
+
+
+def is_tuple(parameter):
+    """Whether the type of a parameter is a tuple, also behind `&`, `mut` or `Option<`; `(impl A + B)` is none."""
+    depth, colon = 0, None
+    for at, char in enumerate(parameter):
+        depth += (char in "([{<") - (char in ")]}>")
+        if char == ":" and depth == 0 and "::" not in (parameter[at - 1 : at + 1], parameter[at : at + 2]):
+            colon = at
+            break
+    kind = parameter[0 if colon is None else colon + 1 :].strip()
+    kind = kind[LENT.match(kind).end() :]
+    return kind.startswith("(") and (len(parameters(kind, 1)) > 1 or bool(re.match(r"\([^()]*,\s*\)", kind)))
+
+
+def tuples(files):
+    for path, text in files.items():
+        for found in FUNCTION.finditer(text):
+            for parameter in filter(is_tuple, parameters(text, found.end())):
+                yield f"{path}: fn {found[1]} takes a tuple: {' '.join(parameter.split())}"
 
 
 def leaves(tree):
@@ -228,6 +250,11 @@ def check_itself():
     assert list(import_cycles(pathlib.Path("x"), files)) == ["these files import each other: x/a.rs, x/b.rs"]
     assert list(duplicates(files)) == ["type Two is defined more than once: a.rs, c.rs"]
     assert list(long_lists(files)) == ["a.rs: fn long takes 5 parameters"]
+    assert [line.split(" takes")[0] for line in tuples(files)] == ["a.rs: fn long"]
+    taken = "(a, b): (u8, &[u8])", "a: &(u8, u8)", "a: Option<&'a mut (u8, (u8, u8))>", "mut a: (u8,)"
+    assert all(map(is_tuple, taken))
+    data = "a: &[(u8, u8)]", "a: fn(u8, u8) -> u8", "a: &mut (impl Read + Seek)", "S { a, b }: S<(u8, u8)>", "a: ()"
+    assert not any(map(is_tuple, data))
     own = MACROS.parent
     printing = {
         own / "a.rs": 'writeln!(std::io::stderr(), "x")',
@@ -258,7 +285,9 @@ def main():
         files = {path.relative_to(src): source(path.read_text()) for path in found}
         findings += import_cycles(src.relative_to(ROOT), files)
         everything |= {src.relative_to(ROOT) / path: text for path, text in files.items()}
-    findings += [*duplicates(everything), *long_lists(everything), *raw_output(everything), *sleeps()]
+    for check in (duplicates, long_lists, tuples, raw_output):
+        findings += check(everything)
+    findings += sleeps()
     print("\n".join(findings), end="\n" if findings else "")
     return bool(findings)
 
