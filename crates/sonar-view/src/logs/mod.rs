@@ -333,7 +333,7 @@ impl<'a> DigestView<'a> {
         let host = self.host.clone().or_else(|| self.notices.and_then(hosts));
         let totals = &self.totals.figures;
         let span =
-            totals.first_seen.is_known().then(|| Span { from: totals.first_seen, to: totals.last_seen });
+            totals.first_seen.is_known().then_some(Span { from: totals.first_seen, to: totals.last_seen });
         About::new(host, self.sources.clone(), span)
     }
 
