@@ -59,7 +59,7 @@ pub use execution::{Execution, Identity, PlanFlags, ServerWait};
 pub use figures::{Figures, Record};
 pub use files::IoAccess;
 pub use histogram::Histogram;
-pub use history::{HistoryStore, HistoryWindow};
+pub use history::{HistoryReader, HistoryWindow, HistoryWriter};
 pub use history_digest::HistoryDigester;
 pub use notices::Notices;
 pub use observed_parts::ObservedParts;

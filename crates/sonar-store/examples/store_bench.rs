@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use sonar_core::history::{
-    Collector, HistoryStore, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
+    Collector, HistoryReader, HistoryWindow, HistoryWriter, Resolution, SeriesKey, SeriesSubject,
+    SeriesValue, Span,
 };
 use sonar_core::impact::SplitMix64;
 use sonar_core::operation::{Application, Opcode, Operation};

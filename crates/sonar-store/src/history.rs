@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use sonar_core::history::{
-    Event, HistoryStore, HistoryWindow, ObservedSpan, Resolution, SourcePositions, Span, StoreNotice,
+    Event, HistoryError, HistoryReader, HistoryWindow, HistoryWriter, ObservedSpan, Resolution,
+    SourcePositions, Span, StoreNotice,
 };
 
 use crate::day_file::{beside, has_log};
@@ -24,7 +25,7 @@ pub struct SqliteHistory {
 
 impl SqliteHistory {
     /// Opens the store in this folder for writing; makes it if there is none. Upgrades files of older versions, and
-    /// sets damaged ones aside ([`notices`](HistoryStore::notices) names them).
+    /// sets damaged ones aside ([`notices`](HistoryWriter::notices) names them).
     ///
     /// # Errors
     /// Another process writes to it, a newer program wrote it, or the folder cannot be used.
@@ -87,12 +88,8 @@ impl SqliteHistory {
             writer.settings = settings;
         }
     }
-}
 
-impl HistoryStore for SqliteHistory {
-    type Error = StoreError;
-
-    fn append_with(
+    fn store(
         &mut self,
         window: &HistoryWindow,
         events: &[Event],
@@ -106,13 +103,11 @@ impl HistoryStore for SqliteHistory {
         }
         writer.append(window, events, positions)
     }
+}
 
-    fn positions(&self) -> SourcePositions {
-        self.writer.as_ref().map(StoreWriter::positions).unwrap_or_default()
-    }
-
-    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, StoreError> {
-        self.reader.read(span)
+impl HistoryReader for SqliteHistory {
+    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError> {
+        self.reader.read(span).map_err(HistoryError::new)
     }
 
     fn windows(
@@ -120,8 +115,8 @@ impl HistoryStore for SqliteHistory {
         span: Span,
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), StoreError> {
-        self.reader.windows(span, resolution, visit)
+    ) -> Result<(), HistoryError> {
+        self.reader.windows(span, resolution, visit).map_err(HistoryError::new)
     }
 
     fn observed(
@@ -129,16 +124,31 @@ impl HistoryStore for SqliteHistory {
         span: Span,
         resolution: Resolution,
         visit: &mut dyn FnMut(ObservedSpan),
-    ) -> Result<(), StoreError> {
-        self.reader.observed(span, resolution, visit)
+    ) -> Result<(), HistoryError> {
+        self.reader.observed(span, resolution, visit).map_err(HistoryError::new)
     }
 
-    fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
-        self.reader.events(span)
+    fn events(&self, span: Span) -> Result<Vec<Event>, HistoryError> {
+        self.reader.events(span).map_err(HistoryError::new)
     }
 
-    fn extent(&self) -> Result<Option<Span>, StoreError> {
-        self.reader.extent()
+    fn extent(&self) -> Result<Option<Span>, HistoryError> {
+        self.reader.extent().map_err(HistoryError::new)
+    }
+}
+
+impl HistoryWriter for SqliteHistory {
+    fn append_with(
+        &mut self,
+        window: &HistoryWindow,
+        events: &[Event],
+        positions: &SourcePositions,
+    ) -> Result<(), HistoryError> {
+        self.store(window, events, positions).map_err(HistoryError::new)
+    }
+
+    fn positions(&self) -> SourcePositions {
+        self.writer.as_ref().map(StoreWriter::positions).unwrap_or_default()
     }
 
     fn notices(&mut self) -> Vec<StoreNotice> {

@@ -1,7 +1,7 @@
 //! The history of an agent on disk: the only crate that knows SQL.
 //!
-//! [`SqliteHistory`] keeps what [`sonar_core::HistoryStore`] describes in a folder, one SQLite file for each day in UTC
-//! (`2026-11-21.db`). A file has windows of all three resolutions, the events of its day, and tables of the texts that
+//! [`SqliteHistory`] is the [`sonar_core::HistoryReader`] and [`sonar_core::HistoryWriter`] of a folder, with one SQLite file
+//! for each day in UTC (`2026-11-21.db`). A file has windows of all three resolutions, the events of its day, and tables of the texts that
 //! windows name by number, so that the text of a shape is there once. When a day is over, its file also has one window of
 //! the whole day, for views of many days. No value of a query is stored.
 //!

@@ -65,7 +65,7 @@ impl StoreReader {
         Ok(())
     }
 
-    /// See [`sonar_core::HistoryStore::read`].
+    /// See [`sonar_core::HistoryReader::read`].
     pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>, StoreError> {
         let interner = Interner::default();
         let mut all: Option<StoredWindow> = None;
@@ -89,7 +89,7 @@ impl StoreReader {
         Ok(all.map(|part| part.window))
     }
 
-    /// See [`sonar_core::HistoryStore::windows`].
+    /// See [`sonar_core::HistoryReader::windows`].
     pub fn windows(
         &self,
         span: Span,
@@ -112,7 +112,7 @@ impl StoreReader {
         })
     }
 
-    /// See [`sonar_core::HistoryStore::observed`].
+    /// See [`sonar_core::HistoryReader::observed`].
     pub fn observed(
         &self,
         span: Span,
@@ -139,14 +139,14 @@ impl StoreReader {
         })
     }
 
-    /// See [`sonar_core::HistoryStore::events`].
+    /// See [`sonar_core::HistoryReader::events`].
     pub fn events(&self, span: Span) -> Result<Vec<Event>, StoreError> {
         let mut events = Vec::new();
         self.each(span, |file, _| file.events(span, &mut events))?;
         Ok(events)
     }
 
-    /// See [`sonar_core::HistoryStore::extent`].
+    /// See [`sonar_core::HistoryReader::extent`].
     pub fn extent(&self) -> Result<Option<Span>, StoreError> {
         let days = self.days()?;
         let first = self.first_extent(days.iter())?;

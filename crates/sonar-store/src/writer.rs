@@ -135,7 +135,7 @@ impl StoreWriter {
         }
     }
 
-    /// How far sources had been read: see [`sonar_core::HistoryStore::positions`].
+    /// How far sources had been read: see [`sonar_core::HistoryWriter::positions`].
     pub fn positions(&self) -> SourcePositions {
         self.positions.iter().map(|(name, one)| (name.clone(), one.value.clone())).collect()
     }
@@ -159,7 +159,7 @@ impl StoreWriter {
         self.file.take_if(|file| file.day == day);
     }
 
-    /// Adds a window, events and positions: see [`sonar_core::HistoryStore::append_with`].
+    /// Adds a window, events and positions: see [`sonar_core::HistoryWriter::append_with`].
     pub fn append(
         &mut self,
         window: &HistoryWindow,

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sonar_core::history::{ApplicationWatch, Collector, EventKind, Resolution, Span};
+use sonar_core::history::{
+    ApplicationWatch, Collector, EventKind, HistoryError, HistoryReader, Resolution, Span,
+};
 use sonar_core::row::Subject;
-use sonar_core::{Endpoint, HistoryStore, HistoryWindow, Row, Source, Timestamp};
+use sonar_core::{Endpoint, HistoryWindow, Row, Source, Timestamp};
 
 /// How far back the history is read, in nanoseconds: 30 days.
 const REACH_NS: u64 = 30 * 86_400 * 1_000_000_000;
@@ -27,7 +29,7 @@ impl KnownApplications {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn read<S: HistoryStore>(store: &S, now: Timestamp) -> Result<Self, S::Error> {
+    pub fn read(store: &dyn HistoryReader, now: Timestamp) -> Result<Self, HistoryError> {
         let span = Span { from: Timestamp::from_unix_ns(now.unix_ns().saturating_sub(REACH_NS)), to: now };
         let mut known = Self::default();
         store.windows(span, Resolution::Hour, &mut |window| {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sonar_core::history::{Event, Span, StoreNotice};
-use sonar_core::{HistoryStore, Timestamp};
+use sonar_core::Timestamp;
+use sonar_core::history::{Event, HistoryError, HistoryWriter, Span, StoreNotice};
 use sonar_view::agent::AgentSummary;
 
 use super::log_progress::{LogProgress, starts};
@@ -35,7 +35,7 @@ pub struct Assembler<S> {
     summary: AgentSummary,
 }
 
-impl<S: HistoryStore> Assembler<S> {
+impl<S: HistoryWriter> Assembler<S> {
     /// Stores into `store`, whose folder is `folder`.
     pub fn new(store: S, folder: &Path) -> Self {
         let summary = AgentSummary::new(folder.display().to_string());
@@ -89,7 +89,7 @@ impl<S: HistoryStore> Assembler<S> {
     ///
     /// # Errors
     /// Another window had to be stored, and could not be.
-    pub fn add(&mut self, part: WindowPart) -> Result<(), S::Error> {
+    pub fn add(&mut self, part: WindowPart) -> Result<(), HistoryError> {
         let start = part.window.window.start;
         self.logs.comes(&part.ahead, &part.lasting);
         match self.open.get_mut(&start) {
@@ -123,7 +123,7 @@ impl<S: HistoryStore> Assembler<S> {
     ///
     /// # Errors
     /// One cannot be stored and is lost. Those after it are still open.
-    pub fn complete(&mut self, until: Timestamp) -> Result<(), S::Error> {
+    pub fn complete(&mut self, until: Timestamp) -> Result<(), HistoryError> {
         while self.complete_next(until)? {}
         Ok(())
     }
@@ -132,7 +132,7 @@ impl<S: HistoryStore> Assembler<S> {
     ///
     /// # Errors
     /// It cannot be stored and is lost.
-    pub fn complete_next(&mut self, until: Timestamp) -> Result<bool, S::Error> {
+    pub fn complete_next(&mut self, until: Timestamp) -> Result<bool, HistoryError> {
         match self.open.first_entry() {
             Some(oldest) if oldest.key().plus_ns(WIDTH_NS) <= until => {
                 let part = oldest.remove();
@@ -146,7 +146,7 @@ impl<S: HistoryStore> Assembler<S> {
     ///
     /// # Errors
     /// A window cannot be stored and is lost. Those after it are still open.
-    pub fn complete_ahead(&mut self, now: Timestamp) -> Result<(), S::Error> {
+    pub fn complete_ahead(&mut self, now: Timestamp) -> Result<(), HistoryError> {
         let is_ahead = |start: &Timestamp| start.since(now) > MAX_AHEAD_NS;
         while let Some(first) = self.open.keys().copied().find(is_ahead)
             && let Some(part) = self.open.remove(&first)
@@ -162,7 +162,7 @@ impl<S: HistoryStore> Assembler<S> {
         Ok(())
     }
 
-    fn append(&mut self, part: WindowPart) -> Result<(), S::Error> {
+    fn append(&mut self, part: WindowPart) -> Result<(), HistoryError> {
         let WindowPart { window, mut events, events_left_out, logs, .. } = part;
         self.summary.events_left_out += events_left_out;
         events.splice(0..0, self.unstored.drain(..));
@@ -193,7 +193,7 @@ impl<S: HistoryStore> Assembler<S> {
 pub mod tests {
     use std::fmt;
 
-    use sonar_core::history::{Collector, EventKind, Resolution, SourcePositions};
+    use sonar_core::history::{Collector, EventKind, HistoryReader, Resolution, SourcePositions};
     use sonar_core::time::NS_PER_S;
     use sonar_core::{Endpoint, HistoryWindow};
 
@@ -209,17 +209,15 @@ pub mod tests {
         pub is_full: bool,
     }
 
-    impl HistoryStore for MemoryStore {
-        type Error = fmt::Error;
-
+    impl HistoryWriter for MemoryStore {
         fn append_with(
             &mut self,
             window: &HistoryWindow,
             events: &[Event],
             positions: &SourcePositions,
-        ) -> Result<(), fmt::Error> {
+        ) -> Result<(), HistoryError> {
             if self.is_full {
-                return Err(fmt::Error);
+                return Err(HistoryError::new(fmt::Error));
             }
             self.windows.push(window.clone());
             self.events.extend_from_slice(events);
@@ -231,7 +229,13 @@ pub mod tests {
             self.positions.clone()
         }
 
-        fn read(&self, span: Span) -> Result<Option<HistoryWindow>, fmt::Error> {
+        fn notices(&mut self) -> Vec<StoreNotice> {
+            Vec::new()
+        }
+    }
+
+    impl HistoryReader for MemoryStore {
+        fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError> {
             let mut all: Option<HistoryWindow> = None;
             self.windows(span, Resolution::TenSeconds, &mut |window| match &mut all {
                 Some(all) => all.merge(&window),
@@ -245,25 +249,21 @@ pub mod tests {
             span: Span,
             _: Resolution,
             visit: &mut dyn FnMut(HistoryWindow),
-        ) -> Result<(), fmt::Error> {
+        ) -> Result<(), HistoryError> {
             let overlaps =
                 |window: &&HistoryWindow| window.window.start < span.to && window.window.end > span.from;
             self.windows.iter().filter(overlaps).cloned().for_each(visit);
             Ok(())
         }
 
-        fn events(&self, span: Span) -> Result<Vec<Event>, fmt::Error> {
+        fn events(&self, span: Span) -> Result<Vec<Event>, HistoryError> {
             Ok(self.events.iter().filter(|event| span.contains(event.at)).cloned().collect())
         }
 
-        fn extent(&self) -> Result<Option<Span>, fmt::Error> {
+        fn extent(&self) -> Result<Option<Span>, HistoryError> {
             let from = self.windows.iter().map(|window| window.window.start).min();
             let to = self.windows.iter().map(|window| window.window.end).max();
             Ok(from.zip(to).map(|(from, to)| Span { from, to }))
-        }
-
-        fn notices(&mut self) -> Vec<StoreNotice> {
-            Vec::new()
         }
     }
 

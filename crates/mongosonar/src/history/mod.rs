@@ -12,7 +12,7 @@ use sonar_core::history::{
     Collector, Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan,
     REPEATED_REACH_NS, Resolution, Span, each_event_once, is_kill_of_other_group, without_explained_kills,
 };
-use sonar_core::{Endpoint, HistoryStore, Timestamp};
+use sonar_core::{Endpoint, HistoryReader, Timestamp};
 use sonar_store::SqliteHistory;
 use sonar_view::changes::{GapJson, gaps_summary};
 use sonar_view::kit::{Zone, server_name};

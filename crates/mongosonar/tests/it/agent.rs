@@ -11,7 +11,7 @@ use serde_json::Value;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 use sonar_core::history::{Collector, EventKind, Resolution, SeriesSubject, Span, metrics};
 use sonar_core::row::Row;
-use sonar_core::{Class, Endpoint, HistoryStore, HistoryWindow, Role, Source, Timestamp};
+use sonar_core::{Class, Endpoint, HistoryReader, HistoryWindow, Role, Source, Timestamp};
 use sonar_decode::io_file::{FileEntry, RecordingWriter};
 use sonar_store::SqliteHistory;
 

@@ -8,7 +8,8 @@ use crate::support::*;
 use serde_json::Value;
 use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span};
 use sonar_core::{
-    Application, Class, Endpoint, HistoryStore, Identity, Row, ShapeId, ShapeInfo, Source, Subject, Timestamp,
+    Application, Class, Endpoint, HistoryWriter, Identity, Row, ShapeId, ShapeInfo, Source, Subject,
+    Timestamp,
 };
 use sonar_store::{SqliteHistory, StoreSettings};
 

@@ -5,7 +5,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
-use sonar_core::history::{HistoryStore, HistoryWindow, Resolution, Span};
+use sonar_core::history::{HistoryReader, HistoryWindow, HistoryWriter, Resolution, Span};
 use sonar_core::impact::SplitMix64;
 use sonar_core::{Source, Timestamp};
 use sonar_store::{SqliteHistory, StoreSettings};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::support::*;
 use bson::{Document, doc};
-use sonar_core::{Class, HistoryStore, Timestamp};
+use sonar_core::{Class, HistoryReader, Timestamp};
 use sonar_decode::log::MAX_CONNECTIONS;
 use sonar_decode::testing::{Conversation, ConversationEnd, op_msg, pcap};
 use sonar_store::SqliteHistory;

@@ -5,7 +5,7 @@ use std::process::Output;
 use crate::support::*;
 use serde_json::Value;
 use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span};
-use sonar_core::{Endpoint, HistoryStore, Timestamp};
+use sonar_core::{Endpoint, HistoryWriter, Timestamp};
 use sonar_store::{SqliteHistory, StoreSettings};
 
 const S: u64 = 1_000_000_000;

@@ -2,10 +2,12 @@
 //!
 //! A [`HistoryWindow`] holds what all collectors observed in one span. Windows of 10 s make windows of a minute, and
 //! those make windows of an hour ([`Resolution`]): merging is exact, so that an hour made of minutes equals the hour
-//! counted directly. A [`HistoryStore`] keeps windows and [`Event`]s.
+//! counted directly. A store takes windows and [`Event`]s as a [`HistoryWriter`], and hands them out as a
+//! [`HistoryReader`].
 
 mod applications;
 mod collector;
+mod error;
 mod event;
 mod gaps;
 mod kills;
@@ -20,6 +22,7 @@ mod window;
 
 pub use applications::ApplicationWatch;
 pub use collector::Collector;
+pub use error::HistoryError;
 pub use event::{Event, EventKind};
 pub use gaps::{GapFinder, HistoryGap};
 pub use kills::{KILL_REACH_NS, is_kill_of_other_group, killed_process, without_explained_kills};
@@ -28,6 +31,6 @@ pub use repeated::{REPEATED_REACH_NS, each_event_once};
 pub use resolution::Resolution;
 pub use series::{SeriesKey, SeriesSubject, SeriesValue, index_name, namespace_of};
 pub use settings::{MAX_SETTINGS, changed_settings, shown_setting};
-pub use store::{HistoryStore, ObservedSpan, SourcePositions, Span, StoreNotice};
+pub use store::{HistoryReader, HistoryWriter, ObservedSpan, SourcePositions, Span, StoreNotice};
 pub use storms::ConnectionStorms;
 pub use window::HistoryWindow;

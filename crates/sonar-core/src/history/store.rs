@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Collector, Event, HistoryWindow, Resolution};
+use super::{Collector, Event, HistoryError, HistoryWindow, Resolution};
 use crate::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
@@ -78,17 +78,61 @@ pub enum StoreNotice {
 /// How far sources had been read, by their names. What a text says is up to its source.
 pub type SourcePositions = BTreeMap<Box<str>, Box<str>>;
 
-/// Keeps windows and events. All times are since the Unix epoch.
-pub trait HistoryStore {
-    /// Why something could not be done.
-    type Error: std::error::Error + Send + Sync + 'static;
+/// Reads windows and events that were stored. All times are since the Unix epoch.
+pub trait HistoryReader {
+    /// Everything within a span, merged from the coarsest windows that lie in it. Where only coarser windows are left
+    /// than the span asks for, those that overlap it are included whole; the span of the result says so. `None` if
+    /// nothing is stored there.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError>;
 
+    /// The windows of this resolution that overlap a span, by time; where there are none any more, coarser ones.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn windows(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), HistoryError>;
+
+    /// How long each collector observed each of the same windows, without reading what is in them.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn observed(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(ObservedSpan),
+    ) -> Result<(), HistoryError> {
+        self.windows(span, resolution, &mut |window| visit(ObservedSpan::of(&window)))
+    }
+
+    /// The events within a span, by time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn events(&self, span: Span) -> Result<Vec<Event>, HistoryError>;
+
+    /// Start of the first window and end of the last; `None` if nothing is stored.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn extent(&self) -> Result<Option<Span>, HistoryError>;
+}
+
+/// Stores windows and events. All times are since the Unix epoch.
+pub trait HistoryWriter {
     /// Adds a window of 10 seconds, and events. What was stored of the same window before stays: figures are added.
     /// The windows of minutes and hours follow. All of it is stored, or nothing.
     ///
     /// # Errors
     /// Nothing can be stored; the window is lost, and the store remains usable.
-    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), Self::Error> {
+    fn append(&mut self, window: &HistoryWindow, events: &[Event]) -> Result<(), HistoryError> {
         self.append_with(window, events, &SourcePositions::new())
     }
 
@@ -102,54 +146,10 @@ pub trait HistoryStore {
         window: &HistoryWindow,
         events: &[Event],
         positions: &SourcePositions,
-    ) -> Result<(), Self::Error>;
+    ) -> Result<(), HistoryError>;
 
     /// The positions that were stored last when the store was opened for writing, and those stored since.
     fn positions(&self) -> SourcePositions;
-
-    /// Everything within a span, merged from the coarsest windows that lie in it. Where only coarser windows are left
-    /// than the span asks for, those that overlap it are included whole; the span of the result says so. `None` if
-    /// nothing is stored there.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, Self::Error>;
-
-    /// The windows of this resolution that overlap a span, by time; where there are none any more, coarser ones.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn windows(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), Self::Error>;
-
-    /// How long each collector observed each of the same windows, without reading what is in them.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn observed(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(ObservedSpan),
-    ) -> Result<(), Self::Error> {
-        self.windows(span, resolution, &mut |window| visit(ObservedSpan::of(&window)))
-    }
-
-    /// The events within a span, by time.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn events(&self, span: Span) -> Result<Vec<Event>, Self::Error>;
-
-    /// Start of the first window and end of the last; `None` if nothing is stored.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn extent(&self) -> Result<Option<Span>, Self::Error>;
 
     /// What happened since the last call.
     fn notices(&mut self) -> Vec<StoreNotice>;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::*;
 use sonar_core::Endpoint;
-use sonar_core::history::{Event, EventKind, HistoryStore, SourcePositions, StoreNotice};
+use sonar_core::history::{Event, EventKind, HistoryReader, HistoryWriter, SourcePositions, StoreNotice};
 use sonar_store::{SqliteHistory, StoreSettings};
 
 fn create(dir: &Path) -> SqliteHistory {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::*;
-use sonar_core::history::{HistoryStore, Resolution, StoreNotice};
+use sonar_core::history::{HistoryReader, HistoryWriter, Resolution, StoreNotice};
 use sonar_store::{SqliteHistory, StoreSettings};
 
 const DAY_S: u64 = 86_400;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
-use sonar_core::history::{Event, EventKind, HistoryStore, HistoryWindow, ObservedSpan, Resolution, Span};
+use sonar_core::history::{
+    Event, EventKind, HistoryReader, HistoryWindow, HistoryWriter, ObservedSpan, Resolution, Span,
+};
 use sonar_core::{Class, Endpoint, Identity, Row, ShapeId, ShapeInfo, Source, Subject};
 use sonar_store::{SqliteHistory, StoreError, StoreSettings};
 
@@ -240,7 +242,8 @@ fn a_reader_reads_beside_a_writer_and_cannot_write() {
         let read = reader.read(span(DAY, DAY + 600)).unwrap().unwrap();
         assert_eq!(calls(&read), start / 10 + 1);
     }
-    assert!(matches!(reader.append(&small(DAY), &[]), Err(StoreError::ReadOnly(_))));
+    let refused = reader.append(&small(DAY), &[]).unwrap_err();
+    assert!(matches!(refused.of_store().downcast_ref(), Some(StoreError::ReadOnly(_))));
     assert!(matches!(SqliteHistory::open(&dir.path().join("none")), Err(StoreError::Missing(_))));
 }
 

@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::history::{Collector, Event, EventKind};
-use sonar_core::{Endpoint, HistoryStore};
+use sonar_core::{Endpoint, HistoryWriter};
 use sonar_store::SqliteHistory;
 use sonar_sys::Host;
 use sonar_sys::kernel_log::KernelLog;

@@ -20,7 +20,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use anyhow::{Context, Result, anyhow};
 use indicatif::ProgressBar;
 use sonar_core::history::{Resolution, Span};
-use sonar_core::{HistoryStore, Timestamp};
+use sonar_core::{HistoryReader, HistoryWriter, Timestamp};
 use sonar_view::agent::AgentSummary;
 use sonar_view::kit::Zone;
 
@@ -51,7 +51,7 @@ pub struct ReplayPlan<'a> {
 ///
 /// # Errors
 /// A file cannot be read, the store has windows of that time, or it cannot store one.
-pub fn run<S: HistoryStore>(plan: &ReplayPlan<'_>, store: S) -> Result<(AgentSummary, u8)> {
+pub fn run<S: HistoryReader + HistoryWriter>(plan: &ReplayPlan<'_>, store: S) -> Result<(AgentSummary, u8)> {
     let stop = stop::flag()?;
     let line = progress::line();
     progress::hide_others();
@@ -119,7 +119,7 @@ struct SourceMerge<'a, S> {
 type SourceReader<'env> = Box<dyn FnOnce(&mut WindowCutter) -> Result<SourceEnd> + Send + 'env>;
 type SourceHandle<'scope> = ScopedJoinHandle<'scope, Result<SourceEnd>>;
 
-impl<S: HistoryStore> SourceMerge<'_, S> {
+impl<S: HistoryReader + HistoryWriter> SourceMerge<'_, S> {
     /// Starts a thread for each source.
     fn start<'scope, 'env>(
         &mut self,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sonar_core::coverage::Coverage;
 use sonar_core::execution::{Execution, PlanFlags};
 use sonar_core::history::{
-    Collector, HistoryStore, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
+    Collector, HistoryReader, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 pub use sonar_core::impact::SplitMix64 as Random;
 use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Opcode, Operation};

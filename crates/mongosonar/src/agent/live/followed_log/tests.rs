@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use proptest::prelude::*;
 use sonar_core::history::Collector;
 use sonar_core::time::NS_PER_S;
-use sonar_core::{HistoryStore, Source};
+use sonar_core::{HistoryWriter, Source};
 use sonar_decode::log::LogSettings;
 
 use super::*;
