@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_view::kit::wrap;
+use sonar_view::past::PastError;
 
 use crate::stop;
 
@@ -107,9 +108,12 @@ pub fn code(error: &anyhow::Error) -> u8 {
         return code;
     }
     let of_driver = |error: &sonar_mongo::ServerError| matches!(error, ConnectionString(_) | Filter(_));
+    let is_wrong = |cause: &(dyn std::error::Error + 'static)| {
+        cause.is::<UsageError>() || cause.downcast_ref().is_some_and(PastError::is_wrong_question)
+    };
     let is_usage = error.downcast_ref::<UsageError>().is_some()
         || error.downcast_ref::<sonar_mongo::ServerError>().is_some_and(of_driver)
-        || error.chain().any(|cause| cause.is::<UsageError>());
+        || error.chain().any(is_wrong);
     if is_usage { USAGE } else { FAILED }
 }
 
@@ -166,6 +170,9 @@ mod tests {
     fn wrong_arguments_are_known_under_any_context() {
         assert_eq!(code(&usage!("--sort {}", "taste")), USAGE);
         assert_eq!(code(&usage!("key").context("configuration")), USAGE);
+        let unknown = PastError::WrongQuestion("no server at port 5".to_owned());
+        assert_eq!(code(&anyhow::Error::new(unknown).context("--baseline")), USAGE);
+        assert_eq!(code(&PastError::NothingStored("nothing is stored".to_owned()).into()), FAILED);
         assert_eq!(code(&anyhow!("no such file")), FAILED);
     }
 }

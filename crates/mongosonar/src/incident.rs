@@ -6,14 +6,15 @@ use anyhow::{Result, bail};
 use sonar_core::Role;
 use sonar_view::incident::{IncidentParts, IncidentReport};
 use sonar_view::kit::Fitting;
+use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
 use sonar_view::queries::{Form, Selection};
 
 use crate::digest::DigestArgs;
 use crate::exit::{OK, usage};
-use crate::history::{self, StoreArgs, StoredHistory};
+use crate::history::{self, StoreArgs, StoredHistory, between};
 use crate::timeline::{self, PARTS};
 use crate::values::{ClassArg, ShapeArg};
-use crate::what_changed::{self, Asked};
+use crate::when::WrittenEnds;
 use crate::{outfile, page, screen};
 
 /// Rows of queries on the page.
@@ -27,8 +28,9 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
         ));
     }
     let zone = history::zone(&args.zone);
-    let history = StoredHistory::open(store)?;
-    let span = history.between((args.from, args.to), &zone)?;
+    let stored = StoredHistory::open(store)?;
+    let history = stored.view()?;
+    let span = between(&history, WrittenEnds { from: args.from, to: args.to }, &zone)?;
     let Some(window) = history.read(span)? else {
         bail!(
             "nothing is stored between {} and {}",
@@ -48,8 +50,9 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
         zone: zone.clone(),
         ..Selection::default()
     };
+    let asked = AskedChanges { when: AskedTime::Span(span), against: None };
     let parts = IncidentParts {
-        changes: what_changed::report(&history, &Asked::Span(span), None, &zone)?,
+        changes: what_changed::report(&history, &asked, &zone)?,
         timeline: timeline::report(&history, span, PARTS, &zone)?,
         window: &window,
         selection: &Selection { limit: Some(selection.limit.unwrap_or(ROWS)), ..selection.clone() },

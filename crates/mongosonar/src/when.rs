@@ -10,8 +10,9 @@ use sonar_core::history::Span;
 use sonar_decode::log::Bound;
 use sonar_decode::syntax::time;
 use sonar_view::kit::Zone;
+use sonar_view::past::ComparedTime;
 
-use crate::exit::{UsageError, usage};
+use crate::exit::UsageError;
 
 /// Examples of points in time, for errors and help.
 pub const TIME_EXAMPLES: &str =
@@ -78,10 +79,10 @@ impl When {
         match self.moment {
             Moment::At(at) => at,
             Moment::Ago(ns) => Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ns)),
-            Moment::Clock(ms) => on_clock(zone, ms),
+            Moment::Clock(ms) => zone.at_clock(ms),
             Moment::OfDay(day, ms) => {
-                let today = clock(zone, now).div_euclid(MS_PER_DAY);
-                let at = |day: i64| on_clock(zone, day * MS_PER_DAY + ms);
+                let today = zone.clock(now).div_euclid(MS_PER_DAY);
+                let at = |day: i64| zone.at_clock(day * MS_PER_DAY + ms);
                 match day {
                     NamedDay::Latest if at(today) > now => at(today - 1),
                     NamedDay::Latest => at(today),
@@ -99,9 +100,9 @@ impl When {
     /// The end of a span that begins at `from`: a time of day without a day is the first one after it.
     fn after(self, from: Timestamp, (zone, now): (&Zone, Timestamp)) -> Timestamp {
         let Moment::OfDay(NamedDay::Latest, ms) = self.moment else { return self.resolve(zone, now) };
-        let day = clock(zone, from).div_euclid(MS_PER_DAY);
-        let same_day = on_clock(zone, day * MS_PER_DAY + ms);
-        if same_day > from { same_day } else { on_clock(zone, (day + 1) * MS_PER_DAY + ms) }
+        let day = zone.clock(from).div_euclid(MS_PER_DAY);
+        let same_day = zone.at_clock(day * MS_PER_DAY + ms);
+        if same_day > from { same_day } else { zone.at_clock((day + 1) * MS_PER_DAY + ms) }
     }
 
     /// As a bound of a log: without an offset, and without a zone that was asked for, it is read from the log's own
@@ -111,7 +112,7 @@ impl When {
             (Moment::Clock(ms), None) => Bound::Clock(ms),
             (Moment::OfDay(..), None) => {
                 let here = Zone::local();
-                Bound::Clock(clock(&here, self.in_zone(&here)))
+                Bound::Clock(here.clock(self.in_zone(&here)))
             }
             (_, zone) => Bound::At(self.in_zone(zone.unwrap_or(&Zone::utc()))),
         }
@@ -126,7 +127,7 @@ impl When {
         let zone = asked.unwrap_or(&here);
         let now = now();
         let at = self.after(from.resolve(zone, now), (zone, now));
-        if asked.is_some() { Bound::At(at) } else { Bound::Clock(clock(zone, at)) }
+        if asked.is_some() { Bound::At(at) } else { Bound::Clock(zone.clock(at)) }
     }
 }
 
@@ -145,20 +146,8 @@ pub fn ends(from: Option<When>, to: Option<When>, zone: &Zone) -> (Option<Timest
 pub fn bound_in_zone(bound: Bound, zone: &Zone) -> Timestamp {
     match bound {
         Bound::At(at) => at,
-        Bound::Clock(ms) => on_clock(zone, ms),
+        Bound::Clock(ms) => zone.at_clock(ms),
     }
-}
-
-/// What a clock in `zone` shows, in milliseconds since it showed 1970-01-01T00:00:00.
-fn clock(zone: &Zone, at: Timestamp) -> i64 {
-    i64::try_from(at.unix_ns() / NS_PER_MS).unwrap_or(i64::MAX / 2) + i64::from(zone.offset_at(at)) * 1_000
-}
-
-/// When a clock in `zone` shows these milliseconds.
-fn on_clock(zone: &Zone, ms: i64) -> Timestamp {
-    let ms =
-        zone.at_local(ms.div_euclid(1_000)).map_or(ms, |s| s.saturating_mul(1_000) + ms.rem_euclid(1_000));
-    Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(NS_PER_MS))
 }
 
 /// A point in time.
@@ -352,17 +341,14 @@ pub enum Against {
 }
 
 impl Against {
-    /// The span to compare `span` with.
+    /// With its times read from a clock in `zone`.
     ///
     /// # Errors
     /// It ends before it begins.
-    pub fn of(self, span: Span, zone: &Zone) -> Result<Span, UsageError> {
+    pub fn in_zone(self, zone: &Zone) -> Result<ComparedTime, UsageError> {
         match self {
-            Self::Span(written) => written.in_zone(zone),
-            Self::DaysEarlier(days) => {
-                let from = on_clock(zone, clock(zone, span.from) - days * MS_PER_DAY);
-                Ok(Span { from, to: from.plus_ns(span.length_ns()) })
-            }
+            Self::Span(written) => written.in_zone(zone).map(ComparedTime::Span),
+            Self::DaysEarlier(days) => Ok(ComparedTime::DaysEarlier(days)),
         }
     }
 }
@@ -383,29 +369,45 @@ pub fn parse_against(text: &str) -> Result<Against, String> {
     }
 }
 
-/// The span between two optional ends, which default to those of what is stored.
-///
-/// # Errors
-/// It ends before it begins.
-pub fn between((from, to): (Option<When>, Option<When>), zone: &Zone, stored: Span) -> anyhow::Result<Span> {
-    Ok(match (from, to) {
-        (Some(from), Some(to)) => WrittenSpan::new(from, to).in_zone(zone)?,
-        (from, to) => {
-            let is_until = to.is_some();
-            let from = from.map_or(stored.from, |from| from.in_zone(zone));
-            let to = to.map_or(stored.to, |to| to.in_zone(zone));
-            if to <= from {
-                let show = |at| zone.show_seconds(at);
-                let covers = format!("{} to {}", show(stored.from), show(stored.to));
-                let what = match is_until {
-                    true => format!("before {}", show(to)),
-                    false => format!("after {} yet", show(from)),
-                };
-                return Err(usage!("nothing is stored {what}; the history covers {covers}"));
+/// `--from` and `--to`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct WrittenEnds {
+    /// The beginning.
+    pub from: Option<When>,
+    /// The end.
+    pub to: Option<When>,
+}
+
+impl WrittenEnds {
+    /// Whether neither was given.
+    pub const fn are_open(self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+
+    /// The span between them; an end that was not given is that of what is stored.
+    ///
+    /// # Errors
+    /// It ends before it begins.
+    pub fn in_zone(self, zone: &Zone, stored: Span) -> Result<Span, UsageError> {
+        Ok(match (self.from, self.to) {
+            (Some(from), Some(to)) => WrittenSpan::new(from, to).in_zone(zone)?,
+            (from, to) => {
+                let is_until = to.is_some();
+                let from = from.map_or(stored.from, |from| from.in_zone(zone));
+                let to = to.map_or(stored.to, |to| to.in_zone(zone));
+                if to <= from {
+                    let show = |at| zone.show_seconds(at);
+                    let covers = format!("{} to {}", show(stored.from), show(stored.to));
+                    let what = match is_until {
+                        true => format!("before {}", show(to)),
+                        false => format!("after {} yet", show(from)),
+                    };
+                    return Err(UsageError(format!("nothing is stored {what}; the history covers {covers}")));
+                }
+                Span { from, to }
             }
-            Span { from, to }
-        }
-    })
+        })
+    }
 }
 
 #[cfg(test)]
@@ -433,14 +435,15 @@ mod tests {
         let zone = Zone::utc();
         let stored = Span { from: Timestamp::from_unix(1_000, 0), to: Timestamp::from_unix(2_000, 0) };
         let parse = |text: &str| Some(parse_time(text).unwrap());
-        let error = |ends| super::between(ends, &zone, stored).unwrap_err().to_string();
+        let span = |from, to| WrittenEnds { from, to }.in_zone(&zone, stored);
+        let error = |from, to| span(from, to).unwrap_err().to_string();
         // The end of the history, and twenty seconds of it that are not stored yet.
-        let late = error((parse("1970-01-01T00:33:40Z"), None));
+        let late = error(parse("1970-01-01T00:33:40Z"), None);
         assert!(late.contains("nothing is stored after 1970-01-01T00:33:40Z yet"), "{late}");
         assert!(late.contains("the history covers 1970-01-01T00:16:40Z to 1970-01-01T00:33:20Z"), "{late}");
-        let early = error((None, parse("1970-01-01T00:10:00Z")));
+        let early = error(None, parse("1970-01-01T00:10:00Z"));
         assert!(early.contains("nothing is stored before 1970-01-01T00:10:00Z"), "{early}");
-        let within = super::between((parse("1970-01-01T00:33:00Z"), None), &zone, stored).unwrap();
+        let within = span(parse("1970-01-01T00:33:00Z"), None).unwrap();
         assert_eq!(within.length_ns(), 20_000_000_000);
     }
 
@@ -538,10 +541,10 @@ mod tests {
         let zone = Zone::named("Europe/Berlin").unwrap();
         // Clocks went forward on the 29th of March 2026.
         let span = parse_span("2026-03-29T12:00+10m").unwrap().in_zone(&zone).unwrap();
-        let before = parse_against("yesterday").unwrap().of(span, &zone).unwrap();
+        let before = parse_against("yesterday").unwrap().in_zone(&zone).unwrap().of(span, &zone);
         assert_eq!(zone.show_seconds(before.from).to_string(), "2026-03-28T12:00:00+01:00");
         assert_eq!(before.length_ns(), span.length_ns());
-        let week = parse_against("last-week").unwrap().of(span, &zone).unwrap();
+        let week = parse_against("last-week").unwrap().in_zone(&zone).unwrap().of(span, &zone);
         assert_eq!(zone.show_seconds(week.from).to_string(), "2026-03-22T12:00:00+01:00");
     }
 
@@ -573,7 +576,7 @@ mod tests {
             let zone = Zone::fixed(offset * 3_600);
             let when = parse_time(&format!("{hour}:{minute:02}")).unwrap().resolve(&zone, NOW);
             prop_assert!(when <= NOW && NOW.since(when) < DAY_NS);
-            prop_assert_eq!(clock(&zone, when).rem_euclid(MS_PER_DAY), (hour * 60 + minute) * 60_000);
+            prop_assert_eq!(zone.clock(when).rem_euclid(MS_PER_DAY), (hour * 60 + minute) * 60_000);
         }
 
         #[test]

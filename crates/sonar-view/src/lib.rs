@@ -14,6 +14,8 @@
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
 //! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
 //!
+//! What a history says about a span of time is found in [`past`], for commands and the web alike.
+//!
 //! All of them are made of the parts in [`kit`]: tables, units, escaping, time zones, the head of JSON documents.
 //!
 //! The crate has no threads, clocks, sockets or files: time, keys, sizes and windows are arguments, and output goes to a
@@ -32,6 +34,7 @@ pub mod ftdc;
 pub mod incident;
 pub mod kit;
 pub mod logs;
+pub mod past;
 pub mod profiler;
 pub mod queries;
 pub mod series;

@@ -11,6 +11,7 @@ use sonar_core::{Digest, DigestSettings, GroupBy, Source};
 use sonar_view::compare::{self, ComparedSide, DigestComparison};
 use sonar_view::kit::Zone;
 use sonar_view::logs::saved::{self, SavedDigest};
+use sonar_view::past::{DigestRows, HistoryDigest};
 use sonar_view::queries::ClassSet;
 
 use super::args::{CompareArgs, span_of};
@@ -19,7 +20,7 @@ use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
-use crate::history::{self, HistoryDigest, StoredHistory};
+use crate::history::{self, StoredHistory};
 use crate::input;
 use crate::values::ClassArg;
 use crate::when;
@@ -143,11 +144,13 @@ impl LoadedDigest {
 fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)) -> Result<LoadedDigest> {
     let zone = history::zone(&args.zone);
     let span = when::parse_span(text).map_err(|why| usage!("{why}"))?.in_zone(&zone)?;
-    let history = StoredHistory::open(&args.store)?;
+    let stored = StoredHistory::open(&args.store)?;
+    let history = stored.view()?;
     if let Some(note) = history.gap_note(history.shows_operations(span)?, span, &zone)? {
         eprintln!("mongosonar: {text}: {note}");
     }
-    let HistoryDigest { digest, source, is_whole, windows, seen } = history.digest(span, by, classes)?;
+    let rows = DigestRows { by, classes };
+    let HistoryDigest { digest, source, is_whole, windows, seen } = HistoryDigest::of(&history, span, rows)?;
     for note in seen.notes() {
         eprintln!("mongosonar: {text}: {note}");
     }

@@ -1,44 +1,28 @@
-//! Reads the history that `mongosonar agent` keeps, for the commands that look back.
+//! Opens the history that `mongosonar agent` keeps, for the commands that look back. What it says is found in
+//! [`sonar_view::past`].
 
 mod args;
-mod digest;
 mod series;
 mod steps;
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result, bail};
-use sonar_core::history::{
-    Collector, Event, EventKind, GapFinder, HistoryGap, HistoryWindow, KILL_REACH_NS, ObservedSpan,
-    REPEATED_REACH_NS, Resolution, Span, each_event_once, is_kill_of_other_group, without_explained_kills,
-};
-use sonar_core::{Endpoint, HistoryReader, Timestamp};
+use sonar_core::history::Span;
 use sonar_store::SqliteHistory;
-use sonar_view::changes::{GapJson, gaps_summary};
-use sonar_view::kit::{Zone, server_name};
+use sonar_view::kit::Zone;
+use sonar_view::past::{HistoryView, PastError};
 
 pub use self::args::StoreArgs;
-pub use self::digest::HistoryDigest;
 pub use self::series::PastArgs;
-pub use self::steps::{HistoryStep, HistorySteps, SteppedWindow};
+pub use self::steps::{HistorySteps, SteppedWindow};
 use crate::digest::ZoneArgs;
-use crate::exit::usage;
-use crate::when::{self, When};
-
-const HOUR_NS: u64 = 3_600_000_000_000;
-const DAY_NS: u64 = 24 * HOUR_NS;
-/// The most windows that one view reads.
-const MAX_WINDOWS: u64 = 400;
+use crate::when::{self, WrittenEnds};
+pub use sonar_view::past::HistoryStep;
 
 /// A history that is only read.
 pub struct StoredHistory {
     store: SqliteHistory,
-    /// The time that it covers.
-    pub extent: Span,
     /// The folder.
-    pub name: String,
-    /// Only what is about the server at this port.
-    server: Option<u16>,
+    name: String,
 }
 
 impl StoredHistory {
@@ -56,314 +40,35 @@ impl StoredHistory {
         }
         let store =
             SqliteHistory::open(folder).with_context(|| format!("cannot read the history in {name}"))?;
-        let extent = store.extent().with_context(|| format!("cannot read the history in {name}"))?;
-        let Some(extent) = extent else {
-            bail!("the history in {name} is empty: `mongosonar agent --status` says what the agent does");
-        };
-        Ok(Self { store, extent, name, server: None })
+        Ok(Self { store, name })
     }
 
-    /// With only what is about the server at this port, and what is about no server, like the machine.
+    /// What it holds now.
     ///
     /// # Errors
-    /// The history cannot be read, or knows no such server.
-    pub fn of_server(self, server: Option<u16>) -> Result<Self> {
-        /// Servers that the message names.
-        const NAMED: usize = 10;
-        let Some(port) = server else { return Ok(self) };
-        let known = self.servers()?;
-        if known.iter().any(|server| server.port == port) {
-            return Ok(Self { server, ..self });
-        }
-        let named: Vec<String> = known.iter().take(NAMED).map(|server| server_name(*server)).collect();
-        let more = known.len().saturating_sub(NAMED);
-        let others = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let known = match named.is_empty() {
-            true => "it names no server".to_owned(),
-            false => format!("it knows {}{others}", named.join(", ")),
-        };
-        Err(usage!("the history in {} has no server at port {port}; {known}", self.name))
-    }
-
-    /// The servers that anything in the history is about.
-    fn servers(&self) -> Result<BTreeSet<Endpoint>> {
-        let mut servers = BTreeSet::new();
-        self.visit(self.extent, resolution(self.extent), &mut |window| {
-            servers.extend(window.window.shapes.iter().map(|row| row.server));
-            servers.extend(window.series.keys().map(|key| key.server));
-        })?;
-        servers.extend(self.events(self.extent)?.iter().map(|event| event.server));
-        servers.retain(|server| server.port != 0);
-        Ok(servers)
-    }
-
-    /// The span that `--from` and `--to` ask for; the whole history without them.
-    ///
-    /// # Errors
-    /// It ends before it begins.
-    pub fn between(&self, ends: (Option<When>, Option<When>), zone: &Zone) -> Result<Span> {
-        let span = self.until_now(when::between(ends, zone, self.extent)?);
-        if span.to <= span.from {
-            let (from, covers) = (zone.show_seconds(span.from), self.extent);
-            return Err(usage!(
-                "nothing is stored after {from} yet; the history covers {} to {}",
-                zone.show_seconds(covers.from),
-                zone.show_seconds(covers.to)
-            ));
-        }
-        Ok(span)
-    }
-
-    /// A span without what is still to come.
-    pub fn until_now(&self, span: Span) -> Span {
-        without_future(span, self.extent, when::now())
-    }
-
-    /// The span that `--from` and `--to` ask for; the last hour without them.
-    ///
-    /// # Errors
-    /// It ends before it begins.
-    pub fn last_hour_or(&self, ends: (Option<When>, Option<When>), zone: &Zone) -> Result<Span> {
-        if let (None, None) = ends {
-            let from = Timestamp::from_unix_ns(self.extent.to.unix_ns().saturating_sub(HOUR_NS));
-            return Ok(Span { from: from.max(self.extent.from), to: self.extent.to });
-        }
-        self.between(ends, zone)
-    }
-
-    /// The windows of this resolution that overlap `span`, by time, without those that nobody observed. Where there
-    /// are none any more, they are coarser.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn windows(&self, span: Span, resolution: Resolution) -> Result<Vec<HistoryWindow>> {
-        let mut windows = Vec::new();
-        self.visit(span, resolution, &mut |window| windows.push(window))?;
-        Ok(windows)
-    }
-
-    /// Hands out the same windows one by one.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn visit(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<()> {
-        let mut visit = |mut window: HistoryWindow| {
-            if window.is_observed() {
-                self.prepare(&mut window);
-                visit(window);
-            }
-        };
-        self.store.windows(span, resolution, &mut visit).with_context(|| self.cannot_read())
-    }
-
-    /// Like [`visit`](Self::visit), but also hands out windows in which no agent ran, if the next agent read the log of that
-    /// time.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn visit_operations(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<()> {
-        let mut visit = |mut window: HistoryWindow| {
-            if window.is_observed() || !window.window.shapes.is_empty() {
-                self.prepare(&mut window);
-                visit(window);
-            }
-        };
-        self.store.windows(span, resolution, &mut visit).with_context(|| self.cannot_read())
-    }
-
-    /// Everything within a span; `None` if nothing is stored there.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn read(&self, span: Span) -> Result<Option<HistoryWindow>> {
-        let mut window = self.store.read(span).with_context(|| self.cannot_read())?;
-        window.iter_mut().for_each(|window| self.prepare(window));
-        Ok(window)
-    }
-
-    /// The events within a span, by time, each thing once, and without kills that the ends of servers explain.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn events(&self, span: Span) -> Result<Vec<Event>> {
-        // The end of a server, and its start, may be told a little earlier or later.
-        let reach_ns = KILL_REACH_NS.max(REPEATED_REACH_NS);
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(reach_ns));
-        let around = Span { from, to: span.to.plus_ns(reach_ns) };
-        let events = self.store.events(around).with_context(|| self.cannot_read())?;
-        let mut events = without_explained_kills(each_event_once(events));
-        events.retain(|event| span.contains(event.at));
-        if let Some(server) = self.server {
-            let is_its = |event: &Event| event.server.port == 0 || event.server.port == server;
-            events.retain(|event| is_its(event) && !is_kill_of_other_group(event));
-        }
-        Ok(events)
-    }
-
-    /// The host that the agent last ran on; `None` if the history does not say it.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn host(&self) -> Result<Option<String>> {
-        last_host(self.extent, &mut |span| self.events(span))
-    }
-
-    /// The times of a span that were not observed.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn gaps(&self, span: Span) -> Result<Vec<HistoryGap>> {
-        let mut finder = GapFinder::new(span);
-        let mut observed = |window: ObservedSpan| {
-            if window.is_observed() {
-                finder.add(&window);
-            }
-        };
-        self.store.observed(span, resolution(span), &mut observed).with_context(|| self.cannot_read())?;
-        Ok(finder.finish())
-    }
-
-    /// The collector that shows the operations of a span: that of the log only where nothing was seen on the wire.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn shows_operations(&self, span: Span) -> Result<Collector> {
-        let mut is_on_wire = false;
-        let mut observed = |window: ObservedSpan| {
-            is_on_wire |= window.observed_ns[Collector::Queries as usize] > 0;
-        };
-        self.store.observed(span, resolution(span), &mut observed).with_context(|| self.cannot_read())?;
-        Ok(if is_on_wire { Collector::Queries } else { Collector::Log })
-    }
-
-    /// The times of a span that this collector did not observe, by time.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn gaps_of(&self, collector: Collector, span: Span) -> Result<Vec<HistoryGap>> {
-        let mut gaps = self.gaps(span)?;
-        gaps.retain(|gap| gap.collector.is_none_or(|one| one == collector));
-        Ok(gaps)
-    }
-
-    /// What this collector did not observe of a span, in words.
-    ///
-    /// # Errors
-    /// The history cannot be read.
-    pub fn gap_note(&self, collector: Collector, span: Span, zone: &Zone) -> Result<Option<String>> {
-        let gaps: Vec<GapJson> = self.gaps_of(collector, span)?.iter().map(Into::into).collect();
-        Ok(gaps_summary(&gaps, zone, span).map(|summary| format!("GAP: {summary}")))
-    }
-
-    /// Makes a window ready for views: the operations of one application are together although the log may not know its
-    /// driver, only the server that was asked for is left, and operations say how long their sources were observed.
-    fn prepare(&self, window: &mut HistoryWindow) {
-        window.window.join_applications();
-        self.server.iter().for_each(|port| window.keep_server(*port));
-        window.state_observed();
-    }
-
-    fn cannot_read(&self) -> String {
-        format!("cannot read the history in {}", self.name)
+    /// It cannot be read, or is empty.
+    pub fn view(&self) -> Result<HistoryView<'_>, PastError> {
+        HistoryView::new(&self.store, &self.name, when::now())
     }
 }
 
-/// The host of the last start of an agent that names one. Most agents have started not long before the end: looks at the
-/// last day, and then at twice as much each time.
-fn last_host(extent: Span, events: &mut dyn FnMut(Span) -> Result<Vec<Event>>) -> Result<Option<String>> {
-    // An event may be later than the last window, but not than its day.
-    let last = extent.to.floor_to(DAY_NS);
-    let (mut span, mut length) = (Span { from: last, to: last.plus_ns(DAY_NS) }, DAY_NS);
-    loop {
-        let events = events(span)?;
-        let starts = events.iter().rev().filter(|event| event.kind == EventKind::AgentStart);
-        let host = starts.map(|start| start.subject.to_string()).find(|host| !host.is_empty());
-        if host.is_some() || span.from <= extent.from {
-            return Ok(host);
-        }
-        length = length.saturating_mul(2);
-        span =
-            Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
-    }
+/// The span that `--from` and `--to` ask for; the whole history without them.
+///
+/// # Errors
+/// It ends before it begins, or is still to come.
+pub fn between(history: &HistoryView<'_>, ends: WrittenEnds, zone: &Zone) -> Result<Span> {
+    Ok(history.asked(ends.in_zone(zone, history.extent())?, zone)?)
 }
 
-/// The finest resolution in which a span has few enough windows for a view.
-pub fn resolution(span: Span) -> Resolution {
-    let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_WINDOWS;
-    Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour)
+/// The span that `--from` and `--to` ask for; the last hour without them.
+///
+/// # Errors
+/// It ends before it begins, or is still to come.
+pub fn last_hour_or(history: &HistoryView<'_>, ends: WrittenEnds, zone: &Zone) -> Result<Span> {
+    if ends.are_open() { Ok(history.last_hour()) } else { between(history, ends, zone) }
 }
 
 /// The zone that was asked for, else that of this machine: people remember when something happened by its clock.
 pub fn zone(args: &ZoneArgs) -> Zone {
     args.asked().unwrap_or_else(Zone::local)
-}
-
-/// A span of whole windows that includes `span`.
-pub fn whole_windows(span: Span, resolution: Resolution) -> Span {
-    let width = resolution.width_ns();
-    let to = span.to.floor_to(width);
-    Span { from: span.from.floor_to(width), to: if to < span.to { to.plus_ns(width) } else { to } }
-}
-
-/// A span that ends `now` at the latest, or with what is stored where that is later because the clock was set back.
-fn without_future(span: Span, stored: Span, now: Timestamp) -> Span {
-    Span { from: span.from, to: span.to.min(now.max(stored.to)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_is_found_without_reading_days_before_its_start() {
-        let day = |day: u64, ns: u64| Timestamp::from_unix_ns(day * DAY_NS + ns);
-        let started = |at, host| {
-            Event::new(at, EventKind::AgentStart, Endpoint::default(), "version 1.0.0").about(host)
-        };
-        let search = |extent: Span, stored: &[Event]| {
-            let mut first = extent.to;
-            let host = last_host(extent, &mut |span| {
-                first = first.min(span.from);
-                Ok(stored.iter().filter(|event| span.contains(event.at)).cloned().collect())
-            });
-            (host.unwrap(), first)
-        };
-        let extent = Span { from: day(1, 5), to: day(40, 7) };
-        let mut stored = vec![started(day(1, 9), "old"), started(day(39, 3), "db1"), started(day(39, 4), "")];
-        assert_eq!(search(extent, &stored), (Some("db1".to_owned()), day(38, 0)));
-        stored.push(started(day(40, 6), "db2"));
-        assert_eq!(search(extent, &stored), (Some("db2".to_owned()), day(40, 0)));
-        // At the very end, which may be where a day begins.
-        for to in [day(40, 7), day(40, 0)] {
-            let extent = Span { to, ..extent };
-            assert_eq!(search(extent, &[started(to, "db3")]).0.as_deref(), Some("db3"));
-        }
-        assert_eq!(search(extent, &stored[..1]).0.as_deref(), Some("old"));
-        assert_eq!(search(extent, &[]).0, None);
-        // The clock was wrong.
-        let all = Span { from: Timestamp::from_unix_ns(0), to: Timestamp::from_unix_ns(u64::MAX) };
-        assert_eq!(search(all, &[]), (None, all.from));
-    }
-
-    #[test]
-    fn a_span_has_nothing_that_is_still_to_come() {
-        let span = |from, to| Span { from: Timestamp::from_unix(from, 0), to: Timestamp::from_unix(to, 0) };
-        let now = Timestamp::from_unix(1_000, 0);
-        let cut = |to, stored| without_future(span(500, to), span(100, stored), now);
-        assert_eq!(cut(900, 990), span(500, 900));
-        // The rest of a window, or an end that somebody wrote.
-        assert_eq!(cut(1_040, 990), span(500, 1_000));
-        // Its clock was ahead.
-        assert_eq!(cut(2_000, 1_500), span(500, 1_500));
-    }
 }

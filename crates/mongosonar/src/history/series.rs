@@ -8,11 +8,11 @@ use sonar_core::history::{Collector, SeriesSubject};
 use sonar_view::kit::Fitting;
 use sonar_view::series::{SeriesLayout, SeriesTable};
 
-use super::{StoreArgs, StoredHistory, zone};
+use super::{StoreArgs, StoredHistory, between, zone};
 use crate::digest::ZoneArgs;
 use crate::exit::OK;
 use crate::screen;
-use crate::when::{When, parse_time};
+use crate::when::{When, WrittenEnds, parse_time};
 
 /// Rows without `--limit`.
 const ROWS: usize = 20;
@@ -50,14 +50,15 @@ impl PastArgs {
         json: bool,
     ) -> Result<u8> {
         let zone = zone(&self.zone);
-        let history = StoredHistory::open(&self.store)?;
-        let span = history.between((self.from, self.to), &zone)?;
+        let stored = StoredHistory::open(&self.store)?;
+        let history = stored.view()?;
+        let span = between(&history, WrittenEnds { from: self.from, to: self.to }, &zone)?;
         let window = history.read(span)?;
         let table =
-            window.map(|window| SeriesTable::new(&window, span, layout, wants).of_source(&history.name));
+            window.map(|window| SeriesTable::new(&window, span, layout, wants).of_source(history.name()));
         let Some(table) = table.filter(|table| !table.is_empty()) else {
             let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
-            bail!("the history in {} has no series of this kind between {from} and {to}", history.name);
+            bail!("the history in {} has no series of this kind between {from} and {to}", history.name());
         };
         let mut out = BufWriter::new(io::stdout());
         if json {

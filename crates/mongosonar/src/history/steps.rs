@@ -5,20 +5,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_core::history::{Resolution, Span};
-use sonar_core::{Timestamp, Window};
+use sonar_core::Window;
+use sonar_view::past::HistoryStep;
 
 use super::{StoreArgs, StoredHistory};
 use crate::privileges;
-
-/// Which window to show next.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum HistoryStep {
-    /// The last one that begins before this time.
-    Before(Timestamp),
-    /// The first one that begins at this time or later.
-    From(Timestamp),
-}
 
 /// The answer to a step: a window, or why there is none.
 pub type SteppedWindow = std::result::Result<Window, String>;
@@ -45,8 +36,7 @@ impl HistorySteps {
             }
             for step in asked {
                 // The agent writes on: a history that is opened again shows what came meanwhile.
-                let history = StoredHistory::open(&args).and_then(|history| history.of_server(server));
-                let window = history.and_then(|history| history.step(step));
+                let window = window_of(step, &args, server);
                 if answer.send(window.map_err(|error| crate::exit::message(&error))).is_err() {
                     return;
                 }
@@ -71,43 +61,8 @@ impl HistorySteps {
     }
 }
 
-impl StoredHistory {
-    /// The window of a step, in the finest resolution that is left.
-    fn step(&self, step: HistoryStep) -> Result<Window> {
-        // Looks further and further away, so that a gap is passed and a long history is not read in full.
-        let mut reach = Resolution::Hour.width_ns() / 6;
-        loop {
-            let (span, is_all) = match step {
-                HistoryStep::Before(at) => {
-                    let from = Timestamp::from_unix_ns(at.unix_ns().saturating_sub(reach));
-                    (Span { from, to: at.min(self.extent.to) }, from <= self.extent.from)
-                }
-                HistoryStep::From(at) => {
-                    let to = at.plus_ns(reach);
-                    (Span { from: at.max(self.extent.from), to }, to >= self.extent.to)
-                }
-            };
-            let mut found: Option<Window> = None;
-            if span.from < span.to {
-                self.visit(span, Resolution::TenSeconds, &mut |window| match step {
-                    HistoryStep::Before(at) if window.window.start < at => found = Some(window.window),
-                    HistoryStep::From(at) if window.window.start >= at && found.is_none() => {
-                        found = Some(window.window);
-                    }
-                    _ => {}
-                })?;
-            }
-            match found {
-                Some(window) => return Ok(window),
-                None if is_all => anyhow::bail!(
-                    "the history has no window {}",
-                    match step {
-                        HistoryStep::Before(_) => "before this one",
-                        HistoryStep::From(_) => "after this one",
-                    }
-                ),
-                None => reach = reach.saturating_mul(8),
-            }
-        }
-    }
+/// The window of a step.
+fn window_of(step: HistoryStep, args: &StoreArgs, server: Option<u16>) -> Result<Window> {
+    let stored = StoredHistory::open(args)?;
+    Ok(step.window(&stored.view()?.of_server(server)?)?)
 }

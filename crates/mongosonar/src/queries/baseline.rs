@@ -8,12 +8,13 @@ use sonar_core::history::Span;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Baseline, Digest, DigestSettings, Source, Timestamp};
 use sonar_view::kit::{Nanos, Zone};
+use sonar_view::past::{DigestRows, HistoryDigest};
 use sonar_view::queries::{ClassSet, Selection};
 
 use super::QueriesArgs;
 use crate::digest::{self, LoadedDigest, WantedDigest};
-use crate::history::{HistoryDigest, StoredHistory};
-use crate::when::{Against, now, parse_against};
+use crate::history::{StoredHistory, between};
+use crate::when::{Against, WrittenEnds, now, parse_against};
 use crate::{input, stop};
 
 /// The time around now that a baseline of the history covers without `--from` and `--to`, in nanoseconds.
@@ -33,16 +34,17 @@ pub fn load(args: &QueriesArgs, path: &Path, selection: &Selection) -> Result<Ar
 
 /// A span of the history as a baseline: of what `--from` and `--to` show, or of the time around now.
 fn of_history(args: &QueriesArgs, against: Against, selection: &Selection) -> Result<Arc<Baseline>> {
-    let history = StoredHistory::open(&args.store)?;
+    let stored = StoredHistory::open(&args.store)?;
+    let history = stored.view()?;
     let zone = args.zone.asked().unwrap_or_else(Zone::local);
     let span = match (args.at, args.is_past()) {
         (Some(at), _) => around(at.in_zone(&zone)),
-        (None, true) => history.between((args.from, args.to), &zone)?,
+        (None, true) => between(&history, WrittenEnds { from: args.from, to: args.to }, &zone)?,
         (None, false) => around(now()),
     };
-    let span = against.of(span, &zone)?;
-    let HistoryDigest { digest, source, is_whole, .. } =
-        history.digest(span, Baseline::BY, selection.classes)?;
+    let span = against.in_zone(&zone)?.of(span, &zone);
+    let rows = DigestRows { by: Baseline::BY, classes: selection.classes };
+    let HistoryDigest { digest, source, is_whole, .. } = HistoryDigest::of(&history, span, rows)?;
     let collector = history.shows_operations(span)?;
     let is_complete = is_whole && history.gaps_of(collector, span)?.is_empty();
     finish(

@@ -6,13 +6,15 @@ use anyhow::{Result, bail};
 use sonar_core::history::{Resolution, Span};
 use sonar_core::{Timestamp, Window};
 use sonar_view::kit::Zone;
+use sonar_view::past::{HistoryView, whole_windows};
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::{ByArg, QueriesArgs};
 use super::live::{PastViews, on_screen, show_past};
 use super::output::QueriesOutput;
 use crate::exit::{OK, usage};
-use crate::history::{HistorySteps, StoredHistory, whole_windows};
+use crate::history::{HistorySteps, StoredHistory, between};
+use crate::when::WrittenEnds;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
@@ -20,7 +22,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         return Err(usage!("the history has no rows by order; there are: shape namespace app client"));
     }
     let server = server(args)?;
-    let history = StoredHistory::open(&args.store)?.of_server(server)?;
+    let stored = StoredHistory::open(&args.store)?;
+    let history = stored.view()?.of_server(server)?;
     let selection = &Selection { is_one_server: server.is_some(), ..selection.clone() };
     let span = span(args, &history, &selection.zone)?;
     let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
@@ -32,7 +35,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     if args.at.is_none() && on_screen(args) && args.interval.is_none() {
         let whole = whole(&history, span, &selection.zone)?;
         let views = PastViews {
-            source: &history.name,
+            source: history.name(),
             // They go on from the ends of the span.
             steps: HistorySteps::start(&args.store, server, false)?,
             whole: whole.clone(),
@@ -67,24 +70,26 @@ fn server(args: &QueriesArgs) -> Result<Option<u16>> {
 }
 
 /// Everything within a span.
-fn whole(history: &StoredHistory, span: Span, zone: &Zone) -> Result<Window> {
+fn whole(history: &HistoryView<'_>, span: Span, zone: &Zone) -> Result<Window> {
     let Some(all) = history.read(span)? else {
         let at = |at| zone.show_seconds(at);
         bail!(
             "nothing is stored between {} and {}; the history in {} covers {} to {}",
             at(span.from),
             at(span.to),
-            history.name,
-            at(history.extent.from),
-            at(history.extent.to)
+            history.name(),
+            at(history.extent().from),
+            at(history.extent().to)
         );
     };
     Ok(all.window)
 }
 
 /// What to show: `--from` and `--to`, or the window, minute or day that `--at` names.
-fn span(args: &QueriesArgs, history: &StoredHistory, zone: &Zone) -> Result<Span> {
-    let Some(at) = args.at else { return history.between((args.from, args.to), zone) };
+fn span(args: &QueriesArgs, history: &HistoryView<'_>, zone: &Zone) -> Result<Span> {
+    let Some(at) = args.at else {
+        return between(history, WrittenEnds { from: args.from, to: args.to }, zone);
+    };
     let from = at.in_zone(zone);
     let named = Span { from, to: from.plus_ns(at.precision_ns().max(1)) };
     Ok(whole_windows(named, Resolution::TenSeconds))
@@ -92,7 +97,7 @@ fn span(args: &QueriesArgs, history: &StoredHistory, zone: &Zone) -> Result<Span
 
 /// Writes each interval of the span.
 fn intervals(
-    history: &StoredHistory,
+    history: &HistoryView<'_>,
     span: Span,
     interval: Duration,
     output: &mut QueriesOutput,

@@ -7,11 +7,13 @@ use std::io::{self, BufWriter, Write};
 use anyhow::Result;
 use sonar_core::history::Span;
 use sonar_view::kit::{Fitting, Zone};
+use sonar_view::past::{HistoryView, resolution, whole_windows};
 use sonar_view::timeline::{TimelineBuilder, TimelineReport, chart_columns};
 
 pub use self::args::TimelineArgs;
 use crate::exit::OK;
-use crate::history::{self, StoredHistory, whole_windows};
+use crate::history::{self, StoredHistory, last_hour_or};
+use crate::when::WrittenEnds;
 use crate::{outfile, page, screen};
 
 /// Parts of the axis of a document.
@@ -20,8 +22,9 @@ pub const PARTS: usize = 360;
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
     let zone = history::zone(&args.zone);
-    let history = StoredHistory::open(&args.store)?.of_server(args.port)?;
-    let span = history.last_hour_or((args.from, args.to), &zone)?;
+    let stored = StoredHistory::open(&args.store)?;
+    let history = stored.view()?.of_server(args.port)?;
+    let span = last_hour_or(&history, WrittenEnds { from: args.from, to: args.to }, &zone)?;
     let mut out = BufWriter::new(io::stdout());
     if args.json {
         report(&history, span, PARTS, &zone)?.json(&mut out)?;
@@ -42,13 +45,13 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
 ///
 /// # Errors
 /// The history cannot be read.
-pub fn report(history: &StoredHistory, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
-    let resolution = history::resolution(span);
+pub fn report(history: &HistoryView<'_>, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
+    let resolution = resolution(span);
     let span = history.until_now(whole_windows(span, resolution));
     let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());
     history.visit(span, resolution, &mut |window| builder.add(&window))?;
     let (events, gaps) = (history.events(span)?, history.gaps(span)?);
-    let mut report = builder.finish(&events, &gaps, &history.name, zone);
+    let mut report = builder.finish(&events, &gaps, history.name(), zone);
     report.about.host = history.host()?;
     Ok(report)
 }

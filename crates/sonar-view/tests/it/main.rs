@@ -8,6 +8,7 @@ mod hints;
 mod known;
 mod live;
 mod output;
+mod past;
 #[path = "../../examples/picture/mod.rs"]
 mod picture;
 mod rates;

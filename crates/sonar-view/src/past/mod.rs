@@ -1,0 +1,22 @@
+//! What a history says about a span of time: the same answers for the commands that look back and for the web.
+//!
+//! | question | module |
+//! | --- | --- |
+//! | what changed | [`what_changed`] |
+//!
+//! Each answer is made of a [`HistoryView`], which reads through
+//! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
+//! what was written, opened the store and looked at the clock.
+
+mod compared_time;
+mod digest;
+mod error;
+mod history_view;
+mod steps;
+pub mod what_changed;
+
+pub use compared_time::ComparedTime;
+pub use digest::{DigestRows, HistoryDigest};
+pub use error::PastError;
+pub use history_view::{HistoryView, resolution, whole_windows};
+pub use steps::HistoryStep;

@@ -1,0 +1,65 @@
+//! Steps from window to window, for the live view.
+
+use sonar_core::history::{Resolution, Span};
+use sonar_core::{Timestamp, Window};
+
+use super::{HistoryView, PastError};
+
+/// How far away the window of a step is looked for first, in nanoseconds.
+const FIRST_REACH_NS: u64 = Resolution::Hour.width_ns() / 6;
+
+/// Which window to show next.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum HistoryStep {
+    /// The last one that begins before this time.
+    Before(Timestamp),
+    /// The first one that begins at this time or later.
+    From(Timestamp),
+}
+
+impl HistoryStep {
+    /// The window of this step, in the finest resolution that is left.
+    ///
+    /// # Errors
+    /// The history cannot be read, or has no such window.
+    pub fn window(self, history: &HistoryView<'_>) -> Result<Window, PastError> {
+        let extent = history.extent();
+        // Looks further and further away, so that a gap is passed and a long history is not read in full.
+        let mut reach = FIRST_REACH_NS;
+        loop {
+            let (span, is_all) = match self {
+                Self::Before(at) => {
+                    let from = Timestamp::from_unix_ns(at.unix_ns().saturating_sub(reach));
+                    (Span { from, to: at.min(extent.to) }, from <= extent.from)
+                }
+                Self::From(at) => {
+                    let to = at.plus_ns(reach);
+                    (Span { from: at.max(extent.from), to }, to >= extent.to)
+                }
+            };
+            let mut found: Option<Window> = None;
+            if span.from < span.to {
+                history.visit(span, Resolution::TenSeconds, &mut |window| match self {
+                    Self::Before(at) if window.window.start < at => found = Some(window.window),
+                    Self::From(at) if window.window.start >= at && found.is_none() => {
+                        found = Some(window.window);
+                    }
+                    _ => {}
+                })?;
+            }
+            match found {
+                Some(window) => return Ok(window),
+                None if is_all => {
+                    let side = match self {
+                        Self::Before(_) => "before",
+                        Self::From(_) => "after",
+                    };
+                    return Err(PastError::NothingStored(format!(
+                        "the history has no window {side} this one"
+                    )));
+                }
+                None => reach = reach.saturating_mul(8),
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The moments of change within a span.
+
+use sonar_core::changes::{
+    ALPHA, CommandEvents, RECENT_WINDOWS, Scan, ScanMoment, apart, with_all_events, without_repetitions,
+    without_usual_silences,
+};
+use sonar_core::history::{Event, Resolution, Span};
+
+use super::compared::baseline;
+use super::explained::Explained;
+use super::measured::ChangeMeasurement;
+use crate::changes::SeenSpan;
+use crate::kit::Zone;
+use crate::past::{HistoryView, PastError, whole_windows};
+
+/// The most moments that are compared again.
+const MAX_REFINED: usize = 20;
+/// The most windows that a scan compares.
+const MAX_SCANNED: u64 = 1_500;
+
+/// The moments of change within a span.
+pub(super) fn explain(history: &HistoryView<'_>, span: Span, zone: &Zone) -> Result<Explained, PastError> {
+    let fits = |one: &Resolution| span.length_ns() / one.width_ns() <= MAX_SCANNED;
+    let resolution = Resolution::ALL.into_iter().find(fits).unwrap_or(Resolution::Hour);
+    explain_windows(history, span, resolution, zone)
+}
+
+/// The same in windows of a resolution.
+pub(super) fn explain_windows(
+    history: &HistoryView<'_>,
+    span: Span,
+    resolution: Resolution,
+    zone: &Zone,
+) -> Result<Explained, PastError> {
+    let span = history.until_now(whole_windows(span, resolution));
+    let before = baseline(history, span.from, resolution.width_ns());
+    let events = history.events(Span { from: before.from, to: span.to })?;
+    let windows = span.length_ns() / resolution.width_ns();
+    let mut scan = Scan::new(&events, ALPHA, usize::try_from(windows).unwrap_or(usize::MAX));
+    history.visit(before, resolution, &mut |window| {
+        if window.window.end <= span.from {
+            scan.push_before(window);
+        }
+    })?;
+    let mut seen = SeenSpan::default();
+    let mut commands = CommandEvents::default();
+    // What began at the end shows in the windows behind it.
+    let behind = (RECENT_WINDOWS as u64 - 1) * resolution.width_ns();
+    let with_behind =
+        Span { from: span.from, to: history.until_now(Span { to: span.to.plus_ns(behind), ..span }).to };
+    history.visit(with_behind, resolution, &mut |window| {
+        if span.contains(window.window.start) {
+            seen.add(&window);
+            commands.add(&window);
+        }
+        if window.window.start >= span.from {
+            scan.push(window);
+        }
+    })?;
+    let mut listed: Vec<Event> = events.iter().filter(|event| span.contains(event.at)).cloned().collect();
+    listed.extend(commands.finish(&events));
+    let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
+    let covers = || history.covers(zone);
+    let doubt = if seen.windows() == 0 {
+        let covers = covers();
+        Some(format!(
+            "nothing was observed between {from} and {to}, so nothing can be said about it; {covers}"
+        ))
+    } else if !scan.has_compared() {
+        let covers = covers();
+        Some(format!("too little was observed up to {to} to say what is usual and what changed; {covers}"))
+    } else {
+        None
+    };
+    let moments = scan.finish();
+    let width = resolution.width_ns();
+    let told = |mut moments: Vec<ScanMoment>| {
+        for moment in &mut moments {
+            moment.changes.changes.retain(|change| change.since < span.to);
+        }
+        moments.retain(|moment| moment.span.from < span.to);
+        let moments = apart(with_all_events(moments, &listed, width), width);
+        without_usual_silences(moments, &events, width)
+    };
+    if moments.len() > MAX_REFINED {
+        let moments = told(moments);
+        return Ok(Explained { span, against: None, usual: None, moments, seen, doubt });
+    }
+    let mut measurement = ChangeMeasurement::new(history, resolution);
+    let mut refined = Vec::new();
+    for mut moment in moments {
+        measurement.refine(&mut moment)?;
+        refined.push(moment);
+    }
+    refined.extend(measurement.into_windows());
+    refined.sort_by_key(|moment| moment.span.from);
+    let moments = told(without_repetitions(refined));
+    Ok(Explained { span, against: None, usual: None, moments, seen, doubt })
+}

@@ -1,0 +1,266 @@
+//! What a history says about a span, with a history in memory.
+
+use std::fmt;
+
+use crate::synthetic::{app, operation, shape};
+use sonar_core::changes::ALPHA;
+use sonar_core::history::{
+    Collector, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, Span,
+};
+use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
+use sonar_view::kit::Zone;
+use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
+use sonar_view::past::{ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError};
+use sonar_view::queries::ClassSet;
+
+/// 2023-11-14T22:00:00Z: the start of an hour.
+const START: u64 = 1_699_999_200;
+const WIDTH_S: u64 = 10;
+const MS: u64 = 1_000_000;
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::from_unix(START + second, 0)
+}
+
+fn span(from: u64, to: u64) -> Span {
+    Span { from: at(from), to: at(to) }
+}
+
+/// A history in memory: windows of ten seconds, of which coarser ones are made, and events.
+#[derive(Default)]
+struct FakeReader {
+    windows: Vec<HistoryWindow>,
+    events: Vec<Event>,
+    is_broken: bool,
+}
+
+impl FakeReader {
+    /// With operations in each window of these seconds.
+    fn with(mut self, seconds: std::ops::Range<u64>, load: Load) -> Self {
+        self.windows.extend(seconds.step_by(WIDTH_S as usize).map(|second| window(second, load)));
+        self
+    }
+
+    fn view(&self) -> HistoryView<'_> {
+        HistoryView::new(self, "memory", at(3_600)).unwrap()
+    }
+
+    fn checked(&self) -> Result<(), HistoryError> {
+        if self.is_broken { Err(HistoryError::new(fmt::Error)) } else { Ok(()) }
+    }
+}
+
+impl HistoryReader for FakeReader {
+    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError> {
+        let mut all: Option<HistoryWindow> = None;
+        self.windows(span, Resolution::TenSeconds, &mut |window| match &mut all {
+            Some(all) => all.merge(&window),
+            None => all = Some(window),
+        })?;
+        Ok(all)
+    }
+
+    fn windows(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), HistoryError> {
+        self.checked()?;
+        let mut open: Option<HistoryWindow> = None;
+        for window in &self.windows {
+            let mut own = HistoryWindow::new(window.window.start, resolution);
+            if own.window.end <= span.from || own.window.start >= span.to {
+                continue;
+            }
+            if open.as_ref().is_some_and(|open| open.window.start < own.window.start) {
+                open.take().into_iter().for_each(&mut *visit);
+            }
+            own.merge(window);
+            match &mut open {
+                Some(open) => open.merge(window),
+                None => open = Some(own),
+            }
+        }
+        open.into_iter().for_each(visit);
+        Ok(())
+    }
+
+    fn events(&self, span: Span) -> Result<Vec<Event>, HistoryError> {
+        self.checked()?;
+        Ok(self.events.iter().filter(|event| span.contains(event.at)).cloned().collect())
+    }
+
+    fn extent(&self) -> Result<Option<Span>, HistoryError> {
+        self.checked()?;
+        let ends = self.windows.first().zip(self.windows.last());
+        Ok(ends.map(|(first, last)| Span { from: first.window.start, to: last.window.end }))
+    }
+}
+
+/// What runs in a window.
+#[derive(Copy, Clone)]
+struct Load {
+    /// The shape of its operations, by number.
+    shape: u64,
+    calls: u64,
+    latency_ms: u64,
+}
+
+const USUAL: Load = Load { shape: 1, calls: 50, latency_ms: 3 };
+/// Another shape.
+const OTHER: Load = Load { shape: 2, calls: 80, latency_ms: 40 };
+
+fn window(second: u64, load: Load) -> HistoryWindow {
+    let mut window = HistoryWindow::new(at(second), Resolution::TenSeconds);
+    window.observe(Collector::Queries, WIDTH_S * 1_000 * MS);
+    let namespace = format!("shop.orders{}", load.shape);
+    let (shape, app) = (shape(load.shape, "find", &namespace, "{}", "{}"), app("api", "rust", "3"));
+    for number in 0..load.calls {
+        // Not all take the same time.
+        let latency_ns = Some((load.latency_ms * 1_000 + number % 7 * 100) * 1_000);
+        let operation = operation(&shape, &app, at(second).plus_ns(number * MS));
+        window.window.record(&Operation { latency_ns, ..operation });
+    }
+    window
+}
+
+fn changes(history: &FakeReader, when: Span, against: Option<Span>) -> Result<serde_json::Value, PastError> {
+    let asked = AskedChanges { when: AskedTime::Span(when), against: against.map(ComparedTime::Span) };
+    let report = report(&history.view(), &asked, &Zone::utc())?;
+    Ok(serde_json::to_value(&report).unwrap())
+}
+
+/// The messages of an error and of its causes.
+fn messages(error: &PastError) -> Vec<String> {
+    let mut messages = vec![error.to_string()];
+    let mut cause = std::error::Error::source(error);
+    while let Some(one) = cause {
+        messages.push(one.to_string());
+        cause = one.source();
+    }
+    messages
+}
+
+#[test]
+fn a_history_that_is_empty_or_cannot_be_read_says_so() {
+    let now = at(0);
+    let empty = HistoryView::new(&FakeReader::default(), "memory", now).err().unwrap();
+    assert!(matches!(empty, PastError::NothingStored(_)));
+    assert!(empty.to_string().starts_with("the history in memory is empty"), "{empty}");
+    let broken = FakeReader { is_broken: true, ..FakeReader::default() };
+    let error = HistoryView::new(&broken, "memory", now).err().unwrap();
+    assert_eq!(messages(&error), ["cannot read the history in memory", &fmt::Error.to_string()]);
+    assert!(!error.is_wrong_question());
+}
+
+#[test]
+fn of_an_empty_span_nothing_is_said() {
+    let history = FakeReader::default().with(0..600, USUAL);
+    let view = history.view();
+    let nothing = span(1_200, 1_500);
+    // Nobody looked.
+    let report = changes(&history, nothing, None).unwrap();
+    assert_eq!(report["moments"].as_array().unwrap().len(), 0);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("nothing was observed between 2023-11-14T22:20:00Z and"), "{notes}");
+    // There is nothing to compare.
+    let error = changes(&history, nothing, Some(span(0, 300))).unwrap_err();
+    let covers = "the history covers 2023-11-14T22:00:00Z to 2023-11-14T22:10:00Z";
+    assert_eq!(error.to_string(), format!("nothing is stored from 2023-11-14T22:20:00Z on; {covers}"));
+    let rows = DigestRows { by: GroupBy::Shape, classes: ClassSet::ALL };
+    let error = HistoryDigest::of(&view, nothing, rows).err().unwrap();
+    assert!(error.to_string().starts_with("nothing is stored between 2023-11-14T22:20:00Z and"), "{error}");
+    assert!(matches!(error, PastError::NothingStored(_)));
+    // It is still to come.
+    let error = view.asked(span(4_000, 5_000), &Zone::utc()).unwrap_err();
+    assert!(error.is_wrong_question(), "{error}");
+    assert_eq!(view.asked(span(500, 5_000), &Zone::utc()).unwrap(), span(500, 3_600));
+    assert!(HistoryStep::Before(at(0)).window(&view).is_err());
+}
+
+#[test]
+fn a_gap_is_named_and_passed() {
+    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let view = history.view();
+    let report = changes(&history, span(200, 600), None).unwrap();
+    let gaps = report["gaps"].as_array().unwrap();
+    let [gap] = gaps.as_slice() else { panic!("{gaps:?}") };
+    let second = |end: &str| gap[end].as_u64().unwrap() / 1_000_000_000 - START;
+    assert_eq!([second("start_ns"), second("end_ns")], [300, 420]);
+    assert_eq!(gap["what"], "agent");
+    // Of the other times it is known that nothing changed.
+    assert_eq!(report["moments"], serde_json::json!([]));
+    assert_eq!(report["notes"], serde_json::json!([]));
+    let note = view.gap_note(Collector::Queries, span(200, 600), &Zone::utc()).unwrap();
+    assert_eq!(note.as_deref(), Some("GAP: 22:05:00 to 22:07:00: nothing was observed."));
+    let step = |step: HistoryStep| step.window(&view).unwrap().start;
+    assert_eq!(step(HistoryStep::From(at(300))), at(420));
+    assert_eq!(step(HistoryStep::Before(at(420))), at(290));
+}
+
+#[test]
+fn two_spans_are_compared() {
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let report = changes(&history, span(600, 1_200), Some(span(0, 600))).unwrap();
+    assert_eq!(report["compared_with"]["start_ns"], at(0).unix_ns());
+    let [moment] = report["moments"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    let shapes: Vec<_> = moment["changes"].as_array().unwrap().iter().collect();
+    let ways = |namespace: &str| {
+        let found = shapes.iter().find(|change| change["figures"]["namespace"] == namespace);
+        found.unwrap_or_else(|| panic!("{namespace}: {moment}"))["figures"]["ways"].clone()
+    };
+    assert_eq!(ways("shop.orders2"), serde_json::json!(["new"]));
+    assert_eq!(ways("shop.orders1"), serde_json::json!(["stopped"]));
+    // The same load is no change.
+    let same = changes(&history, span(300, 600), Some(span(0, 300))).unwrap();
+    assert_eq!(same["moments"], serde_json::json!([]), "at {ALPHA}");
+}
+
+#[test]
+fn a_moment_is_compared_with_the_time_before_it() {
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let when = AskedTime::Moment { at: at(604), precision_ns: 1 };
+    let asked = AskedChanges { when, against: None };
+    let report = report(&history.view(), &asked, &Zone::utc()).unwrap();
+    assert!(report.has_changes() && report.doubt().is_none());
+    assert!(report.summary.contains("shop.orders2"), "{}", report.summary);
+    let compared = report.compared_with.unwrap();
+    assert_eq!((compared.start_ns, compared.end_ns), (at(570).unix_ns(), at(600).unix_ns()));
+}
+
+#[test]
+fn the_digest_of_a_span_has_its_rows() {
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let rows = |by| DigestRows { by, classes: ClassSet::ALL };
+    let digest = HistoryDigest::of(&history.view(), span(303, 607), rows(GroupBy::Shape)).unwrap();
+    assert_eq!((digest.windows, digest.source, digest.is_whole), (span(300, 610), Source::Wire, true));
+    let calls: Vec<u64> = digest.digest.rows().iter().map(|row| row.figures().calls).collect();
+    assert_eq!(calls.iter().sum::<u64>(), 30 * USUAL.calls + OTHER.calls);
+    let error = HistoryDigest::of(&history.view(), span(0, 600), rows(GroupBy::Plan)).err().unwrap();
+    assert!(error.is_wrong_question(), "{error}");
+}
+
+#[test]
+fn only_one_server_is_shown_and_only_a_known_one() {
+    let mut history = FakeReader::default().with(0..600, USUAL);
+    let port = crate::synthetic::server().port;
+    let other = Endpoint::v4([0; 4], port + 1);
+    history.events.push(Event::new(at(5), EventKind::LogRotation, other, ("", "")));
+    history.events.push(Event::new(
+        at(9),
+        EventKind::AgentStart,
+        Endpoint::default(),
+        ("db1", "version 1.0.0"),
+    ));
+    let view = history.view().of_server(Some(port)).unwrap();
+    let kinds: Vec<_> = view.events(span(0, 600)).unwrap().iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::AgentStart], "the log is of the other server");
+    assert_eq!(view.host().unwrap().as_deref(), Some("db1"));
+    let quiet = history.view().of_server(Some(port + 1)).unwrap();
+    assert!(quiet.read(span(0, 600)).unwrap().unwrap().window.shapes.is_empty());
+    let error = history.view().of_server(Some(port + 2)).err().unwrap();
+    assert!(error.is_wrong_question());
+    let named = format!("has no server at port {}; it knows {}", port + 2, port + 1);
+    assert!(error.to_string().contains(&named), "{error}");
+}
