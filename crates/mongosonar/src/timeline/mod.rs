@@ -5,19 +5,15 @@ pub mod args;
 use std::io::{self, BufWriter, Write};
 
 use anyhow::Result;
-use sonar_core::history::Span;
-use sonar_view::kit::{Fitting, Zone};
-use sonar_view::past::{HistoryView, resolution, whole_windows};
-use sonar_view::timeline::{TimelineBuilder, TimelineReport, chart_columns};
+use sonar_view::kit::Fitting;
+use sonar_view::past::timeline::{PARTS, report};
+use sonar_view::timeline::chart_columns;
 
 pub use self::args::TimelineArgs;
 use crate::exit::OK;
 use crate::history::{self, StoredHistory, last_hour_or};
 use crate::when::WrittenEnds;
 use crate::{outfile, page, screen};
-
-/// Parts of the axis of a document.
-pub const PARTS: usize = 360;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
@@ -39,19 +35,4 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
         outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
     }
     Ok(OK)
-}
-
-/// The timeline of a span in at most `parts` parts.
-///
-/// # Errors
-/// The history cannot be read.
-pub fn report(history: &HistoryView<'_>, span: Span, parts: usize, zone: &Zone) -> Result<TimelineReport> {
-    let resolution = resolution(span);
-    let span = history.until_now(whole_windows(span, resolution));
-    let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());
-    history.visit(span, resolution, &mut |window| builder.add(&window))?;
-    let (events, gaps) = (history.events(span)?, history.gaps(span)?);
-    let mut report = builder.finish(&events, &gaps, history.name(), zone);
-    report.about.host = history.host()?;
-    Ok(report)
 }

@@ -1,5 +1,7 @@
 //! Why a history does not answer.
 
+use std::io;
+
 use sonar_core::history::HistoryError;
 
 /// Why a history does not answer a question.
@@ -19,6 +21,9 @@ pub enum PastError {
     /// No history can answer that, or not this one: it has no such server, rows or time.
     #[error("{0}")]
     WrongQuestion(String),
+    /// The answer cannot be written as a document.
+    #[error(transparent)]
+    Unwritable(#[from] io::Error),
 }
 
 impl PastError {

@@ -3,6 +3,8 @@
 //! | question | module |
 //! | --- | --- |
 //! | what changed | [`what_changed`] |
+//! | queries, internals, machine and events over time | [`timeline`] |
+//! | everything about an incident | [`PastIncident`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
@@ -12,11 +14,14 @@ mod compared_time;
 mod digest;
 mod error;
 mod history_view;
+mod incident;
 mod steps;
+pub mod timeline;
 pub mod what_changed;
 
 pub use compared_time::ComparedTime;
 pub use digest::{DigestRows, HistoryDigest};
 pub use error::PastError;
 pub use history_view::{HistoryView, resolution, whole_windows};
+pub use incident::PastIncident;
 pub use steps::HistoryStep;

@@ -10,8 +10,10 @@ use sonar_core::history::{
 use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
 use sonar_view::kit::Zone;
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
-use sonar_view::past::{ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError};
-use sonar_view::queries::ClassSet;
+use sonar_view::past::{
+    ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError, PastIncident, timeline,
+};
+use sonar_view::queries::{ClassSet, Selection};
 
 /// 2023-11-14T22:00:00Z: the start of an hour.
 const START: u64 = 1_699_999_200;
@@ -239,6 +241,37 @@ fn the_digest_of_a_span_has_its_rows() {
     assert_eq!(calls.iter().sum::<u64>(), 30 * USUAL.calls + OTHER.calls);
     let error = HistoryDigest::of(&history.view(), span(0, 600), rows(GroupBy::Plan)).err().unwrap();
     assert!(error.is_wrong_question(), "{error}");
+}
+
+#[test]
+fn a_timeline_has_no_values_in_a_gap() {
+    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let report = timeline::report(&history.view(), span(200, 600), 360, &Zone::utc()).unwrap();
+    assert_eq!(report.parts, 40, "none is narrower than a window");
+    let rate = report.lanes.iter().find(|lane| lane.group == "queries").unwrap();
+    let missing: Vec<usize> = (0..report.parts).filter(|part| rate.values[*part].is_none()).collect();
+    assert_eq!(missing, (10..22).collect::<Vec<_>>());
+    let [gap] = &*report.gaps else { panic!("{:?}", report.gaps) };
+    assert_eq!((gap.span.start_ns, gap.span.end_ns), (at(300).unix_ns(), at(420).unix_ns()));
+    // Nothing at all.
+    let report = timeline::report(&history.view(), span(1_200, 1_500), 360, &Zone::utc()).unwrap();
+    assert!(report.lanes.iter().all(|lane| lane.values.iter().all(Option::is_none)));
+    assert_eq!(report.gaps.len(), 1);
+}
+
+#[test]
+fn an_incident_joins_changes_timeline_and_queries() {
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let view = history.view();
+    let PastIncident { window, report } =
+        PastIncident::of(&view, span(300, 900), &Selection::default()).unwrap();
+    assert_eq!(Span { from: window.window.start, to: window.window.end }, span(300, 900));
+    assert!(report.changes.has_changes());
+    assert_eq!(report.timeline.parts, 60);
+    assert_eq!(report.queries["rows"].as_array().unwrap().len(), 2);
+    let error = PastIncident::of(&view, span(2_400, 3_000), &Selection::default()).err().unwrap();
+    let said = "nothing is stored between 2023-11-14T22:40:00Z and 2023-11-14T22:50:00Z";
+    assert_eq!(error.to_string(), said);
 }
 
 #[test]
