@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Digest, DigestSettings, GroupBy, Source};
-use sonar_view::compare::{self, ComparedSide, DigestComparison};
+use sonar_core::{DigestSettings, GroupBy, Source};
+use sonar_view::compare;
 use sonar_view::kit::Zone;
 use sonar_view::logs::saved::{self, SavedDigest};
-use sonar_view::past::{DigestRows, HistoryDigest};
+use sonar_view::past::DigestRows;
+use sonar_view::past::compare::{LoadedDigest, LoadedSpan, compared, source_note};
 use sonar_view::queries::ClassSet;
 
 use super::args::{CompareArgs, span_of};
@@ -37,7 +38,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let classes = ClassArg::classes(&args.class);
     let wanted = WantedDigest { settings, classes, key_log: args.tls_keylog.as_deref() };
     let side = |path: &Path| match span_of(path) {
-        Some(span) => of_history(args, span, (by, classes)),
+        Some(span) => of_history(args, span, DigestRows { by, classes }),
         None => load(path, &wanted, &stop),
     };
     let (a, b) = (side(&args.a)?, side(&args.b)?);
@@ -50,29 +51,11 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     } else {
         b.refuse_other_rules(&input::name(&args.b), a.shape_rules)?;
     }
-    let is_damaged = a.damaged || b.damaged;
+    let comparison = compared(&a, &b)?;
+    source_note(&a, &b).iter().for_each(|note| eprintln!("mongosonar: {note}"));
     let zone = args.zone.asked();
-    let side = |loaded: &LoadedDigest, path: &Path| ComparedSide {
-        name: input::name(path),
-        host: loaded.host.clone(),
-        source: loaded.source,
-        zone: zone.clone().unwrap_or_else(|| loaded.zone.clone()),
-    };
+    let side = |loaded: &LoadedDigest, path: &Path| loaded.side(&input::name(path), zone.as_ref());
     let sides = [side(&a, &args.a), side(&b, &args.b)];
-    let (from_a, from_b) = (a.source, b.source);
-    let whole = [a.is_whole, b.is_whole];
-    let (a, b) = (a.digest, b.digest);
-    if a.settings.by != b.settings.by {
-        bail!("rows are by {} in one and by {} in the other", a.settings.by.name(), b.settings.by.name());
-    }
-    if from_a != from_b {
-        eprintln!(
-            "mongosonar: one is of a {}, the other of a {}: latencies and calls of different sources are not compared",
-            compare::kind(from_a),
-            compare::kind(from_b),
-        );
-    }
-    let comparison = DigestComparison::new(&a, &b, from_a == from_b, whole);
     let mut out = BufWriter::new(io::stdout());
     if args.json {
         compare::json(&comparison, &sides, &mut out)?;
@@ -84,7 +67,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         outfile::write(path, |out| page::write(out, |out| compare::json(&comparison, &sides, out)))?;
     }
     // The missing part may be worse, so this exit code comes first.
-    Ok(match (is_damaged, comparison.is_worse()) {
+    Ok(match (a.damaged || b.damaged, comparison.is_worse()) {
         (true, _) => TRUNCATED,
         (_, true) => WORSE,
         _ => OK,
@@ -102,73 +85,17 @@ pub struct WantedDigest<'a> {
     pub key_log: Option<&'a Path>,
 }
 
-/// The digest of one file.
-pub struct LoadedDigest {
-    /// The digest.
-    pub digest: Digest,
-    /// Its host, if known.
-    pub host: Option<String>,
-    /// The kind of source.
-    pub source: Source,
-    /// Whether it contains all rows.
-    pub is_whole: bool,
-    /// Whether it was read from a capture.
-    pub is_of_capture: bool,
-    /// The file is cut or damaged; the digest covers what comes before.
-    pub damaged: bool,
-    /// The zone of its times.
-    pub zone: Zone,
-    /// Version of the rules that its shape ids follow; `None` if its rows have none.
-    pub shape_rules: Option<u32>,
-}
-
-impl LoadedDigest {
-    /// Refuses shape ids that follow other rules: none of them would be found again, so that every row would be new
-    /// or gone.
-    ///
-    /// # Errors
-    /// Both have shape ids, by different rules.
-    pub fn refuse_other_rules(&self, name: &str, other: Option<u32>) -> Result<()> {
-        match (self.shape_rules, other) {
-            (Some(own), Some(other)) if own != other => bail!(
-                "{name}: its shape ids follow version {own} of the rules, not version {other}, so that no shape would be \
-                 found again; write the report once more with this mongosonar {}, from the same log or capture",
-                env!("CARGO_PKG_VERSION")
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The digest of a span of the history.
-fn of_history(args: &CompareArgs, text: &str, (by, classes): (GroupBy, ClassSet)) -> Result<LoadedDigest> {
+/// The digest of a span of the history; prints what must be known of it.
+fn of_history(args: &CompareArgs, text: &str, rows: DigestRows) -> Result<LoadedDigest> {
     let zone = history::zone(&args.zone);
     let span = when::parse_span(text).map_err(|why| usage!("{why}"))?.in_zone(&zone)?;
     let stored = StoredHistory::open(&args.store)?;
     let history = stored.view()?;
-    if let Some(note) = history.gap_note(history.shows_operations(span)?, span, &zone)? {
-        eprintln!("mongosonar: {text}: {note}");
-    }
-    let rows = DigestRows { by, classes };
-    let HistoryDigest { digest, source, is_whole, windows, seen } = HistoryDigest::of(&history, span, rows)?;
-    for note in seen.notes() {
-        eprintln!("mongosonar: {text}: {note}");
-    }
-    if windows != span {
-        let (from, to) = (zone.show_seconds(windows.from), zone.show_seconds(windows.to));
-        eprintln!("mongosonar: {text}: compared are the windows of the history from {from} to {to}");
-    }
-    let shape_rules = (by == GroupBy::Shape).then_some(RULES_VERSION);
-    Ok(LoadedDigest {
-        digest,
-        host: None,
-        source,
-        is_whole,
-        is_of_capture: false,
-        damaged: false,
-        zone,
-        shape_rules,
-    })
+    let gaps = history.operations_gap_note(span, &zone)?;
+    gaps.iter().for_each(|note| eprintln!("mongosonar: {text}: {note}"));
+    let LoadedSpan { loaded, notes } = LoadedSpan::of(&history, span, rows, &zone)?;
+    notes.iter().for_each(|note| eprintln!("mongosonar: {text}: {note}"));
+    Ok(loaded)
 }
 
 /// There is no comparison with a part of a file.

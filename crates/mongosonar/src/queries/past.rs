@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use sonar_core::history::{Resolution, Span};
-use sonar_core::{Timestamp, Window};
+use anyhow::Result;
+use sonar_core::history::Span;
 use sonar_view::kit::Zone;
-use sonar_view::past::{HistoryView, whole_windows};
+use sonar_view::past::HistoryView;
+use sonar_view::past::queries::{IntervalWidth, intervals, named_windows, whole};
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::{ByArg, QueriesArgs};
@@ -27,7 +27,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let selection = &Selection { is_one_server: server.is_some(), ..selection.clone() };
     let span = span(args, &history, &selection.zone)?;
     let mut output = QueriesOutput::new(args, selection, PacketOrigin::History)?;
-    let gap_note = history.gap_note(history.shows_operations(span)?, span, &selection.zone)?;
+    let gap_note = history.operations_gap_note(span, &selection.zone)?;
     gap_note.iter().for_each(|note| output.note(note.clone()));
     if let Some(port) = server {
         output.note(format!("only the server at port {port}; what was lost is counted for all servers"));
@@ -46,7 +46,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         return Ok(OK);
     }
     if let Some(interval) = args.interval {
-        intervals(&history, span, interval, &mut output)?;
+        show_intervals(&history, span, interval, &mut output)?;
     }
     output.summary(&whole(&history, span, &selection.zone)?)?;
     Ok(OK)
@@ -69,66 +69,29 @@ fn server(args: &QueriesArgs) -> Result<Option<u16>> {
     }
 }
 
-/// Everything within a span.
-fn whole(history: &HistoryView<'_>, span: Span, zone: &Zone) -> Result<Window> {
-    let Some(all) = history.read(span)? else {
-        let at = |at| zone.show_seconds(at);
-        bail!(
-            "nothing is stored between {} and {}; the history in {} covers {} to {}",
-            at(span.from),
-            at(span.to),
-            history.name(),
-            at(history.extent().from),
-            at(history.extent().to)
-        );
-    };
-    Ok(all.window)
-}
-
 /// What to show: `--from` and `--to`, or the window, minute or day that `--at` names.
 fn span(args: &QueriesArgs, history: &HistoryView<'_>, zone: &Zone) -> Result<Span> {
     let Some(at) = args.at else {
         return between(history, WrittenEnds { from: args.from, to: args.to }, zone);
     };
-    let from = at.in_zone(zone);
-    let named = Span { from, to: from.plus_ns(at.precision_ns().max(1)) };
-    Ok(whole_windows(named, Resolution::TenSeconds))
+    Ok(named_windows(at.in_zone(zone), at.precision_ns()))
 }
 
 /// Writes each interval of the span.
-fn intervals(
+fn show_intervals(
     history: &HistoryView<'_>,
     span: Span,
     interval: Duration,
     output: &mut QueriesOutput,
 ) -> Result<()> {
-    let width = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-    let least = Resolution::TenSeconds.width_ns();
-    if width < least || width % least != 0 {
+    let Some(width) = u64::try_from(interval.as_nanos()).ok().and_then(IntervalWidth::new) else {
         return Err(usage!("the windows of the history are 10 s long: --interval must be 10s, 20s, 1m …"));
-    }
-    let fits = |one: &Resolution| width.is_multiple_of(one.width_ns());
-    let resolution = Resolution::ALL.into_iter().rev().find(fits).unwrap_or(Resolution::TenSeconds);
-    let mut open: Option<Window> = None;
-    let mut failed = None;
-    history.visit_operations(span, resolution, &mut |window| {
-        let start: Timestamp = window.window.start.floor_to(width);
-        match &mut open {
-            Some(known) if known.start.floor_to(width) == start => known.merge(&window.window),
-            other => {
-                if let Some(ended) = other.replace(window.window)
-                    && let Err(error) = output.interval(&ended)
-                {
-                    failed.get_or_insert(error);
-                }
-            }
+    };
+    let mut written = Ok(());
+    intervals(history, span, width, &mut |window| {
+        if written.is_ok() {
+            written = output.interval(window);
         }
     })?;
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
-    if let Some(last) = open {
-        output.interval(&last)?;
-    }
-    Ok(())
+    Ok(written?)
 }

@@ -21,6 +21,9 @@ pub enum PastError {
     /// No history can answer that, or not this one: it has no such server, rows or time.
     #[error("{0}")]
     WrongQuestion(String),
+    /// What it holds cannot be compared with the other side.
+    #[error("{0}")]
+    Incomparable(String),
     /// The answer cannot be written as a document.
     #[error(transparent)]
     Unwritable(#[from] io::Error),

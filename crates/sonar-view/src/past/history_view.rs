@@ -273,6 +273,14 @@ impl<'a> HistoryView<'a> {
         Ok(gaps_summary(&gaps, zone, span).map(|summary| format!("GAP: {summary}")))
     }
 
+    /// What was not observed of the operations of a span, in words.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    pub fn operations_gap_note(&self, span: Span, zone: &Zone) -> Result<Option<String>, PastError> {
+        self.gap_note(self.shows_operations(span)?, span, zone)
+    }
+
     /// Makes a window ready for views: the operations of one application are together although the log may not know its
     /// driver, only the server that was asked for is left, and operations say how long their sources were observed.
     fn prepare(&self, window: &mut HistoryWindow) {

@@ -5,16 +5,22 @@
 //! | what changed | [`what_changed`] |
 //! | queries, internals, machine and events over time | [`timeline`] |
 //! | everything about an incident | [`PastIncident`] |
+//! | which queries, as a whole or by interval | [`queries`] |
+//! | what was usual before | [`baseline`] |
+//! | what differs between two spans | [`compare`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
 //! what was written, opened the store and looked at the clock.
 
+pub mod baseline;
+pub mod compare;
 mod compared_time;
 mod digest;
 mod error;
 mod history_view;
 mod incident;
+pub mod queries;
 mod steps;
 pub mod timeline;
 pub mod what_changed;

@@ -8,7 +8,11 @@ use sonar_core::history::{
     Collector, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, Span,
 };
 use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
+use sonar_view::compare::Change;
 use sonar_view::kit::Zone;
+use sonar_view::past::baseline::{BaselineInput, NotedBaseline, around};
+use sonar_view::past::compare::{LoadedSpan, compared, source_note};
+use sonar_view::past::queries::{IntervalWidth, intervals, named_windows, whole};
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
 use sonar_view::past::{
     ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError, PastIncident, timeline,
@@ -272,6 +276,84 @@ fn an_incident_joins_changes_timeline_and_queries() {
     let error = PastIncident::of(&view, span(2_400, 3_000), &Selection::default()).err().unwrap();
     let said = "nothing is stored between 2023-11-14T22:40:00Z and 2023-11-14T22:50:00Z";
     assert_eq!(error.to_string(), said);
+}
+
+#[test]
+fn intervals_are_whole_windows_and_none_is_in_a_gap() {
+    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let view = history.view();
+    let minute = IntervalWidth::new(60_000 * MS).unwrap();
+    let mut found = Vec::new();
+    intervals(&view, span(180, 600), minute, &mut |window| {
+        found.push((window.start, window.shapes.iter().map(|row| row.figures().calls).sum::<u64>()));
+    })
+    .unwrap();
+    assert_eq!(found, [180, 240, 420, 480, 540].map(|second| (at(second), 6 * USUAL.calls)));
+    for ns in [0, 1, 15_000 * MS, 60_000 * MS + 1] {
+        assert_eq!(IntervalWidth::new(ns), None, "{ns}");
+    }
+    let mut none = 0;
+    intervals(&view, span(300, 420), minute, &mut |_| none += 1).unwrap();
+    assert_eq!(none, 0);
+    assert_eq!(named_windows(at(64), 1_000 * MS), span(60, 70));
+    assert_eq!(named_windows(at(60), 60_000 * MS), span(60, 120));
+    // As a whole: what is there of it, or that there is nothing.
+    let all = whole(&view, span(290, 430), &Zone::utc()).unwrap();
+    assert_eq!(all.shapes.iter().map(|row| row.figures().calls).sum::<u64>(), 2 * USUAL.calls);
+    let error = whole(&view, span(300, 420), &Zone::utc()).err().unwrap().to_string();
+    let said = "nothing is stored between 2023-11-14T22:05:00Z and 2023-11-14T22:07:00Z; the history in memory covers \
+                2023-11-14T22:00:00Z to 2023-11-14T22:15:00Z";
+    assert_eq!(error, said);
+}
+
+#[test]
+fn a_baseline_with_a_gap_is_not_complete() {
+    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let view = history.view();
+    let of = |from, to| {
+        let input = BaselineInput::of(&view, span(from, to), ClassSet::USER, &Zone::utc()).unwrap();
+        NotedBaseline::new(&input).unwrap()
+    };
+    assert_eq!(of(0, 300).notes, [""; 0]);
+    assert_eq!(
+        of(0, 600).notes,
+        [
+            "rows were left out of the baseline 2023-11-14T22:00:00Z to 2023-11-14T22:10:00Z, so nothing is marked as new"
+        ]
+    );
+    let error = BaselineInput::of(&view, span(300, 420), ClassSet::USER, &Zone::utc()).err().unwrap();
+    assert!(matches!(error, PastError::NothingStored(_)), "{error}");
+    assert_eq!(around(at(1_800)), span(0, 3_600));
+}
+
+#[test]
+fn the_digests_of_two_spans_are_compared() {
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let view = history.view();
+    let of = |from, to, by| {
+        LoadedSpan::of(&view, span(from, to), DigestRows { by, classes: ClassSet::USER }, &Zone::utc())
+            .unwrap()
+    };
+    let (before, after) = (of(300, 600, GroupBy::Shape), of(600, 900, GroupBy::Shape));
+    assert_eq!((before.notes.len(), source_note(&before.loaded, &after.loaded)), (0, None));
+    let comparison = compared(&before.loaded, &after.loaded).unwrap();
+    let mut verdicts: Vec<Change> = comparison.pairs.iter().map(|pair| pair.verdict).collect();
+    verdicts.sort();
+    assert_eq!(verdicts, [Change::New, Change::Gone]);
+    let steady = of(0, 300, GroupBy::Shape);
+    let comparison = compared(&steady.loaded, &before.loaded).unwrap();
+    assert!(comparison.pairs.iter().all(|pair| pair.verdict == Change::Same));
+    // Windows are not cut.
+    let within = of(303, 607, GroupBy::Shape);
+    let said = "compared are the windows of the history from 2023-11-14T22:05:00Z to 2023-11-14T22:10:10Z";
+    assert_eq!(within.notes, [said]);
+    assert_eq!(view.operations_gap_note(span(303, 607), &Zone::utc()).unwrap(), None);
+    // What cannot be set side by side.
+    let error = compared(&before.loaded, &of(600, 900, GroupBy::Namespace).loaded).err().unwrap();
+    assert_eq!(error.to_string(), "rows are by shape in one and by namespace in the other");
+    let error = before.loaded.refuse_other_rules("a.json", Some(0)).unwrap_err().to_string();
+    assert!(error.starts_with("a.json: its shape ids follow version "), "{error}");
+    before.loaded.refuse_other_rules("a.json", after.loaded.shape_rules).unwrap();
 }
 
 #[test]
