@@ -17,19 +17,10 @@ const SCHEMA: u32 = 1;
 /// A column: its title in text, and the metric.
 pub type SeriesColumn = (&'static str, SeriesMetric);
 
-/// What a table shows: the series of a subject, and the columns.
-#[derive(Copy, Clone, Debug)]
-pub struct SeriesLayout {
-    /// What the rows are about.
-    pub subject: SeriesSubject,
-    /// The columns; rows are sorted by the first one.
-    pub columns: &'static [SeriesColumn],
-}
-
 /// What `disk stat` shows, with the titles of `iostat -x`.
-pub const DISKS: SeriesLayout = {
+pub const DISKS: [SeriesColumn; 10] = {
     use sonar_core::history::metrics as m;
-    let columns = &[
+    [
         ("r/s", m::DISK_READS),
         ("rB/s", m::DISK_READ_BYTES),
         ("r_await", m::DISK_READ_WAIT),
@@ -40,14 +31,13 @@ pub const DISKS: SeriesLayout = {
         ("f_await", m::DISK_FLUSH_WAIT),
         ("aqu-sz", m::DISK_QUEUE),
         ("%util", m::DISK_BUSY),
-    ];
-    SeriesLayout { subject: SeriesSubject::Device, columns }
+    ]
 };
 
 /// What `io live` shows.
-pub const FILES: SeriesLayout = {
+pub const FILES: [SeriesColumn; 7] = {
     use sonar_core::history::metrics as m;
-    let columns = &[
+    [
         ("reads/s", m::FILE_READS),
         ("read", m::FILE_READ_BYTES),
         ("device", m::FILE_DEVICE_READ_BYTES),
@@ -55,9 +45,18 @@ pub const FILES: SeriesLayout = {
         ("writes/s", m::FILE_WRITES),
         ("written", m::FILE_WRITTEN_BYTES),
         ("time w", m::FILE_WRITE_TIME),
-    ];
-    SeriesLayout { subject: SeriesSubject::File, columns }
+    ]
 };
+
+/// Which series a table shows.
+pub struct SeriesChoice<'a> {
+    /// What they are about: one row for each.
+    pub subject: SeriesSubject,
+    /// The columns.
+    pub columns: &'static [SeriesColumn],
+    /// Whether a device or file of this name is shown.
+    pub wants: &'a dyn Fn(&str) -> bool,
+}
 
 /// The means of series over a span, a row for each device or file.
 #[derive(Clone, Debug, Serialize)]
@@ -81,14 +80,10 @@ struct SeriesTableRow {
 }
 
 impl SeriesTable {
-    /// The series of a window of this span, busiest first by the first column; only names that `wants` accepts.
-    pub fn new(
-        window: &HistoryWindow,
-        span: Span,
-        layout: SeriesLayout,
-        wants: impl Fn(&str) -> bool,
-    ) -> Self {
-        let SeriesLayout { subject, columns } = layout;
+    /// The chosen series of a window, busiest first by the first column. `source` is the history, and `span` what was asked
+    /// for of it.
+    pub fn new(window: &HistoryWindow, choice: &SeriesChoice<'_>, source: &str, span: Span) -> Self {
+        let SeriesChoice { subject, columns, wants } = *choice;
         let mut rows: BTreeMap<(u16, &str), BTreeMap<&'static str, [f64; 3]>> = BTreeMap::new();
         for (key, value) in window.series.iter().filter(|(key, _)| key.subject == subject && wants(&key.name))
         {
@@ -111,14 +106,8 @@ impl SeriesTable {
             })
             .collect();
         rows.sort_by(|a, b| busy(b).total_cmp(&busy(a)).then_with(|| a.name.cmp(&b.name)));
-        let about = About::new(None, Vec::new(), Some(span));
+        let about = About::new(None, vec![source.to_owned()], Some(span));
         Self { schema: SCHEMA, kind: "series", about, rows, columns, span }
-    }
-
-    /// The table with the name of its source.
-    pub fn of_source(mut self, name: &str) -> Self {
-        self.about.sources = vec![name.to_owned()];
-        self
     }
 
     /// Whether there are no rows.
@@ -139,7 +128,7 @@ impl SeriesTable {
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone, limit: usize) -> io::Result<()> {
-        let Self { columns, span, .. } = *self;
+        let (columns, span) = (self.columns, self.span);
         let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
         writeln!(out, "{from} to {to} ({}), means", Nanos(span.length_ns()))?;
         let mut headings = vec![Heading::path("name", 0, 12)];
@@ -177,7 +166,8 @@ mod tests {
         }
         window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "sda"), at, 50.0, 10.0);
         let span = Span { from: window.window.start, to: window.window.end };
-        let table = SeriesTable::new(&window, span, DISKS, |_| true).of_source("store");
+        let choice = |wants| SeriesChoice { subject: SeriesSubject::Device, columns: &DISKS, wants };
+        let table = SeriesTable::new(&window, &choice(&|_: &str| true), "store", span);
         let mut text = Vec::new();
         table.text(&mut Fitting::new(&mut text, None), &Zone::utc(), 20).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -185,7 +175,7 @@ mod tests {
             text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!((lines[0][0], lines[0][1]), ("nvme0n1", "500/s"));
         assert_eq!((lines[1][0], lines[1][2], lines[1][10]), ("sda", "-", "50.0"));
-        let only = SeriesTable::new(&window, span, DISKS, |name| name == "sda");
+        let only = SeriesTable::new(&window, &choice(&|name: &str| name == "sda"), "store", span);
         assert_eq!(only.rows.len(), 1);
     }
 }

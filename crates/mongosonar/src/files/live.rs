@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, FileUsage};
+use sonar_core::history::SeriesSubject;
 use sonar_sys::Host;
 use sonar_sys::ebpf::{KernelEvent, TotalsRoom, Trace, TraceMode, Tracer};
 use sonar_sys::host::devices::{DeviceCounters, Devices};
@@ -15,7 +16,7 @@ use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
 use sonar_view::kit::Fitting;
 use sonar_view::queries::live::Screen;
-use sonar_view::series::FILES;
+use sonar_view::series::{FILES, SeriesChoice};
 
 use super::args::{IoBy, IoLiveArgs};
 use super::finder::PathFinder;
@@ -36,7 +37,8 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         if args.by != IoBy::File {
             return Err(usage!("the history has files, not namespaces: leave --by out"));
         }
-        return args.past.show(FILES, |_| true, args.limit, args.json);
+        let choice = SeriesChoice { subject: SeriesSubject::File, columns: &FILES, wants: &|_| true };
+        return args.past.show(&choice, args.limit, args.json);
     }
     let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
@@ -346,7 +348,7 @@ impl Disks {
         let Ok(now) = Host::live().disk_counters() else { return };
         let Some(all) = &self.all else { return };
         let mut wanted = HashSet::new();
-        for device in devices.into_iter().filter_map(|(major, minor)| all.numbered(major, minor)) {
+        for device in devices.into_iter().filter_map(|number| all.numbered(number)) {
             wanted.extend(all.disks(device).into_iter().map(|disk| all.whole(disk).number));
         }
         for counted in now.iter().filter(|counted| wanted.contains(&counted.number)) {

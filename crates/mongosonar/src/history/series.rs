@@ -2,11 +2,11 @@
 
 use std::io::{self, BufWriter, Write};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use sonar_core::history::{Collector, SeriesSubject};
 use sonar_view::kit::Fitting;
-use sonar_view::series::{SeriesLayout, SeriesTable};
+use sonar_view::past::series;
+use sonar_view::series::SeriesChoice;
 
 use super::{StoreArgs, StoredHistory, between, zone};
 use crate::digest::ZoneArgs;
@@ -38,38 +38,22 @@ impl PastArgs {
         self.from.is_some() || self.to.is_some()
     }
 
-    /// Shows the means of series over the span; returns the exit code.
+    /// Shows the means of series over the span, at most `limit` rows in text; returns the exit code.
     ///
     /// # Errors
     /// The history cannot be read, or has no such series.
-    pub fn show(
-        &self,
-        layout: SeriesLayout,
-        wants: impl Fn(&str) -> bool,
-        limit: Option<usize>,
-        json: bool,
-    ) -> Result<u8> {
+    pub fn show(&self, choice: &SeriesChoice<'_>, limit: Option<usize>, json: bool) -> Result<u8> {
         let zone = zone(&self.zone);
         let stored = StoredHistory::open(&self.store)?;
         let history = stored.view()?;
         let span = between(&history, WrittenEnds { from: self.from, to: self.to }, &zone)?;
-        let window = history.read(span)?;
-        let table =
-            window.map(|window| SeriesTable::new(&window, span, layout, wants).of_source(history.name()));
-        let Some(table) = table.filter(|table| !table.is_empty()) else {
-            let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
-            bail!("the history in {} has no series of this kind between {from} and {to}", history.name());
-        };
+        let table = series::means(&history, span, choice, &zone)?;
         let mut out = BufWriter::new(io::stdout());
         if json {
             table.json(&mut out)?;
         } else {
             let mut out = Fitting::new(&mut out, screen::width());
-            let collector = match layout.subject {
-                SeriesSubject::File => Collector::Files,
-                _ => Collector::Machine,
-            };
-            out.sentences(history.gap_note(collector, span, &zone)?)?;
+            out.sentences(history.gap_note(series::collector(choice.subject), span, &zone)?)?;
             table.text(&mut out, &zone, limit.unwrap_or(ROWS))?;
             out.flush()?;
         }

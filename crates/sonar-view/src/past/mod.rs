@@ -8,6 +8,7 @@
 //! | which queries, as a whole or by interval | [`queries`] |
 //! | what was usual before | [`baseline`] |
 //! | what differs between two spans | [`compare`] |
+//! | series of devices and files | [`series`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
@@ -21,6 +22,7 @@ mod error;
 mod history_view;
 mod incident;
 pub mod queries;
+pub mod series;
 mod steps;
 pub mod timeline;
 pub mod what_changed;

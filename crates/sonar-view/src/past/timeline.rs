@@ -24,7 +24,7 @@ pub fn report(
     let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());
     history.visit(span, resolution, &mut |window| builder.add(&window))?;
     let (events, gaps) = (history.events(span)?, history.gaps(span)?);
-    let mut report = builder.finish(&events, &gaps, (history.name(), zone));
+    let mut report = builder.finish(&events, &gaps, history.name(), zone);
     report.about.host = history.host()?;
     Ok(report)
 }

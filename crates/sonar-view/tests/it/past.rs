@@ -5,7 +5,8 @@ use std::fmt;
 use crate::synthetic::{app, operation, shape};
 use sonar_core::changes::ALPHA;
 use sonar_core::history::{
-    Collector, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, Span,
+    Collector, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, SeriesSubject, Span,
+    metrics,
 };
 use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
 use sonar_view::compare::Change;
@@ -15,9 +16,11 @@ use sonar_view::past::compare::{LoadedSpan, compared, source_note};
 use sonar_view::past::queries::{IntervalWidth, intervals, named_windows, whole};
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
 use sonar_view::past::{
-    ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError, PastIncident, timeline,
+    ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError, PastIncident, series,
+    timeline,
 };
 use sonar_view::queries::{ClassSet, Selection};
+use sonar_view::series::{DISKS, SeriesChoice};
 
 /// 2023-11-14T22:00:00Z: the start of an hour.
 const START: u64 = 1_699_999_200;
@@ -354,6 +357,29 @@ fn the_digests_of_two_spans_are_compared() {
     let error = before.loaded.refuse_other_rules("a.json", Some(0)).unwrap_err().to_string();
     assert!(error.starts_with("a.json: its shape ids follow version "), "{error}");
     before.loaded.refuse_other_rules("a.json", after.loaded.shape_rules).unwrap();
+}
+
+#[test]
+fn series_are_those_of_the_span() {
+    let mut history = FakeReader::default().with(0..300, USUAL);
+    for (second, reads) in [(100, 10.0), (200, 30.0)] {
+        let window = &mut history.windows[second / WIDTH_S as usize];
+        let key = metrics::DISK_READS.key(Endpoint::default(), "sda");
+        window.sample(&key, at(second as u64), (reads, 10.0));
+    }
+    let view = history.view();
+    let choice =
+        SeriesChoice { subject: SeriesSubject::Device, columns: &DISKS, wants: &|name| name == "sda" };
+    let mean = |from, to| {
+        let table = series::means(&view, span(from, to), &choice, &Zone::utc())?;
+        let document = serde_json::to_value(&table).unwrap();
+        Ok::<_, PastError>(document["rows"][0]["values"][metrics::DISK_READS.name][0].as_f64())
+    };
+    assert_eq!(mean(0, 300).unwrap(), Some(20.0));
+    assert_eq!(mean(150, 300).unwrap(), Some(30.0));
+    let error = mean(210, 300).unwrap_err();
+    assert!(error.to_string().starts_with("the history in memory has no series of this kind"), "{error}");
+    assert_eq!(series::collector(SeriesSubject::File), Collector::Files);
 }
 
 #[test]
