@@ -98,7 +98,7 @@ impl When {
     }
 
     /// The end of a span that begins at `from`: a time of day without a day is the first one after it.
-    fn after(self, from: Timestamp, (zone, now): (&Zone, Timestamp)) -> Timestamp {
+    fn after(self, from: Timestamp, zone: &Zone, now: Timestamp) -> Timestamp {
         let Moment::OfDay(NamedDay::Latest, ms) = self.moment else { return self.resolve(zone, now) };
         let day = zone.clock(from).div_euclid(MS_PER_DAY);
         let same_day = zone.at_clock(day * MS_PER_DAY + ms);
@@ -126,7 +126,7 @@ impl When {
         let here = Zone::local();
         let zone = asked.unwrap_or(&here);
         let now = now();
-        let at = self.after(from.resolve(zone, now), (zone, now));
+        let at = self.after(from.resolve(zone, now), zone, now);
         if asked.is_some() { Bound::At(at) } else { Bound::Clock(zone.clock(at)) }
     }
 }
@@ -136,7 +136,7 @@ pub fn ends(from: Option<When>, to: Option<When>, zone: &Zone) -> (Option<Timest
     let now = now();
     let from = from.map(|from| from.resolve(zone, now));
     let to = to.map(|to| match from {
-        Some(from) => to.after(from, (zone, now)),
+        Some(from) => to.after(from, zone, now),
         None => to.resolve(zone, now),
     });
     (from, to)
@@ -294,7 +294,7 @@ impl WrittenSpan {
     fn resolve(self, zone: &Zone, now: Timestamp) -> Result<Span, UsageError> {
         let from = self.from.resolve(zone, now);
         let to = match self.end {
-            SpanEnd::At(to) => to.after(from, (zone, now)),
+            SpanEnd::At(to) => to.after(from, zone, now),
             SpanEnd::After(ns) => from.plus_ns(ns),
         };
         if to <= from {

@@ -20,7 +20,7 @@ use sonar_mongo::Server;
 
 pub use self::args::{CompareArgs, DigestArgs, JoinedReportArgs, LogsCommand, ZoneArgs};
 pub use self::collect::{OperationCollector, TimeRange};
-pub use self::compare::{LoadedDigest, WantedDigest, load, run as compare};
+pub use self::compare::{WantedDigest, load, run as compare};
 pub use self::report::run as report;
 use self::show::ShownDigest;
 pub use self::show::{IGNORED_RATE_LIMIT, ROWS, sort};

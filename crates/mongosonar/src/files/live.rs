@@ -348,7 +348,7 @@ impl Disks {
         let Ok(now) = Host::live().disk_counters() else { return };
         let Some(all) = &self.all else { return };
         let mut wanted = HashSet::new();
-        for device in devices.into_iter().filter_map(|number| all.numbered(number)) {
+        for device in devices.into_iter().filter_map(|(major, minor)| all.numbered(major, minor)) {
             wanted.extend(all.disks(device).into_iter().map(|disk| all.whole(disk).number));
         }
         for counted in now.iter().filter(|counted| wanted.contains(&counted.number)) {

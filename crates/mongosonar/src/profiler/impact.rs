@@ -14,6 +14,7 @@ use sonar_view::kit::{Count, Fitting, Nanos, escape, plural};
 use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
+use super::start;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::stop::{self, StopBehavior};
@@ -21,7 +22,7 @@ use crate::{outfile, page, privileges, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let target = args.connection.target()?;
-    super::open(args.html.as_deref())?;
+    start::open(args.html.as_deref())?;
     // It measures the length of the server's log.
     privileges::give_up_but_reading(&[], Some(&target));
     let stop = stop::listen(StopBehavior::Careful)?.requests().clone();

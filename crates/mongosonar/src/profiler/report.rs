@@ -10,6 +10,7 @@ use sonar_mongo::{Server, Target, is_connection_string, is_host_and_port};
 use sonar_view::kit::{Nanos, escape};
 
 use super::args::{Databases, ReportArgs};
+use super::start;
 use super::tail::message;
 use crate::digest::{self, OperationCollector};
 use crate::exit::usage;
@@ -52,7 +53,7 @@ fn address(path: &Path) -> Option<&str> {
 }
 
 fn live(args: &ReportArgs, target: Target) -> Result<u8> {
-    super::begin(&target, args.digest.html.as_deref())?;
+    start::begin(&target, args.digest.html.as_deref())?;
     let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
     let server = Server::connect(target, 2)?;
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {

@@ -11,6 +11,7 @@ use sonar_mongo::{Server, StopFlag};
 use sonar_view::kit::{ByteSize, Nanos, escape, plural};
 
 use super::args::SetArgs;
+use super::start;
 use crate::exit::{OK, usage};
 use crate::stop::{self, StopBehavior};
 
@@ -20,7 +21,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
         return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
     let target = args.connection.target()?;
-    super::begin(&target, None)?;
+    start::begin(&target, None)?;
     let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
     let server = Server::connect(target, 1)?;
     let databases = args.databases.names(&server, false)?;

@@ -14,6 +14,7 @@ use sonar_view::profiler::tail::{self as view, MissedDocuments, Profiled};
 use sonar_view::queries::Form;
 
 use super::args::TailArgs;
+use super::start;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::OK;
 use crate::stop::{self, StopBehavior};
@@ -23,7 +24,7 @@ const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
     let target = args.connection.target()?;
-    super::begin(&target, None)?;
+    start::begin(&target, None)?;
     let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
     let server = Server::connect(target, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };

@@ -149,7 +149,7 @@ mod tests {
         }
         symlink("own.debug", beside.join("link.debug")).unwrap();
         symlink(outside.path().join("library"), beside.join("out.debug")).unwrap();
-        let opens = |name: &str| open_symbols(child.id(), &mapping.range, (&[], name.as_bytes())).is_some();
+        let opens = |name: &str| open_symbols(child.id(), &mapping.range, &[], name.as_bytes()).is_some();
         assert_eq!(["own.debug", "link.debug", "out.debug"].map(opens), [true, true, false]);
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -345,8 +345,9 @@ mod tests {
     #[test]
     fn the_host_is_found_without_reading_days_before_its_start() {
         let day = |day: u64, ns: u64| Timestamp::from_unix_ns(day * DAY_NS + ns);
-        let started =
-            |at, host| Event::new(at, EventKind::AgentStart, Endpoint::default(), (host, "version 1.0.0"));
+        let started = |at, host| {
+            Event::new(at, EventKind::AgentStart, Endpoint::default(), "version 1.0.0").about(host)
+        };
         let search = |extent: Span, stored: &[Event]| {
             let mut first = extent.to;
             let host = last_host(extent, &mut |span| {

@@ -365,7 +365,7 @@ fn series_are_those_of_the_span() {
     for (second, reads) in [(100, 10.0), (200, 30.0)] {
         let window = &mut history.windows[second / WIDTH_S as usize];
         let key = metrics::DISK_READS.key(Endpoint::default(), "sda");
-        window.sample(&key, at(second as u64), (reads, 10.0));
+        window.sample(&key, at(second as u64), reads, 10.0);
     }
     let view = history.view();
     let choice =
@@ -387,13 +387,9 @@ fn only_one_server_is_shown_and_only_a_known_one() {
     let mut history = FakeReader::default().with(0..600, USUAL);
     let port = crate::synthetic::server().port;
     let other = Endpoint::v4([0; 4], port + 1);
-    history.events.push(Event::new(at(5), EventKind::LogRotation, other, ("", "")));
-    history.events.push(Event::new(
-        at(9),
-        EventKind::AgentStart,
-        Endpoint::default(),
-        ("db1", "version 1.0.0"),
-    ));
+    history.events.push(Event::new(at(5), EventKind::LogRotation, other, ""));
+    let started = Event::new(at(9), EventKind::AgentStart, Endpoint::default(), "version 1.0.0");
+    history.events.push(started.about("db1"));
     let view = history.view().of_server(Some(port)).unwrap();
     let kinds: Vec<_> = view.events(span(0, 600)).unwrap().iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventKind::AgentStart], "the log is of the other server");
