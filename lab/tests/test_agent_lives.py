@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from test_agent import agent, free_port
+from test_agent import agent, described, free_port
 
 import labkit
 
@@ -88,14 +88,24 @@ def test_a_killed_server_is_in_every_view_although_it_has_no_log(tmp_path):
 
 def test_what_happened_while_no_agent_ran_is_told_by_the_next_one(tmp_path):
     port = free_port()
-    config = f"[collectors]\nfiles = false\nqueries = false\n[queries]\nport = [{port}]\n"
+    log = tmp_path / "mongod.log"
+    log.touch()
+    config = f"[collectors]\nfiles = false\nqueries = false\n[queries]\nport = [{port}]\n" + described(port, log)
     with server(tmp_path, port) as first:
         with agent(tmp_path, config) as running:
             labkit.wait_until(lambda: is_watched(running, port), "the server")
             assert running.stop() == 0
     with server(tmp_path, port) as second:
         with agent(tmp_path, config) as running:
+            labkit.wait_until(lambda: is_watched(running, port), "the server")
+            running.wait_for("log", "working")
+            second.terminate()
+            labkit.wait_until(lambda: not is_watched(running, port), "its end")
             assert running.stop() == 0
-    told = events(running.store, [first, second], "server_start", "server_stop", "server_crash")
+    *told, ended = events(running.store, [first, second], "server_start", "server_stop", "server_crash")
     assert len(told) == 2 and all("while no agent ran" in text for text in told), told
+    assert f"process {second.pid} " in ended and "while no agent ran" not in ended
+    listed = document(running.store, "timeline", "--from", "-1h")["events"]
+    failed = [event for event in listed if event["kind"] == "collector_failed"]
+    assert not failed, "an end is no failure of what observed the server"
     assert f"process {first.pid} " in told[0] and f"process {second.pid} " in told[1], told
