@@ -308,16 +308,25 @@ def test_a_reader_that_does_not_read_does_not_block_the_end():
     child.stdout.close()
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "SIGHUP"])
-def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *(("queries", how) for how in ("SIGTERM", "SIGINT", "SIGHUP")),
+        ("queries --write", "SIGTERM"),
+        # It fills a terminal slowly.
+        ("io live", "SIGTERM"),
+    ],
+)
+def test_a_terminal_that_does_not_read_does_not_block_the_end(name, how, tmp_path, traced):
     """As after Ctrl-S in a terminal's window: the live view waits in a write."""
-    with on_terminal(*QUERIES) as terminal:
-        terminal.wait_for(b"mongosonar ")
+    words, shown = commands(tmp_path, traced)[name]
+    with on_terminal(*words) as terminal:
+        terminal.wait_for(shown)
         labkit.wait_until(lambda: catches(terminal.pid, signal.SIGTERM), "its handlers")
 
         def is_full():
-            # The help, and the view again.
-            terminal.type(b"?")
+            # The help, and the view again; another order.
+            terminal.type(b"n" if name == "io live" else b"?")
             waits = waits_for_terminal(terminal.pid)
             # span: in which it goes on if it does not wait for the terminal
             time.sleep(0.2 if waits else 0)
@@ -336,6 +345,8 @@ def test_a_terminal_that_does_not_read_does_not_block_the_end(how):
         terminal.read_all()
         assert terminal.shown.endswith(b"\x1b[?1049l\x1b[?25h"), terminal.shown[-100:]
         assert terminal.modes()[3] & termios.ICANON
+    if name == "queries --write":
+        labkit.read_capture(tmp_path / "kept.pcapng")
 
 
 def waits_for_terminal(pid):
