@@ -2,6 +2,7 @@
 before, the agent ends when it is asked to, and goes on where it was once they answer."""
 
 import contextlib
+import os
 import signal
 import socket
 import time
@@ -17,7 +18,10 @@ import labkit
 pytestmark = [pytest.mark.root, pytest.mark.apart]
 
 SOURCES = "[collectors]\nfiles = false\n[queries]\ntls = false\n"
+ALL_SOURCES = "[collectors]\nsplit = true\n[queries]\ntls = false\n"
 HANGS = "its file system does not answer"
+# So often the agent must give a sign of life.
+WATCHDOG_S = 1
 
 
 def table(port, log, dbpath):
@@ -42,7 +46,7 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
         config += "".join(
             table(port, folder / "mongod.log", folder) for port, folder in zip((hung, healthy), folders, strict=True)
         )
-        (tmp_path / "agent.toml").write_text(SOURCES + config)
+        (tmp_path / "agent.toml").write_text(ALL_SOURCES + config)
         for port in (hung, healthy):
             stack.enter_context(answering_mongod(tmp_path, port))
         life = stack.enter_context(Agent.start(tmp_path, tmp_path / "store"))
@@ -102,7 +106,7 @@ def service_manager(monkeypatch, path):
         manager.bind(str(path))
         manager.setblocking(False)
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
-        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        monkeypatch.setenv("WATCHDOG_USEC", str(WATCHDOG_S * 10**6))
         yield manager
 
 
@@ -139,6 +143,16 @@ def test_a_store_that_hangs_is_said_and_the_agent_goes_on_or_ends(tmp_path, monk
         files.go_on()
         life.wait(lambda: "the store did not answer for" in life.errors(), "that it answers")
         life.wait_until_read()
+        # It stands still itself, and has much to catch up on: its service manager would kill it if it said nothing then.
+        life.child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, life.child.pid, os.WSTOPPED | os.WNOWAIT)
+        # span: several times that in which a sign of life must come
+        time.sleep(4 * WATCHDOG_S)
+        signs_of_life(manager)
+        life.child.send_signal(signal.SIGCONT)
+        life.wait(lambda: signs_of_life(manager), "a sign of life after a standstill")
+        life.wait_until_read()
+        life.wait(lambda: signs_of_life(manager), "another one")
         writer.close()
         ended = time.time()
         life.wait(lambda: life.status()["last_window_ns"] > ended * 1e9, "the last window")

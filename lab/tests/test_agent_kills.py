@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.root, pytest.mark.apart]
 KILLS = int(os.environ.get("AGENT_KILLS") or (200 if os.environ.get("LONG") else 8))
 SEED = int(os.environ.get("AGENT_KILLS_SEED") or 20_261_126)
 # Where the agent is when it is killed.
-PHASES = ["start", "window", "commit", "reload", "start", "end", "commit", "start"]
+PHASES = ["start", "window", "commit", "reload", "start", "end", "commit", "first"]
 # A window that ended so long before the kill is stored.
 STORED_AFTER_S = 5
 # For so long a standstill of the machine before a kill excuses a window that is not.
@@ -126,6 +126,10 @@ def reach(name, life, rotation, started_in):
         changes.wait(b".db-wal", chance.randint(1, 12))
         changes.close()
         return
+    if name == "first":
+        # span: of what it sees of its first window, which is stored soon after its end
+        time.sleep(window_of(life.watches_since) + WINDOW_S + STORED_AFTER_S - time.time())
+        return
     rotation.rotate(life)
     if name == "window":
         whole = (window_of(time.time()) + 2 * WINDOW_S) * 10**9
@@ -153,6 +157,14 @@ def missing(life, writer):
         if lines[window] != expected[window] or not least <= commands[window] <= most:
             lacking.append((iso(window), dict(lines[window]), dict(expected[window]), commands[window], (least, most)))
     return (until - since) // WINDOW_S, lacking
+
+
+def missing_of_first(life, writer):
+    """The window in which it began, if that lacks a line."""
+    window = window_of(life.watches_since)
+    lines, _ = stored(life.store, window, window + WINDOW_S)
+    expected = writer.tallies()[window]
+    return [] if lines[window] == expected else [(iso(window), dict(lines[window]), dict(expected))]
 
 
 def check_all(store, writer, begins):
@@ -198,6 +210,7 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
                     reach(name, life, rotation, started_in)
                     life.stop(signal.SIGKILL)
                 windows, lacking = missing(life, writer)
+                lacking += missing_of_first(life, writer) if name == "first" else []
                 judged += windows
                 if lacking:
                     stood = [length for at, length in writer.stalls if at > life.ended - 30]
