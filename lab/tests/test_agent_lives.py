@@ -4,10 +4,15 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 
+import bson
 import pytest
 from test_agent import agent, described, free_port
+from test_agent_split import threaded
+from test_incidents import write
+from test_live import mock
 
 import labkit
 
@@ -109,3 +114,38 @@ def test_what_happened_while_no_agent_ran_is_told_by_the_next_one(tmp_path):
     failed = [event for event in listed if event["kind"] == "collector_failed"]
     assert not failed, "an end is no failure of what observed the server"
     assert f"process {first.pid} " in told[0] and f"process {second.pid} " in told[1], told
+
+
+def rows(store):
+    """The rows of the last hour by collection."""
+    command = [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", "-1h", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {row["collection"]: row for row in lines[-1]["rows"]} if lines else {}
+
+
+def test_what_is_in_flight_on_a_connection_ends_with_it_although_only_the_log_says_so(tmp_path):
+    port, log = free_port(), tmp_path / "mongod.log"
+    log.touch()
+    with threaded(tmp_path, port), contextlib.ExitStack() as stack:
+        config = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n" + described(port, log)
+        running = stack.enter_context(agent(tmp_path, config))
+        running.wait_for("log", "working")
+        running.wait_for("queries", "working")
+        clients = {}
+        for name in ("closed", "open"):
+            clients[name] = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            find = bson.encode({"find": name, "filter": {"sleep": 3_600_000}, "$db": "lab"})
+            clients[name].sendall(mock.msg([mock.kind_0(find)], 1))
+        in_flight = lambda: [rows(running.store).get(name, {}).get("in_flight") for name in clients]
+        running.wait(lambda: in_flight() == [1, 1], "both queries in flight")
+        address = "{}:{}".format(*clients["closed"].getsockname())
+        # The kernel sends nothing then (TCP_REPAIR), as if the capture had lost the end of the connection.
+        clients["closed"].setsockopt(socket.IPPROTO_TCP, 19, 1)
+        clients["closed"].close()
+        write(log, "NETWORK", 22944, "conn1", "Connection ended", {"remote": address, "connectionCount": 1})
+        running.wait(lambda: in_flight() == [0, 1], "the end of the one")
+        found = rows(running.store)
+        assert running.stop() == 0
+    outcomes = {name: (found[name]["calls"], found[name]["unanswered"]) for name in clients}
+    assert outcomes == {"closed": (1, 1), "open": (0, 0)}, found

@@ -170,6 +170,8 @@ counters! {
         streams_idle,
         /// Connections dropped because the table was full.
         streams_evicted: loss,
+        /// Ends of connections, from logs of servers, that were left out because too many waited.
+        ends_left_out: loss,
         /// Bytes before the first message of connections joined late.
         joined_late_bytes: joined_late,
         /// Gaps: places in a stream whose bytes were not captured.

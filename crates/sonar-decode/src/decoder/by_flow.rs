@@ -252,7 +252,7 @@ impl FlowSplitter {
             steps: 0,
         };
         let flows = FlowTable::new(FlowLimits::default(), workers.shared.twins());
-        let ended_clients = EndedClients::default();
+        let ended_clients = EndedClients::share(1);
         Self { intake: PacketIntake::new(&workers.settings), flows, division, ended_clients }
     }
 
@@ -267,7 +267,7 @@ impl FlowSplitter {
 
     /// As [`Decoder::clients_ended`](super::Decoder::clients_ended).
     pub fn clients_ended(&mut self, clients: impl IntoIterator<Item = EndedClient>) {
-        self.ended_clients.add(clients);
+        self.intake.coverage.ends_left_out += self.ended_clients.add(clients);
     }
 
     /// As [`Decoder::tick`](super::Decoder::tick).

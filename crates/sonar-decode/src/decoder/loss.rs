@@ -253,6 +253,7 @@ fn what_is_in_flight_ends_with_the_connection_that_a_log_says_has_ended() {
     run.decoder.clients_ended(ended.map(|(id, at)| EndedClient {
         client: client(id),
         server_port: Some(27_017),
+        host: None,
         at,
     }));
     talks[2].wait(20 * SECOND);

@@ -81,7 +81,7 @@ impl Decoder {
             emitter: Emitter::new(shared.clone(), settings.tls == TlsSource::This).with_share(share),
             stages: Stages::new(settings, shared),
             ended: EndedServers::default(),
-            ended_clients: EndedClients::default(),
+            ended_clients: EndedClients::share(share),
         }
     }
 
@@ -188,7 +188,7 @@ impl Decoder {
     /// The log of a server says that these connections have ended. What is in flight on one ends with the first
     /// [`tick`](Self::tick) at that time or later, unless several connections can be meant.
     pub fn clients_ended(&mut self, clients: impl IntoIterator<Item = EndedClient>) {
-        self.ended_clients.add(clients);
+        self.intake.coverage.ends_left_out += self.ended_clients.add(clients);
     }
 
     /// Counts connections that turn out to be encrypted as this says from now on. It is not for a decoder that reads
@@ -199,7 +199,12 @@ impl Decoder {
 
     /// The bytes that it holds for all connections: an estimate, without what it shares with other decoders.
     pub fn memory(&self) -> usize {
-        self.flows.heap_bytes() + self.sessions.memory() + self.stages.memory() + self.emitter.memory()
+        let ended = self.ended_clients.memory();
+        self.flows.heap_bytes()
+            + self.sessions.memory()
+            + self.stages.memory()
+            + self.emitter.memory()
+            + ended
     }
 
     /// The counters.

@@ -33,7 +33,7 @@ use self::line::LinePart;
 pub use self::line::{Bound, LineKind, LogEvent, LogSettings, ParsedLine};
 use self::parts::{JoinedLine, OutputStream, UnfinishedLine};
 pub use self::reader::LineReader;
-pub use self::remotes::{LogEnd, MAX_CONNECTIONS, Remotes};
+pub use self::remotes::{LogEnd, MAX_CONNECTIONS, Remotes, ended_client};
 pub use self::server_port::server_port;
 pub use self::unwrap::{holds_lines, lines_of};
 use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};

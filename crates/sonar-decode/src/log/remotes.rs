@@ -118,11 +118,7 @@ impl Remotes {
 
     /// Reads which clients a line that was written at `time` names, and which connections end.
     fn read(&mut self, line: &[u8], time: Option<Timestamp>) {
-        let found = match line.first() {
-            Some(b'{') => json_event(line),
-            _ => text_event(line),
-        };
-        let Some((event, at, address)) = found else { return };
+        let Some((event, at, address)) = event(line) else { return };
         self.follow_end(event, address.map(Endpoint::from), time);
         if self.until.is_some_and(|until| time.is_none_or(|time| time >= until)) {
             return;
@@ -183,7 +179,8 @@ impl Remotes {
             let room = MAX_CONNECTIONS.saturating_sub(self.end.ended.len());
             self.end.left_out += ended.len().saturating_sub(room) as u64;
             let server_port = self.server_port;
-            let ended = ended.into_iter().take(room).map(|client| EndedClient { client, server_port, at });
+            let ended = ended.into_iter().take(room);
+            let ended = ended.map(|client| EndedClient { client, server_port, host: None, at });
             self.end.ended.extend(ended);
         }
     }
@@ -225,8 +222,24 @@ const fn most(share: usize) -> usize {
 /// What a server writes into an existing log when it starts.
 const RESTARTED: &[u8] = b"***** SERVER RESTARTED *****";
 
-/// The event, where its document begins, and the address of the client, of a line of 4.4 and later. A server that
-/// started or exits has no address.
+/// The connection that has ended, of a line that says so and was written at `time`; `None` for other lines, and for a
+/// connection through a Unix socket. The server is whichever the log is of.
+pub fn ended_client(line: &[u8], time: Timestamp) -> Option<EndedClient> {
+    let (event, _, address) = event(line)?;
+    let client = address.filter(|_| event == RemoteEvent::Ended).map(Endpoint::from)?;
+    Some(EndedClient { client, server_port: None, host: None, at: time.plus_ns(CUT_NS) })
+}
+
+/// The event that a line reports, where its document begins, and the address of the client. A server that started or
+/// exits has no address.
+fn event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
+    match line.first() {
+        Some(b'{') => json_event(line),
+        _ => text_event(line),
+    }
+}
+
+/// The same of a line of 4.4 and later.
 fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
     let (message, attributes) = json_message(line)?;
     let event = match message {
@@ -490,6 +503,7 @@ mod tests {
         let at = |second: u64, server_port| EndedClient {
             client: Endpoint::v4([10, 0, 0, 9], 5),
             server_port,
+            host: None,
             at: Timestamp::from_unix(1_714_557_600 + second, 999_999),
         };
         let [one, other] = [Some(27_017), Some(27_018)];
@@ -511,6 +525,26 @@ mod tests {
         let exits = [many("Connection accepted"), vec![exit]].concat();
         for end in ends(&[&many("Connection ended"), &exits, &many("Connection ended")]) {
             assert_eq!((end.ended.len(), end.left_out), (MAX_CONNECTIONS, 3));
+        }
+    }
+
+    #[test]
+    fn a_line_alone_says_which_connection_has_ended() {
+        let time = Timestamp::from_unix(1_714_557_603, 0);
+        let client = |line: &str| ended_client(line.as_bytes(), time).map(|one| (one.client.port, one.at));
+        let json = |message| json_line(3, message, "\"remote\":\"10.0.0.9:5\"");
+        let text = |message: &str| format!("2024-05-01T10:00:03.000+0000 I NETWORK  [conn7] {message}");
+        let end = Some((5, time.plus_ns(CUT_NS)));
+        assert_eq!(client(&json("Connection ended")), end);
+        assert_eq!(client(&text("end connection 10.0.0.9:5 (0 connections now open)")), end);
+        for other in [
+            json("Connection accepted"),
+            json("Shutting down"),
+            text("end connection anonymous unix socket (0 connections now open)"),
+            text("connection accepted from 10.0.0.9:5 #7 (1 connection now open)"),
+            String::new(),
+        ] {
+            assert_eq!(client(&other), None, "{other}");
         }
     }
 

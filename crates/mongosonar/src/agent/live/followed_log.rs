@@ -6,21 +6,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sonar_core::history::{Event, EventKind};
 use sonar_core::{Endpoint, Reading, Timestamp};
 use sonar_decode::entry::ParsedEntry;
-use sonar_decode::log::{LineKind, LineReader, LogReader};
+use sonar_decode::log::{LineKind, LineReader, LogEvent, LogReader, ParsedLine, ended_client};
 
+use super::client_ends::ClientEnds;
 use crate::agent::log_operations::LogOperations;
 use crate::agent::log_progress::{LogStart, add_line};
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::follow::{FileFollower, FollowNotice, FollowedPlace, LinePlace, LineSink};
 
-/// What a log says of the end of its server.
+/// What a log says of the end of its server, and of the ends of connections to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoggedEnds {
     /// When the server began to shut down.
     pub began: Option<Timestamp>,
     /// Its ends.
     pub events: Vec<Event>,
+    /// Ends of connections since the agent started.
+    pub clients: ClientEnds,
 }
 
 /// A log that is followed.
@@ -33,7 +36,7 @@ impl<P: FollowedPlace> FollowedLog<P> {
     /// `follower` gives the lines to `reader`.
     pub fn new(follower: FileFollower<P>, reader: LogReader, following: LogFollowing) -> Self {
         let line_reader = reader.reader();
-        let LogFollowing { port, start, now, knows_settings } = following;
+        let LogFollowing { port, start, now, begun, knows_settings } = following;
         let lines = LogLines {
             port,
             read_before: start.as_ref().map_or(0, |start| start.place.read),
@@ -49,6 +52,8 @@ impl<P: FollowedPlace> FollowedLog<P> {
             knows_settings,
             lost: 0,
             ends: Vec::new(),
+            begun,
+            clients: ClientEnds::default(),
         };
         Self { follower, lines }
     }
@@ -130,9 +135,13 @@ impl<P: FollowedPlace> FollowedLog<P> {
         self.lines.lost
     }
 
-    /// What it says of the end of its server since the last call.
+    /// What it says of the end of its server, and of connections to it, since the last call.
     pub fn take_ends(&mut self) -> LoggedEnds {
-        LoggedEnds { began: self.lines.reader.take_shutdown(), events: std::mem::take(&mut self.lines.ends) }
+        LoggedEnds {
+            began: self.lines.reader.take_shutdown(),
+            events: std::mem::take(&mut self.lines.ends),
+            clients: self.lines.clients.take(),
+        }
     }
 }
 
@@ -145,6 +154,8 @@ pub struct LogFollowing {
     pub start: Option<LogStart>,
     /// The time. Lines before the first one with a time count in its window.
     pub now: Timestamp,
+    /// When the agent started. It has nothing in flight of connections that ended before.
+    pub begun: Timestamp,
     /// Whether the settings of the process are known: they are compared then, and not those in the log.
     pub knows_settings: bool,
 }
@@ -174,6 +185,10 @@ struct LogLines {
     knows_settings: bool,
     /// Ends of the server that wait to be taken.
     ends: Vec<Event>,
+    /// When the agent started.
+    begun: Timestamp,
+    /// Ends of connections that wait to be taken.
+    clients: ClientEnds,
 }
 
 impl LogLines {
@@ -197,6 +212,7 @@ impl LogLines {
     /// Takes a line; `is_last` if it has no line feed.
     fn take(&mut self, line: &[u8], is_last: bool, windows: &mut WindowCutter) {
         let parsed = self.line_reader.read(line, &mut self.entry);
+        self.note_client(line, &parsed);
         // What is older than what is asked for counts where it is read.
         let at = parsed.at().filter(|_| parsed.kind != LineKind::Outside);
         let window = at.map_or(self.window, |at| at.floor_to(WIDTH_NS));
@@ -209,6 +225,16 @@ impl LogLines {
         match is_last {
             true => self.reader.add_last(line, &parsed, &self.entry, &mut sink),
             false => self.reader.add(line, &parsed, &self.entry, &mut sink),
+        }
+    }
+
+    /// Notes the connection that has ended, if a line says that.
+    fn note_client(&mut self, line: &[u8], parsed: &ParsedLine) {
+        if parsed.event() == Some(&LogEvent::Ended)
+            && let Some(at) = parsed.at().filter(|at| *at >= self.begun)
+            && let Some(client) = ended_client(line, at)
+        {
+            self.clients.add(client);
         }
     }
 

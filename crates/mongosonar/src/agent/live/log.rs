@@ -323,10 +323,11 @@ impl LogSource {
     }
 }
 
-/// Passes on what a log says of the end of its server.
+/// Passes on what a log says of the end of its server, and of connections to it.
 fn note_ends(log: &mut FollowedLog<InspectedLog>, port: u16, servers: &WatchedServers) {
-    let LoggedEnds { began, events } = log.take_ends();
+    let LoggedEnds { began, events, clients } = log.take_ends();
     servers.log(port, began, &events);
+    servers.clients_ended(port, clients);
 }
 
 /// Why there is no log to follow.
@@ -378,8 +379,13 @@ fn open(
     let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
     let server_name = local(server.port);
     reader.collect_events(server_name, task.applications.watch(server_name));
-    let following =
-        LogFollowing { port: server.port, start: known, now, knows_settings: !server.options.is_empty() };
+    let following = LogFollowing {
+        port: server.port,
+        start: known,
+        now,
+        begun: task.begun.time,
+        knows_settings: !server.options.is_empty(),
+    };
     Ok(FollowedLog::new(follower, reader, following))
 }
 

@@ -6,6 +6,7 @@
 
 mod backoff;
 mod board;
+mod client_ends;
 mod clock_reading;
 mod collecting;
 mod described_server;

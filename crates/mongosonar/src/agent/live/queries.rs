@@ -2,18 +2,20 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use sonar_core::Window;
 use sonar_core::history::Collector;
 use sonar_core::window::WindowSettings;
-use sonar_decode::{EndedServer, Settings, Shared};
+use sonar_decode::{EndedClient, EndedServer, Settings, Shared};
 
 use super::backoff::Backoff;
 use super::board::CollectorProblem;
+use super::client_ends::ClientEnds;
 use super::opener::{NetworkState, OpenedRing, RingOpener, RingRequest};
+use super::watched::WatchedServers;
 use crate::agent::memory;
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
@@ -43,6 +45,10 @@ pub struct QueriesCollector {
     lost: u64,
     say: Sender<Notice>,
     notices: Receiver<Notice>,
+    /// The ends of connections that the capture was told last; gone as soon as all of its threads have taken them.
+    told: Weak<Vec<EndedClient>>,
+    /// Ends of connections that were left out since the last window.
+    ends_left_out: u64,
     /// Also receives the operations.
     each: Option<Arc<Mutex<dyn OperationListener>>>,
     /// Reads encrypted connections; `None` if that is switched off or impossible.
@@ -94,6 +100,8 @@ impl QueriesCollector {
             lost: 0,
             say,
             notices,
+            told: Weak::new(),
+            ends_left_out: 0,
             each: None,
             tls: None,
             threads: ThreadStarter::Here,
@@ -216,7 +224,8 @@ impl QueriesCollector {
     /// The next window, if one comes in time, and whether it has packets.
     pub fn take(&mut self, wait: Duration, servers: &LocalServers) -> Option<(WindowPart, bool)> {
         self.note_attached();
-        let window = self.running.as_mut()?.joiner.next(wait)?;
+        let mut window = self.running.as_mut()?.joiner.next(wait)?;
+        window.coverage.ends_left_out += std::mem::take(&mut self.ends_left_out);
         self.lost += window.coverage.records_lost();
         let has_packets = window.coverage.frames > 0;
         Some((part(window, servers, self.has_interface), has_packets))
@@ -289,6 +298,21 @@ impl QueriesCollector {
     /// The process of a server of this host has ended: nothing is in flight on it any more.
     pub fn server_ended(&self, server: &EndedServer) {
         self.send(|| CaptureChange::ServerEnded(server.clone()));
+    }
+
+    /// Passes on which connections have ended, as the logs of `servers` say: nothing is in flight on them any more.
+    pub fn follow_ends(&mut self, servers: &WatchedServers) {
+        // While a thread stands still they wait where there is a bound.
+        if self.told.strong_count() > 0 {
+            return;
+        }
+        let ClientEnds { waiting, left_out } = servers.take_clients();
+        self.ends_left_out += left_out;
+        if !waiting.is_empty() {
+            let clients = Arc::new(Vec::from(waiting));
+            self.told = Arc::downgrade(&clients);
+            self.send(|| CaptureChange::ClientsEnded(clients.clone()));
+        }
     }
 
     /// Answers of the helper that opens rings so far that came late.
@@ -428,9 +452,11 @@ fn part(mut window: Window, servers: &LocalServers, is_observed: bool) -> Window
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::Timestamp;
+    use sonar_core::{Endpoint, Timestamp};
 
     use super::*;
+    use crate::agent::live::client_ends::MAX_WAITING;
+    use crate::queries::live::ThreadWindow;
 
     /// Takes operations, and does nothing with them.
     struct Deaf;
@@ -470,6 +496,61 @@ mod tests {
         assert_eq!(Arc::strong_count(&listener), 1);
         let told: Vec<_> = told.try_iter().collect();
         assert!(matches!(&told[..], [CaptureChange::ListenerGone]));
+    }
+
+    #[test]
+    fn ends_of_connections_wait_while_a_capture_thread_stands_still() {
+        let watched = WatchedServers::default();
+        watched.set_addresses(["10.0.0.1".parse().expect("an address")].into());
+        let log = |count: usize| {
+            let mut ended = ClientEnds::default();
+            let client = |port: usize| EndedClient {
+                client: Endpoint::v4([10, 0, 0, 9], port as u16),
+                server_port: None,
+                host: None,
+                at: Timestamp::from_unix(5, 0),
+            };
+            (1..=count).for_each(|port| ended.add(client(port)));
+            watched.clients_ended(27_017, ended);
+        };
+        let mut queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
+        let mut capture = RunningCapture::default();
+        let (changes, told): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+        capture.changes = changes;
+        let (hand_over, windows) = channel();
+        let (stop, joiner) = (Arc::new(AtomicBool::new(false)), Joiner::new(windows, 1));
+        queries.running = Some(RunningQueries { capture, joiner, stop, interfaces: Vec::new() });
+        let told = |thread: usize| -> Vec<Arc<Vec<EndedClient>>> {
+            let clients = |change| match change {
+                CaptureChange::ClientsEnded(clients) => Some(clients),
+                _ => None,
+            };
+            told[thread].try_iter().filter_map(clients).collect()
+        };
+        log(2);
+        queries.follow_ends(&watched);
+        let first = told(0);
+        let [ends] = &first[..] else { panic!("{first:?}") };
+        let host: Option<Arc<[_]>> = Some(["10.0.0.1".parse().expect("an address")].into());
+        assert!(ends.iter().all(|one| (one.server_port, &one.host) == (Some(27_017), &host)), "{ends:?}");
+        drop(first);
+        // The other thread has not taken them yet.
+        (0..3).for_each(|_| log(MAX_WAITING));
+        queries.follow_ends(&watched);
+        assert_eq!(told(0).len(), 0);
+        assert_eq!(told(1).len(), 1);
+        queries.follow_ends(&watched);
+        let count = |thread: usize| told(thread).iter().map(|ends| ends.len()).sum::<usize>();
+        assert_eq!([count(0), count(1)], [MAX_WAITING; 2]);
+        let start = Timestamp::from_unix(1_000, 0);
+        let mut window = Window::new(start, WindowSettings::default());
+        window.end = Timestamp::from_unix(1_010, 0);
+        hand_over
+            .send(ThreadWindow { thread: 0, window, interval: start, next: None, held: 0 })
+            .expect("it is taken");
+        let (part, _) = queries.take(Duration::ZERO, &LocalServers::default()).expect("a window");
+        assert_eq!(part.window.window.coverage.ends_left_out, 2 * MAX_WAITING as u64);
+        assert_eq!(queries.lost(), 2 * MAX_WAITING as u64);
     }
 
     #[test]

@@ -124,6 +124,14 @@ impl LiveAgent<'_> {
         }
     }
 
+    /// Tells the capture which connections have ended, as logs say.
+    fn follow_ends(&mut self) {
+        match &mut self.queries {
+            Some(queries) => queries.follow_ends(&self.watched),
+            None => drop(self.watched.take_clients()),
+        }
+    }
+
     /// Looks at the processes of servers, searches for servers if that is due, and reports what has happened to them.
     pub(super) fn follow_servers(&mut self) {
         self.read_kernel_log();
@@ -137,6 +145,7 @@ impl LiveAgent<'_> {
                 LoggedEnd::Ends(event) => self.lives.see(&event),
             }
         }
+        self.follow_ends();
         let mut events = self.lives.silent(&states, now());
         if has_ended || self.searched.is_none_or(|searched| searched.elapsed() >= self.search_every()) {
             self.look_for_servers();

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
+use sonar_decode::EndedClient;
 
+use super::client_ends::ClientEnds;
 use super::inspector::FoundServer;
 use crate::agent::servers::LocalServers;
 
@@ -56,6 +58,8 @@ pub struct WatchedServers {
     addresses: Mutex<BTreeSet<IpAddr>>,
     /// Ends of servers found in logs. Windows, with the same events, come some seconds later.
     logged: Mutex<Vec<LoggedEnd>>,
+    /// Ends of connections found in logs, until the capture takes them.
+    clients: Mutex<ClientEnds>,
 }
 
 impl WatchedServers {
@@ -100,6 +104,24 @@ impl WatchedServers {
     /// Ends of servers found in logs since the last call.
     pub fn take_logged(&self) -> Vec<LoggedEnd> {
         std::mem::take(&mut self.logged.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes the connections to the server at a port that have ended, as its log says.
+    pub fn clients_ended(&self, port: u16, ended: ClientEnds) {
+        if ended == ClientEnds::default() {
+            return;
+        }
+        let host: Arc<[IpAddr]> =
+            self.addresses.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let ClientEnds { waiting, left_out } = ended;
+        let of_server = |client| EndedClient { server_port: Some(port), host: Some(host.clone()), ..client };
+        let ended = ClientEnds { waiting: waiting.into_iter().map(of_server).collect(), left_out };
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).append(ended);
+    }
+
+    /// Ends of connections found in logs since the last call.
+    pub fn take_clients(&self) -> ClientEnds {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Their ports.

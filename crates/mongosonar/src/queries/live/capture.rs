@@ -120,6 +120,9 @@ impl CaptureThread {
                     self.replace_ring(*ring);
                 }
                 CaptureChange::ServerEnded(server) => self.work.pipeline.decoder.server_ended(server),
+                CaptureChange::ClientsEnded(clients) => {
+                    self.work.pipeline.decoder.clients_ended(clients.iter().cloned());
+                }
                 CaptureChange::EncryptedRead => self.work.pipeline.decoder.set_tls(TlsSource::Process),
                 CaptureChange::ListenerGone => self.work.pipeline.sink.each = None,
             }

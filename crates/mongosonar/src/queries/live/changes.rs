@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sonar_decode::EndedServer;
+use sonar_decode::{EndedClient, EndedServer};
 use sonar_sys::{PacketFilter, Ring};
 
 use crate::queries::ports::Listened;
@@ -27,4 +27,6 @@ pub enum CaptureChange {
     ListenerGone,
     /// The process of a server has ended, and with it what is in flight on it.
     ServerEnded(EndedServer),
+    /// Connections have ended, as logs of servers say, and with them what is in flight on them.
+    ClientsEnded(Arc<Vec<EndedClient>>),
 }

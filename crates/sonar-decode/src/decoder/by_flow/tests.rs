@@ -49,7 +49,7 @@ fn feed<D>(
 
 fn by_one_decoder(packets: &[OwnedPacket], ended: &[EndedClient]) -> Outcome {
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    decoder.clients_ended(ended.iter().copied());
+    decoder.clients_ended(ended.iter().cloned());
     let mut both = (decoder, Outcome::default());
     let last = feed(
         packets,
@@ -102,7 +102,7 @@ fn by_workers(
         outcome: Outcome::default(),
         depends_on_order: false,
     };
-    rounds.splitter.clients_ended(ended.iter().copied());
+    rounds.splitter.clients_ended(ended.iter().cloned());
     let last = feed(
         packets,
         &mut rounds,
@@ -259,7 +259,8 @@ proptest! {
             .filter_map(|(client, packet, has_port)| {
                 let at = packets.get(packet.index(packets.len().max(1)))?.time.plus_ns(1_500);
                 let client = format!("10.0.0.{client}:4000{client}").parse::<std::net::SocketAddr>().ok()?;
-                Some(EndedClient { client: client.into(), server_port: has_port.then_some(27_017), at })
+                let server_port = has_port.then_some(27_017);
+                Some(EndedClient { client: client.into(), server_port, host: None, at })
             })
             .collect();
         let one = by_one_decoder(&packets, &ended);

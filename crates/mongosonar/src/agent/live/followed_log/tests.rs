@@ -95,7 +95,8 @@ impl LogAgent {
         let start = starts(&store.positions()).remove(&PORT);
         let from = start.as_ref().map_or(FollowStart::Beginning, |at| FollowStart::At(at.place.position));
         let follower = FileFollower::new(FollowedPath(server.log()), None, from).unwrap();
-        let following = LogFollowing { port: PORT, start, now: at(server.second), knows_settings: false };
+        let now = at(server.second);
+        let following = LogFollowing { port: PORT, start, now, begun: now, knows_settings: false };
         let (to, parts) = sync_channel(100_000);
         Self {
             log: FollowedLog::new(follower, LogReader::new(LogSettings::default()), following),
@@ -321,4 +322,26 @@ fn lines_after_a_truncation_are_stored_once_wherever_the_agent_is_killed() {
         agent.work(71, 3);
         assert_eq!(stored(&agent.end())[&50].1, server.written[&50], "noticed: {is_noticed}");
     }
+}
+
+#[test]
+fn ends_of_connections_since_the_agent_started_are_told_once() {
+    let server = LoggingServer::new();
+    let ended = |second: u64, port: u16| {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:01:{second:02}.000+00:00"}},"s":"I","c":"NETWORK","id":22944,"ctx":"conn1","msg":"Connection ended","attr":{{"remote":"10.0.0.9:{port}","connectionCount":1}}}}"#
+        ) + "\n"
+    };
+    // The agent starts a second after this line.
+    let before = "2026-05-01T10:00:59.000+0000 I NETWORK  [conn1] end connection 10.0.0.9:1 (0 connections now open)\n";
+    append(&server.log(), before);
+    append(&server.log(), &[ended(1, 2), ended(2, 3)].concat());
+    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    agent.work(65, 3);
+    let mut told = || -> Vec<(u16, u64)> {
+        let ends = agent.log.take_ends().clients.waiting;
+        ends.iter().map(|one| (one.client.port, one.at.since(at(60)) / NS_PER_S)).collect()
+    };
+    assert_eq!(told(), [(2, 1), (3, 2)]);
+    assert_eq!(told(), []);
 }

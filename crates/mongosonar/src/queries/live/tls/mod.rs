@@ -112,6 +112,9 @@ impl CaptureSource for TlsCapture {
                 match change {
                     CaptureChange::Ports(listened) => pipeline.decoder.set_ports(listened.ports()),
                     CaptureChange::ServerEnded(server) => pipeline.decoder.server_ended(server),
+                    CaptureChange::ClientsEnded(clients) => {
+                        pipeline.decoder.clients_ended(clients.iter().cloned());
+                    }
                     CaptureChange::ListenerGone => pipeline.sink.each = None,
                     CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
                 }
