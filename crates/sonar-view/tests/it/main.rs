@@ -17,3 +17,4 @@ mod recorded;
 mod recorded_capture;
 #[path = "../../examples/synthetic/mod.rs"]
 mod synthetic;
+mod view_rates;
