@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pymongo
 import pytest
@@ -33,6 +34,8 @@ pytestmark = [
 
 # Windows of 10 s before an incident, and after it.
 BEFORE, AFTER = 7, 4
+# For how many seconds writes are locked.
+LOCKED_S = 15
 # Queries a second at each server.
 LOADS = {"light": 10, "steady": 25, "heavy": 60}
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
@@ -60,6 +63,9 @@ class Server:
     name: str
     rate: int
     cgroup: pathlib.Path | None = None
+    # How many ask it, and whether they write.
+    askers: int = 1
+    writes: bool = False
     port: int = dataclasses.field(default_factory=free_port)
 
     def __post_init__(self):
@@ -78,22 +84,28 @@ class Server:
         # What it has in memory belongs to the group that it was in when it took it, so it begins there.
         with inside(self.cgroup) if self.cgroup else contextlib.nullcontext():
             self.process = self.running.enter_context(threaded(self.folder, self.port))
-        self.asking = threading.Thread(target=self.ask)
-        self.asking.start()
+        self.asking = [threading.Thread(target=self.ask) for _ in range(self.askers)]
+        for asker in self.asking:
+            asker.start()
 
     def ask(self):
         """Asks at a steady rate. A server that has ended is asked again once it is back."""
-        uri = f"mongodb://127.0.0.1:{self.port}/?directConnection=true&serverSelectionTimeoutMS=2000"
+        uri = f"mongodb://127.0.0.1:{self.port}/?directConnection=true&serverSelectionTimeoutMS=2000&socketTimeoutMS=120000"
         with pymongo.MongoClient(uri, appname=f"shop-{self.name}") as client:
-            while not self.stop_asking.wait(1 / self.rate):
+            while not self.stop_asking.wait(self.askers / self.rate):
                 with contextlib.suppress(pymongo.errors.PyMongoError):
-                    labkit.ask_threaded(client.lab, self.steps)
+                    if self.writes:
+                        write = {"findAndModify": "orders", "query": self.steps, "update": {"$set": {"a": 1}}}
+                        client.lab.command(write)
+                    else:
+                        labkit.ask_threaded(client.lab, self.steps)
 
     def end(self):
         self.stop_asking.set()
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGCONT)
-        self.asking.join()
+        for asker in self.asking:
+            asker.join()
         self.running.close()
 
 
@@ -238,6 +250,81 @@ def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_bla
             sentences = [change["sentence"] for change in found]
             blamed = [change["sentence"] for change in found if change["effects"] and words not in change["sentence"]]
             if not sentences or words not in sentences[0] or blamed:
+                wrong[name] = sentences
+    assert not wrong, json.dumps(wrong, indent=1)
+
+
+def lock_writes(server):
+    """Whoever unlocks them must have the same connection."""
+    uri = f"mongodb://127.0.0.1:{server.port}/?directConnection=true&maxPoolSize=1"
+    client = pymongo.MongoClient(uri, appname="admin-shell")
+    server.clients = [client]
+    client.admin.command({"fsync": 1, "lock": True})
+    message = "mongod is locked and no writes are allowed"
+    write(server.log, "COMMAND", 20462, "conn9", message, {"lockCount": 1})
+    # span: how long they are locked
+    time.sleep(LOCKED_S)
+
+
+def unlock_writes(server):
+    server.clients[0].admin.command({"fsyncUnlock": 1})
+    write(server.log, "COMMAND", 20466, "conn9", "fsyncUnlock completed", {"lockCount": 0})
+
+
+def build_an_index(server):
+    """The one that was dropped."""
+    uri = f"mongodb://127.0.0.1:{server.port}/?directConnection=true"
+    index = {"key": {"user": 1}, "name": "user_1"}
+    build = {"namespace": "lab.orders", "buildUUID": {"uuid": {"$uuid": "12345678-1234-1234-1234-123456789012"}}}
+    with pymongo.MongoClient(uri, appname="admin-shell") as client:
+        write(server.log, "INDEX", 20384, "conn9", "Index build: starting", build | {"properties": index})
+        client.lab.command({"createIndexes": "orders", "indexes": [index]})
+        write(server.log, "INDEX", 20345, "conn9", "Index build: done building", build | {"index": "user_1"})
+    server.steps = {"burn": 1}
+
+
+# Of each server: what begins the incident and what ends it, what the first change must say, and what may be said of its
+# end.
+UNDONE = {
+    "dropped": (drop_an_index, build_an_index, "index user_1 was dropped", "index user_1"),
+    "locked": (lock_writes, unlock_writes, "writes were locked by fsyncLock", "writes were unlocked"),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_the_cause_of_an_incident_that_was_undone_is_named_and_nothing_else_is_blamed(tmp_path, load):
+    with contextlib.ExitStack() as stack:
+        servers = {name: Server(tmp_path, name, LOADS[load], askers=8) for name in UNDONE}
+        # Writes wait for the lock if somebody else has it.
+        servers["locked"].steps, servers["locked"].writes = {"burn": 1, "lock": 1}, True
+        for server in servers.values():
+            server.start()
+            stack.callback(server.end)
+        described = "".join(f'[[server]]\nport = {one.port}\nlog = "{one.log}"\n' for one in servers.values())
+        ports = ", ".join(str(one.port) for one in servers.values())
+        config = f"[collectors]\nfiles = false\nsplit = true\n[queries]\nport = [{ports}]\n{described}"
+        with agent(tmp_path, config) as running:
+            running.wait_for("split", "working")
+            running.wait_for("log", "working")
+            for server in servers.values():
+                state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
+            running.wait_until_read()
+            running.observe(BEFORE)
+            wait_for_a_boundary()
+            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            for which in (0, 1):
+                for name, incident in UNDONE.items():
+                    incident[which](servers[name])
+            running.observe(AFTER)
+            assert running.stop() == 0
+        wrong = {}
+        for name, (_, _, cause, end) in UNDONE.items():
+            found, text = changes(running.store, began, servers[name].port)
+            (tmp_path / f"{name}.json").write_text(text)
+            sentences = [change["sentence"] for change in found]
+            is_its = lambda change: cause in change["sentence"] or end in change["sentence"]
+            blamed = [change["sentence"] for change in found if change["effects"] and not is_its(change)]
+            if not sentences or cause not in sentences[0] or blamed:
                 wrong[name] = sentences
     assert not wrong, json.dumps(wrong, indent=1)
 

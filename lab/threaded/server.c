@@ -14,13 +14,14 @@
 // `profile` sets the profiler, as in MongoDB: at level 1 (with `slowms`) and 2 finds are described in `system.profile`,
 // with the same figures as in the log; a find of that collection returns the last ones, the newest first.
 //
-// `find` executes the elements of its filter in their order:
+// `find` executes the elements of its filter in their order, and so does `findAndModify` with those of its query:
 //
 //   {burn: MS}     computes for MS milliseconds of its thread's processor time
 //   {read: N}      reads N random records, each of a page of its own that is not in the cache
 //   {hold: MS}     takes the lock and sleeps, as a long operation that holds a lock does, or until the command
 //                  releaseLock ends its sleep; lockHolder returns its thread, or 0
-//   {lock: 1}      takes the lock, which another connection may hold
+//   {lock: 1}      takes the lock, which another connection may hold; the command fsync holds it until fsyncUnlock of the
+//                  same connection
 //   {sleep: MS}    sleeps
 //   {fault: N}     touches N pages of a file that are not in memory
 //   {send: MB}     replies with MB megabytes
@@ -481,7 +482,7 @@ static void find(struct document *reply, struct connection *connection, const ui
     struct element element;
     uint32_t inner;
     while (next(&at, command + length - 1, &element)) {
-        if (element.type == 0x03 && !strcmp(element.name, "filter")) {
+        if (element.type == 0x03 && (!strcmp(element.name, "filter") || !strcmp(element.name, "query"))) {
             filter = element.value;
             memcpy(&inner, filter, 4);
             *megabytes = execute(connection, filter, inner);
@@ -540,12 +541,16 @@ static int respond(struct connection *connection, const int32_t *header, const u
         list_databases(&reply);
     else if (!strcmp(name, "serverStatus"))
         put_status(&reply);
-    else if (!strcmp(name, "find"))
+    else if (!strcmp(name, "find") || !strcmp(name, "findAndModify"))
         find(&reply, connection, command, size, &megabytes);
     else if (!strcmp(name, "lockHolder"))
         put_int(&reply, "thread", lock_holder);
     else if (!strcmp(name, "releaseLock") && lock_holder)
         tgkill(getpid(), lock_holder, SIGUSR1);
+    else if (!strcmp(name, "fsync"))
+        take_the_lock();
+    else if (!strcmp(name, "fsyncUnlock"))
+        pthread_mutex_unlock(&the_lock);
     else if (legacy || !strcmp(name, "hello") || !strcasecmp(name, "isMaster"))
         greet(&reply, connection);
     double ok = 1;
