@@ -33,6 +33,37 @@ fn many_new_shapes_that_are_small_each_are_a_large_change_together() {
     assert!((before / 8.6 - 1.0).abs() < 0.1 && (after / (31.0 * 8.6) - 1.0).abs() < 0.1, "{change:?}");
 }
 
+/// Thirty shapes of which each is a thirtieth of the load.
+fn thirty(of: impl Fn(u64) -> Load) -> Vec<Load> {
+    (0..30).map(|number| Load { shape: 100 + number, calls: 30, ..of(number) }).collect()
+}
+
+#[test]
+fn a_load_that_rises_with_many_shapes_is_a_change_of_the_server() {
+    let usual = thirty(|_| Load { latency_ns: 100 * MS, ..FIND });
+    let slower = thirty(|_| Load { latency_ns: 300 * MS, ..FIND });
+    let found = compare(&usual, &slower, &[]);
+    let change = of_server(&found.changes).unwrap_or_else(|| panic!("{found:#?}"));
+    assert_eq!((measures(change), change.new_shapes), (vec![ServerMeasure::InProgress], 0), "{change:?}");
+    // 90 calls a second, which take one and a half times their latency on average.
+    let ServerLevel { before, after, .. } = change.levels[0];
+    assert!((before / (90.0 * 0.15) - 1.0).abs() < 0.1, "{before}");
+    assert!((after / (90.0 * 0.45) - 1.0).abs() < 0.1, "{after}");
+}
+
+#[test]
+fn errors_that_many_shapes_have_now_and_then_are_a_change_of_the_server() {
+    let usual = thirty(|_| FIND);
+    // Two in ten seconds for each, with errors of their own, so no code is most of them.
+    let failing = usual.iter().enumerate();
+    let failing = failing.map(|(at, load)| Load { calls: 2, error: Some(100 + at as i32), ..*load });
+    let found = compare(&usual, &usual.iter().copied().chain(failing).collect::<Vec<_>>(), &[]);
+    let change = of_server(&found.changes).unwrap_or_else(|| panic!("{found:#?}"));
+    assert_eq!(measures(change), [ServerMeasure::Failed], "{change:?}");
+    let ServerLevel { before, after, .. } = change.levels[0];
+    assert!(before == 0.0 && (after / 6.0 - 1.0).abs() < 0.1, "{before} {after}");
+}
+
 #[test]
 fn a_storm_of_connections_is_named() {
     let key = SeriesKey {
@@ -191,6 +222,31 @@ fn a_process_that_the_kernel_killed_somewhere_slows_down_no_server() {
         // That of the server's own control group may be.
         let own = [Event { server: SERVER, ..killed.clone() }];
         assert!(compare(&[FIND, UPDATE], &after, &own).changes.iter().any(is_blamed));
+    }
+}
+
+#[test]
+fn what_happened_to_another_server_slows_down_no_query_of_this_one() {
+    let slow = [Load { latency_ns: 8 * MS, ..FIND }, UPDATE];
+    let other = Endpoint::v4([0, 0, 0, 0], 27_018);
+    for (kind, second, subject) in [
+        (EventKind::IndexDrop, 301, "shop.carts"),
+        (EventKind::SettingChange, 301, ""),
+        (EventKind::CpuThrottled, 298, ""),
+    ] {
+        let own = event(second, kind, subject);
+        let blamed = |events: &[Event]| {
+            let found = compare(&[FIND, UPDATE], &slow, events);
+            let slower = found.changes.iter().flat_map(|one| [one].into_iter().chain(&one.effects));
+            let is_slower = |one: &&HistoryChange| matches!(one.what, ChangeKind::Shape(_));
+            assert_eq!(slower.filter(is_slower).count(), 1, "{kind:?} {found:#?}");
+            let causes = found.changes.into_iter().filter(|one| !one.effects.is_empty());
+            causes.map(|one| one.server).collect::<Vec<_>>()
+        };
+        let of_other = Event { server: other, ..own.clone() };
+        assert_eq!(blamed(std::slice::from_ref(&of_other)), [], "{kind:?}");
+        // Nor where the server itself has a cause.
+        assert_eq!(blamed(&[of_other, own]), [SERVER], "{kind:?}");
     }
 }
 
