@@ -20,7 +20,8 @@ fn run(words: &[&str]) -> Output {
     program([*command].iter().chain(&store).chain(rest)).output().unwrap()
 }
 
-fn json(words: &[&str]) -> Value {
+/// The document of a command about that history.
+pub fn json(words: &[&str]) -> Value {
     let output = run(&[words, &["--json"]].concat());
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words:?}: {output:?}"))
 }
@@ -438,6 +439,14 @@ fn queries_of_one_server_of_several_are_shown_alone() {
     assert_eq!((&one["totals"]["calls"], one["rows"].as_array().unwrap().len()), (&7.into(), 1));
     assert!(one["by_type"].is_null(), "it is counted for all servers together");
     assert!(one["notes"][0].as_str().unwrap().starts_with("only the server at port 27602"), "{one}");
+    let queries = |words: &[&str]| {
+        let timeline = summary(&store, &[&["timeline"], &from[1..], words].concat());
+        let lane = timeline["lanes"].as_array().unwrap().iter().find(|lane| lane["id"] == "calls").cloned();
+        let values = lane.unwrap()["values"].as_array().unwrap().clone();
+        values.iter().filter_map(Value::as_f64).fold(0.0, f64::max)
+    };
+    assert!((queries(&[]) - 1.2).abs() < 1e-9, "{}", queries(&[]));
+    assert!((queries(&["--port", "27602"]) - 0.7).abs() < 1e-9, "{}", queries(&["--port", "27602"]));
     let store = ["--store", store.to_str().unwrap()];
     for (words, said) in [
         (&["--port", "27602", "--by", "app"][..], "for all servers together"),

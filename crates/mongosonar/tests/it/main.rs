@@ -11,6 +11,7 @@ mod files;
 mod foreign;
 mod ftdc;
 mod history;
+mod history_events;
 mod inputs;
 mod io_life;
 mod io_names;
