@@ -430,6 +430,46 @@ fn rows_by_client_user_and_comment() {
     assert_eq!((&compared["changed"], &compared["not_judged"]), (&0.into(), &2.into()), "{compared}");
 }
 
+#[test]
+fn rows_by_user_and_comment_of_a_profile() {
+    let folder = Folder::new("callers-of-a-profile");
+    let find = |(user, comment): (&str, &str), at: u32| {
+        format!(
+            r#"{{"op":"query","ns":"shop.carts","command":{{"find":"carts","filter":{{"a":1}},"comment":{comment},"$db":"shop"}},"docsExamined":9,"nreturned":1,"millis":7,"ts":{{"$date":"2026-05-01T10:00:0{at}.120Z"}},"client":"10.0.0.{at}","user":"{user}","allUsers":[{{"user":"{user}","db":"admin"}}]}}
+"#
+        )
+    };
+    let calls = [
+        ("alice@admin", "\"nightly\""),
+        ("bob@admin", "\"nightly\""),
+        ("alice@admin", "42"),
+        ("", "{\"a\":1}"),
+    ];
+    let documents: String = calls.into_iter().zip(1..).map(|(caller, at)| find(caller, at)).collect();
+    let file = folder.file("profile.json", documents.as_bytes());
+    let rows = |by: &str| {
+        let words = ["profiler", "report", "--json", "--show-values", "--by", by];
+        let told = object(&program(words).arg(&file).output().unwrap());
+        let row = |row: &Value| (row[by].as_str().unwrap().to_owned(), row["calls"].as_u64().unwrap());
+        let mut rows: Vec<_> = told["rows"].as_array().unwrap().iter().map(row).collect();
+        rows.sort();
+        rows
+    };
+    let owned =
+        |rows: &[(&str, u64)]| rows.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
+    assert_eq!(rows("user"), owned(&[("", 1), ("alice@admin", 2), ("bob@admin", 1)]));
+    // A document is no name of a kind of call.
+    assert_eq!(rows("comment"), owned(&[("", 1), ("42", 1), ("nightly", 2)]));
+    for words in ["--by user", "--by comment"] {
+        let refused =
+            program(["profiler", "report"]).arg(&file).args(words.split_whitespace()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(text(&refused.stderr).contains("--show-values"), "{refused:?}");
+    }
+    let shown = program(["profiler", "report", "--json"]).arg(&file).output().unwrap();
+    assert!(!text(&shown.stdout).contains("alice") && !text(&shown.stdout).contains("nightly"));
+}
+
 /// A capture, a profile and a log of the same minutes.
 fn of_minutes(file: &str) -> std::path::PathBuf {
     fixture(&format!("mongod-4.4-minutes/{file}"))
