@@ -320,6 +320,43 @@ fn no_message_uses_a_word_that_confused() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// Words for the largest of several values. In columns and the names of figures it is `max`.
+const OTHER_WORDS_FOR_MAX: [&str; 4] = ["highest", "peak", "most", "maximum"];
+
+/// Another word for the largest value in a short text, as headings are: not in `at most`, which is a cap, nor in a part
+/// of a sentence.
+fn other_words_for_max(text: &str) -> Option<&'static str> {
+    let text = text.to_lowercase().replace("at most", "");
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let is_heading = text.len() < 30 && !text.starts_with("the ") && !text.contains(['{', '}', '<']);
+    OTHER_WORDS_FOR_MAX.into_iter().find(|word| is_heading && words.contains(word))
+}
+
+#[test]
+fn the_largest_value_has_one_name_in_all_columns() {
+    assert_eq!(
+        ["max", "peak load", "Max.", "most"].map(|text| other_words_for_max(text).is_some()),
+        [false, true, false, true]
+    );
+    let mut wrong = String::new();
+    let pages = ["pages", "parts"].map(|folder| root().join("web/src").join(folder));
+    let pages = pages.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let mut lines = messages();
+    for page in pages.map(|page| page.unwrap().path()) {
+        let page_text = fs::read_to_string(&page).unwrap();
+        lines.extend(page_text.lines().map(|line| (page.display().to_string(), line.to_owned())));
+    }
+    for (place, line) in lines {
+        let code = line.split("//").next().unwrap_or_default();
+        for text in code.split('"').skip(1).step_by(2) {
+            if let Some(word) = other_words_for_max(text) {
+                writeln!(wrong, "{place}: {word:?} in {text:?}").unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "say `max`: {wrong}");
+}
+
 /// Nouns that messages count.
 const COUNTED: [&str; 26] = [
     "operations",
