@@ -61,8 +61,9 @@ pub(crate) use counters;
 
 counters! {
     /// The counters, in the order in which a packet passes them. They only grow. Those marked `loss` count
-    /// what could not be shown, those marked `unread` what was recognised as something else, those marked `skipped`
-    /// what the user chose to leave out, and those marked `joined_late` what began before the capture.
+    /// what could not be shown, those marked `in_part` what is shown but not known in full, those marked `unread` what
+    /// was recognised as something else, those marked `skipped` what the user chose to leave out, and those marked
+    /// `joined_late` what began before the capture. The others say what was read, and how.
     Coverage {
         /// Capture files that are cut or damaged: what comes behind that place is not shown.
         files_damaged: loss,
@@ -85,7 +86,7 @@ counters! {
         /// IP packets that carry no TCP.
         frames_not_tcp: unread,
         /// TCP packets that a snap length cut (also counted elsewhere).
-        frames_snapped,
+        frames_snapped: in_part,
         /// Bytes captured of those packets.
         frames_snapped_bytes,
         /// IP fragments, which are not reassembled.
@@ -121,7 +122,7 @@ counters! {
         /// Segments that arrived out of order and were reordered (also counted in segments_data).
         segments_reordered,
         /// Segments cut by a snap length (also counted elsewhere).
-        segments_snapped,
+        segments_snapped: in_part,
         /// Connections seen.
         streams,
         /// Connections joined late, without their SYN.
@@ -203,7 +204,7 @@ counters! {
         /// Messages that the end of their connection cut.
         messages_cut: loss,
         /// Messages that the end of the capture cut.
-        messages_unfinished,
+        messages_unfinished: in_part,
         /// Replies that were read only in part (--snap-replies).
         messages_snapped: skipped,
         /// Messages whose checksum was verified (also counted elsewhere).
@@ -221,7 +222,7 @@ counters! {
         /// Requests that did not expect a reply.
         requests_unacknowledged,
         /// Requests found in a search for a header and never answered: most likely not requests.
-        requests_discarded,
+        requests_discarded: unread,
         /// Requests dropped before their reply because too many were waiting: the oldest first.
         requests_evicted: loss,
         /// getLastError commands, counted with the write before them.
@@ -241,11 +242,11 @@ counters! {
         /// Open cursors dropped because there were too many: the oldest first.
         cursors_evicted: loss,
         /// Operations whose documents could not be counted.
-        documents_unknown,
+        documents_unknown: in_part,
         /// Operations counted under `other` because a table of shapes was full.
         shapes_folded: loss,
         /// Shapes whose text was cut at the budget.
-        shapes_text_cut,
+        shapes_text_cut: in_part,
         /// Shapes with more distinct children, or deeper, than the caps.
         shapes_over_cap: loss,
         /// Operations counted under `other` because there were too many applications.
@@ -257,13 +258,13 @@ counters! {
         /// Events of servers' threads that could not be reported: where the time of some operations went is not known.
         splits_lost: loss,
         /// Operations of traced threads that were not seen on the wire, so no row has where their time went.
-        splits_without_wire,
+        splits_without_wire: in_part,
         /// Operations on the wire that no traced thread executed: where their time went is not known.
-        splits_without_thread,
+        splits_without_thread: in_part,
         /// Operations that cannot be divided: several requests came at once, or another thread sent the reply.
-        splits_undivided,
+        splits_undivided: in_part,
         /// Parts of replies that no request asked for; no row has where their time went.
-        splits_continued,
+        splits_continued: in_part,
     }
 }
 
@@ -278,6 +279,12 @@ impl Coverage {
     pub fn records_lost(&self) -> u64 {
         const COUNTED_OTHERWISE: [&str; 3] = ["kernel_freezes", "gap_bytes", "resync_bytes"];
         self.losses().filter(|(name, ..)| !COUNTED_OTHERWISE.contains(name)).map(|(.., count)| count).sum()
+    }
+
+    /// The counters above zero that count what is shown but not known in full: without its end, its documents, its
+    /// whole text, or where its time went. This is not a loss.
+    pub fn in_part(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        self.of_kind("in_part")
     }
 
     /// The counters above zero that count what was recognised as something else than MongoDB's protocol and left

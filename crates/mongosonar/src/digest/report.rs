@@ -140,10 +140,10 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
         joined.notes = notes;
         let counters = coverage.iter();
         let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
-        let unread = coverage.unread().chain(coverage.skipped());
-        let unread = counted_in_words(unread);
+        let unread = counted_in_words(coverage.unread().chain(coverage.skipped()));
+        let in_part = counted_in_words(coverage.in_part());
         joined.stopped = stopped;
-        joined.add(collect.digest, collect.hidden, SourceSummary { damaged, unread, ..summary });
+        joined.add(collect.digest, collect.hidden, SourceSummary { damaged, unread, in_part, ..summary });
     }
     if !inputs.profiles.is_empty() {
         let read = profiles::read(&inputs.profiles, within(Source::Profile), &stop)?;

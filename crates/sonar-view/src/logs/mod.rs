@@ -187,6 +187,8 @@ pub struct SourceSummary {
     pub losses_in_words: Vec<String>,
     /// What was recognised as something else, or left out as asked, in words.
     pub unread: Vec<String>,
+    /// What was read but is not known in full, in words.
+    pub in_part: Vec<String>,
     /// A file was cut or damaged.
     pub damaged: bool,
 }
@@ -208,6 +210,7 @@ impl SourceSummary {
             counters: counters.map(|(name, _, count)| (name, count)).collect(),
             losses: losses.into_iter().map(|(name, _, count)| (name, count)).collect(),
             unread: Vec::new(),
+            in_part: Vec::new(),
             damaged: false,
         }
     }

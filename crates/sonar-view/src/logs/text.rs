@@ -36,9 +36,7 @@ pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result
         counted(&view.losses(), "all of it was read", reading.iter(), out)?;
     }
     if let Some(coverage) = view.coverage {
-        let is_all = coverage.unread().chain(coverage.skipped()).next().is_none();
-        let none = if is_all { "nothing lost".to_owned() } else { queries_text::coverage(coverage) };
-        counted(&view.losses(), &none, coverage.iter(), out)?;
+        counted(&view.losses(), &queries_text::coverage(coverage), coverage.iter(), out)?;
     }
     if let Some(notices) = view.notices {
         events(notices, &view.zone, out)?;
@@ -72,13 +70,14 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
             quantile(summary.source, figures, 0.99),
             escape(&summary.files.join(", "))
         )?;
-        let (losses, unread) = (&summary.losses_in_words, &summary.unread);
-        let lost = match (losses.is_empty(), unread.is_empty()) {
-            (true, true) => "nothing lost".to_owned(),
-            (true, false) => format!("not read: {}", unread.join(", ")),
-            (false, true) => format!("NOT IN FULL: {}", losses.join(", ")),
-            (false, false) => format!("NOT IN FULL: {}; not read: {}", losses.join(", "), unread.join(", ")),
-        };
+        let parts = [
+            ("NOT IN FULL", &summary.losses_in_words),
+            ("not read", &summary.unread),
+            ("known in part", &summary.in_part),
+        ];
+        let parts = parts.into_iter().filter(|(_, list)| !list.is_empty());
+        let parts: Vec<_> = parts.map(|(label, list)| format!("{label}: {}", list.join(", "))).collect();
+        let lost = if parts.is_empty() { "nothing lost".to_owned() } else { parts.join("; ") };
         let cut = if summary.damaged { "; a file is cut or damaged" } else { "" };
         writeln!(out, "         {lost}{cut}")?;
     }

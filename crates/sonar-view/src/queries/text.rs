@@ -87,8 +87,7 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
     rows(report, placed, width, &mut out)?;
     writeln!(out)?;
     paragraph(&format!("Coverage: {}", coverage(report.coverage)), width, &mut out)?;
-    let coverage = report.coverage;
-    if coverage.losses().chain(coverage.unread()).chain(coverage.skipped()).next().is_some() {
+    if !is_whole(report.coverage) {
         for (name, meaning, count) in report.coverage.iter().filter(|(_, _, count)| *count > 0) {
             writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
         }
@@ -142,21 +141,43 @@ pub fn losses(coverage: &Coverage) -> String {
     if lost.is_empty() { "nothing lost".to_string() } else { format!("LOST: {}", lost.join(", ")) }
 }
 
-/// What was lost, what was not read or left out, and what was joined late, in one line. It says `nothing lost` only if
-/// nothing was left out either.
+/// Whether nothing was lost or left out, and all that was read is known in full.
+fn is_whole(coverage: &Coverage) -> bool {
+    let mut others = coverage.unread().chain(coverage.skipped()).chain(coverage.in_part());
+    coverage.losses().next().is_none() && others.next().is_none()
+}
+
+/// What was lost, what was not read, left out or known in part, and what was joined late, in one line. It says `nothing
+/// lost` only if there is none of the first four.
 pub fn coverage(coverage: &Coverage) -> String {
     let named = |label: &str, counters: Vec<(&'static str, &str, u64)>| {
         let list = kit::in_words(coverage, counters.into_iter());
         (!list.is_empty()).then(|| format!("{label}: {}", list.join(", ")))
     };
+    let lost = is_whole(coverage) || coverage.losses().next().is_some();
+    let lost = lost.then(|| losses(coverage));
     let unread = named("not read", coverage.unread().collect());
     let skipped = named("left out as asked", coverage.skipped().collect());
-    let is_all = unread.is_none() && skipped.is_none();
-    let lost = Some(losses(coverage)).filter(|_| is_all || coverage.losses().next().is_some());
-    let late = coverage.streams_joined_late;
-    let late = (late > 0).then(|| format!("{} joined late", plural(late, "connection")));
-    let parts = [lost, unread, skipped, late, advice(coverage)];
+    let advice = advice(coverage);
+    // The advice says of packets that a snap length cut where it cut them.
+    let is_said = |name: &str| name.ends_with("_snapped") && advice.is_some();
+    let in_part = named("known in part", coverage.in_part().filter(|(name, ..)| !is_said(name)).collect());
+    let parts = [lost, unread, skipped, in_part, joined_late(coverage), advice];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// What began before the capture. What connections joined late imply is not said again.
+fn joined_late(coverage: &Coverage) -> Option<String> {
+    const IMPLIED: [&str; 4] =
+        ["replies_joined_late", "cursors_joined_late", "joined_late_bytes", "tls_joined_late"];
+    let connections = coverage.streams_joined_late;
+    let others = coverage
+        .joined_late()
+        .filter(|(name, ..)| *name != "streams_joined_late" && (connections == 0 || !IMPLIED.contains(name)));
+    let late =
+        (connections > 0).then(|| format!("{} joined late", plural(kit::Grouped(connections), "connection")));
+    let parts: Vec<_> = late.into_iter().chain(kit::in_words(coverage, others)).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Writes a text, broken at the width of the terminal.
@@ -254,5 +275,88 @@ mod tests {
         );
         let lost = Coverage { gaps: 1, ..other };
         assert_eq!(coverage(&lost), format!("LOST: gaps: 1; {NOT_READ}"));
+        let unfinished = Coverage { messages: 9, messages_unfinished: 1, ..read };
+        assert_eq!(
+            coverage(&unfinished),
+            "known in part: messages that the end of the capture cut: 1 of 9 messages"
+        );
+        let cut =
+            Coverage { frames_snapped: 3, frames_snapped_bytes: 3 * 96, segments_snapped: 3, ..unfinished };
+        assert_eq!(
+            coverage(&cut),
+            "known in part: messages that the end of the capture cut: 1 of 9 messages; packets are cut at 96 bytes: \
+             capture with -s 0"
+        );
+        let late = Coverage { replies: 9, replies_joined_late: 1, streams_tls_joined_late: 2, ..read };
+        const TLS: &str = "encrypted connections whose handshake was before the capture: 2";
+        assert_eq!(
+            coverage(&Coverage { streams: 3, streams_joined_late: 3, ..late }),
+            format!("nothing lost; 3 connections joined late, {TLS} of 3 connections"),
+            "replies to earlier requests are part of joining late"
+        );
+        assert_eq!(
+            coverage(&late),
+            format!(
+                "nothing lost; {TLS}, replies to requests that were sent before the capture began: 1 of 9 replies"
+            )
+        );
+    }
+
+    /// Counters that say what was read, and how: they take nothing away from `nothing lost`.
+    const HARMLESS: [(&str, &str); 31] = [
+        ("frames", "all packets, what became of them is counted below it"),
+        ("frames_decoded", "packets that were read"),
+        ("frames_snapped_bytes", "the length to which frames_snapped were cut"),
+        ("frames_tunnelled", "packets that were read, inside a tunnel"),
+        ("frames_twin_loopback", "the first copy was read"),
+        ("frames_twin_interface", "the first copy was read"),
+        ("frames_twin_nat", "the first copy was read"),
+        ("segments_empty", "there is nothing to read"),
+        ("segments_data", "segments that were read"),
+        ("segments_duplicate", "the first copy was read"),
+        (
+            "segments_ignored",
+            "their connections are counted: as encrypted, as another protocol, or as read in the process",
+        ),
+        ("segments_reordered", "segments that were read, in order"),
+        ("streams", "all connections"),
+        ("streams_proxied", "connections that were read"),
+        ("streams_tls_read", "connections that were read, in the process of their server"),
+        ("streams_tls_decrypted", "connections that were read, with a key log"),
+        ("streams_tls_silent", "nothing but a handshake was sent"),
+        ("streams_idle", "all that they sent was read; what they send later counts as joined late"),
+        ("messages", "all messages, what became of them is counted below it"),
+        ("messages_decoded", "messages that were read"),
+        ("checksums_verified", "messages that were read"),
+        ("requests", "all requests, what became of them is counted below it"),
+        ("requests_answered", "operations with their outcome"),
+        ("requests_unanswered", "operations with their outcome, which the summary names"),
+        ("requests_in_flight", "operations with their outcome, which the summary names"),
+        ("requests_unacknowledged", "operations with their outcome, which the summary names"),
+        ("requests_folded", "part of the operation before them"),
+        ("replies", "all replies, what became of them is counted below it"),
+        ("replies_paired", "replies that were read"),
+        ("replies_exhaust", "replies that were read"),
+        ("operations_late", "operations with all their figures, in a later window"),
+    ];
+
+    #[test]
+    fn every_counter_is_named_unless_it_says_what_was_read() {
+        let harmless = HARMLESS.map(|(name, _)| name);
+        assert!(harmless.iter().all(|name| Coverage::NAMES.contains(name)));
+        for (at, name) in Coverage::NAMES.iter().enumerate() {
+            let mut values = [0; Coverage::COUNT];
+            values[at] = 1_234_567;
+            let alone = Coverage::from_values(values);
+            let line = coverage(&alone);
+            if harmless.contains(name) {
+                assert_eq!(line, "nothing lost", "{name}");
+                continue;
+            }
+            let is_late = alone.joined_late().next().is_some();
+            assert_eq!(line.starts_with("nothing lost; "), is_late, "{name}: {line}");
+            let is_advised = *name == "frames_snapped" && line.contains("capture with -s 0");
+            assert!(is_advised || line.contains("1,234,567"), "{name} is not named: {line}");
+        }
     }
 }
