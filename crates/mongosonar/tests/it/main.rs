@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
 
 mod agent;
+mod answers;
 mod archives;
 mod by_flow;
 mod docs;

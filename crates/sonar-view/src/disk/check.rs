@@ -57,16 +57,31 @@ impl CheckReport {
         crate::kit::json::line(&document, out)
     }
 
-    /// As text: what was found, and below what is not as it should be, why it matters, what changes it, and the
-    /// document.
+    /// How many lines there are of each kind, in one sentence.
+    fn answer(&self) -> String {
+        let count = |grade| self.findings.iter().filter(|finding| finding.grade == grade).count();
+        format!(
+            "{}, {}, {} ok, {} not seen.",
+            plural(count(Grade::Problem), "problem"),
+            plural(count(Grade::Warning), "warning"),
+            count(Grade::Ok),
+            self.unseen.len()
+        )
+    }
+
+    /// As text: the answer, then what was found, the worst first, and below what is not as it should be, why it
+    /// matters, what changes it, and the document.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}", self.answer())?;
         writeln!(out, "{}", escape(&self.about))?;
         writeln!(out)?;
         let width = self.findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);
-        for finding in &self.findings {
+        let mut findings: Vec<_> = self.findings.iter().collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
+        for finding in findings {
             writeln!(out, "{:8} {:width$}  {}", finding.grade.name(), finding.name, escape(&finding.found))?;
             if finding.grade == Grade::Ok {
                 continue;
@@ -80,15 +95,6 @@ impl CheckReport {
         for unseen in &self.unseen {
             writeln!(out, "{:8} {}", "not seen", escape(unseen))?;
         }
-        let count = |grade| self.findings.iter().filter(|finding| finding.grade == grade).count();
-        writeln!(out)?;
-        writeln!(
-            out,
-            "{} ok, {}, {}, {} not seen",
-            count(Grade::Ok),
-            plural(count(Grade::Warning), "warning"),
-            plural(count(Grade::Problem), "problem"),
-            self.unseen.len()
-        )
+        Ok(())
     }
 }

@@ -59,10 +59,10 @@ pub(super) fn time_ns(file: &FilePattern) -> u64 {
 /// # Errors
 /// Those of `out`.
 pub fn text<W: Write>(recording: &Recording<'_>, limit: usize, out: &mut Fitting<W>) -> io::Result<()> {
-    head(recording, out)?;
     for line in recording.verdict().1 {
         writeln!(out, "{line}")?;
     }
+    head(recording, out)?;
     files(recording, limit, out)?;
     distances(recording, out)?;
     threads(recording, limit, out)?;
@@ -89,7 +89,7 @@ fn head(recording: &Recording<'_>, out: &mut impl Write) -> io::Result<()> {
     if let Some(damage) = recording.damage {
         writeln!(out, "  incomplete: {}", escape(damage))?;
     }
-    writeln!(out)
+    Ok(())
 }
 
 fn files<W: Write>(recording: &Recording<'_>, limit: usize, out: &mut Fitting<W>) -> io::Result<()> {

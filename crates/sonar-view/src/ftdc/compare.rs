@@ -6,10 +6,12 @@ use serde::Serialize;
 
 use super::report::{FigureJson, FtdcReport, SCHEMA};
 use super::units::show;
-use crate::kit::{About, Fitting, Heading, TextTable, Zone, escape};
+use crate::kit::{About, Fitting, Heading, TextTable, Zone, escape, plural};
 
 /// A figure changed if its median did by this factor.
 const FACTOR: f64 = 1.25;
+/// The ways in which a figure changes, in the order of their rows.
+const CHANGES: [&str; 4] = ["worse", "better", "higher", "lower"];
 
 /// The JSON document of `ftdc compare`.
 #[derive(Clone, Debug, Serialize)]
@@ -107,11 +109,34 @@ impl FtdcComparison {
         crate::kit::json::line(self, out)
     }
 
-    /// As text: what changed, what got worse first.
+    /// How many figures changed in each way, in one sentence: `1 figure got worse: cache dirty; 2 better, 1 higher, 36 of
+    /// 40 unchanged.`
+    fn answer(&self) -> String {
+        /// The most figures that it names.
+        const NAMED: usize = 3;
+        let count = |change: &str| self.figures.iter().filter(|pair| pair.change == change).count();
+        let mut worse: Vec<_> =
+            self.figures.iter().filter(|pair| pair.change == "worse").map(|pair| pair.title).collect();
+        let said = match worse.len() {
+            0 => "No figure got worse".to_owned(),
+            all => {
+                worse.truncate(NAMED);
+                let more = if all > NAMED { format!(" and {} more", all - NAMED) } else { String::new() };
+                format!("{} got worse: {}{more}", plural(all, "figure"), worse.join(", "))
+            }
+        };
+        let others =
+            CHANGES[1..].iter().map(|change| (count(change), change)).filter(|(count, _)| *count > 0);
+        let others = others.map(|(count, change)| format!("{count} {change}, ")).collect::<String>();
+        format!("{said}; {others}{} of {} unchanged.", count("unchanged"), self.figures.len())
+    }
+
+    /// As text: the answer, then what changed, what got worse first.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>, zone: &Zone) -> io::Result<()> {
+        writeln!(out, "{}", self.answer())?;
         for (name, about) in ["A", "B"].iter().zip(&self.about) {
             let at = |ns| zone.show_seconds(sonar_core::Timestamp::from_unix_ns(ns)).to_string();
             let span = about.start_ns.zip(about.end_ns);
@@ -131,8 +156,7 @@ impl FtdcComparison {
             Heading::whole("B", 2),
         ];
         let mut table = TextTable::new(&headings).spaced();
-        let order = ["worse", "better", "higher", "lower"];
-        for change in order {
+        for change in CHANGES {
             for pair in self.figures.iter().filter(|pair| pair.change == change) {
                 let value = |value| show(value, pair.unit);
                 table.row([
@@ -147,11 +171,9 @@ impl FtdcComparison {
                 ]);
             }
         }
-        let unchanged = self.figures.iter().filter(|pair| pair.change == "unchanged").count();
-        if unchanged < self.figures.len() {
+        if self.figures.iter().any(|pair| pair.change != "unchanged") {
             table.write(out)?;
         }
-        writeln!(out, "{unchanged} of {} figures unchanged.", self.figures.len())?;
         if !self.only_one.is_empty() {
             writeln!(out, "Only one side has: {}.", self.only_one.join(", "))?;
         }

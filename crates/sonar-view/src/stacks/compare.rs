@@ -87,11 +87,26 @@ impl StackComparison {
         json::line(self, out)
     }
 
-    /// Writes the differences in words.
+    /// How much differs, and what most, in one sentence.
+    fn answer(&self) -> String {
+        // A class says what threads do; shares of functions are of the threads that are not idle.
+        let largest = self.classes.changed.first().or(self.functions.changed.first());
+        let Some(largest) = largest else { return "Nothing changed beyond noise.".to_owned() };
+        let [a, b] = largest.share.map(|share| format!("{:.1}", Percent(share)));
+        format!(
+            "{} and {} changed; most of all {}: {a} of samples in A, {b} in B.",
+            plural(self.classes.changed.len(), "wait class"),
+            plural(self.functions.changed.len(), "function"),
+            largest.name
+        )
+    }
+
+    /// Writes the answer, then the differences in words.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        writeln!(out, "{}", escape(&self.answer()))?;
         for ((letter, name), samples) in ["A", "B"].iter().zip(&self.about.sources).zip(self.samples) {
             writeln!(out, "{letter}  {}: {}", escape(name), plural(samples, "sample"))?;
         }

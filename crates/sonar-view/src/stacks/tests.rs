@@ -152,10 +152,19 @@ fn a_comparison_names_what_changed_and_not_what_is_noise() {
     assert!(words.contains("New in B: profiler write, client connection, 26.2% of samples."), "{words}");
     assert!(words.contains("New in B: profile, 26.2% of samples."), "{words}");
     assert!(words.contains("1 wait class unchanged within noise."), "{words}");
+    let mut shown = Vec::new();
+    comparison.text(&mut Fitting::new(&mut shown, None)).unwrap();
+    let shown = String::from_utf8(shown).unwrap();
+    let answer = "2 wait classes and 3 functions changed; most of all profiler write, client connection: 0.0% of samples in \
+                  A, 26.2% in B.";
+    assert_eq!(shown.lines().next(), Some(answer));
     // The same shares, of one thread that is parked.
     let parked = |samples| report(&[("a", "x", samples, 1), ("b", "y", 1_000, 1)]);
     let comparison = StackComparison::new(&parked(100), &parked(1_000), about());
     assert!(comparison.classes.changed.is_empty());
+    let mut shown = Vec::new();
+    comparison.text(&mut Fitting::new(&mut shown, None)).unwrap();
+    assert!(shown.starts_with(b"Nothing changed beyond noise.\n"));
 }
 
 #[test]

@@ -246,13 +246,20 @@ mod tests {
 
     use super::super::{ServerSourcesJson, SplitCoverageJson, WhyTrace};
     use super::*;
-    use crate::kit::About;
+    use crate::kit::{About, Fitting};
 
     const MS: u64 = 1_000_000;
 
     /// Two operations of 100 ms that wait for reads.
     fn reading() -> ShapeSplit {
-        let mut row = ShapeSplit::new(Arc::new(ShapeInfo::default()), Role::Served, Class::User);
+        let shape = ShapeInfo {
+            command: "find".into(),
+            database: "shop".into(),
+            collection: "orders".into(),
+            typed: "{filter: {a: ?number}}".into(),
+            ..ShapeInfo::default()
+        };
+        let mut row = ShapeSplit::new(Arc::new(shape), Role::Served, Class::User);
         (0..2).for_each(|_| row.total.record(100 * MS));
         row.split[TimePart::Read] = 200 * MS;
         row.device_bytes = 8_200_000;
@@ -288,9 +295,13 @@ mod tests {
 
     /// The answer for a process whose control group limits it.
     fn limited(row: ShapeSplit, limits: Vec<ProcessLimitJson>) -> Vec<String> {
+        report(&[row], limits).shapes.into_iter().flat_map(|shape| shape.answer).collect()
+    }
+
+    fn report(rows: &[ShapeSplit], limits: Vec<ProcessLimitJson>) -> WhyReport {
         let started = Timestamp::from_unix_ns(0);
         let ended = started.plus_ns(1_000_000_000);
-        let report = WhyReport::new(&WhyTrace {
+        WhyReport::new(&WhyTrace {
             about: About::new(None, Vec::new(), None),
             processes: vec![77],
             sample: ConnectionSample::default(),
@@ -298,7 +309,7 @@ mod tests {
             processors: 2,
             limits,
             wait_weight: 1.0,
-            rows: &[row],
+            rows,
             unseen: &[],
             activity: &Activity::since(started).until(ended),
             ended,
@@ -310,8 +321,28 @@ mod tests {
             unfinished: Vec::new(),
             coverage: SplitCoverageJson::default(),
             server: ServerSourcesJson::default(),
-        });
-        report.shapes.into_iter().flat_map(|shape| shape.answer).collect()
+        })
+    }
+
+    #[test]
+    fn the_answer_stands_first_and_above_the_parts_of_a_shape() {
+        let text = |rows: &[ShapeSplit]| {
+            let mut out = Vec::new();
+            report(rows, Vec::new()).text(&mut Fitting::new(&mut out, None)).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let found = text(&[read_from(1)]);
+        let lines: Vec<&str> = found.lines().collect();
+        let first = "find shop.orders takes 100% of the time: of 100ms on average, 100ms (100%) waiting for reads of files.";
+        assert_eq!(
+            (lines[0], lines[1]),
+            (first, "2 operations in 1.00s; 0.20 in progress at a time on 2 processors")
+        );
+        let at = |begin: &str| lines.iter().rposition(|line| line.trim_start().starts_with(begin));
+        let [shape, answer, parts] =
+            ["find shop.orders {", "Of 100ms on average", "waiting for reads of files  "].map(at);
+        assert!(shape.is_some() && shape < answer && answer < parts, "{found}");
+        assert!(text(&[]).starts_with("No operation began and ended during the trace.\n"));
     }
 
     #[test]

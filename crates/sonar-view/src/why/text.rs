@@ -26,11 +26,31 @@ impl WhyReport {
         }
     }
 
-    /// As text.
+    /// Where most of the time goes, in one sentence.
+    fn answer(&self) -> String {
+        let Some(shape) = self.shapes.first() else {
+            return match self.in_progress_total {
+                0 => "No operation began and ended during the trace.".to_owned(),
+                more => format!(
+                    "No operation began and ended during the trace; {} in progress when it ended.",
+                    plural(more as u64, "operation")
+                ),
+            };
+        };
+        let name = format!("{} {}", shape.command, shape.namespace);
+        let share = format!("{} takes {} of the time", name.trim_end(), Percent(shape.share));
+        match shape.answer.first().and_then(|sentence| sentence.strip_prefix("Of ")) {
+            Some(spent) => format!("{share}: of {spent}"),
+            None => format!("{share}."),
+        }
+    }
+
+    /// As text: the answer, then all operations, then each shape.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        writeln!(out, "{}", escape(&self.answer()))?;
         writeln!(
             out,
             "{} in {}; {:.2} in progress at a time on {}",
@@ -157,6 +177,9 @@ impl ShapeTimeJson {
             or_unknown(self.max_ns.map(Nanos)),
             Percent(self.share)
         )?;
+        for sentence in &self.answer {
+            writeln!(out, "  {}", escape(sentence))?;
+        }
         let mut table = TextTable::new(&[
             Heading::whole("", 0),
             Heading::figure("each", 1),
@@ -178,11 +201,7 @@ impl ShapeTimeJson {
                 ]);
             }
         }
-        table.spaced().write(out)?;
-        for sentence in &self.answer {
-            writeln!(out, "  {}", escape(sentence))?;
-        }
-        Ok(())
+        table.spaced().write(out)
     }
 
     fn cells(&self, part: &PartJson) -> [String; 6] {

@@ -14,12 +14,16 @@ use crate::kit::{
 /// Columns of a chart in a terminal.
 const CHART: usize = 60;
 
-/// Writes the tables, the chart and the verdicts.
+/// Writes the verdicts, the tables and the chart.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn text<W: Write>(report: &ImpactReport<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     let (run, cells) = (report.run, report.run.cells());
+    for line in verdicts(run) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "{}\n", bottleneck(run, &cells))?;
     writeln!(out, "{}", title(report))?;
     writeln!(out)?;
     cost(run, &cells).write(out)?;
@@ -30,11 +34,6 @@ pub fn text<W: Write>(report: &ImpactReport<'_>, out: &mut Fitting<W>) -> io::Re
         "\nThroughput over time (the slices of each level one after another; full height: the maximum of all)"
     )?;
     chart(run).write(out)?;
-    writeln!(out)?;
-    for line in verdicts(run) {
-        writeln!(out, "{line}")?;
-    }
-    writeln!(out, "{}", bottleneck(run, &cells))?;
     out.flush()
 }
 
@@ -152,6 +151,7 @@ fn spark(series: &[f64], most: f64) -> String {
 /// # Errors
 /// Those of `out`.
 pub fn long_text<W: Write>(server: &str, long: &LongRun, out: &mut Fitting<W>) -> io::Result<()> {
+    writeln!(out, "{}", long_verdict(long))?;
     writeln!(
         out,
         "Long run on {}: level {}, {}, {} s",
@@ -168,6 +168,5 @@ pub fn long_text<W: Write>(server: &str, long: &LongRun, out: &mut Fitting<W>) -
         let column = (ns / NS_PER_S) as usize / per;
         writeln!(out, "{}^ system.profile wraps from here on", " ".repeat(column))?;
     }
-    writeln!(out, "{}", long_verdict(long))?;
     out.flush()
 }
