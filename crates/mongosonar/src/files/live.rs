@@ -47,7 +47,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     if confined {
         watch.search_in_helper();
     }
-    let names = FileNames::ask(&args.server)?;
+    let names = FileNames::ask(&args.server, confined)?;
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),

@@ -1,10 +1,11 @@
 //! Readable names of files: the namespaces that the server reports for them.
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, Target};
 
 use crate::connection::ServerArgs;
+use crate::privileges;
 
 /// The content of the server's files.
 #[derive(Default)]
@@ -13,15 +14,24 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// Asks the server, if one is named.
-    pub fn ask(server: &ServerArgs) -> Result<Self> {
-        Self::ask_target(server.named()?)
+    /// Asks the server, if one is named; see [`FileNames::ask_target`].
+    pub fn ask(server: &ServerArgs, confined: bool) -> Result<Self> {
+        Self::ask_target(server.named()?, confined)
     }
 
-    /// Asks this server, if there is one.
-    pub fn ask_target(target: Option<Target>) -> Result<Self> {
+    /// Asks this server, if there is one. A thread reads its answers, and drops its privileges before if `confined`: the
+    /// calling thread may still need its own.
+    pub fn ask_target(target: Option<Target>, confined: bool) -> Result<Self> {
         let Some(target) = target else { return Ok(Self::default()) };
-        let held = Server::connect(target, 1)?.files()?;
+        let ask = move || {
+            if confined {
+                privileges::give_up_but_network([&target]);
+            }
+            Server::connect(target, 1)?.files()
+        };
+        let thread = std::thread::Builder::new().name("names".to_owned()).spawn(ask);
+        let asked = thread.context("cannot start a thread")?.join();
+        let held = asked.map_err(|_| anyhow!("the thread that asks the server has failed"))??;
         if held.is_empty() {
             eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");
         }

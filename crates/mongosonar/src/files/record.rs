@@ -37,7 +37,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     if confined {
         watch.search_in_helper();
     }
-    let names = FileNames::ask(&args.server)?;
+    let names = FileNames::ask(&args.server, confined)?;
     let mode = if args.readahead { TraceMode::EachAndPages } else { TraceMode::Each };
     let trace = Trace {
         processes: &watch.running(),

@@ -106,7 +106,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Before the rings, because both may take seconds: attaching programs to libraries, and asking a server.
     let mut trace = helpers.trace();
     trace.sample_processors();
-    let names = FileNames::ask_target(target.clone())?;
+    let names = FileNames::ask_target(target.clone(), confined)?;
     let listened = Listened::choose(&ports, &Host::live());
     let config = RingConfig {
         interfaces: interfaces(&args.interface, &processes),

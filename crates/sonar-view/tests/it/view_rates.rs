@@ -160,7 +160,7 @@ proptest! {
             expected.push((second as u64 * NS_PER_S, grown as f64 / seconds as f64));
         }
         let (server, zone) = (ServerDescription::default(), Zone::utc());
-        let report = FtdcReport::new(&assessment, &server, FtdcReading::default(), (Vec::new(), &zone));
+        let report = FtdcReport::new(&assessment, &server, FtdcReading::default(), &zone);
         let figure = report.figures.iter().find(|figure| figure.id == "operations.queries").unwrap();
         prop_assert_eq!(figure.trend.buckets.len(), expected.len());
         for ((at, _, mean, _), (expected_at, rate)) in figure.trend.buckets.iter().zip(&expected) {

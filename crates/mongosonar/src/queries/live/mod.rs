@@ -110,7 +110,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
     // Before the rings, because both may take seconds: attaching programs to libraries, and asking a server.
     let trace = helpers.map(SplitHelpers::trace);
-    let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()))?;
+    let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()), !args.keep_privileges)?;
     let config = RingConfig {
         interfaces: args.interface.clone(),
         filter: PacketFilter {
