@@ -50,12 +50,13 @@ def why(served, work, *arguments):
 
 
 def traced(server, work, *arguments):
-    """Runs `work` while `why` traces a server, its process and port, ends it with SIGINT, and returns its report."""
+    """Runs `work` while `why` traces a server, its process and port (none: that of the process), ends it with SIGINT, and
+    returns its report."""
     pid, port = server
-    command = [labkit.MONGOSONAR, "why", "--pid", pid, "--port", port, "--duration", "30s", "--json"]
-    with labkit.process(
-        [*command, "--limit", 100, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
+    command = [labkit.MONGOSONAR, "why", "--pid", pid, "--duration", "30s", "--json", "--limit", 100]
+    if port is not None:
+        command += ["--port", port]
+    with labkit.process([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         labkit.wait_until(lambda: "tracing" in child.stderr.readline(), "the trace")
         stolen = stolen_ns()
         result = work()

@@ -219,8 +219,8 @@ def test_rows_of_queries_tell_where_the_time_of_encrypted_operations_went(served
 
 
 @pytest.mark.servers
-def test_a_named_port_means_the_servers_that_listen_on_it_alone(served, tmp_path):
-    """Both have the name of the real one, so both are found without --pid."""
+def test_a_named_port_or_process_means_its_server_alone(served, tmp_path):
+    """Both have the name of the real one, so both are found without either."""
     program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
     folders = [tmp_path / "one", tmp_path / "other"]
     for folder in folders:
@@ -231,6 +231,19 @@ def test_a_named_port_means_the_servers_that_listen_on_it_alone(served, tmp_path
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["processes"] == [one.pid]
+
+        def work():
+            for port, name in zip(ports, ["one", "other"], strict=True):
+                with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as connected:
+                    for _ in range(ROUNDS):
+                        ask(connected[name], {"burn": 1})
+
+        report, _ = traced((one.pid, None), work)
+        assert report["processes"] == [one.pid]
+        found = {row["namespace"]: row["operations"] for row in report["shapes"] if row["command"] == "find"}
+        assert found == {"one.orders": ROUNDS}
+        # Those of the other server would be there without a thread. A handshake may have been in progress.
+        assert report["coverage"]["without_thread"] <= 2, report["coverage"]
         command[3] = tlskit.free_port()
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 2 and "no mongod or mongos listens on port" in done.stderr, done.stderr
