@@ -12,7 +12,9 @@ export PATH="$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
 sonar=${MONGOSONAR:-}
 if [ -z "$sonar" ]; then
     # A debug build decodes 100,000 frames a second, and takes a third of the time of a release build.
-    if [ ! -e target/debug/mongosonar ]; then
+    if [ -e target/debug/mongosonar ]; then
+        echo "Building what has changed of mongosonar." >&2
+    else
         echo "Building mongosonar and its web page: a few minutes, and only this time." >&2
     fi
     cargo build --locked -p mongosonar
@@ -79,7 +81,9 @@ if port_taken; then
 fi
 
 mkdir -p lab/bin
-if [ ! -e lab/bin/server ]; then
+if [ -e lab/bin/server ]; then
+    echo "Building what has changed of FerretDB, a server of MongoDB's protocol." >&2
+else
     echo "Building FerretDB, a server of MongoDB's protocol: one to four minutes, and only this time." >&2
 fi
 # With the flags of lab/Makefile: with others, Go compiles everything again.

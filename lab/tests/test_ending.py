@@ -450,6 +450,9 @@ def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
     ]
     with on_terminal_of(*command) as terminal:
         terminal.wait_for(b"port 27017", seconds=120)
+        # It says what it does before each step that takes its time.
+        steps = [terminal.shown.find(step) for step in [b"Building ", b"Starting FerretDB", b"port 27017"]]
+        assert -1 < steps[0] < steps[1] < steps[2], terminal.shown
         started = session(terminal.pid)
         if dies == "terminal":
             terminal.close()
