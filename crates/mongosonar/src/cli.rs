@@ -8,25 +8,25 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::agent::{self, AgentArgs};
+use crate::args::values::number;
+use crate::confinement::file_reading::FileReading;
 use crate::digest::{self, CompareArgs, JoinedReportArgs, LogsCommand};
 use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
 use crate::exit::OK;
-use crate::file_reading::FileReading;
-use crate::files::IoCommand;
 use crate::ftdc::FtdcCommand;
 use crate::history::StoreArgs;
+use crate::io::IoCommand;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
 use crate::stacks::StacksArgs;
 use crate::stacks::args::StacksCommand;
 use crate::timeline::TimelineArgs;
-use crate::values::number;
 use crate::what_changed::WhatChangedArgs;
 use crate::why::WhyArgs;
 use crate::{
-    config, disk, doctor, files, ftdc, incident, manual, profiler, queries, screen, stacks, timeline,
-    what_changed, why,
+    args::config, args::manual, disk, doctor, ftdc, incident, io, profiler, queries, screen, stacks,
+    timeline, what_changed, why,
 };
 
 /// Why is MongoDB slow? From the wire down to the disk.
@@ -94,7 +94,7 @@ enum Command {
     #[command(subcommand, after_help = disk::args::EXAMPLES)]
     Disk(DiskCommand),
     /// Trace the files of a process: which are read, in which order, by how much more than needed
-    #[command(subcommand, after_help = files::args::EXAMPLES)]
+    #[command(subcommand, after_help = io::args::EXAMPLES)]
     Io(IoCommand),
     /// Show what the threads of a server do and wait for, with their stacks, without stopping it
     #[command(after_help = stacks::args::EXAMPLES)]
@@ -164,7 +164,7 @@ pub fn run() -> Result<ExitCode> {
         Command::WhatChanged(args) => what_changed::run(&args)?,
         Command::Timeline(args) => timeline::run(&args)?,
         Command::Disk(command) => disk::run(&command)?,
-        Command::Io(command) => files::run(&command)?,
+        Command::Io(command) => io::run(&command)?,
         Command::Stacks(args) => stacks::run(&args)?,
         Command::Ftdc(command) => ftdc::run(&command)?,
         Command::Agent(args) => agent::run(&args, cli.config.as_deref())?,

@@ -16,7 +16,7 @@ use sonar_sys::{Host, RingConfig};
 use sonar_view::kit::escape;
 
 use self::checks::DoctorLine;
-use crate::config;
+use crate::args::config;
 use crate::exit::{OK, PROBLEM};
 
 /// Version of the schema of `--json`.

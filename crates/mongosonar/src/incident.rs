@@ -10,11 +10,11 @@ use sonar_view::past::{PastIncident, timeline};
 use sonar_view::queries::{Form, Selection};
 use sonar_view::timeline::chart_columns;
 
+use crate::args::values::{ClassArg, ShapeArg};
+use crate::args::when::WrittenEnds;
 use crate::digest::DigestArgs;
 use crate::exit::{OK, usage};
 use crate::history::{self, StoreArgs, StoredHistory, between};
-use crate::values::{ClassArg, ShapeArg};
-use crate::when::WrittenEnds;
 use crate::{outfile, page, screen};
 
 /// Runs the command; returns the exit code.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
-use crate::values::{number, parse_duration};
+use crate::args::connection::{PortlessServerArgs, SERVER_OPTIONS};
+use crate::args::values::{number, parse_duration};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\

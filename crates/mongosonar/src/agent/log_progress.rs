@@ -11,7 +11,7 @@ use sonar_core::Timestamp;
 use sonar_core::history::SourcePositions;
 use sonar_core::time::NS_PER_S;
 
-use crate::follow::{FileIdentity, FollowPosition, LinePlace};
+use crate::input::follow::{FileIdentity, FollowPosition, LinePlace};
 
 /// The most stored windows of a log that have lines after its place; the oldest is forgotten.
 const MAX_STORED: usize = 64;

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sonar_sys::split::SplitRoom;
 
+use crate::confinement::privileges::{
+    FUNCTIONS_HELPER_BYTES, HELPER_BYTES, PATHS_HELPER_BYTES, TLS_HELPER_BYTES,
+};
 use crate::large::LARGE_BYTES;
-use crate::privileges::{FUNCTIONS_HELPER_BYTES, HELPER_BYTES, PATHS_HELPER_BYTES, TLS_HELPER_BYTES};
 
 const MIB: usize = 1 << 20;
 

@@ -34,7 +34,7 @@ use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
 use crate::exit::{self, OK};
 use crate::queries::live::now;
-use crate::{input, privileges, stop};
+use crate::{confinement::privileges, input, stop};
 
 /// A status that is older than this is that of an agent that stands still, in nanoseconds.
 const SILENT_NS: u64 = 30 * NS_PER_S;

@@ -12,7 +12,7 @@ use sonar_core::{Endpoint, HistoryWindow, Timestamp};
 
 use super::log_progress::{LogShares, add_shares, earlier};
 use super::memory;
-use crate::follow::LinePlace;
+use crate::input::follow::LinePlace;
 
 /// The width of a window in nanoseconds.
 pub const WIDTH_NS: u64 = Resolution::TenSeconds.width_ns();

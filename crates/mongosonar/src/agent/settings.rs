@@ -13,10 +13,10 @@ use sonar_core::time_split::ConnectionSample;
 use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
-use crate::config;
+use crate::args::config;
+use crate::args::values::{parse_connections, parse_scaled};
 use crate::exit::usage;
 use crate::queries::args::Range;
-use crate::values::{parse_connections, parse_scaled};
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";

@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use sonar_view::kit::Zone;
 use sonar_view::logs::RowOrder;
 
-use crate::connection::ServerArgs;
-use crate::file_reading::FileReading;
+use crate::args::connection::ServerArgs;
+use crate::args::values::{ClassArg, ShapeArg, number};
+use crate::args::when::{self, When, parse_time};
+use crate::confinement::file_reading::FileReading;
 use crate::history::StoreArgs;
 use crate::outfile;
-use crate::values::{ClassArg, ShapeArg, number};
-use crate::when::{self, When, parse_time};
 
 /// The commands of `mongosonar logs`.
 #[derive(Subcommand, Debug)]

@@ -13,10 +13,10 @@ use sonar_view::kit::{Hidden, Reason, Zone, plural};
 use sonar_view::queries::ClassSet;
 
 use super::args::DigestArgs;
+use crate::args::values::ClassArg;
+use crate::args::when::bound_in_zone;
 use crate::exit::usage;
 use crate::input;
-use crate::values::ClassArg;
-use crate::when::bound_in_zone;
 
 /// Collects the operations that the arguments select.
 pub struct OperationCollector {

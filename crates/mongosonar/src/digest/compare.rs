@@ -19,12 +19,12 @@ use super::args::{CompareArgs, span_of};
 use super::captures::{self, CaptureInputs, Captured};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::{log_files, profiles};
-use crate::content::{self, FileContent};
+use crate::args::values::ClassArg;
+use crate::args::when;
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
 use crate::history::{self, StoredHistory};
 use crate::input;
-use crate::values::ClassArg;
-use crate::when;
+use crate::input::content::{self, FileContent};
 use crate::{outfile, page, screen, stop};
 
 /// Runs the command; gives the exit code.

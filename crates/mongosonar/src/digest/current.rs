@@ -16,11 +16,11 @@ use sonar_view::queries::{ClassSet, Form};
 
 use super::args::DigestArgs;
 use super::show::ROWS;
-use crate::content::{self, FileContent};
+use crate::args::values::{ClassArg, ShapeArg};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
+use crate::input::content::{self, FileContent};
 use crate::screen;
-use crate::values::{ClassArg, ShapeArg};
 
 /// The operations of a file, and whether it is whole.
 pub struct CurrentFile {

@@ -13,8 +13,8 @@ use sonar_view::explain::{self as view, ExplainView};
 use sonar_view::kit::{Fitting, escape};
 
 use super::args::DigestArgs;
-use crate::content::{self, FileContent};
 use crate::exit::{OK, TRUNCATED, usage};
+use crate::input::content::{self, FileContent};
 use crate::{input, screen};
 
 /// The most documents that are kept of a file.

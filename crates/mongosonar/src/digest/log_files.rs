@@ -16,10 +16,10 @@ use sonar_view::kit::{Zone, plural};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
-use crate::content::{self, FileContent, Peeked};
+use crate::input::content::{self, FileContent, Peeked};
+use crate::input::log_container::LogContainer;
+use crate::input::tar;
 use crate::input::{self, Failing};
-use crate::log_container::LogContainer;
-use crate::tar;
 
 /// Takes what logs say, in the order of their lines.
 pub trait LogSink: EntrySink {

@@ -12,8 +12,8 @@ use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::kit::Zone;
 
 use super::collect::{OperationCollector, SourceDigest};
-use crate::content::{self, FileContent, Peeked};
 use crate::input;
+use crate::input::content::{self, FileContent, Peeked};
 
 /// Bytes read at once.
 const BLOCK: usize = 1 << 20;

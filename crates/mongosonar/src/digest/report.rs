@@ -14,8 +14,8 @@ use super::captures::{CaptureInputs, Captured};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::show::{ShownDigest, show};
 use super::{captures, current, explain, log_files, profiles};
-use crate::content::{self, FileContent};
 use crate::exit::usage;
+use crate::input::content::{self, FileContent};
 use crate::{input, stop};
 
 /// The longest difference between the spans of sources whose figures can be compared, in nanoseconds.

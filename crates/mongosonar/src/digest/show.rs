@@ -11,8 +11,8 @@ use sonar_view::queries::Form;
 
 use super::args::DigestArgs;
 use super::collect::{SourceDigest, TimeRange};
+use crate::args::values::ShapeArg;
 use crate::exit::{self, OK, TRUNCATED, usage};
-use crate::values::ShapeArg;
 use crate::{input, outfile, page, screen};
 
 /// The note about a server that writes a rate limit but does not apply it.

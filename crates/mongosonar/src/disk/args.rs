@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use sonar_sys::disk::MOST_IN_FLIGHT;
 
+use crate::args::values::{number, parse_duration, parse_scaled};
 use crate::history::PastArgs;
 use crate::outfile;
-use crate::values::{number, parse_duration, parse_scaled};
 
 /// mongoperf's bound of `recSizeKB`.
 pub const MOST_RECORD_KB: u32 = 64_000;

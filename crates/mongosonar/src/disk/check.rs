@@ -18,7 +18,7 @@ use super::args::CheckArgs;
 use super::place::folder;
 use super::{process, version};
 use crate::exit::{OK, usage};
-use crate::server_configuration::{ServerConfiguration, named_log, own_root};
+use crate::servers::configuration::{ServerConfiguration, named_log, own_root};
 use crate::{screen, servers};
 
 /// There are warnings.

@@ -12,8 +12,8 @@ use sonar_view::disk::run::{BenchReport, MOST_BYTES};
 use sonar_view::kit::Fitting;
 
 use super::args::{BenchArgs, EstimateArgs};
-use crate::content::{self, FileContent};
 use crate::exit::{OK, usage};
+use crate::input::content::{self, FileContent};
 use crate::{outfile, page, screen};
 
 /// Reads a result of `disk bench --json`; - is standard input.

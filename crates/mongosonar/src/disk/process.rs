@@ -7,7 +7,7 @@ use sonar_sys::Host;
 use sonar_sys::host::ProcessGroups;
 use sonar_sys::host::process::Process;
 
-use crate::server_configuration::{ServerConfiguration, own_root};
+use crate::servers::configuration::{ServerConfiguration, own_root};
 
 /// Where a program finds its glibc, below its root.
 const LIBC: [&str; 5] = [

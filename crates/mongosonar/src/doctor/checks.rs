@@ -15,10 +15,10 @@ use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{self, RootObstacle};
 use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
 
-use crate::log_location::{self, LocatedLog};
 use crate::queries::live::tls::TlsLibrary;
-use crate::server_configuration::ServerConfiguration;
 use crate::servers;
+use crate::servers::configuration::ServerConfiguration;
+use crate::servers::log_location::{self, LocatedLog};
 
 /// What reads the log of a server that writes it into no file.
 const WITHOUT_FILE: &str =

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::args::when::{When, parse_time};
+use crate::confinement::file_reading::FileReading;
 use crate::digest::args::ZoneArgs;
-use crate::file_reading::FileReading;
 use crate::outfile;
-use crate::when::{When, parse_time};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\

@@ -18,10 +18,10 @@ use sonar_view::kit::{Zone, plural};
 
 use super::args::SampleRangeArgs;
 use super::saved::{self, SavedLosses};
-use crate::content::{self, FileContent};
+use crate::args::when;
 use crate::exit::{self, OK, TRUNCATED, usage};
-use crate::tar::{self, ArchivedFiles};
-use crate::when;
+use crate::input::content::{self, FileContent};
+use crate::input::tar::{self, ArchivedFiles};
 use crate::{input, stop};
 
 /// The folder that a server writes its files into.

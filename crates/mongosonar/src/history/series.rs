@@ -9,10 +9,10 @@ use sonar_view::past::series;
 use sonar_view::series::SeriesChoice;
 
 use super::{StoreArgs, StoredHistory, between, zone};
+use crate::args::when::{When, WrittenEnds, parse_time};
 use crate::digest::ZoneArgs;
 use crate::exit::OK;
 use crate::screen;
-use crate::when::{When, WrittenEnds, parse_time};
 
 /// Rows without `--limit`.
 const ROWS: usize = 20;

@@ -9,7 +9,7 @@ use sonar_core::Window;
 use sonar_view::past::HistoryStep;
 
 use super::{StoreArgs, StoredHistory};
-use crate::privileges;
+use crate::confinement::privileges;
 
 /// The answer to a step: a window, or why there is none.
 pub type SteppedWindow = std::result::Result<Window, String>;

@@ -8,10 +8,10 @@ use clap::{Args, Subcommand};
 use sonar_mongo::control::OWN_DATABASES;
 use sonar_mongo::{Server, Target};
 
-use crate::connection::ServerArgs;
+use crate::args::connection::ServerArgs;
+use crate::args::values::{number, parse_duration, parse_scaled};
 use crate::digest::{DigestArgs, ZoneArgs};
 use crate::outfile;
-use crate::values::{number, parse_duration, parse_scaled};
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]

@@ -18,7 +18,7 @@ use super::start;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::stop::{self, StopBehavior};
-use crate::{outfile, page, privileges, progress, screen};
+use crate::{confinement::privileges, outfile, page, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let target = args.connection.target()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use sonar_mongo::Target;
 
-use crate::{outfile, privileges, stop};
+use crate::{confinement::privileges, outfile, stop};
 
 /// Opens what a command uses besides its server, and drops all privileges but those that asking it takes. Call it before a
 /// thread is started.

@@ -22,8 +22,8 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
-use crate::log_location::{LocatedLog, is_log};
 use crate::servers;
+use crate::servers::log_location::{LocatedLog, is_log};
 
 /// The most bytes to read of one server's logs, counted from the end. It is large because pools live long: they
 /// identified themselves when they connected.
@@ -122,7 +122,7 @@ impl Lookup {
         let run = move || {
             let _done = done;
             if self.confined {
-                crate::privileges::give_up_but_network(&self.server);
+                crate::confinement::privileges::give_up_but_network(&self.server);
             }
             for (at, (port, log)) in self.logs.into_iter().enumerate() {
                 let mut remotes = Remotes::new(None).share(self.share);

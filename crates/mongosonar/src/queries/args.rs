@@ -11,13 +11,13 @@ use sonar_view::logs::RowOrder;
 use sonar_view::queries::Column;
 
 use super::rotate::{Rotation, parse_rotation};
-use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
+use crate::args::connection::{PortlessServerArgs, SERVER_OPTIONS};
+use crate::args::values::{ClassArg, ShapeArg, number, parse_connections, parse_duration};
+use crate::args::when::{When, parse_time};
+use crate::confinement::file_reading::FileReading;
 use crate::digest::args::ZoneArgs;
-use crate::file_reading::FileReading;
 use crate::history::StoreArgs;
 use crate::outfile;
-use crate::values::{ClassArg, ShapeArg, number, parse_connections, parse_duration};
-use crate::when::{When, parse_time};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\

@@ -12,9 +12,9 @@ use sonar_view::past::compare::LoadedDigest;
 use sonar_view::queries::{ClassSet, Selection};
 
 use super::QueriesArgs;
+use crate::args::when::{Against, WrittenEnds, now, parse_against};
 use crate::digest::{self, WantedDigest};
 use crate::history::{StoredHistory, between};
-use crate::when::{Against, WrittenEnds, now, parse_against};
 use crate::{input, stop};
 
 /// Reads a baseline: a file or, if there is none of this name, a span of the history.

@@ -15,8 +15,8 @@ use sonar_decode::{KeyLog, KeyLogReader, KeyLogSource};
 use sonar_sys::host::regular;
 use sonar_view::kit::{escape, plural};
 
+use crate::confinement::privileges;
 use crate::exit::usage;
-use crate::privileges;
 
 /// How much of the beginning is compared, in bytes: beyond a comment, a key log has random numbers.
 const HEAD: usize = 512;

@@ -16,9 +16,9 @@ use sonar_sys::interfaces;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
-use crate::privileges::{self, HelperTask};
+use crate::args::when::now;
+use crate::confinement::privileges::{self, HelperTask};
 use crate::servers;
-use crate::when::now;
 
 /// How often to look whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

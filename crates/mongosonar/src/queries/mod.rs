@@ -25,8 +25,8 @@ use sonar_view::kit::Zone;
 use sonar_view::queries::{Column, Form, Grouping, Selection, Sort};
 
 use self::args::{ByArg, RoleArg};
+use crate::args::values::{ClassArg, ShapeArg};
 use crate::exit::usage;
-use crate::values::{ClassArg, ShapeArg};
 
 /// Runs the command and returns the exit code.
 pub fn run(args: &QueriesArgs) -> Result<u8> {

@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 use sonar_core::Packet;
 use sonar_decode::capture_file::{CaptureParser, Error, Step};
 
-use crate::content::{self, FileContent};
 use crate::input;
+use crate::input::content::{self, FileContent};
 
 /// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
 /// than this makes the buffer grow, up to the parser's own cap.

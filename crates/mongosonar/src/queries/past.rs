@@ -12,9 +12,9 @@ use sonar_view::queries::{PacketOrigin, Selection};
 use super::args::{ByArg, QueriesArgs};
 use super::live::{PastViews, on_screen, show_past};
 use super::output::QueriesOutput;
+use crate::args::when::WrittenEnds;
 use crate::exit::{OK, usage};
 use crate::history::{HistorySteps, StoredHistory, between};
-use crate::when::WrittenEnds;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sonar_sys::privileges::{Duty, capability, limit_files};
 
-use crate::helper_channel::{self, HelperChannel, answer_with};
+use crate::confinement::helper_channel::{self, HelperChannel, answer_with};
+use crate::confinement::privileges::{self, HelperTask};
 use crate::outfile::cannot_create;
-use crate::privileges::{self, HelperTask};
 
 /// When the next file begins.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -264,7 +264,7 @@ pub fn parse_rotation(text: &str) -> Result<Rotation, String> {
         "M" | "MiB" | "MB" => 20,
         "G" | "GiB" | "GB" => 30,
         _ => {
-            let time = crate::values::parse_duration(text).map_err(|_| wrong())?;
+            let time = crate::args::values::parse_duration(text).map_err(|_| wrong())?;
             return match time {
                 _ if unit.is_empty() => Err(wrong()),
                 time if time < Duration::from_secs(1) => Err(format!("{text} is too short: at least 1s")),

@@ -14,7 +14,7 @@ use sonar_view::why::UnfinishedOperation;
 
 use super::open_files::FileId;
 use super::waits::{SampledWait, WaitClassifier};
-use crate::when::now;
+use crate::args::when::now;
 
 /// Shorter ones are not worth a line, in nanoseconds.
 const LONG_NS: u64 = 100_000_000;

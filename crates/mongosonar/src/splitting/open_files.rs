@@ -17,8 +17,8 @@ use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, answer_all};
 
-use crate::files::finder::{INSPECTING, array};
-use crate::privileges::{self, HelperTask};
+use crate::confinement::privileges::{self, HelperTask};
+use crate::io::finder::{INSPECTING, array};
 use crate::stacks::helper_socket::HelperSocket;
 
 /// The most processes of a question.

@@ -16,8 +16,8 @@ use super::meeting::{SplitMeeting, SplitSink, lock};
 use super::open_files::{FileId, OpenFiles};
 use super::plan::{EncryptedSplit, SplitPlan};
 use super::waits::WaitClassifier;
-use crate::files::process::refused;
-use crate::privileges;
+use crate::confinement::privileges;
+use crate::io::process::refused;
 use crate::queries::live::tls::TlsLibrary;
 use crate::stacks::following::FollowedServers;
 

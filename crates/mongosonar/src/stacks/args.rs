@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use sonar_core::files::ThreadRole;
 
+use crate::args::values::{number, parse_duration};
 use crate::outfile;
-use crate::values::{number, parse_duration};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\

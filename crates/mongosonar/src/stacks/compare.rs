@@ -9,9 +9,9 @@ use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
 
 use super::args::StacksCompareArgs;
-use crate::content::FileContent;
 use crate::exit::{OK, usage};
-use crate::{content, input, outfile, page, screen};
+use crate::input::content::FileContent;
+use crate::{input, input::content, outfile, page, screen};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StacksCompareArgs) -> Result<u8> {

@@ -25,8 +25,8 @@ use sonar_sys::stacks::StackSampler;
 use super::following::{self, FollowedServers};
 use super::helper_socket::HelperSocket;
 use super::mapped;
-use crate::files::finder::array;
-use crate::privileges::{self, HelperTask};
+use crate::confinement::privileges::{self, HelperTask};
+use crate::io::finder::array;
 use crate::servers;
 
 const SNAPSHOT: u8 = b'S';
@@ -328,7 +328,7 @@ fn read_maps(process: u32) -> io::Result<Vec<u8>> {
 }
 
 fn exit_message(error: sonar_sys::ebpf::TraceError) -> String {
-    crate::exit::message(&crate::files::process::refused(error))
+    crate::exit::message(&crate::io::process::refused(error))
 }
 
 #[cfg(test)]

@@ -27,11 +27,11 @@ pub use self::args::StacksArgs;
 use self::args::{StackFormat, StacksCommand};
 use self::collect::{MissingSnapshots, StackCollector};
 use self::helper::StackSource;
+use crate::args::when::now;
 use crate::exit::OK;
 use crate::outfile::OutFile;
 use crate::stop::{self, StopBehavior};
-use crate::when::now;
-use crate::{page, privileges, screen};
+use crate::{confinement::privileges, page, screen};
 
 /// How long to sleep at most before checking whether to stop.
 const NAP: Duration = Duration::from_millis(50);

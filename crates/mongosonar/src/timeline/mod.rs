@@ -10,9 +10,9 @@ use sonar_view::past::timeline::{PARTS, report};
 use sonar_view::timeline::chart_columns;
 
 pub use self::args::TimelineArgs;
+use crate::args::when::WrittenEnds;
 use crate::exit::OK;
 use crate::history::{self, StoredHistory, last_hour_or};
-use crate::when::WrittenEnds;
 use crate::{outfile, page, screen};
 
 /// Runs the command; returns the exit code.

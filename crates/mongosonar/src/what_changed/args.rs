@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::args::values::number;
+use crate::args::when::{Against, When, parse_against, parse_time};
 use crate::digest::ZoneArgs;
 use crate::history::StoreArgs;
 use crate::outfile;
-use crate::values::number;
-use crate::when::{Against, When, parse_against, parse_time};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\

@@ -9,9 +9,9 @@ use sonar_view::kit::Fitting;
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
 
 pub use self::args::WhatChangedArgs;
+use crate::args::when::WrittenEnds;
 use crate::exit::{OK, WORSE};
 use crate::history::{self, StoredHistory, last_hour_or};
-use crate::when::WrittenEnds;
 use crate::{outfile, page, screen};
 
 /// Runs the command; returns the exit code.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::connection::PortlessServerArgs;
+use crate::args::connection::PortlessServerArgs;
+use crate::args::values::{number, parse_connections, parse_duration, parse_shape_id};
 use crate::outfile;
 use crate::queries::args::{Range, SourceArg, parse_ports};
-use crate::values::{number, parse_connections, parse_duration, parse_shape_id};
 use sonar_core::time_split::ConnectionSample;
 
 /// Examples for the help.

@@ -37,8 +37,10 @@ use self::busyness::Busyness;
 use self::rows::{AskedRows, WhyRows};
 use self::server_log::ServerLogs;
 use self::server_profile::{ProfileReader, ProfiledSpan};
+use crate::args::when::now;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::OK;
-use crate::files::names::FileNames;
+use crate::io::names::FileNames;
 use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range, reads_sockets};
@@ -49,8 +51,6 @@ use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
-use crate::thread_starter::ThreadStarter;
-use crate::when::now;
 use crate::{disk, page, screen, splitting};
 
 /// Bytes of the ring of packets.

@@ -12,8 +12,8 @@ use sonar_core::{Application, Class, Endpoint, Role, ShapeId, ShapeInfo, Source,
 use sonar_view::why::role_of;
 
 use super::args::WhyArgs;
+use crate::args::when::now;
 use crate::splitting::SplitSink;
-use crate::when::now;
 
 /// The most names of threads without a shape.
 const MAX_ROLES: usize = 64;

@@ -18,11 +18,11 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 
 use super::server_operation::DescribedOperations;
-use crate::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
-use crate::log_location::{LocatedLog, unreadable};
-use crate::server_configuration::named_log;
+use crate::args::when::now;
+use crate::input::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
 use crate::servers;
-use crate::when::now;
+use crate::servers::configuration::named_log;
+use crate::servers::log_location::{LocatedLog, unreadable};
 
 /// The most logs of a process, and files of it that are looked at.
 const MAX_LOGS: usize = 4;

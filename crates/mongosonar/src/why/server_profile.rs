@@ -18,7 +18,7 @@ use sonar_sys::Host;
 use sonar_view::why::{ProfiledDatabaseJson, ServerProfileJson};
 
 use super::server_operation::DescribedOperations;
-use crate::privileges;
+use crate::confinement::privileges;
 
 /// The most databases whose profiler is asked for.
 const MAX_PROFILED: usize = 64;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::options;
 use super::path_bytes;
 use crate::agent::settings::ServerTable;
-use crate::log_location::LogLocation;
-use crate::server_configuration::ServerConfiguration;
-use crate::server_files::{
+use crate::servers;
+use crate::servers::configuration::ServerConfiguration;
+use crate::servers::files::{
     InspectableLog, InspectableSamples, ServerProcess, data_folder, is_short, samples_folder, seen_by,
     working_folder,
 };
-use crate::servers;
+use crate::servers::log_location::LogLocation;
 use serde::{Deserialize, Serialize};
 
 /// The most letters of the reason why a server has no log.
@@ -161,7 +161,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server_files::MAX_PATH;
+    use crate::servers::files::MAX_PATH;
 
     #[test]
     fn servers_that_say_much_leave_room_for_others_in_an_answer() {

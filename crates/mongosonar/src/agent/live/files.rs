@@ -19,12 +19,12 @@ use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
 use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
-use crate::files::finder::PathFinder;
-use crate::files::paths::Paths;
-use crate::files::process::TracedProcesses;
-use crate::files::totals::{FirstSeenFile, TotalsTable};
+use crate::io::finder::PathFinder;
+use crate::io::paths::Paths;
+use crate::io::process::TracedProcesses;
+use crate::io::totals::{FirstSeenFile, TotalsTable};
 use crate::queries::live::now;
-use crate::{doctor, privileges};
+use crate::{confinement::privileges, doctor};
 
 /// Attempts to load the programs: the last one is two minutes after the first. Each takes a second of a processor.
 const ATTEMPTS: u32 = 8;

@@ -13,7 +13,7 @@ use crate::agent::log_operations::LogOperations;
 use crate::agent::log_progress::{LogStart, add_line};
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
-use crate::follow::{FileFollower, FollowNotice, FollowedPlace, LinePlace, LineSink};
+use crate::input::follow::{FileFollower, FollowNotice, FollowedPlace, LinePlace, LineSink};
 
 /// What a log says of the end of its server, and of the ends of connections to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

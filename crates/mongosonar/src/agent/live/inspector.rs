@@ -21,12 +21,12 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use super::path_bytes;
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::follow::{FileIdentity, FileThread, FileThreads, FollowedPlace};
+use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::helper_channel::{self, HelperChannel, answer, answer_files, lock};
-use crate::privileges::{self, HelperTask};
-use crate::server_files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
+use crate::input::follow::{FileIdentity, FileThread, FileThreads, FollowedPlace};
 use crate::servers;
+use crate::servers::files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;

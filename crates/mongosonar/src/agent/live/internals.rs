@@ -18,8 +18,8 @@ use crate::agent::figures::SampleCutter;
 use crate::agent::memory::Holder;
 use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
-use crate::follow::{FileThread, FileThreads};
 use crate::ftdc::follow::{FtdcFollower, LearnsSchemas, MAX_DOCUMENT, forget_schemas};
+use crate::input::follow::{FileThread, FileThreads};
 use crate::queries::live::now;
 use crate::servers;
 

@@ -22,7 +22,7 @@ use crate::agent::applications::KnownApplications;
 use crate::agent::memory::Holder;
 use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
-use crate::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
+use crate::input::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
 use crate::queries::live::now;
 use crate::servers::started_at;
 

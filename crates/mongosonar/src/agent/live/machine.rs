@@ -17,7 +17,7 @@ use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
-use crate::privileges;
+use crate::confinement::privileges;
 use crate::queries::live::now;
 
 /// How often the machine is read.

@@ -84,15 +84,15 @@ use super::notify::ServiceManager;
 use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
 use super::servers::LocalServers;
 use super::store;
-use crate::follow::FollowedPlace;
+use crate::confinement::privileges;
+use crate::confinement::thread_starter::ThreadStarter;
+use crate::input::follow::FollowedPlace;
 use crate::large::LARGE;
-use crate::privileges;
 use crate::queries::applications::Lookup;
 use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use crate::queries::live::{OperationListener, now};
 use crate::splitting::{EncryptedSplit, OpenFilesRoom, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
-use crate::thread_starter::ThreadStarter;
 
 /// Parts of windows that wait to be joined.
 const WAITING: usize = 256;

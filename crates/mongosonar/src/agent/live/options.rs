@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sonar_core::history::{MAX_SETTINGS, shown_setting};
 
-use crate::server_configuration::ServerConfiguration;
+use crate::servers::configuration::ServerConfiguration;
 
 /// The most bytes of a name. MongoDB has no longer one.
 const MAX_NAME: usize = 120;

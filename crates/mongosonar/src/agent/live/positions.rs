@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sonar_core::history::SourcePositions;
 
 use crate::agent::log_progress::{self, LogStart};
-use crate::follow::LinePlace;
+use crate::input::follow::LinePlace;
 
 /// The most logs.
 const MAX_LOGS: usize = 1_024;
@@ -45,7 +45,7 @@ impl LogPositions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::follow::{FileIdentity, FollowPosition};
+    use crate::input::follow::{FileIdentity, FollowPosition};
 
     #[test]
     fn positions_are_there_in_the_next_run_and_move_on() {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::agent::notify::ServiceManager;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit;
-use crate::thread_starter::ThreadStarter;
 
 /// How long storing may take. After that the log says so, and an agent that is asked to stop ends without storing.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -20,6 +20,7 @@ use crate::agent::memory;
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
 use crate::queries::live::changes::CaptureChange;
@@ -27,7 +28,6 @@ use crate::queries::live::tls::{AttachedCapture, TlsAttacher, TlsCapture};
 use crate::queries::live::{Joiner, OperationListener, RETIRE};
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
-use crate::thread_starter::ThreadStarter;
 
 /// Captures packets; begins again where a capture fails or an interface was created again.
 pub struct QueriesCollector {

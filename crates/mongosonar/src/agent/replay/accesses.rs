@@ -14,8 +14,8 @@ use super::source_end::SourceEnd;
 use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
-use crate::files::report::blocks;
 use crate::input;
+use crate::io::report::blocks;
 
 /// The most files of a recording; accesses to others are counted.
 const MAX_FILES: usize = 65_536;

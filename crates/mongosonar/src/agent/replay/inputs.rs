@@ -13,11 +13,11 @@ use sonar_decode::frame;
 use sonar_decode::log::server_port;
 
 use crate::agent::servers::LocalServers;
-use crate::content::{self, FileContent};
 use crate::digest::log_files;
 use crate::exit::usage;
 use crate::ftdc::input as ftdc_input;
 use crate::input;
+use crate::input::content::{self, FileContent};
 use crate::queries::packets::{self, PacketSink};
 
 /// The port of a server that does not state one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::follow::{FileIdentity, FileThread};
+use crate::input::follow::{FileIdentity, FileThread};
 
 /// A file of `diagnostic.data`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use sonar_decode::ftdc::{ChunkLimits, DocumentContent, DocumentError, SampleRead
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
 pub use self::schemas::{LearnsSchemas, forget_schemas};
 use super::input::Repetitions;
-use crate::follow::{FileIdentity, FollowedFile};
+use crate::input::follow::{FileIdentity, FollowedFile};
 use crate::large::{LARGE, LargeMemory, MemoryInUse};
 
 /// The file with the newest samples.

@@ -17,13 +17,13 @@ use super::joiner::ThreadWindow;
 use super::pipeline::{LiveSink, OperationListener, Pipeline};
 use super::source::{CaptureSource, CaptureWork};
 use super::tls::TlsCapture;
-use crate::privileges;
+use crate::args::when::now;
+use crate::confinement::privileges;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::queries::args::EncryptedArg;
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
 use crate::queries::write::PacketRecorder;
-use crate::thread_starter::ThreadStarter;
-use crate::when::now;
 
 /// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);

@@ -44,15 +44,15 @@ use super::ports::Listened;
 use super::rotate::{SeriesFiles, Started};
 use super::server_names::{ServerNames, ServerNamesUpdate};
 use super::write::{FileHeader, PacketRecorder};
+pub use crate::args::when::now;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::{FAILED, OK};
-use crate::files::names::FileNames;
 use crate::history::HistorySteps;
-use crate::server_samples::ServerSamples;
+use crate::io::names::FileNames;
+use crate::servers::samples::ServerSamples;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
-use crate::thread_starter::ThreadStarter;
-pub use crate::when::now;
-use crate::{privileges, splitting};
+use crate::{confinement::privileges, splitting};
 
 /// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
 /// processor's caches cold.

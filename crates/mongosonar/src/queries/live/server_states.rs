@@ -11,14 +11,14 @@ use sonar_core::Timestamp;
 use sonar_core::internals::{ServerGlance, ServerSample};
 use sonar_view::queries::ServerState;
 
-use crate::follow::FileThreads;
+use crate::args::when::now;
 use crate::ftdc::follow::{DiagnosticFolder, FtdcFollower, LearnsSchemas, forget_schemas};
+use crate::input::follow::FileThreads;
 use crate::queries::args::Range;
 use crate::queries::notice::Notice;
 use crate::queries::ports::Listened;
-use crate::server_samples::{SampledServer, ServerSampleFolder, ServerSamples};
 use crate::servers;
-use crate::when::now;
+use crate::servers::samples::{SampledServer, ServerSampleFolder, ServerSamples};
 
 /// How often the folders are looked at. Servers write the newest samples every ten seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

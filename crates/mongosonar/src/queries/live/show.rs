@@ -15,12 +15,12 @@ use sonar_view::queries::{PacketOrigin, Selection};
 use super::super::args::{ColorArg, QueriesArgs};
 use super::joiner::Joiner;
 use super::split::RunningSplits;
+use crate::args::when::now;
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
 use crate::queries::notice::{INTERFACE_DOWN, Notice};
 use crate::queries::output::QueriesOutput;
 use crate::queries::server_names::ServerNames;
 use crate::stop::{self, JobState};
-use crate::when::now;
 
 /// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);

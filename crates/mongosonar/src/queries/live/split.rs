@@ -14,11 +14,11 @@ use sonar_core::time_split::{ConnectionSample, JoinCounts};
 use sonar_sys::Host;
 
 use super::pipeline::OperationListener;
-use crate::files::names::FileNames;
+use crate::args::when::now;
+use crate::io::names::FileNames;
 use crate::queries::notice::Notice;
 use crate::servers;
 use crate::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
-use crate::when::now;
 
 /// Ticks, ten in a second, between two looks for servers that have started or ended.
 const SEARCH_TICKS: u64 = 20;

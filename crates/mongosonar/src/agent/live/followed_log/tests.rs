@@ -15,8 +15,8 @@ use crate::agent::assembler::Assembler;
 use crate::agent::assembler::tests::MemoryStore;
 use crate::agent::log_progress::starts;
 use crate::agent::parts::WindowPart;
-use crate::follow::FollowStart;
-use crate::follow::path::FollowedPath;
+use crate::input::follow::FollowStart;
+use crate::input::follow::path::FollowedPath;
 
 const PORT: u16 = 27_017;
 /// 2026-05-01 10:00:00 in UTC.

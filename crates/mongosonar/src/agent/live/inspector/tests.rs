@@ -14,7 +14,7 @@ use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
 use super::*;
-use crate::log_location::LogLocation;
+use crate::servers::log_location::LogLocation;
 
 /// Another user, who may run a program called mongod.
 const USER: u32 = 65_533;

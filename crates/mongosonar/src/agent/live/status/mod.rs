@@ -23,7 +23,7 @@ use self::server::AskedServer;
 pub use self::task::StatusTask;
 use super::board::CollectorProblem;
 use crate::agent::parts::WindowCutter;
-use crate::privileges;
+use crate::confinement::privileges;
 use crate::queries::live::now;
 
 /// How often a server is asked: once in each window.

@@ -15,8 +15,8 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
-use crate::files::finder::array;
-use crate::privileges::{TLS_HELPER_BYTES, confine_helper};
+use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
+use crate::io::finder::array;
 use crate::queries::args::Range;
 use crate::queries::ports::{self, Listened};
 

@@ -24,9 +24,9 @@ pub use self::library::TlsLibrary;
 use super::changes::CaptureChange;
 use super::pipeline::Pipeline;
 use super::source::{CaptureSource, CaptureWork};
-use crate::privileges;
+use crate::args::when::now;
+use crate::confinement::privileges;
 use crate::queries::notice::Notice;
-use crate::when::now;
 
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);

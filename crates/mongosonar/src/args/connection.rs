@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sonar_mongo::Target;
 
+use crate::args::values::number;
 use crate::exit::usage;
-use crate::values::number;
 
 /// Holds the connection string if no option names a server. Lists of processes do not show it.
 const VARIABLE: &str = "MONGOSONAR_URI";

@@ -1,5 +1,10 @@
 //! Finds processes that are servers; the only place that names MongoDB's programs.
 
+pub mod configuration;
+pub mod files;
+pub mod log_location;
+pub mod samples;
+
 use std::io;
 
 use sonar_core::Timestamp;

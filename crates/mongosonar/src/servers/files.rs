@@ -15,11 +15,11 @@ use sonar_sys::Host;
 use sonar_sys::host::process::{Process, ProgramFile};
 use sonar_sys::host::process_files::ProcessFiles;
 
-use crate::follow::{FILE_PATIENCE, FileIdentity, FileThread, FollowedPlace, MAX_COPIES};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::log_location::LogLocation;
-use crate::server_configuration::ServerConfiguration;
+use crate::input::follow::{FILE_PATIENCE, FileIdentity, FileThread, FollowedPlace, MAX_COPIES};
 use crate::servers;
+use crate::servers::configuration::ServerConfiguration;
+use crate::servers::log_location::LogLocation;
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";

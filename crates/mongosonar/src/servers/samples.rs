@@ -17,15 +17,15 @@ use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
 
-use crate::follow::{FileThread, FileThreads};
+use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::helper_channel::{self, HelperChannel, answer, answer_files, lock};
-use crate::privileges::{self, HelperTask};
-use crate::server_configuration::ServerConfiguration;
-use crate::server_files::{
+use crate::input::follow::{FileThread, FileThreads};
+use crate::servers;
+use crate::servers::configuration::ServerConfiguration;
+use crate::servers::files::{
     InspectableSamples, SearchPatience, ServerProcess, data_folder, is_short, samples_folder, seen_by,
 };
-use crate::servers;
 
 /// The most servers that are reported.
 const MAX_SERVERS: usize = 128;
@@ -256,7 +256,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::server_files::MAX_PATH;
+    use crate::servers::files::MAX_PATH;
 
     /// This process, as if it were a server with these arguments.
     fn own(arguments: &[&str]) -> ServerProcess {

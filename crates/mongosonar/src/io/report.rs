@@ -14,8 +14,8 @@ use sonar_view::kit::{Fitting, escape, plural};
 
 use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
-use crate::content::{self, FileContent};
 use crate::exit::{OK, TRUNCATED, usage};
+use crate::input::content::{self, FileContent};
 use crate::{input, outfile, page, screen};
 
 /// The most names to keep; further files are shown by number.

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use sonar_decode::syntax::documents::MAX_DOCUMENT;
 
-use crate::made_lines::{FOREIGN, MadeLines};
+use crate::input::made_lines::{FOREIGN, MadeLines};
 
 /// Bytes read at once.
 const BLOCK: usize = 256 << 10;
@@ -142,7 +142,7 @@ impl Read for ExportLines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_lines::BROKEN;
+    use crate::input::made_lines::BROKEN;
 
     fn lines(export: &[u8]) -> String {
         let mut text = String::new();

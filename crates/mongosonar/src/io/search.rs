@@ -16,7 +16,7 @@ use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::finder::{INSPECTING, array};
 use super::paths::Folder;
-use crate::privileges::{self, HelperTask};
+use crate::confinement::privileges::{self, HelperTask};
 use crate::servers;
 
 /// The most open files of a mongod to check for its folder; its locks are among the first.

@@ -11,10 +11,10 @@ use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_decode::top_level::{TopFields, text_field};
 use sonar_decode::{current_op, explain};
 
-use crate::foreign;
 use crate::input::Failing;
-use crate::log_container::LogContainer;
-use crate::tar;
+use crate::input::foreign;
+use crate::input::log_container::LogContainer;
+use crate::input::tar;
 
 /// The most bytes to look at.
 pub const HEAD: usize = 64 << 10;

@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use sonar_decode::log::{holds_lines, lines_of};
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 
-use crate::journal_export::{self, ExportLines};
-use crate::made_lines::{BROKEN, FOREIGN, MadeLines};
-use crate::table_lines::{TableLayout, TableLines};
-use crate::tar;
+use crate::input::journal_export::{self, ExportLines};
+use crate::input::made_lines::{BROKEN, FOREIGN, MadeLines};
+use crate::input::table_lines::{TableLayout, TableLines};
+use crate::input::tar;
 
 /// Bytes read at once.
 const BLOCK: usize = 256 << 10;

@@ -1,5 +1,16 @@
 //! Opens files, pipes and standard input, compressed or not.
 
+pub mod colours;
+pub mod content;
+pub mod follow;
+pub mod foreign;
+pub mod journal_export;
+pub mod log_container;
+pub mod made_lines;
+pub mod table_lines;
+pub mod tar;
+pub mod utf16;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,10 +25,10 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use sonar_view::kit::Count;
 
-use crate::colours::{PlainReader, has_colours};
 use crate::exit::{Interrupted, usage};
-use crate::utf16::{ByteOrder, Utf8Reader};
-use crate::{exit, foreign, progress};
+use crate::input::colours::{PlainReader, has_colours};
+use crate::input::utf16::{ByteOrder, Utf8Reader};
+use crate::{exit, progress};
 
 /// The name of an input for people.
 pub fn name(path: &Path) -> String {

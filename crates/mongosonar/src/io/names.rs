@@ -4,8 +4,8 @@ use anyhow::{Context, Result, anyhow};
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, Target};
 
-use crate::connection::ServerArgs;
-use crate::privileges;
+use crate::args::connection::ServerArgs;
+use crate::confinement::privileges;
 
 /// The content of the server's files.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
-use crate::privileges::{self, HelperTask};
+use crate::confinement::privileges::{self, HelperTask};
 
 /// The longest path to accept from the helper, in bytes.
 const MAX_PATH: usize = 16 * 1024;

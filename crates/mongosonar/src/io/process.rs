@@ -17,7 +17,7 @@ use sonar_sys::ebpf::{ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
-use crate::privileges;
+use crate::confinement::privileges;
 use crate::servers::MONGOD;
 use crate::stop::{self, StopBehavior};
 

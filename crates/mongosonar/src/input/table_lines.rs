@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use sonar_decode::syntax::documents::MAX_DOCUMENT;
 
-use crate::made_lines::{BROKEN, FOREIGN, MadeLines};
+use crate::input::made_lines::{BROKEN, FOREIGN, MadeLines};
 
 /// Bytes read at once.
 const BLOCK: usize = 256 << 10;

@@ -15,8 +15,8 @@ use sonar_sys::Host;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
 
-use crate::follow::newest_copies;
-use crate::server_configuration::ServerConfiguration;
+use crate::input::follow::newest_copies;
+use crate::servers::configuration::ServerConfiguration;
 
 /// The number of standard output.
 const OUTPUT: u32 = 1;

@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource;
 
-use crate::privileges;
+use crate::confinement::privileges;
 
 /// Starts threads.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use clap::{Arg, Command};
 use clap_mangen::Man;
 use roff::{Roff, bold, roman};
 
+use crate::args::values::NUMBERS;
 use crate::exit;
-use crate::values::NUMBERS;
 
 /// Prints completions for a shell.
 pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result<()> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use sonar_store::SqliteHistory;
 
-use crate::connection::ServerArgs;
-use crate::{input, outfile, privileges, stop};
+use crate::args::connection::ServerArgs;
+use crate::{confinement::privileges, input, outfile, stop};
 
 /// What a command reads and writes that only reads files.
 #[derive(Default)]

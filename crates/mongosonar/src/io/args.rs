@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::connection::ServerArgs;
-use crate::file_reading::FileReading;
+use crate::args::connection::ServerArgs;
+use crate::args::values::{number, parse_duration};
+use crate::confinement::file_reading::FileReading;
 use crate::history::PastArgs;
 use crate::outfile;
-use crate::values::{number, parse_duration};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!((merged.by, merged.port.len()), (Some(ByArg::Client), 2));
         assert_eq!(merged.interval, Some(std::time::Duration::from_secs(5)));
         // Of the history they would select one server, and windows that it does not have.
-        let from = crate::when::parse_time("-1h").ok();
+        let from = crate::args::when::parse_time("-1h").ok();
         let past = merge(QueriesArgs { from, ..Default::default() }, &file);
         assert_eq!((past.by, past.port.len(), past.interval), (Some(ByArg::App), 0, None));
     }
