@@ -29,7 +29,7 @@ pub struct BaselineInput {
 }
 
 impl BaselineInput {
-    /// The operations of a span.
+    /// The operations of a span; times in its name and in messages are those of a clock in `zone`.
     ///
     /// # Errors
     /// The history cannot be read, or has nothing of that span.
@@ -40,7 +40,8 @@ impl BaselineInput {
         zone: &Zone,
     ) -> Result<Self, PastError> {
         let rows = DigestRows { by: Baseline::BY, classes };
-        let HistoryDigest { digest, source, is_whole, .. } = HistoryDigest::of(history, span, rows)?;
+        let HistoryDigest { digest, source, is_whole, .. } =
+            HistoryDigest::of(&history.in_zone(zone), span, rows)?;
         let collector = history.shows_operations(span)?;
         let is_complete = is_whole && history.gaps_of(collector, span)?.is_empty();
         let name = format!("{} to {}", zone.show_seconds(span.from), zone.show_seconds(span.to));

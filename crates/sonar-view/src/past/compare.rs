@@ -65,7 +65,7 @@ pub struct LoadedSpan {
 }
 
 impl LoadedSpan {
-    /// The operations of a span; times in notes are those of a clock in `zone`.
+    /// The operations of a span; times in notes and messages are those of a clock in `zone`.
     ///
     /// # Errors
     /// The history cannot be read, has nothing of that span, or cannot have these rows.
@@ -76,7 +76,7 @@ impl LoadedSpan {
         zone: &Zone,
     ) -> Result<Self, PastError> {
         let HistoryDigest { digest, source, is_whole, windows, seen } =
-            HistoryDigest::of(history, span, rows)?;
+            HistoryDigest::of(&history.in_zone(zone), span, rows)?;
         let mut notes = seen.notes();
         if windows != span {
             let (from, to) = (zone.show_seconds(windows.from), zone.show_seconds(windows.to));

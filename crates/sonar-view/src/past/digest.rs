@@ -5,7 +5,6 @@ use sonar_core::{Digest, DigestSettings, GroupBy, HistoryDigester, Source};
 
 use super::{HistoryView, PastError, resolution};
 use crate::changes::SeenSpan;
-use crate::kit::Zone;
 use crate::queries::ClassSet;
 
 /// A span as a digest.
@@ -32,7 +31,7 @@ pub struct DigestRows {
 }
 
 impl HistoryDigest {
-    /// The operations that servers served within a span.
+    /// The operations that servers served within a span; times in messages are those of the zone of `history`.
     ///
     /// # Errors
     /// The history cannot be read, has nothing of that span, or cannot have these rows.
@@ -55,7 +54,7 @@ impl HistoryDigest {
             seen.add(&window);
             digester.add(&window, |class| classes.contains(class));
         })?;
-        let windows = windows.ok_or_else(|| history.nothing_stored(span, &Zone::utc()))?;
+        let windows = windows.ok_or_else(|| history.nothing_stored(span, history.zone()))?;
         let (digest, source) = digester.finish();
         Ok(Self { digest, source, is_whole: folded == 0, windows, seen })
     }

@@ -28,6 +28,8 @@ pub struct HistoryView<'a> {
     now: Timestamp,
     /// Only what is about the server at this port.
     server: Option<u16>,
+    /// That of the times in messages.
+    zone: Zone,
 }
 
 impl<'a> HistoryView<'a> {
@@ -42,7 +44,7 @@ impl<'a> HistoryView<'a> {
                 "the history in {name} is empty: `mongosonar agent --status` says what the agent does"
             )));
         };
-        Ok(Self { reader, name, extent, now, server: None })
+        Ok(Self { reader, name, extent, now, server: None, zone: Zone::utc() })
     }
 
     /// Where it is.
@@ -53,6 +55,17 @@ impl<'a> HistoryView<'a> {
     /// The time that it covers.
     pub const fn extent(&self) -> Span {
         self.extent
+    }
+
+    /// The same, with the times in messages of functions that take no zone as those of a clock in `zone`; they are in UTC
+    /// without it.
+    pub fn in_zone(&self, zone: &Zone) -> Self {
+        Self { zone: zone.clone(), ..*self }
+    }
+
+    /// The zone of times in messages.
+    pub(super) const fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// With only what is about the server at this port, and what is about no server, like the machine; all of it without a

@@ -27,8 +27,7 @@ impl PastIncident {
     pub fn of(history: &HistoryView<'_>, span: Span, selection: &Selection) -> Result<Self, PastError> {
         let zone = &selection.zone;
         let Some(window) = history.read(span)? else {
-            let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
-            return Err(PastError::NothingStored(format!("nothing is stored between {from} and {to}")));
+            return Err(history.nothing_stored(span, zone));
         };
         let asked = AskedChanges { when: AskedTime::Span(span), against: None };
         let parts = IncidentParts {

@@ -7,7 +7,7 @@ use sonar_core::{CommandType, Coverage, Timestamp};
 
 use crate::kit::{self, Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
 use crate::queries::WindowReport;
-use crate::queries::advice::advice;
+use crate::queries::advice::{advice, snap_length};
 use crate::queries::column::Column;
 use crate::queries::layout::{Placed, place, push_cell};
 
@@ -160,7 +160,7 @@ pub fn coverage(coverage: &Coverage) -> String {
     let skipped = named("left out as asked", coverage.skipped().collect());
     let advice = advice(coverage);
     // The advice says of packets that a snap length cut where it cut them.
-    let is_said = |name: &str| name.ends_with("_snapped") && advice.is_some();
+    let is_said = |name: &str| name.ends_with("_snapped") && snap_length(coverage).is_some();
     let in_part = named("known in part", coverage.in_part().filter(|(name, ..)| !is_said(name)).collect());
     let parts = [lost, unread, skipped, in_part, joined_late(coverage), advice];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -287,6 +287,10 @@ mod tests {
             "known in part: messages that the end of the capture cut: 1 of 9 messages; packets are cut at 96 bytes: \
              capture with -s 0"
         );
+        let one_way = Coverage { segments_snapped: 3, streams: 2, streams_one_way: 2, ..read };
+        let line = coverage(&one_way);
+        assert!(line.contains("known in part: ") && line.contains("cut by a snap length"), "{line}");
+        assert!(line.contains("only one direction of 2 of 2 connections"), "{line}");
         let late = Coverage { replies: 9, replies_joined_late: 1, streams_tls_joined_late: 2, ..read };
         const TLS: &str = "encrypted connections whose handshake was before the capture: 2";
         assert_eq!(

@@ -299,6 +299,14 @@ mod tests {
     }
 
     fn report(rows: &[ShapeSplit], limits: Vec<ProcessLimitJson>) -> WhyReport {
+        report_with_unseen(rows, &[], limits)
+    }
+
+    fn report_with_unseen(
+        rows: &[ShapeSplit],
+        unseen: &[ShapeSplit],
+        limits: Vec<ProcessLimitJson>,
+    ) -> WhyReport {
         let started = Timestamp::from_unix_ns(0);
         let ended = started.plus_ns(1_000_000_000);
         WhyReport::new(&WhyTrace {
@@ -310,7 +318,7 @@ mod tests {
             limits,
             wait_weight: 1.0,
             rows,
-            unseen: &[],
+            unseen,
             activity: &Activity::since(started).until(ended),
             ended,
             limit: 1,
@@ -342,7 +350,33 @@ mod tests {
         let [shape, answer, parts] =
             ["find shop.orders {", "Of 100ms on average", "waiting for reads of files  "].map(at);
         assert!(shape.is_some() && shape < answer && answer < parts, "{found}");
-        assert!(text(&[]).starts_with("No operation began and ended during the trace.\n"));
+        let nothing = "No operation that was asked for was followed from beginning to end.\n";
+        assert!(text(&[]).starts_with(nothing));
+    }
+
+    #[test]
+    fn without_a_shape_the_first_line_says_only_what_is_known() {
+        let first = |report: &WhyReport| {
+            let mut out = Vec::new();
+            report.text(&mut Fitting::new(&mut out, None)).unwrap();
+            String::from_utf8(out).unwrap().lines().next().unwrap_or_default().to_owned()
+        };
+        let mut unseen = report_with_unseen(&[], &[reading()], Vec::new());
+        let nothing =
+            "No operation that was asked for was seen on the wire and followed from beginning to end";
+        assert_eq!(first(&unseen), format!("{nothing}."));
+        unseen.in_progress_total = 1;
+        assert_eq!(first(&unseen), format!("{nothing}; 1 operation in progress when the trace ended."));
+    }
+
+    #[test]
+    fn the_answer_names_operations_that_were_counted_together() {
+        let mut row = read_from(1);
+        row.shape = Arc::new(ShapeInfo::other());
+        let mut out = Vec::new();
+        report(&[row], Vec::new()).text(&mut Fitting::new(&mut out, None)).unwrap();
+        let found = String::from_utf8(out).unwrap();
+        assert!(found.starts_with("other takes 100% of the time: of 100ms on average"), "{found}");
     }
 
     #[test]

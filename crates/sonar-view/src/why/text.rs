@@ -28,20 +28,29 @@ impl WhyReport {
 
     /// Where most of the time goes, in one sentence.
     fn answer(&self) -> String {
-        let Some(shape) = self.shapes.first() else {
-            return match self.in_progress_total {
-                0 => "No operation began and ended during the trace.".to_owned(),
-                more => format!(
-                    "No operation began and ended during the trace; {} in progress when it ended.",
-                    plural(more as u64, "operation")
-                ),
-            };
-        };
+        let Some(shape) = self.shapes.first() else { return self.nothing() };
         let name = format!("{} {}", shape.command, shape.namespace);
-        let share = format!("{} takes {} of the time", name.trim_end(), Percent(shape.share));
+        // Operations that were counted together have neither.
+        let name = Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or(&shape.typed);
+        let share = format!("{name} takes {} of the time", Percent(shape.share));
         match shape.answer.first().and_then(|sentence| sentence.strip_prefix("Of ")) {
             Some(spent) => format!("{share}: of {spent}"),
             None => format!("{share}."),
+        }
+    }
+
+    /// That there is no shape. Others may have been seen that were not asked for, or whose time cannot be divided.
+    fn nothing(&self) -> String {
+        let nothing = if self.unseen.is_empty() {
+            "No operation that was asked for was followed from beginning to end"
+        } else {
+            "No operation that was asked for was seen on the wire and followed from beginning to end"
+        };
+        match self.in_progress_total {
+            0 => format!("{nothing}."),
+            more => {
+                format!("{nothing}; {} in progress when the trace ended.", plural(more as u64, "operation"))
+            }
         }
     }
 

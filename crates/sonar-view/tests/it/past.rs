@@ -17,7 +17,7 @@ use sonar_view::past::queries::{IntervalWidth, intervals, named_windows, whole};
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
 use sonar_view::past::{
     ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError, PastIncident, series,
-    timeline,
+    timeline, what_changed,
 };
 use sonar_view::queries::{ClassSet, Selection};
 use sonar_view::series::{DISKS, SeriesChoice};
@@ -181,6 +181,20 @@ fn of_an_empty_span_nothing_is_said() {
     let error = HistoryDigest::of(&view, nothing, rows).err().unwrap();
     assert!(error.to_string().starts_with("nothing is stored between 2023-11-14T22:20:00Z and"), "{error}");
     assert!(matches!(error, PastError::NothingStored(_)));
+    // Times are those of the zone that was asked for.
+    let zone = Zone::fixed(7_200);
+    let local = "2023-11-15T00:20:00+02:00";
+    let against = Some(ComparedTime::Span(span(0, 300)));
+    let asked = AskedChanges { when: AskedTime::Span(nothing), against };
+    let error = what_changed::report(&view, &asked, &zone).err().unwrap().to_string();
+    let covers = "the history covers 2023-11-15T00:00:00+02:00 to 2023-11-15T00:10:00+02:00";
+    assert_eq!(error, format!("nothing is stored from {local} on; {covers}"));
+    let error = HistoryDigest::of(&view.in_zone(&zone), nothing, rows).err().unwrap().to_string();
+    assert!(error.starts_with(&format!("nothing is stored between {local} and")), "{error}");
+    let error = LoadedSpan::of(&view, nothing, rows, &zone).err().unwrap().to_string();
+    assert!(error.starts_with(&format!("nothing is stored between {local} and")), "{error}");
+    let error = BaselineInput::of(&view, nothing, ClassSet::USER, &zone).err().unwrap().to_string();
+    assert!(error.starts_with(&format!("nothing is stored between {local} and")), "{error}");
     // It is still to come.
     let error = view.asked(span(4_000, 5_000), &Zone::utc()).unwrap_err();
     assert!(error.is_wrong_question(), "{error}");
@@ -277,7 +291,8 @@ fn an_incident_joins_changes_timeline_and_queries() {
     assert_eq!(report.timeline.parts, 60);
     assert_eq!(report.queries["rows"].as_array().unwrap().len(), 2);
     let error = PastIncident::of(&view, span(2_400, 3_000), &Selection::default()).err().unwrap();
-    let said = "nothing is stored between 2023-11-14T22:40:00Z and 2023-11-14T22:50:00Z";
+    let said = "nothing is stored between 2023-11-14T22:40:00Z and 2023-11-14T22:50:00Z; the history in memory covers \
+                2023-11-14T22:00:00Z to 2023-11-14T22:20:00Z";
     assert_eq!(error.to_string(), said);
 }
 

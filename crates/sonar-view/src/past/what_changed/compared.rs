@@ -9,7 +9,6 @@ use sonar_core::history::{Resolution, Span};
 
 use super::explained::Explained;
 use crate::changes::SeenSpan;
-use crate::kit::Zone;
 use crate::past::{HistoryView, PastError, resolution};
 
 /// An agent measures the size of each collection at least once in this time, in nanoseconds.
@@ -62,15 +61,15 @@ pub(super) fn compare(
 ) -> Result<ComparedMoment, PastError> {
     let resolution = moment.unwrap_or_else(|| resolution(span));
     let (before, after) = (history.windows(against, resolution)?, history.windows(span, resolution)?);
-    let utc = Zone::utc();
+    let zone = history.zone();
     if after.is_empty() {
-        let (from, covers) = (utc.show_seconds(span.from), history.covers(&utc));
+        let (from, covers) = (zone.show_seconds(span.from), history.covers(zone));
         return Err(PastError::NothingStored(format!("nothing is stored from {from} on; {covers}")));
     }
     let mut seen = SeenSpan::default();
     after.iter().for_each(|window| seen.add(window));
     if before.len() < MIN_WINDOWS {
-        let (from, covers) = (utc.show_seconds(against.from), history.covers(&utc));
+        let (from, covers) = (zone.show_seconds(against.from), history.covers(zone));
         let doubt = format!("too little is stored from {from} on to compare figures with; {covers}");
         let moment = ScanMoment { span, measured_ns: span.length_ns(), changes: HistoryChanges::default() };
         return Ok(ComparedMoment { moment, seen, against, usual: None, doubt: Some(doubt) });

@@ -38,7 +38,7 @@ pub enum AskedTime {
     Span(Span),
 }
 
-/// Explains a moment or a span; times in sentences are those of a clock in `zone`.
+/// Explains a moment or a span; times in sentences and messages are those of a clock in `zone`.
 ///
 /// # Errors
 /// The history cannot be read, or has nothing of that time.
@@ -47,6 +47,7 @@ pub fn report(
     asked: &AskedChanges,
     zone: &Zone,
 ) -> Result<ChangesReport, PastError> {
+    let history = &history.in_zone(zone);
     let explained = match (asked.when, asked.against) {
         (AskedTime::Moment { at, precision_ns }, against) => {
             let focus = moment::focus(at, precision_ns);
