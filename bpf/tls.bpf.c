@@ -249,6 +249,8 @@ int BPF_PROG(tls_process_exit, struct task_struct *task) {
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(tls_executed, struct task_struct *task) {
     __u32 process = task->tgid;
+    // Its state as the thread of the other program, which says that it is followed.
+    bpf_task_storage_delete(&tls_threads, task);
     if (!is_followed(process))
         return 0;
     bpf_map_delete_elem(&tls_processes, &process);

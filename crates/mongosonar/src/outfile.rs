@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
+use sonar_sys::host::regular;
 use sonar_sys::trust;
 
 /// Reads the argument of `--html`: a new file, or one that holds a page already.
@@ -28,7 +29,7 @@ pub fn parse(text: &str) -> Result<PathBuf, String> {
 /// Whether a file begins as HTML does.
 fn is_page(path: &Path) -> bool {
     let mut first = [0u8; 1];
-    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"<"
+    regular::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"<"
 }
 
 /// Writes the file; what it held before is replaced.

@@ -107,13 +107,16 @@ impl Target {
     /// Whether connecting may take files or local sockets that are for one user only: certificates and keys, a socket with
     /// a path, a ticket or a token for the login.
     pub fn uses_files(&self) -> bool {
-        let uri = self.uri.to_ascii_lowercase();
-        let logs_in_with_file = ["gssapi", "oidc", "aws"].iter().any(|kind| uri.contains(kind));
+        let (_, _, options) = parts(&self.uri);
+        let options = options.to_ascii_lowercase();
+        let login = options.split_once("authmechanism=").map_or("", |(_, rest)| rest);
+        let login = login.split(['&', ';']).next().unwrap_or(login);
+        let logs_in_with_file = ["gssapi", "oidc", "aws"].iter().any(|kind| login.contains(kind));
         self.tls_ca_file.is_some()
             || self.tls_key_file.is_some()
-            || uri.contains("file=")
+            || options.contains("file=")
             || self.uses_socket()
-            || logs_in_with_file && uri.contains("authmechanism=")
+            || logs_in_with_file
     }
 
     /// Whether it connects to a local socket with a path, which one user only may be allowed to write.
@@ -121,7 +124,7 @@ impl Target {
         let (_, authority, _) = parts(&self.uri);
         // A password may have an escaped slash, too.
         let hosts = authority.rsplit('@').next().unwrap_or(authority).to_ascii_lowercase();
-        ["%2f", ".sock"].iter().any(|part| hosts.contains(part))
+        hosts.split(',').any(|host| host.contains("%2f") || host.ends_with(".sock"))
     }
 
     /// What the driver needs to connect.
@@ -305,6 +308,8 @@ mod tests {
             "mongodb://u:p@db1/?tls=true&authMechanism=SCRAM-SHA-256",
             "db1:27017/aws",
             "mongodb://u:p%2Fw.sock@db1/",
+            "mongodb://u:p@db1.amazonaws.com/?authMechanism=SCRAM-SHA-1",
+            "mongodb://a.sock.example/",
         ] {
             assert!(!Target::from(plain).uses_files(), "{plain}");
         }

@@ -5,15 +5,16 @@
 //! does one thing, and gets only questions from the threads that decode.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sonar_mongo::Target;
 use sonar_sys::helper::{Helper, limit_memory, name_process};
+use sonar_sys::host::regular;
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 use sonar_sys::trust;
 
@@ -108,8 +109,13 @@ impl ConnectionNeeds {
     fn of<'a>(servers: impl IntoIterator<Item = &'a Target>) -> Self {
         let servers: Vec<_> = servers.into_iter().collect();
         let uses_files = servers.iter().any(|server| server.uses_files());
-        let keep = if uses_files { reading_all() } else { Vec::new() };
-        let root = servers.iter().any(|server| server.uses_socket()) || uses_files && keep.is_empty();
+        let uses_socket = servers.iter().any(|server| server.uses_socket());
+        let mut keep = if uses_files { reading_all() } else { Vec::new() };
+        let root = uses_socket || uses_files && keep.is_empty();
+        if uses_socket {
+            // It must be writable, and is its server's alone.
+            keep.push(capability::DAC_OVERRIDE);
+        }
         Self { keep, root }
     }
 }
@@ -163,18 +169,48 @@ fn opened_of(inputs: &[&Path]) -> Vec<PathBuf> {
         let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
         entries.filter(move |entry| !is_link(entry)).map(|entry| entry.path())
     };
-    let of_input = |input: &&Path| {
-        let own = Some(input.to_path_buf()).filter(|path| !is_linked_into_proc(path));
+    let of_input = |input: &Path| {
         let diagnostics = Some(input.join("diagnostic.data")).filter(|folder| !folder.is_symlink());
         let diagnostics = diagnostics.into_iter().flat_map(move |folder| files(&folder));
-        own.into_iter().chain(files(input)).chain(diagnostics)
+        std::iter::once(input.to_path_buf()).chain(files(input)).chain(diagnostics).collect::<Vec<_>>()
     };
-    inputs.iter().flat_map(of_input).collect()
+    inputs.iter().filter(|input| !is_linked_into_proc(input)).flat_map(|input| of_input(input)).collect()
 }
 
-/// Whether a path that does not say so leads into `/proc`.
+/// The most symbolic links of a path, as for the kernel.
+const MAX_LINKS: usize = 40;
+
+/// Whether a path that does not say so leads into `/proc` or through it, as by `/proc/PID/root`.
 fn is_linked_into_proc(path: &Path) -> bool {
-    !path.starts_with("/proc") && fs::canonicalize(path).is_ok_and(|real| real.starts_with("/proc"))
+    let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    if path.starts_with("/proc") {
+        return false;
+    }
+    for _ in 0..MAX_LINKS {
+        // The first link on the way; the folders before it are none.
+        let link = path.ancestors().collect::<Vec<_>>().into_iter().rev().find(|part| part.is_symlink());
+        let Some(link) = link.map(Path::to_path_buf) else { return false };
+        let Ok(target) = fs::read_link(&link) else { return true };
+        let rest = path.strip_prefix(&link).unwrap_or(Path::new("")).to_path_buf();
+        path = plain(&link.parent().unwrap_or(Path::new("/")).join(target).join(rest));
+        if path.starts_with("/proc") {
+            return true;
+        }
+    }
+    true
+}
+
+/// A path without `.` and `..`, where no link stands before them.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Whether a path leads through another process, as `/proc/PID/root` does into a container. Shells name pipes of this one
@@ -191,7 +227,7 @@ fn is_readable(path: &Path) -> bool {
         Ok(found) if found.is_dir() => {
             fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none_or(|entry| entry.is_ok()))
         }
-        Ok(found) if found.is_file() => File::open(path).is_ok(),
+        Ok(found) if found.is_file() => regular::open(path).is_ok(),
         found => found.is_ok(),
     }
 }
@@ -312,6 +348,19 @@ mod tests {
         links.iter().for_each(|link| symlink("/proc/1/environ", link).unwrap());
         symlink("/proc/1", other.path().join("diagnostic.data")).unwrap();
         assert_eq!(opened_of(&[links[2].as_path(), other.path()]), [other.path()]);
+        // An input that leads into a process or through one, at once or by another link.
+        for (name, target) in [
+            ("process", "/proc/1"),
+            ("through", "/proc/1/root/etc/hostname"),
+            ("again", "process/environ"),
+            ("around", "../../../../../../../../proc/1/cwd"),
+        ] {
+            symlink(target, other.path().join(name)).unwrap();
+            assert_eq!(opened_of(&[other.path().join(name).as_path()]), [] as [&Path; 0], "{name}");
+        }
+        let plain = other.path().join("plain");
+        symlink(named("one.db"), &plain).unwrap();
+        assert_eq!(opened_of(&[plain.as_path()]), [plain]);
         let file = named("one.db");
         let inputs = [Path::new("-"), file.as_path(), folder.path()];
         let found = opened_of(&inputs);

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sonar_core::disk::check::Version;
+use sonar_sys::host::regular;
 
 /// The most bytes to read of Debian's list of packages.
 const MOST_PACKAGES_BYTES: u64 = 64 << 20;
@@ -145,7 +146,7 @@ fn of_diagnostic_data(folder: &Path) -> io::Result<Option<Version>> {
     let newest = names.filter(|name| name.starts_with("metrics.2")).max();
     let Some(newest) = newest else { return Ok(None) };
     let mut head = Vec::new();
-    File::open(folder.join(newest))?.take(MOST_METADATA_BYTES).read_to_end(&mut head)?;
+    regular::open(&folder.join(newest))?.take(MOST_METADATA_BYTES).read_to_end(&mut head)?;
     Ok(of_metadata(&head))
 }
 
@@ -170,7 +171,7 @@ fn of_metadata(head: &[u8]) -> Option<Version> {
 
 /// The version of the last start in a log; each rotated log begins with one.
 fn of_log(path: &Path) -> io::Result<Option<Version>> {
-    let mut file = File::open(path)?;
+    let mut file = regular::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MOST_LOG_BYTES)))?;
     let mut last = None;

@@ -23,6 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+use sonar_sys::host::regular;
 use sonar_view::kit::Count;
 
 use crate::exit::{Interrupted, usage};
@@ -223,7 +224,7 @@ fn open_raw(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn 
     if path == Path::new("-") {
         return Ok((Box::new(Pipe::new(io::stdin(), stop.clone())?), 0));
     }
-    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let file = regular::open_no_device(path).with_context(|| format!("cannot open {name}"))?;
     let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
     if metadata.is_dir() {
         bail!("{name}: {}", foreign::folder(path));

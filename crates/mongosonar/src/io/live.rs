@@ -20,7 +20,7 @@ use sonar_view::series::{FILES, SeriesChoice};
 
 use super::args::{IoBy, IoLiveArgs};
 use super::finder::PathFinder;
-use super::names::FileNames;
+use super::names::{FileNames, FileNamesQuestion};
 use super::paths::Paths;
 use super::process::{self, TracedProcesses};
 use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
@@ -47,7 +47,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     if confined {
         watch.search_in_helper();
     }
-    let names = FileNames::ask(&args.server, confined)?;
+    let names = FileNamesQuestion::prepare(&args.server, confined)?;
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),
@@ -66,6 +66,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         watch,
     };
     let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
+    let names = names.ask()?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
     let job = if screen.is_some() { Some(JobState::listen()?) } else { None };

@@ -1,8 +1,11 @@
 //! Readable names of files: the namespaces that the server reports for them.
 
-use anyhow::{Context, Result, anyhow};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
 use sonar_mongo::files::StoredFile;
-use sonar_mongo::{Server, Target};
+use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
 use crate::confinement::privileges;
@@ -13,31 +16,60 @@ pub struct FileNames {
     held: Vec<StoredFile>,
 }
 
-impl FileNames {
-    /// Asks the server, if one is named; see [`FileNames::ask_target`].
-    pub fn ask(server: &ServerArgs, confined: bool) -> Result<Self> {
-        Self::ask_target(server.named()?, confined)
+/// A thread that asks the server for its files once it is told to.
+pub struct FileNamesQuestion {
+    asker: Option<(Sender<()>, JoinHandle<AskedFiles>)>,
+}
+
+/// What the server answered; `None` if it was not asked.
+type AskedFiles = Option<Result<Vec<StoredFile>, ServerError>>;
+
+impl FileNamesQuestion {
+    /// Starts the thread if a server is named; see [`FileNamesQuestion::to`].
+    ///
+    /// # Errors
+    /// The server is named wrongly, or the thread cannot be started.
+    pub fn prepare(server: &ServerArgs, confined: bool) -> Result<Self> {
+        Self::to(server.named()?, confined)
     }
 
-    /// Asks this server, if there is one. A thread reads its answers, and drops its privileges before if `confined`: the
-    /// calling thread may still need its own.
-    pub fn ask_target(target: Option<Target>, confined: bool) -> Result<Self> {
-        let Some(target) = target else { return Ok(Self::default()) };
+    /// Starts the thread, which drops its privileges if `confined`, and waits. It is started before the others drop theirs,
+    /// as it needs the network.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn to(target: Option<Target>, confined: bool) -> Result<Self> {
+        let Some(target) = target else { return Ok(Self { asker: None }) };
+        let (go, is_asked) = channel();
         let ask = move || {
             if confined {
                 privileges::give_up_but_network([&target]);
             }
-            Server::connect(target, 1)?.files()
+            // Without the question, the program ends.
+            is_asked.recv().ok()?;
+            Some(Server::connect(target, 1).and_then(|server| server.files()))
         };
         let thread = std::thread::Builder::new().name("names".to_owned()).spawn(ask);
-        let asked = thread.context("cannot start a thread")?.join();
-        let held = asked.map_err(|_| anyhow!("the thread that asks the server has failed"))??;
+        Ok(Self { asker: Some((go, thread.context("cannot start a thread")?)) })
+    }
+
+    /// Asks, and waits for the answer. Call it when all threads have dropped their privileges: the answer is outside input.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub fn ask(self) -> Result<FileNames> {
+        let Some((go, thread)) = self.asker else { return Ok(FileNames::default()) };
+        go.send(()).ok();
+        let answer = thread.join().ok().flatten().context("the thread that asks the server has failed")?;
+        let held = answer?;
         if held.is_empty() {
             eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");
         }
-        Ok(Self { held })
+        Ok(FileNames { held })
     }
+}
 
+impl FileNames {
     /// The content of the file with this path in words, else the last part of the path.
     pub fn short(&self, path: &str) -> String {
         let last = || path.rsplit('/').next().unwrap_or(path).to_owned();

@@ -14,7 +14,7 @@ use sonar_view::kit::plural;
 use super::args::IoRecordArgs;
 use super::devices::DeviceNames;
 use super::finder::PathFinder;
-use super::names::FileNames;
+use super::names::{FileNames, FileNamesQuestion};
 use super::paths::{FoundFile, Paths};
 use super::process::{self, TracedProcesses};
 use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
@@ -37,7 +37,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     if confined {
         watch.search_in_helper();
     }
-    let names = FileNames::ask(&args.server, confined)?;
+    let names = FileNamesQuestion::prepare(&args.server, confined)?;
     let mode = if args.readahead { TraceMode::EachAndPages } else { TraceMode::Each };
     let trace = Trace {
         processes: &watch.running(),
@@ -48,12 +48,13 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
     let way = tracer.way();
-    let mut recorder = AccessRecorder::new(recording(args, &watch, &way)?, names, paths);
+    let recording = recording(args, &watch, &way)?;
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
     let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
+    let mut recorder = AccessRecorder::new(recording, names.ask()?, paths);
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(

@@ -1,6 +1,6 @@
 //! What the servers of this host say of themselves in their `diagnostic.data`, for a capture that has dropped its
 //! privileges: a helper process finds the servers and opens these files. It opens nothing else, whatever it is asked, and
-//! nothing that the user of the server may not read (`server_files`). A file system that does not answer holds up only the
+//! nothing that the user of the server may not read (`servers::files`). A file system that does not answer holds up only the
 //! servers that have their samples there.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -40,7 +40,7 @@ use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::OK;
-use crate::io::names::FileNames;
+use crate::io::names::FileNamesQuestion;
 use crate::outfile::OutFile;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::args::{QueriesArgs, Range, reads_sockets};
@@ -103,10 +103,10 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     };
     let target = args.server.named(only_port)?;
     let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
-    // Before the rings, because both may take seconds: attaching programs to libraries, and asking a server.
+    // Before the rings, because attaching programs to libraries may take seconds.
     let mut trace = helpers.trace();
     trace.sample_processors();
-    let names = FileNames::ask_target(target.clone(), confined)?;
+    let names = FileNamesQuestion::to(target.clone(), confined)?;
     let listened = Listened::choose(&ports, &Host::live());
     let config = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
@@ -147,6 +147,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
             trace.give_up_privileges();
         }
     })?;
+    let names = names.ask()?;
     known.recv_timeout(applications::PATIENCE).ok();
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
     // The capture outlives the trace, also if a signal ends that: the last packets are still in the ring then.

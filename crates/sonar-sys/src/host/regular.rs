@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,27 @@ pub fn open(path: &Path) -> io::Result<File> {
         true => reopen(&found, libc::O_NONBLOCK | libc::O_NOCTTY),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
+}
+
+/// Opens a file for reading that may be a pipe or a folder, too, but no device. It waits for whoever writes to a pipe.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is a device; or it cannot be opened.
+pub fn open_no_device(path: &Path) -> io::Result<File> {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+        FileType::CharacterDevice | FileType::BlockDevice if !is_harmless(&found)? => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "a device"))
+        }
+        _ => reopen(&found, libc::O_NOCTTY),
+    }
+}
+
+/// Whether it is one of the memory devices that do nothing when they are opened, like `/dev/null`, or a terminal.
+fn is_harmless(found: &impl AsFd) -> io::Result<bool> {
+    let number = fstat(found)?.st_rdev;
+    let is_character = FileType::from_raw_mode(fstat(found)?.st_mode) == FileType::CharacterDevice;
+    Ok(is_character && matches!(rustix::fs::major(number), 1 | 5 | 136..=143))
 }
 
 /// Opens for reading what a descriptor of `O_PATH` leads to.

@@ -1,6 +1,6 @@
 //! Finds the servers of this host, their logs and their `diagnostic.data`, and opens these files, after the agent has
 //! dropped its privileges: a helper process does it. It opens nothing else, whatever it is asked, and nothing that the
-//! user of the server may not read (`server_files`).
+//! user of the server may not read (`servers::files`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -113,8 +113,10 @@ impl WatchedServers {
         }
         let host: Arc<[IpAddr]> =
             self.addresses.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        // Unknown where they cannot be listed.
+        let host = (!host.is_empty()).then_some(host);
         let ClientEnds { waiting, left_out } = ended;
-        let of_server = |client| EndedClient { server_port: Some(port), host: Some(host.clone()), ..client };
+        let of_server = |client| EndedClient { server_port: Some(port), host: host.clone(), ..client };
         let ended = ClientEnds { waiting: waiting.into_iter().map(of_server).collect(), left_out };
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).append(ended);
     }

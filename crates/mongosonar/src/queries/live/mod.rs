@@ -48,7 +48,7 @@ pub use crate::args::when::now;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::{FAILED, OK};
 use crate::history::HistorySteps;
-use crate::io::names::FileNames;
+use crate::io::names::FileNamesQuestion;
 use crate::servers::samples::ServerSamples;
 use crate::splitting::{EncryptedSplit, SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
@@ -108,9 +108,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
-    // Before the rings, because both may take seconds: attaching programs to libraries, and asking a server.
+    // Before the rings, because attaching programs to libraries may take seconds.
     let trace = helpers.map(SplitHelpers::trace);
-    let names = FileNames::ask_target(server.clone().filter(|_| trace.is_some()), !args.keep_privileges)?;
+    let names = FileNamesQuestion::to(server.clone().filter(|_| trace.is_some()), confined)?;
     let config = RingConfig {
         interfaces: args.interface.clone(),
         filter: PacketFilter {
@@ -188,6 +188,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             .spawn(making)
             .context("cannot start a thread")?;
     }
+    let names = names.ask()?;
     lookup.recv_timeout(applications::PATIENCE).ok();
     let interval = args.interval.unwrap_or(INTERVAL);
     let window = args.window_settings();
