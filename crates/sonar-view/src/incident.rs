@@ -13,7 +13,7 @@ use crate::changes::{ChangesReport, GapJson};
 use crate::kit::json::{line, name};
 use crate::kit::{About, Fitting, Zone, ZoneObject};
 use crate::queries::json::ObjectKind;
-use crate::queries::{Selection, WindowReport, json, text};
+use crate::queries::{Selection, ServerState, WindowReport, json, text};
 use crate::timeline::TimelineReport;
 
 /// Version of the schema.
@@ -91,7 +91,8 @@ impl IncidentReport {
     pub fn new(span: Span, parts: IncidentParts<'_>, zone: &Zone) -> io::Result<Self> {
         let IncidentParts { changes, timeline, window, selection } = parts;
         let mut queries = Vec::new();
-        let report = WindowReport::new(&window.window, selection).with_unread(&window.window.coverage);
+        let mut report = WindowReport::new(&window.window, selection).with_unread(&window.window.coverage);
+        report.servers = ServerState::at_end_of(window);
         json::report(&report, ObjectKind::Summary, &mut queries)?;
         let ends = [span.from, span.to];
         Ok(Self {
@@ -137,7 +138,8 @@ impl IncidentReport {
         writeln!(out, "\nQUERIES")?;
         let selection = Selection { limit: selection.limit.or(Some(ROWS)), ..selection.clone() };
         let width = out.width();
-        let report = WindowReport::new(&window.window, &selection).with_unread(&window.window.coverage);
+        let mut report = WindowReport::new(&window.window, &selection).with_unread(&window.window.coverage);
+        report.servers = ServerState::at_end_of(window);
         text::summary(&report, width, out)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_core::Window;
 use sonar_view::past::HistoryStep;
+use sonar_view::queries::PastWindow;
 
 use super::{StoreArgs, StoredHistory};
 use crate::confinement::privileges;
 
 /// The answer to a step: a window, or why there is none.
-pub type SteppedWindow = std::result::Result<Window, String>;
+pub type SteppedWindow = std::result::Result<PastWindow, String>;
 
 /// Asks for windows, and receives them.
 pub struct HistorySteps {
@@ -62,7 +62,7 @@ impl HistorySteps {
 }
 
 /// The window of a step.
-fn window_of(step: HistoryStep, args: &StoreArgs, server: Option<u16>) -> Result<Window> {
+fn window_of(step: HistoryStep, args: &StoreArgs, server: Option<u16>) -> Result<PastWindow> {
     let stored = StoredHistory::open(args)?;
     Ok(step.window(&stored.view()?.of_server(server)?)?)
 }

@@ -7,7 +7,9 @@ use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, 
 use sonar_view::kit::{Fitting, Hidden, HiddenContext};
 use sonar_view::logs::{self, DigestView, ViewOptions};
 use sonar_view::queries::json::ObjectKind;
-use sonar_view::queries::{Grouping, PacketOrigin, Selection, ServerState, Silence, WindowReport};
+use sonar_view::queries::{
+    Grouping, PacketOrigin, PastWindow, Selection, ServerState, Silence, WindowReport,
+};
 use sonar_view::queries::{csv, each, json, text};
 
 use super::args::{INTERVAL, QueriesArgs};
@@ -66,7 +68,7 @@ pub struct QueriesOutput {
     shown: u64,
     /// What a reader of the summary must know about its input.
     notes: Vec<String>,
-    /// The state of the servers of this host, which intervals have in JSON.
+    /// The state of the servers of this host, which intervals of a live capture have in JSON.
     servers: Vec<ServerState>,
     /// How long an interval is that is whole.
     interval_ns: u64,
@@ -126,6 +128,18 @@ impl QueriesOutput {
         self.servers = servers;
     }
 
+    /// Writes one interval of the past.
+    pub fn past_interval(&mut self, PastWindow { window, servers }: PastWindow) -> io::Result<()> {
+        self.servers = servers;
+        self.interval(&window)
+    }
+
+    /// Writes the summary of a span of the past.
+    pub fn past_summary(&mut self, PastWindow { window, servers }: PastWindow) -> io::Result<()> {
+        self.servers = servers;
+        self.summary(&window)
+    }
+
     /// Writes one interval.
     pub fn interval(&mut self, window: &Window) -> io::Result<()> {
         self.seen.add(&window.coverage);
@@ -172,10 +186,11 @@ impl QueriesOutput {
             let mut report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
             match kind {
                 ObjectKind::Summary => report.notes.clone_from(&self.notes),
-                ObjectKind::Interval => {
-                    report.is_partial = window.length_ns() < self.interval_ns;
-                    report.servers.clone_from(&self.servers);
-                }
+                ObjectKind::Interval => report.is_partial = window.length_ns() < self.interval_ns,
+            }
+            // At the end of a capture nothing is of now any more.
+            if kind == ObjectKind::Interval || matches!(self.origin, PacketOrigin::History) {
+                report.servers.clone_from(&self.servers);
             }
             match (self.format, kind) {
                 (OutputFormat::Json, _) => json::report(&report, kind, &mut self.out)?,

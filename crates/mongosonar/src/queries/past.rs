@@ -42,13 +42,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             notes: gap_note.into_iter().collect(),
         };
         show_past(args, selection, views)?;
-        output.summary(&whole)?;
+        output.past_summary(whole)?;
         return Ok(OK);
     }
     if let Some(interval) = args.interval {
         show_intervals(&history, span, interval, &mut output)?;
     }
-    output.summary(&whole(&history, span, &selection.zone)?)?;
+    output.past_summary(whole(&history, span, &selection.zone)?)?;
     Ok(OK)
 }
 
@@ -90,7 +90,7 @@ fn show_intervals(
     let mut written = Ok(());
     intervals(history, span, width, &mut |window| {
         if written.is_ok() {
-            written = output.interval(window);
+            written = output.past_interval(window);
         }
     })?;
     Ok(written?)

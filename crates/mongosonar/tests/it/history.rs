@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::support::*;
 use serde_json::Value;
-use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span};
+use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span, metrics};
 use sonar_core::{
     Application, Class, Endpoint, HistoryWriter, Identity, Row, ShapeId, ShapeInfo, Source, Subject,
     Timestamp,
@@ -460,6 +460,62 @@ fn queries_of_one_server_of_several_are_shown_alone() {
     let text = program([&from[..], &store].concat()).output().unwrap();
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("27601") && !text.contains("0.0.0.0"), "{text}");
+}
+
+#[test]
+fn the_past_has_the_state_of_the_servers_at_its_end() {
+    let folder = Folder::new("server-states");
+    let store = folder.path("history");
+    let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
+    let start = |number: u64| Timestamp::from_unix(1_795_296_000 + 10 * number, 0);
+    for (number, connections) in [(0, 20.0), (1, 214.0)] {
+        let mut window = HistoryWindow::new(start(number), Resolution::TenSeconds);
+        for collector in [Collector::Queries, Collector::Internals, Collector::Machine] {
+            window.observe(collector, 10_000_000_000);
+        }
+        let own = Endpoint::v4([0; 4], 27_017);
+        let metric = |name: &str| metrics::find(name).unwrap();
+        for (name, server, value) in [
+            ("connections.open", own, connections),
+            ("cache.used", own, 78.2),
+            ("cache.dirty", own, 4.1),
+            ("replication.lag", own, 1_200.0),
+            ("process.memory_bytes", own, 3_440_000_000.0),
+            // Of another host, which a login gave.
+            ("connections.open", Endpoint::v4([10, 0, 0, 9], 27_017), 7.0),
+        ] {
+            let at = start(number).plus_ns(9_000_000_000);
+            window.sample(&metric(name).key(server, ""), at, value, 10.0);
+        }
+        history.append(&window, &[]).unwrap();
+    }
+    drop(history);
+    let state = |second: u64, connections: u64| {
+        serde_json::json!([{
+            "program": null, "port": 27_017, "sampled_ns": (1_795_296_000 + second) * 1_000_000_000,
+            "connections": connections, "queued_reads": null, "queued_writes": null,
+            "cache_used_percent": 78.2, "cache_dirty_percent": 4.1, "resident_bytes": 3_440_000_000_u64,
+            "lag_ms": 1_200
+        }])
+    };
+    let words = ["queries", "--from", "2026-11-21T21:20:00Z", "--to", "2026-11-21T21:20:20Z"];
+    assert_eq!(summary(&store, &words)["servers"], state(19, 214));
+    assert_eq!(summary(&store, &["queries", "--at", "2026-11-21T21:20:05Z"])["servers"], state(9, 20));
+    let incident = summary(&store, &[&["report"][..], &words[1..]].concat());
+    assert_eq!(incident["queries"]["servers"], state(19, 214));
+    let store = ["--store", store.to_str().unwrap(), "--utc"];
+    let shown = |words: &[&str]| {
+        let output = program([words, &store].concat()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let line = |connections: u64| {
+        format!(
+            "\n  server 27017  connections {connections}  cache 78% used  4.1% dirty  resident 3.44GB  lag 1.20s\n"
+        )
+    };
+    let text = shown(&[&words[..], &["--interval", "10s"]].concat());
+    assert_eq!((text.matches(&line(20)).count(), text.matches(&line(214)).count()), (1, 2), "{text}");
+    assert!(shown(&[&["report"][..], &words[1..]].concat()).contains(&line(214)));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod repeated;
 mod resolution;
 mod series;
 mod settings;
+mod states;
 mod store;
 mod storms;
 mod window;

@@ -1,10 +1,11 @@
 //! The queries of a span.
 
-use sonar_core::history::{Resolution, Span};
-use sonar_core::{Timestamp, Window};
+use sonar_core::Timestamp;
+use sonar_core::history::{HistoryWindow, Resolution, Span};
 
 use super::{HistoryView, PastError, whole_windows};
 use crate::kit::Zone;
+use crate::queries::PastWindow;
 
 /// The windows that a time names: the one in which it lies, or all of a minute or a day. `precision_ns` says how exactly it
 /// was written, in nanoseconds.
@@ -17,9 +18,9 @@ pub fn named_windows(at: Timestamp, precision_ns: u64) -> Span {
 ///
 /// # Errors
 /// The history cannot be read, or has nothing of that span.
-pub fn whole(history: &HistoryView<'_>, span: Span, zone: &Zone) -> Result<Window, PastError> {
+pub fn whole(history: &HistoryView<'_>, span: Span, zone: &Zone) -> Result<PastWindow, PastError> {
     let all = history.read(span)?.ok_or_else(|| history.nothing_stored(span, zone))?;
-    Ok(all.window)
+    Ok(all.into())
 }
 
 /// How long the intervals of a span are: some windows of the history.
@@ -46,20 +47,20 @@ pub fn intervals(
     history: &HistoryView<'_>,
     span: Span,
     width: IntervalWidth,
-    visit: &mut dyn FnMut(&Window),
+    visit: &mut dyn FnMut(PastWindow),
 ) -> Result<(), PastError> {
-    let mut open: Option<Window> = None;
+    let mut open: Option<HistoryWindow> = None;
     history.visit_operations(span, width.resolution, &mut |window| {
         let start = window.window.start.floor_to(width.ns);
         match &mut open {
-            Some(known) if known.start.floor_to(width.ns) == start => known.merge(&window.window),
+            Some(known) if known.window.start.floor_to(width.ns) == start => known.merge(&window),
             other => {
-                if let Some(ended) = other.replace(window.window) {
-                    visit(&ended);
+                if let Some(ended) = other.replace(window) {
+                    visit(ended.into());
                 }
             }
         }
     })?;
-    open.iter().for_each(visit);
+    open.into_iter().for_each(|last| visit(last.into()));
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Steps from window to window, for the live view.
 
-use sonar_core::history::{Resolution, Span};
-use sonar_core::{Timestamp, Window};
+use sonar_core::Timestamp;
+use sonar_core::history::{HistoryWindow, Resolution, Span};
 
 use super::{HistoryView, PastError};
+use crate::queries::PastWindow;
 
 /// How far away the window of a step is looked for first, in nanoseconds.
 const FIRST_REACH_NS: u64 = Resolution::Hour.width_ns() / 6;
@@ -22,7 +23,7 @@ impl HistoryStep {
     ///
     /// # Errors
     /// The history cannot be read, or has no such window.
-    pub fn window(self, history: &HistoryView<'_>) -> Result<Window, PastError> {
+    pub fn window(self, history: &HistoryView<'_>) -> Result<PastWindow, PastError> {
         let extent = history.extent();
         // Looks further and further away, so that a gap is passed and a long history is not read in full.
         let mut reach = FIRST_REACH_NS;
@@ -37,18 +38,18 @@ impl HistoryStep {
                     (Span { from: at.max(extent.from), to }, to >= extent.to)
                 }
             };
-            let mut found: Option<Window> = None;
+            let mut found: Option<HistoryWindow> = None;
             if span.from < span.to {
                 history.visit(span, Resolution::TenSeconds, &mut |window| match self {
-                    Self::Before(at) if window.window.start < at => found = Some(window.window),
+                    Self::Before(at) if window.window.start < at => found = Some(window),
                     Self::From(at) if window.window.start >= at && found.is_none() => {
-                        found = Some(window.window);
+                        found = Some(window);
                     }
                     _ => {}
                 })?;
             }
             match found {
-                Some(window) => return Ok(window),
+                Some(window) => return Ok(window.into()),
                 None if is_all => {
                     let side = match self {
                         Self::Before(_) => "before",

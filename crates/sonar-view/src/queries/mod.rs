@@ -24,5 +24,5 @@ pub use grouping::{Form, Grouping};
 pub use report::{Differing, WindowReport};
 pub use row::{Callers, InFlightRow, Quantiles, Rates, ReportKey, ReportRow, Stats};
 pub use selection::{ClassSet, NamespaceFilter, Selection};
-pub use server_state::ServerState;
+pub use server_state::{PastWindow, ServerState};
 pub use silence::{CapturedNetwork, PacketOrigin, Silence};

@@ -10,6 +10,7 @@ use crate::queries::WindowReport;
 use crate::queries::advice::{advice, snap_length};
 use crate::queries::column::Column;
 use crate::queries::layout::{Placed, place, push_cell};
+use crate::queries::server_state::StateTime;
 
 /// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
 /// of the terminal; `None` leaves the last column as long as it is.
@@ -22,6 +23,7 @@ pub fn interval(report: &WindowReport<'_>, width: Option<usize>, mut out: impl W
         false => String::new(),
     };
     writeln!(out, "{}{partial}  {}", clock(report), totals(report))?;
+    servers(report, width, &mut out)?;
     rows(report, place(report, width), width, &mut out)?;
     paragraph(&coverage(report.coverage), width, &mut out)?;
     writeln!(out)
@@ -75,6 +77,7 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         write!(out, ", {}{} {name}", report.mark(), scaled(count, report.sample))?;
     }
     writeln!(out)?;
+    servers(report, width, &mut out)?;
     if report.sample > 1 {
         writeln!(out, "  One connection in {} was captured; figures marked ~ are scaled up.", report.sample)?;
     }
@@ -178,6 +181,12 @@ fn joined_late(coverage: &Coverage) -> Option<String> {
         (connections > 0).then(|| format!("{} joined late", plural(kit::Grouped(connections), "connection")));
     let parts: Vec<_> = late.into_iter().chain(kit::in_words(coverage, others)).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The state of each server at the end of the span, as far as it is known.
+fn servers(report: &WindowReport<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    let lines = report.servers.iter().map(|server| server.line(StateTime::Past(report.end)));
+    lines.into_iter().try_for_each(|line| paragraph(&format!("  {line}"), width, out))
 }
 
 /// Writes a text, broken at the width of the terminal.

@@ -13,7 +13,7 @@ use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
 use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings};
 use sonar_view::queries::{
-    CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin, Selection, ServerState,
+    CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin, PastWindow, Selection, ServerState,
 };
 
 fn app_with(settings: LiveSettings, seconds: u64) -> App {
@@ -112,7 +112,7 @@ fn a_view_of_the_past_does_not_wait_for_an_interval() {
     let mut app = App::new(LiveSettings { origin: PacketOrigin::History, ..settings() });
     let past = Workload::new().window(3);
     let span = Some((past.start, past.end));
-    app.show_past(past);
+    app.show_past(PastWindow { window: past, servers: Vec::new() });
     let before = screen(&mut app, 120, 40);
     assert_eq!(press(&mut app, KeyCode::Char('N')), LiveAction::Latest);
     assert_eq!(app.past().map(|past| (past.from, past.to)), span);
@@ -154,7 +154,7 @@ fn lines_of(app: &mut App, columns: u16, rows: u16) -> Vec<String> {
 fn state_of(port: u16, age_s: u64, glance: ServerGlance) -> ServerState {
     let at = Workload::new().window(11).end.unix_ns() - age_s * 1_000_000_000;
     let glance = ServerGlance { at: Timestamp::from_unix_ns(at), ..glance };
-    ServerState { program: "mongod".to_owned(), port, glance }
+    ServerState { program: Some("mongod".to_owned()), port, glance }
 }
 
 fn busy() -> ServerGlance {
@@ -235,7 +235,7 @@ fn three_servers_have_lines_and_the_others_are_counted() {
 }
 
 #[test]
-fn the_state_of_servers_stands_still_while_paused_and_is_not_shown_for_the_past() {
+fn the_state_of_servers_stands_still_while_paused_and_is_that_of_the_time_in_the_past() {
     let settings = LiveSettings { has_past: true, ..LiveSettings::default() };
     let mut app = app_with(settings, 12);
     app.servers(vec![state_of(27_017, 0, busy())]);
@@ -245,8 +245,20 @@ fn the_state_of_servers_stands_still_while_paused_and_is_not_shown_for_the_past(
     assert_eq!(server_lines(&mut app, 120, 30), before);
     type_keys(&mut app, "p");
     assert!(server_lines(&mut app, 120, 30)[0].contains("connections 9"));
-    app.show_past(Workload::new().window(3));
+    let past = |servers| PastWindow { window: Workload::new().window(3), servers };
+    app.show_past(past(Vec::new()));
     assert_eq!(server_lines(&mut app, 120, 30), [""; 0]);
+    // Eight seconds later than the end of that window, the last live one ends.
+    let then = ServerState {
+        program: None,
+        ..state_of(27_017, 8 + 5, ServerGlance { connections: Some(3), ..ServerGlance::default() })
+    };
+    app.show_past(past(vec![then]));
+    let lines = lines_of(&mut app, 120, 30);
+    let line = lines.iter().find(|line| line.starts_with(" server ")).expect("the server");
+    assert_eq!(line.trim_end(), " server 27017  connections 3  5s earlier");
+    app.show_now();
+    assert!(server_lines(&mut app, 120, 30)[0].contains("connections 9"));
 }
 
 #[test]
@@ -524,7 +536,7 @@ fn a_stored_window_is_shown_until_now_comes_back() {
     assert_eq!(app.past(), None, "who reads the history decides");
     let past = Workload::new().window(3);
     let start = past.start;
-    app.show_past(past);
+    app.show_past(PastWindow { window: past, servers: Vec::new() });
     let shown = screen(&mut app, 120, 40);
     assert!(shown.contains(" PAST ") && shown != now, "{shown}");
     let clock = start.to_string();

@@ -169,7 +169,7 @@ fn json_has_the_state_of_servers_and_null_for_what_they_do_not_report() {
         cache_dirty_percent: Some(4.5),
         ..ServerGlance::default()
     };
-    report.servers = vec![ServerState { program: "mongod".to_owned(), port: 27_017, glance }];
+    report.servers = vec![ServerState { program: Some("mongod".to_owned()), port: 27_017, glance }];
     assert_eq!(
         parse(&report)["servers"],
         serde_json::json!([{"program": "mongod", "port": 27_017, "sampled_ns": 5_000_000_007_u64, "connections": null,

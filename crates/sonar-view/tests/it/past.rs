@@ -19,7 +19,7 @@ use sonar_view::past::{
     ComparedTime, DigestRows, HistoryDigest, HistoryStep, HistoryView, PastError, PastIncident, series,
     timeline, what_changed,
 };
-use sonar_view::queries::{ClassSet, Selection};
+use sonar_view::queries::{ClassSet, PastWindow, Selection};
 use sonar_view::series::{DISKS, SeriesChoice};
 
 /// 2023-11-14T22:00:00Z: the start of an hour.
@@ -217,7 +217,7 @@ fn a_gap_is_named_and_passed() {
     assert_eq!(report["notes"], serde_json::json!([]));
     let note = view.gap_note(Collector::Queries, span(200, 600), &Zone::utc()).unwrap();
     assert_eq!(note.as_deref(), Some("GAP: 22:05:00 to 22:07:00: nothing was observed."));
-    let step = |step: HistoryStep| step.window(&view).unwrap().start;
+    let step = |step: HistoryStep| step.window(&view).unwrap().window.start;
     assert_eq!(step(HistoryStep::From(at(300))), at(420));
     assert_eq!(step(HistoryStep::Before(at(420))), at(290));
 }
@@ -302,7 +302,7 @@ fn intervals_are_whole_windows_and_none_is_in_a_gap() {
     let view = history.view();
     let minute = IntervalWidth::new(60_000 * MS).unwrap();
     let mut found = Vec::new();
-    intervals(&view, span(180, 600), minute, &mut |window| {
+    intervals(&view, span(180, 600), minute, &mut |PastWindow { window, .. }| {
         found.push((window.start, window.shapes.iter().map(|row| row.figures().calls).sum::<u64>()));
     })
     .unwrap();
@@ -317,11 +317,38 @@ fn intervals_are_whole_windows_and_none_is_in_a_gap() {
     assert_eq!(named_windows(at(60), 60_000 * MS), span(60, 120));
     // As a whole: what is there of it, or that there is nothing.
     let all = whole(&view, span(290, 430), &Zone::utc()).unwrap();
-    assert_eq!(all.shapes.iter().map(|row| row.figures().calls).sum::<u64>(), 2 * USUAL.calls);
+    assert_eq!(all.window.shapes.iter().map(|row| row.figures().calls).sum::<u64>(), 2 * USUAL.calls);
     let error = whole(&view, span(300, 420), &Zone::utc()).err().unwrap().to_string();
     let said = "nothing is stored between 2023-11-14T22:05:00Z and 2023-11-14T22:07:00Z; the history in memory covers \
                 2023-11-14T22:00:00Z to 2023-11-14T22:15:00Z";
     assert_eq!(error, said);
+}
+
+#[test]
+fn queries_of_the_past_have_the_state_of_the_servers_at_the_end() {
+    let mut history = FakeReader::default().with(0..120, USUAL);
+    let own = Endpoint::v4([0; 4], crate::synthetic::server().port);
+    let remote = Endpoint::v4([10, 0, 0, 9], own.port);
+    let connections = metrics::find("connections.open").unwrap();
+    for (server, value) in [(own, 1.0), (remote, 1_000.0)] {
+        for (number, window) in (0_u32..).zip(&mut history.windows) {
+            let end = window.window.end;
+            window.sample(&connections.key(server, ""), end, value + f64::from(number), 10.0);
+        }
+    }
+    let view = history.view();
+    let state = |past: &PastWindow| {
+        let servers = past.servers.iter();
+        let known = servers.map(|server| (server.port, server.glance.connections, server.glance.at));
+        known.collect::<Vec<_>>()
+    };
+    let expected = |connections, second| vec![(own.port, Some(connections), at(second))];
+    assert_eq!(state(&whole(&view, span(0, 120), &Zone::utc()).unwrap()), expected(12, 120));
+    assert_eq!(state(&HistoryStep::Before(at(50)).window(&view).unwrap()), expected(5, 50));
+    let mut found = Vec::new();
+    let minute = IntervalWidth::new(60_000 * MS).unwrap();
+    intervals(&view, span(0, 120), minute, &mut |past| found.push(state(&past))).unwrap();
+    assert_eq!(found, [expected(6, 60), expected(12, 120)]);
 }
 
 #[test]

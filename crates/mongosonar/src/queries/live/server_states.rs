@@ -147,7 +147,7 @@ fn look<F: DiagnosticFolder>(
 fn states<F>(followed: &Followed<F>) -> Vec<ServerState> {
     let state = |(server, followed): (&SampledServer, &FollowedState<F>)| {
         let glance = followed.last.clone().filter(|glance| !glance.is_empty())?;
-        Some(ServerState { program: server.program.clone(), port: server.port, glance })
+        Some(ServerState { program: Some(server.program.clone()), port: server.port, glance })
     };
     followed.iter().filter_map(state).collect()
 }
@@ -245,7 +245,7 @@ mod tests {
             file.write_all(&document).unwrap();
             if followed.get_mut(&server).unwrap().poll() {
                 let [state] = &states(&followed)[..] else { panic!("one state") };
-                assert_eq!((state.port, &*state.program), (27_017, "mongod"));
+                assert_eq!((state.port, state.program.as_deref()), (27_017, Some("mongod")));
                 times.push(state.glance.at);
             }
             assert!(!followed.get_mut(&server).unwrap().poll(), "nothing is new");

@@ -10,7 +10,7 @@ use crossterm::event::{self, Event};
 use sonar_core::Window;
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, Screen};
-use sonar_view::queries::{PacketOrigin, Selection};
+use sonar_view::queries::{PacketOrigin, PastWindow, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
 use super::joiner::Joiner;
@@ -294,7 +294,7 @@ pub struct PastViews<'a> {
     /// Steps to the windows before and after.
     pub steps: HistorySteps,
     /// The whole span that was asked for: it is shown first.
-    pub whole: Window,
+    pub whole: PastWindow,
     /// What was not observed of it.
     pub notes: Vec<String>,
 }

@@ -13,6 +13,7 @@ use super::{App, Page, RowFilter, detail, servers};
 use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, plural, width, wrap};
 use crate::queries::column::Column;
 use crate::queries::layout::{Placed, place, push_cell};
+use crate::queries::server_state::StateTime;
 use crate::queries::{NamespaceFilter, ReportRow, Selection, WindowReport, text};
 
 /// Puts a line on the screen, cut at the right edge; nothing is drawn outside of `area`.
@@ -55,9 +56,12 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let footer = if height < 10 { Vec::new() } else { footer(app, report.as_ref(), columns, palette) };
     let room = height.saturating_sub(4 + footer.len());
     let mut lines: Vec<(usize, Line<'_>)> = header.into_iter().enumerate().collect();
-    // Of the past only the queries are shown.
-    let states = if is_past { &[][..] } else { app.paused_servers.as_ref().unwrap_or(&app.servers) };
-    let mut states = servers::lines(states, report.as_ref().map(|report| report.end), columns, palette);
+    let end = report.as_ref().map(|report| report.end);
+    let (states, time) = match app.past {
+        Some(past) => (&app.past_servers, StateTime::Past(past.to)),
+        None => (app.paused_servers.as_ref().unwrap_or(&app.servers), StateTime::Now(end)),
+    };
+    let mut states = servers::lines(states, time, columns, palette);
     // Above the line that says what the rows are.
     states.truncate(room.saturating_sub(lines.len()));
     let above = lines.len() - 1;

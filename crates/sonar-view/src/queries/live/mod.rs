@@ -25,7 +25,7 @@ pub use screen::{Screen, give_back as give_back_terminal, restore as restore_ter
 use crate::queries::column::Sort;
 use crate::queries::layout::sortable;
 use crate::queries::{
-    ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, ServerState,
+    ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, PastWindow, ReportKey, Selection, ServerState,
     WindowReport,
 };
 use history::History;
@@ -159,8 +159,9 @@ pub struct App {
     notice: Option<String>,
     /// The span of the window of the stored history that is shown instead of what is live.
     past: Option<Span>,
-    /// That window.
+    /// That window, and the state of the servers at its end.
     past_window: Option<Window>,
+    past_servers: Vec<ServerState>,
 }
 
 impl App {
@@ -192,13 +193,14 @@ impl App {
             notice: None,
             past: None,
             past_window: None,
+            past_servers: Vec::new(),
         }
     }
 
     /// Shows a window of the stored history until [`App::show_now`]; live windows are still counted.
-    pub fn show_past(&mut self, window: Window) {
+    pub fn show_past(&mut self, PastWindow { window, servers }: PastWindow) {
         self.past = Some(Span { from: window.start, to: window.end });
-        self.past_window = Some(window);
+        (self.past_window, self.past_servers) = (Some(window), servers);
     }
 
     /// Shows what is live again.
