@@ -41,7 +41,7 @@ pub(crate) const OUTGOING: CheckedTable = CheckedTable {
     name: "outgoing",
     columns: &["batch", "place", "kind", "server", "subject", "text", "at", "count"],
 };
-/// The events of other files that have been received.
+/// The events of other files that have been received, as long as they may wait there.
 pub(crate) const RECEIVED: CheckedTable = CheckedTable { name: "received", columns: &["batch", "place"] };
 
 /// The tables whose rows blobs name by number.

@@ -28,6 +28,11 @@ use crate::{StoreError, StoreSettings};
 const LEVEL: i32 = 3;
 /// The maximum number of distinct events of a day; further ones are counted in one event.
 const MAX_EVENTS: u64 = 200_000;
+/// Stands for further events of the day of a file.
+const TOO_MANY: &str = "further events of this day were not stored: there were too many";
+/// Stands for further events that came with windows of the day of a file, but belong to other days.
+pub(crate) const TOO_MANY_OF_OTHER_DAYS: &str =
+    "further events of other days were not stored: there were too many";
 /// Pages that are given back at once.
 const PAGES: u32 = 1_000;
 
@@ -187,7 +192,7 @@ impl DayWriter {
 
     fn try_add_event(&self, event: &Event) -> rusqlite::Result<()> {
         let connection = &self.file.connection;
-        let left_out = self.left_out(event.count);
+        let left_out = self.left_out(TOO_MANY, event.count);
         let event = if self.events <= MAX_EVENTS { event } else { &left_out };
         let slot = seconds(Slot::of(event.at, Resolution::TenSeconds).start);
         let (kind, server) = (event.kind.name(), event.server.to_string());
@@ -208,9 +213,8 @@ impl DayWriter {
         Ok(())
     }
 
-    /// What stands for so many events that are not stored.
-    pub fn left_out(&self, count: u64) -> Event {
-        let text = "further events of this day were not stored: there were too many";
+    /// What stands for so many events that are not stored, and says so with this text.
+    pub fn left_out(&self, text: &str, count: u64) -> Event {
         let at = self.day.span().from;
         let event = Event::new(at, EventKind::StoreProblem, Endpoint::default(), text).about("events");
         Event { count, ..event }

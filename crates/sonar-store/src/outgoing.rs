@@ -3,7 +3,7 @@
 //! The files of two days have no transaction in common. So such an event is first stored with its window, in a table of
 //! that file. Then it is delivered: it is added to the file of its own day together with its number, and after that
 //! removed from the first file. A writer that is killed in between delivers it again, and what has been received is left
-//! out.
+//! out. At last the number is removed too.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,39 @@ use rusqlite::{OptionalExtension, params};
 use sonar_core::history::Event;
 
 use crate::StoreError;
-use crate::checked_row::{OUTGOING, RECEIVED};
+use crate::checked_row::{CheckedTable, OUTGOING, RECEIVED};
 use crate::day_file::{DayFile, event};
-use crate::day_writer::DayWriter;
+use crate::day_writer::{DayWriter, TOO_MANY_OF_OTHER_DAYS};
 use crate::utc_day::UtcDay;
 
 /// The maximum number of events that wait in a file; further ones are counted in one event.
 const MAX_WAITING: u32 = 10_000;
 
-/// An event that waits to be delivered.
-#[derive(Debug)]
-pub(crate) struct WaitingEvent {
+/// What identifies a waiting event in the files.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct WaitingKey {
     /// A random number of the window that it came with.
     batch: i64,
     /// Its place among the events of that window.
     place: i64,
-    /// `None` if a newer program wrote it, or it is damaged.
-    event: Option<Event>,
+}
+
+/// An event that waits to be delivered.
+#[derive(Debug)]
+pub(crate) struct WaitingEvent {
+    pub key: WaitingKey,
+    pub event: Event,
+}
+
+/// The events that wait in a file.
+#[derive(Default, Debug)]
+pub(crate) struct Outgoing {
+    /// By the days that they belong to.
+    pub by_day: BTreeMap<UtcDay, Vec<WaitingEvent>>,
+    /// Those that are damaged, or that a newer program wrote.
+    pub unreadable: Vec<WaitingKey>,
+    /// Why the last of those cannot be read.
+    pub why: String,
 }
 
 impl DayFile {
@@ -63,22 +79,30 @@ impl DayWriter {
         };
         match send().map_err(StoreError::of_sql(&self.file.path))? {
             0 => Ok(()),
-            left_out => self.add_event(&self.left_out(left_out)),
+            left_out => self.add_event(&self.left_out(TOO_MANY_OF_OTHER_DAYS, left_out)),
         }
     }
 
-    /// The events that wait, by the days that they belong to. Of damaged ones that is not known: they stand with this day.
-    pub fn outgoing(&self) -> Result<BTreeMap<UtcDay, Vec<WaitingEvent>>, StoreError> {
-        let mut found = BTreeMap::<_, Vec<_>>::new();
+    /// The events that wait.
+    pub fn outgoing(&self) -> Result<Outgoing, StoreError> {
+        let mut found = Outgoing::default();
         let mut read = || {
             let sql = OUTGOING.select(true, "") + " ORDER BY batch, place LIMIT ?";
             let mut query = self.file.connection.prepare_cached(&sql)?;
             let mut rows = query.query([MAX_WAITING])?;
             while let Some(row) = rows.next()? {
-                let event = OUTGOING.verify(row).and_then(|()| event(row)).ok().flatten();
-                let day = event.as_ref().map_or(self.day, |event| UtcDay::of(event.at));
-                let waiting = WaitingEvent { batch: row.get("batch")?, place: row.get("place")?, event };
-                found.entry(day).or_default().push(waiting);
+                let key = WaitingKey { batch: row.get("batch")?, place: row.get("place")? };
+                let why = match OUTGOING.verify(row).and_then(|()| event(row)) {
+                    Ok(Some(event)) => {
+                        let day = UtcDay::of(event.at);
+                        found.by_day.entry(day).or_default().push(WaitingEvent { key, event });
+                        continue;
+                    }
+                    Ok(None) => "a newer program wrote them".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                found.unreadable.push(key);
+                found.why = why;
             }
             Ok(())
         };
@@ -88,7 +112,7 @@ impl DayWriter {
 
     /// Adds the events that have not been received yet.
     pub fn receive(&mut self, events: &[WaitingEvent]) -> Result<(), StoreError> {
-        for WaitingEvent { batch, place, event } in events {
+        for WaitingEvent { key: WaitingKey { batch, place }, event } in events {
             let connection = &self.file.connection;
             let receive = || {
                 let sql = "SELECT 1 FROM received WHERE batch = ? AND place = ?";
@@ -99,21 +123,29 @@ impl DayWriter {
                 RECEIVED.insert(connection, &[batch, place], &[])?;
                 Ok(true)
             };
-            let is_new = receive().map_err(StoreError::of_sql(&self.file.path))?;
-            if let Some(event) = event.as_ref().filter(|_| is_new) {
+            if receive().map_err(StoreError::of_sql(&self.file.path))? {
                 self.add_event(event)?;
             }
         }
         Ok(())
     }
 
-    /// Removes events that have been delivered.
-    pub fn forget(&self, events: &[WaitingEvent]) -> Result<(), StoreError> {
-        let forget = || {
-            let sql = "DELETE FROM outgoing WHERE batch = ? AND place = ?";
-            let mut delete = self.file.connection.prepare_cached(sql)?;
-            events.iter().try_for_each(|one| delete.execute(params![one.batch, one.place]).map(drop))
+    /// Removes events that have been delivered, or never can be.
+    pub fn forget(&self, keys: &[WaitingKey]) -> Result<(), StoreError> {
+        self.delete(&OUTGOING, keys)
+    }
+
+    /// Removes the marks of events that have been received. Call it when they wait nowhere any more.
+    pub fn forget_received(&self, keys: &[WaitingKey]) -> Result<(), StoreError> {
+        self.delete(&RECEIVED, keys)
+    }
+
+    fn delete(&self, table: &CheckedTable, keys: &[WaitingKey]) -> Result<(), StoreError> {
+        let delete = || {
+            let sql = format!("DELETE FROM {} WHERE batch = ? AND place = ?", table.name);
+            let mut delete = self.file.connection.prepare_cached(&sql)?;
+            keys.iter().try_for_each(|key| delete.execute(params![key.batch, key.place]).map(drop))
         };
-        forget().map_err(StoreError::of_sql(&self.file.path))
+        delete().map_err(StoreError::of_sql(&self.file.path))
     }
 }

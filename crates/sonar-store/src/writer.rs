@@ -17,7 +17,7 @@ use crate::damage::set_aside;
 use crate::day_file::{DayFile, has_log};
 use crate::day_writer::{DayWriter, by_day};
 use crate::lock::StoreLock;
-use crate::outgoing::WaitingEvent;
+use crate::outgoing::{Outgoing, WaitingKey};
 use crate::plan::Slot;
 use crate::reader::days;
 use crate::space::{has_room, total_bytes};
@@ -262,25 +262,54 @@ impl StoreWriter {
     }
 
     fn deliver_from(&mut self, day: UtcDay) -> Result<(), StoreError> {
-        let waiting = self.transaction(day, |file| file.outgoing())?;
+        let Outgoing { by_day, unreadable, why } =
+            self.transaction_or_set_aside(day, |file| file.outgoing())?;
+        if !unreadable.is_empty() {
+            self.transaction(day, |file| file.forget(&unreadable))?;
+            self.note_left_out(day, unreadable.len() as u64, &why);
+        }
         let mut result = Ok(());
-        for (other, events) in waiting {
-            match self.deliver_to(other, &events) {
+        for (other, events) in by_day {
+            let newer = match self.transaction_or_set_aside(other, |file| file.receive(&events)) {
+                Ok(()) => None,
                 // A newer program wrote that file: they will never be wanted there.
-                Ok(()) | Err(StoreError::Newer { .. }) => {
-                    self.transaction(day, |file| file.forget(&events))?;
+                Err(error @ StoreError::Newer { .. }) => Some(error.to_string()),
+                Err(error) => {
+                    result = Err(error);
+                    continue;
                 }
-                Err(error) => result = Err(error),
+            };
+            let keys: Vec<WaitingKey> = events.iter().map(|one| one.key).collect();
+            self.transaction(day, |file| file.forget(&keys))?;
+            if let Some(why) = newer {
+                let count = events.iter().fold(0, |sum: u64, one| sum.saturating_add(one.event.count.max(1)));
+                self.note_left_out(day, count, &why);
+            } else {
+                // What stays does no harm.
+                let _ = self.transaction(other, |file| file.forget_received(&keys));
             }
         }
         result
     }
 
-    fn deliver_to(&mut self, day: UtcDay, events: &[WaitingEvent]) -> Result<(), StoreError> {
-        match self.transaction(day, |file| file.receive(events)) {
+    /// Reports that events that waited in the file of a day are lost.
+    fn note_left_out(&mut self, day: UtcDay, count: u64, why: &str) {
+        let path = day.path(&self.dir);
+        let notice =
+            format!("events of other days that waited in {} were left out ({count}): {why}", path.display());
+        self.notices.push(StoreNotice::Damaged(notice));
+    }
+
+    /// Like [`transaction`](Self::transaction); a damaged file is set aside first.
+    fn transaction_or_set_aside<T>(
+        &mut self,
+        day: UtcDay,
+        work: impl Fn(&mut DayWriter) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match self.transaction(day, &work) {
             Err(StoreError::Damaged { why, .. }) => {
                 self.set_aside(day, &why)?;
-                self.transaction(day, |file| file.receive(events))
+                self.transaction(day, &work)
             }
             result => result,
         }

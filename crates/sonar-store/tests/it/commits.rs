@@ -96,16 +96,73 @@ fn events_of_another_day_arrive_once_wherever_the_writer_is_killed() {
     store.append(&small(DAY + 86_420), &[event(86_395)]).unwrap();
     assert_eq!(counts(&store), [3, 1]);
     drop(store);
+    let rows = |path: &Path, table: &str| -> u32 {
+        let file = rusqlite::Connection::open(path).unwrap();
+        file.query_row(&format!("SELECT COUNT(*) FROM {table}"), (), |row| row.get(0)).unwrap()
+    };
+    assert_eq!(rows(&other, "received"), 0, "what waits nowhere any more need not be known");
     // As after a kill between the arrival and the removal of what waited.
     fs::write(&own, waiting).unwrap();
+    let file = rusqlite::Connection::open(&other).unwrap();
+    file.execute("ATTACH ? AS own", [own.to_str().unwrap()]).unwrap();
+    let received = "INSERT INTO received (batch, place) SELECT batch, place FROM own.outgoing";
+    assert_eq!(file.execute(received, ()).unwrap(), 2);
+    drop(file);
     for _ in 0..2 {
         assert_eq!(counts(&create(dir.path())), [3, 1]);
     }
-    let left: u32 = rusqlite::Connection::open(&own)
-        .unwrap()
-        .query_row("SELECT COUNT(*) FROM outgoing", (), |row| row.get(0))
-        .unwrap();
-    assert_eq!(left, 0);
+    assert_eq!((rows(&own, "outgoing"), rows(&other, "received")), (0, 0));
+}
+
+#[test]
+fn events_of_another_day_that_are_lost_are_reported_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let event = |second| Event::new(at(DAY + second), EventKind::ServerStart, Endpoint::default(), "4.4.29");
+    let [other, own] = ["2026-11-21.db", "2026-11-22.db"].map(|name| dir.path().join(name));
+    let mut store = create(dir.path());
+    fs::create_dir(&other).unwrap();
+    store.append(&small(DAY + 86_400), &[event(86_370), event(86_380), event(86_395)]).unwrap();
+    assert_eq!(store.notices(), [], "they wait");
+    drop(store);
+    fs::remove_dir(&other).unwrap();
+    let file = rusqlite::Connection::open(&own).unwrap();
+    // Another letter, and a kind that this program does not know.
+    file.execute("UPDATE outgoing SET text = '4.4.28' WHERE place = 0", ()).unwrap();
+    file.execute("UPDATE outgoing SET kind = 'of 2030', checksum = NULL WHERE place = 1", ()).unwrap();
+    drop(file);
+    let lost = |store: &mut SqliteHistory, count: &str| {
+        let notices = store.notices();
+        let [StoreNotice::Damaged(notice)] = &notices[..] else { panic!("{notices:?}") };
+        assert!(notice.contains("2026-11-22.db") && notice.contains(count), "{notice}");
+        notice.clone()
+    };
+    let mut store = create(dir.path());
+    lost(&mut store, "(2)");
+    let day = span(DAY, DAY + 86_400);
+    assert_eq!(store.events(day).unwrap(), [event(86_395)], "the whole one has arrived");
+    store.append(&small(DAY + 86_410), &[]).unwrap();
+    assert_eq!(store.notices(), []);
+    // The file of their day is of a newer version.
+    let file = rusqlite::Connection::open(&other).unwrap();
+    file.pragma_update(None, "user_version", 99).unwrap();
+    drop(file);
+    store.append(&small(DAY + 86_420), &[event(86_395), event(86_396), event(86_397)]).unwrap();
+    let notice = lost(&mut store, "(3)");
+    assert!(notice.contains("2026-11-21.db") && notice.contains("update mongosonar"), "{notice}");
+    store.append(&small(DAY + 86_430), &[]).unwrap();
+    assert_eq!(store.notices(), []);
+}
+
+#[test]
+fn too_many_events_of_another_day_are_counted_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    fs::create_dir(dir.path().join("2026-11-21.db")).unwrap();
+    let event = Event::new(at(DAY + 86_395), EventKind::ServerStart, Endpoint::default(), "");
+    store.append(&small(DAY + 86_400), &vec![event; 10_002]).unwrap();
+    let events = store.events(span(DAY + 86_400, DAY + 2 * 86_400)).unwrap();
+    let told: Vec<(&str, u64)> = events.iter().map(|event| (&*event.text, event.count)).collect();
+    assert_eq!(told, [("further events of other days were not stored: there were too many", 2)]);
 }
 
 #[test]

@@ -605,6 +605,30 @@ fn a_letter_of_a_text_that_changed_is_noticed() {
 }
 
 #[test]
+fn a_damaged_file_in_which_events_wait_is_set_aside_and_they_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = create(dir.path());
+    // Nothing can be written to the file of the day before.
+    let blocked = dir.path().join("2026-11-20.db");
+    fs::create_dir(&blocked).unwrap();
+    store.append(&small(DAY), &[yesterday(DAY + 86_390)]).unwrap();
+    // The day ends, and then its file is damaged.
+    store.append(&small(DAY + 86_400), &[]).unwrap();
+    assert_eq!(store.notices(), []);
+    let file = rusqlite::Connection::open(dir.path().join("2026-11-21.db")).unwrap();
+    assert_eq!(file.execute("UPDATE layouts SET names = names || 'x'", ()).unwrap(), 1);
+    drop(file);
+    fs::remove_dir(&blocked).unwrap();
+    store.append(&small(DAY + 86_410), &[]).unwrap();
+    let notices = store.notices();
+    let [StoreNotice::Damaged(notice)] = &notices[..] else { panic!("{notices:?}") };
+    assert!(notice.contains("2026-11-21.db.damaged-1"), "{notice}");
+    assert_eq!(store.events(span(DAY - 86_400, DAY)).unwrap(), [yesterday(DAY + 86_390)]);
+    store.append(&small(DAY + 86_420), &[]).unwrap();
+    assert_eq!(store.notices(), [], "it is whole now");
+}
+
+#[test]
 fn a_reader_needs_no_right_to_write() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = create(dir.path());
