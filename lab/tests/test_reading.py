@@ -127,7 +127,7 @@ def test_a_server_is_asked_for_its_files_by_a_thread_that_is_not_root_once_all_a
         with labkit.process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             connection, _ = listener.accept()
             with connection:
-                threads = tasks(child.pid)
+                threads = {fields["Name"]: fields for fields in tasks(child.pid).values()}
                 assert all(fields["Seccomp"].strip() == "2" for fields in threads.values()), threads
                 for name in ("names", "mongosonar-net"):
                     assert threads[name]["Uid"].split()[0] == "65534", threads

@@ -79,6 +79,11 @@ pub fn has_ended(host: &Host, pid: u32, started: u64) -> bool {
     host.stat(pid).is_none_or(|stat| stat.started != started || matches!(stat.state, b'Z' | b'X'))
 }
 
+/// Whether it has ended or is about to: its files cannot be reached any more.
+pub fn is_ending(host: &Host, pid: u32, started: u64) -> bool {
+    has_ended(host, pid, started) || host.stat(pid).is_none_or(|stat| stat.is_ending)
+}
+
 /// When a process started, by the clock of this host; `started` is in clock ticks since boot.
 pub fn started_at(started: u64, now: Timestamp) -> Timestamp {
     let ago = clock::since_boot().saturating_sub(clock::ticks(started));

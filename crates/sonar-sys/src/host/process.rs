@@ -57,6 +57,8 @@ impl ProgramFile {
 pub struct Stat {
     /// `R`, `S`, `D`, `Z` and so on.
     pub state: u8,
+    /// Whether its first thread is ending: it may have no files and no root folder any more, and is no zombie yet.
+    pub is_ending: bool,
     /// Its number of threads.
     pub threads: u64,
     /// When it started, in clock ticks since boot: distinguishes it from a later process with its number.
@@ -81,6 +83,8 @@ impl Stat {
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
             state: *fields.first()?.as_bytes().first()?,
+            // PF_EXITING of include/linux/sched.h.
+            is_ending: number(9).is_some_and(|flags| flags & 4 != 0),
             threads: number(20)?,
             started: number(22)?,
             cpu: ticks(number(14)?.saturating_add(number(15)?)),
@@ -331,6 +335,15 @@ Max processes             95143                95143                processes
 Max open files            1024                 1048576              files     
 broken
 ";
+
+    #[test]
+    fn a_process_that_is_ending_is_known_before_it_is_a_zombie() {
+        let stat = |flags| {
+            let text = format!("7 (a) b) S 1 7 7 0 -1 {flags} 0 0 0 0 3 4 0 0 20 0 1 0 99 0 5");
+            Stat::parse(text.as_bytes()).unwrap()
+        };
+        assert!(stat(0x0040_0004).is_ending && !stat(0x0040_0100).is_ending);
+    }
 
     #[test]
     fn a_program_is_named_without_being_opened() {

@@ -315,7 +315,7 @@ impl Inspection {
             InspectorRequest::List(folder) => answer(self.list(&folder)),
             InspectorRequest::OpenSample(folder, name) => answer_files(self.open_sample(&folder, &name)),
             InspectorRequest::HasEnded(pid, started) => {
-                answer(Ok(servers::has_ended(&self.host, pid, started)))
+                answer(Ok(servers::is_ending(&self.host, pid, started)))
             }
         }
     }
@@ -393,12 +393,12 @@ impl Inspector {
         configuration.accepted = configuration.read;
     }
 
-    /// Whether the process of a server has ended, as far as is known: its files can no longer be read then, which is no
-    /// failure.
+    /// Whether the process of a server has ended or is ending, as far as is known: its files can no longer be read then,
+    /// which is no failure.
     pub fn has_ended(&self, server: &FoundServer) -> bool {
         let FoundServer { pid, started, .. } = *server;
         let request = InspectorRequest::HasEnded(pid, started);
-        self.ask(request, |inspection| Ok(servers::has_ended(&inspection.host, pid, started)))
+        self.ask(request, |inspection| Ok(servers::is_ending(&inspection.host, pid, started)))
             .unwrap_or(false)
     }
 
