@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sonar_mongo::Target;
@@ -182,35 +182,32 @@ const MAX_LINKS: usize = 40;
 
 /// Whether a path that does not say so leads into `/proc` or through it, as by `/proc/PID/root`.
 fn is_linked_into_proc(path: &Path) -> bool {
-    let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     if path.starts_with("/proc") {
         return false;
     }
-    for _ in 0..MAX_LINKS {
-        // The first link on the way; the folders before it are none.
-        let link = path.ancestors().collect::<Vec<_>>().into_iter().rev().find(|part| part.is_symlink());
-        let Some(link) = link.map(Path::to_path_buf) else { return false };
-        let Ok(target) = fs::read_link(&link) else { return true };
-        let rest = path.strip_prefix(&link).unwrap_or(Path::new("")).to_path_buf();
-        path = plain(&link.parent().unwrap_or(Path::new("/")).join(target).join(rest));
-        if path.starts_with("/proc") {
+    // As the kernel walks it: a link is followed before what stands behind it.
+    let parts = |path: &Path| path.iter().rev().map(ToOwned::to_owned).collect::<Vec<_>>();
+    let (mut rest, mut reached, mut links) = (parts(&path), PathBuf::new(), 0);
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            reached.pop();
+            continue;
+        }
+        let next = reached.join(&part);
+        match fs::read_link(&next) {
+            Ok(target) if links < MAX_LINKS => {
+                links += 1;
+                rest.extend(parts(&target));
+            }
+            Ok(_) => return true,
+            Err(_) => reached = next,
+        }
+        if reached.starts_with("/proc") {
             return true;
         }
     }
-    true
-}
-
-/// A path without `.` and `..`, where no link stands before them.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
+    false
 }
 
 /// Whether a path leads through another process, as `/proc/PID/root` does into a container. Shells name pipes of this one
@@ -354,6 +351,8 @@ mod tests {
             ("through", "/proc/1/root/etc/hostname"),
             ("again", "process/environ"),
             ("around", "../../../../../../../../proc/1/cwd"),
+            ("fd", "/proc/1/fd"),
+            ("beside", "fd/../environ"),
         ] {
             symlink(target, other.path().join(name)).unwrap();
             assert_eq!(opened_of(&[other.path().join(name).as_path()]), [] as [&Path; 0], "{name}");

@@ -1,7 +1,7 @@
 //! Finds the version of mongod without running it: from its own files, the path of its program, or the installed
 //! packages.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -225,7 +225,7 @@ fn of_path(path: &Path) -> Option<Version> {
 
 /// The version of the package that is installed, on a Debian machine.
 fn of_debian(root: &Path) -> Option<Version> {
-    let list = File::open(root.join("var/lib/dpkg/status")).ok()?.take(MOST_PACKAGES_BYTES);
+    let list = regular::open(&root.join("var/lib/dpkg/status")).ok()?.take(MOST_PACKAGES_BYTES);
     let (mut is_server, mut is_installed) = (false, false);
     for line in BufReader::new(list).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);

@@ -66,7 +66,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         watch,
     };
     let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
-    let names = names.ask()?;
+    let names = names.ask(&stop)?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
     let job = if screen.is_some() { Some(JobState::listen()?) } else { None };

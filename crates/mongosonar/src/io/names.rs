@@ -1,9 +1,10 @@
 //! Readable names of files: the namespaces that the server reports for them.
 
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, ServerError, Target};
 
@@ -18,11 +19,14 @@ pub struct FileNames {
 
 /// A thread that asks the server for its files once it is told to.
 pub struct FileNamesQuestion {
-    asker: Option<(Sender<()>, JoinHandle<AskedFiles>)>,
+    asker: Option<(Sender<()>, Receiver<AskedFiles>)>,
 }
 
-/// What the server answered; `None` if it was not asked.
-type AskedFiles = Option<Result<Vec<StoredFile>, ServerError>>;
+/// What the server answered.
+type AskedFiles = Result<Vec<StoredFile>, ServerError>;
+
+/// How often to look whether the command is to stop, while a server does not answer.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl FileNamesQuestion {
     /// Starts the thread if a server is named; see [`FileNamesQuestion::to`].
@@ -40,28 +44,39 @@ impl FileNamesQuestion {
     /// The thread cannot be started.
     pub fn to(target: Option<Target>, confined: bool) -> Result<Self> {
         let Some(target) = target else { return Ok(Self { asker: None }) };
-        let (go, is_asked) = channel();
+        let ((go, is_asked), (say, answer)) = (channel(), channel());
         let ask = move || {
             if confined {
                 privileges::give_up_but_network([&target]);
             }
             // Without the question, the program ends.
-            is_asked.recv().ok()?;
-            Some(Server::connect(target, 1).and_then(|server| server.files()))
+            if is_asked.recv().is_ok() {
+                // Nobody may wait for it any more.
+                say.send(Server::connect(target, 1).and_then(|server| server.files())).ok();
+            }
         };
-        let thread = std::thread::Builder::new().name("names".to_owned()).spawn(ask);
-        Ok(Self { asker: Some((go, thread.context("cannot start a thread")?)) })
+        std::thread::Builder::new().name("names".to_owned()).spawn(ask).context("cannot start a thread")?;
+        Ok(Self { asker: Some((go, answer)) })
     }
 
     /// Asks, and waits for the answer. Call it when all threads have dropped their privileges: the answer is outside input.
+    /// If the command is to `stop` meanwhile, there are no names.
     ///
     /// # Errors
     /// The server cannot be reached, or refuses.
-    pub fn ask(self) -> Result<FileNames> {
-        let Some((go, thread)) = self.asker else { return Ok(FileNames::default()) };
+    pub fn ask(self, stop: &AtomicBool) -> Result<FileNames> {
+        let Some((go, answer)) = self.asker else { return Ok(FileNames::default()) };
         go.send(()).ok();
-        let answer = thread.join().ok().flatten().context("the thread that asks the server has failed")?;
-        let held = answer?;
+        let held = loop {
+            match answer.recv_timeout(LOOK) {
+                Ok(answer) => break answer?,
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Ok(FileNames::default());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("the thread that asks the server has failed"),
+            }
+        };
         if held.is_empty() {
             eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");
         }

@@ -19,7 +19,7 @@ use super::paths::{FoundFile, Paths};
 use super::process::{self, TracedProcesses};
 use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
 use super::table::FileTable;
-use crate::exit::OK;
+use crate::exit::{self, OK};
 use crate::outfile;
 
 /// The most threads to record by name; others have only a number.
@@ -54,7 +54,12 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
     let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
-    let mut recorder = AccessRecorder::new(recording, names.ask()?, paths);
+    // The recording has begun, and another attempt would find its file there.
+    let names = names.ask(&stop).unwrap_or_else(|error| {
+        eprintln!("mongosonar: files go by their own names: {}", exit::message(&error));
+        FileNames::default()
+    });
+    let mut recorder = AccessRecorder::new(recording, names, paths);
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(

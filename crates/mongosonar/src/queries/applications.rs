@@ -19,9 +19,12 @@ use sonar_sys::Host;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
+use sonar_sys::host::regular;
 use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
+use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
 use crate::servers;
 use crate::servers::log_location::{LocatedLog, is_log};
 
@@ -70,7 +73,8 @@ impl Lookup {
     pub fn open(args: &QueriesArgs, host: &Host) -> Result<Self> {
         let mut logs = Vec::new();
         for path in &args.log {
-            let file = File::open(path).with_context(|| format!("cannot open the log {}", path.display()))?;
+            let file = regular::open_no_device(path)
+                .with_context(|| format!("cannot open the log {}", path.display()))?;
             logs.push((None, vec![file]));
         }
         if args.log.is_empty() {
@@ -108,8 +112,8 @@ impl Lookup {
         Self { server, ..self }
     }
 
-    /// Looks them up in a new thread, which calls `complain` with each error. The receiver disconnects when the thread
-    /// ends.
+    /// Looks them up in a new thread once `gate` is open, and calls `complain` with each error. The receiver disconnects
+    /// when the thread ends.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -117,13 +121,16 @@ impl Lookup {
         self,
         shared: Arc<Shared>,
         complain: impl Fn(String) + Send + 'static,
+        gate: StartGate,
     ) -> Result<Receiver<()>> {
         let (done, is_done) = channel();
         let run = move || {
             let _done = done;
             if self.confined {
-                crate::confinement::privileges::give_up_but_network(&self.server);
+                privileges::give_up_but_network(&self.server);
             }
+            // What follows is outside input.
+            gate.wait();
             for (at, (port, log)) in self.logs.into_iter().enumerate() {
                 let mut remotes = Remotes::new(None).share(self.share);
                 if let Err(error) = read_files(log, &mut remotes) {

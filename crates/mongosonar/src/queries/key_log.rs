@@ -154,7 +154,8 @@ impl KeyLogFile {
                 path.display()
             ));
         }
-        let file = File::open(path).with_context(about)?;
+        let open: fn(&Path) -> io::Result<File> = if grows { regular::open } else { regular::open_no_device };
+        let file = open(path).with_context(about)?;
         let found = file.metadata().with_context(about)?;
         let identity = (found.dev(), found.ino());
         let open = Arc::new(Mutex::new(OpenKeyLog::new(file)));

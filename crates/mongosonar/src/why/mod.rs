@@ -38,6 +38,7 @@ use self::rows::{AskedRows, WhyRows};
 use self::server_log::ServerLogs;
 use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
+use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::OK;
 use crate::io::names::FileNamesQuestion;
@@ -141,13 +142,16 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let complaints = say.clone();
     let lookup_args = QueriesArgs { keep_privileges: args.keep_privileges, ..QueriesArgs::default() };
     let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target.clone());
-    let known = lookup.start(shared.clone(), move |what| drop(complaints.send(Notice::Complaint(what))))?;
+    let gate = StartGate::default();
+    let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
+    let known = lookup.start(shared.clone(), complain, gate.clone())?;
     let stop = stop::listen_confined(StopBehavior::Report, || {
         if confined {
             trace.give_up_privileges();
         }
     })?;
-    let names = names.ask()?;
+    gate.open();
+    let names = names.ask(stop.flag())?;
     known.recv_timeout(applications::PATIENCE).ok();
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
     // The capture outlives the trace, also if a signal ends that: the last packets are still in the ring then.

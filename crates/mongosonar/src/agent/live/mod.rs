@@ -85,6 +85,7 @@ use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
 use super::servers::LocalServers;
 use super::store;
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::input::follow::FollowedPlace;
 use crate::large::LARGE;
@@ -193,6 +194,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         refused: None,
         network_problem: None,
         network_seen: None,
+        gate: StartGate::default(),
         notices: Vec::new(),
         searched: None,
         last_end: None,
@@ -236,6 +238,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
             give_up(config.as_deref(), &folder);
         }
     })?;
+    agent.gate.open();
     agent.start(lookup)?;
     agent.announce();
     agent.manager.ready();
@@ -271,6 +274,8 @@ struct LiveAgent<'a> {
     inspector: Arc<Inspector>,
     /// Starts threads once this one has dropped its privileges.
     starter: ThreadStarter,
+    /// Open once this thread has dropped its privileges: those that ask servers had to start before.
+    gate: StartGate,
     /// Notices that the folder of the store does not answer.
     pulse: Arc<StorePulse>,
     watched: Arc<WatchedServers>,
@@ -433,7 +438,7 @@ impl LiveAgent<'_> {
             follows_logs: self.plan.runs(Collector::Log),
             stop: stop.clone(),
         };
-        let handle = status::start(task, self.plan.targets.clone(), self.plan.confined)?;
+        let handle = status::start(task, self.plan.targets.clone(), self.plan.confined, self.gate.clone())?;
         self.threads.insert(Collector::Status, CollectorThread { handle, stop });
         Ok(())
     }

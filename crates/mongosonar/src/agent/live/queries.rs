@@ -20,6 +20,7 @@ use crate::agent::memory;
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
+use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::queries::applications::{self, Lookup};
 use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
@@ -157,7 +158,7 @@ impl QueriesCollector {
     pub fn look_up(&self, lookup: Lookup) -> Result<()> {
         let complaints = self.say.clone();
         let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-        let known = lookup.start(self.shared.clone(), complain)?;
+        let known = lookup.start(self.shared.clone(), complain, StartGate::opened())?;
         known.recv_timeout(applications::PATIENCE).ok();
         Ok(())
     }

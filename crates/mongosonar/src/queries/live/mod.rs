@@ -45,6 +45,7 @@ use super::rotate::{SeriesFiles, Started};
 use super::server_names::{ServerNames, ServerNamesUpdate};
 use super::write::{FileHeader, PacketRecorder};
 pub use crate::args::when::now;
+use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::{FAILED, OK};
 use crate::history::HistorySteps;
@@ -168,7 +169,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // the network, and gives up the rest by itself.
     let complaints = say.clone();
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-    let lookup = Lookup::open(args, &Host::live())?.with_server(server).start(shared.clone(), complain)?;
+    let gate = StartGate::default();
+    let lookup = Lookup::open(args, &Host::live())?.with_server(server);
+    let lookup = lookup.start(shared.clone(), complain, gate.clone())?;
     let steps = match screen && args.store.folder().is_dir() {
         true => Some(HistorySteps::start(&args.store, None, confined)?),
         false => None,
@@ -188,7 +191,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             .spawn(making)
             .context("cannot start a thread")?;
     }
-    let names = names.ask()?;
+    gate.open();
+    let names = names.ask(&stop)?;
     lookup.recv_timeout(applications::PATIENCE).ok();
     let interval = args.interval.unwrap_or(INTERVAL);
     let window = args.window_settings();

@@ -24,6 +24,7 @@ pub use self::task::StatusTask;
 use super::board::CollectorProblem;
 use crate::agent::parts::WindowCutter;
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
 use crate::queries::live::now;
 
 /// How often a server is asked: once in each window.
@@ -31,15 +32,21 @@ const EVERY: Duration = Duration::from_secs(10);
 /// How long to wait before names are looked up again.
 const NAMES_AGAIN: Duration = Duration::from_secs(30);
 
-/// Starts the thread. It drops its privileges by itself if it is to be `confined`.
+/// Starts the thread. It drops its privileges by itself if it is to be `confined`, and asks nobody before `gate` is open.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn start(task: StatusTask, targets: Vec<Target>, confined: bool) -> Result<JoinHandle<()>> {
+pub fn start(
+    task: StatusTask,
+    targets: Vec<Target>,
+    confined: bool,
+    gate: StartGate,
+) -> Result<JoinHandle<()>> {
     let run = move || {
         if confined {
             privileges::give_up_but_network(&targets);
         }
+        gate.wait();
         std::thread::scope(|scope| {
             for (number, target) in (1..).zip(&targets) {
                 let task = &task;
