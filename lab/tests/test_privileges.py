@@ -20,6 +20,8 @@ import labkit
 
 pytestmark = pytest.mark.root
 
+FIXTURES = labkit.LAB.parent / "fixtures"
+
 
 def tasks(pid):
     """The kernel's status of each thread of a process, by thread name."""
@@ -116,6 +118,33 @@ def test_queries_drops_its_privileges_in_every_thread(served_v4, tmp_path):
         running.stop()
     assert "privileges are dropped in part" not in running.err.read_text()
     assert len(labkit.read_capture(kept)) > 100
+
+
+def test_a_baseline_is_read_by_a_process_of_its_own_before_anything_is_captured(tmp_path):
+    """It waits for a file that is written later, as `nobody`; what it has read costs no helper and no confinement."""
+    pipe = tmp_path / "monday.pcap.gz"
+    os.mkfifo(pipe)
+    open_to_all(tmp_path)
+    arguments = ["--interface", "lo", "--port", "1", "--json", "--interval", "500ms", "--baseline", str(pipe)]
+    out, err = tmp_path / "out", tmp_path / "err"
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        command = [labkit.MONGOSONAR, "queries", *arguments]
+        with labkit.process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL) as child:
+            labkit.wait_until(lambda: children(child.pid), "the process that reads it")
+            (reader,) = children(child.pid)
+            with open(pipe, "wb") as file:
+                confined = lambda: all(fields["Seccomp"].strip() == "2" for fields in tasks(reader).values())
+                labkit.wait_until(confined, "a filter of system calls in each thread")
+                for fields in tasks(reader).values():
+                    assert fields["Uid"].split()[0] == "65534", fields
+                    assert int(fields["CapPrm"], 16) & ~DAC_READ_SEARCH == 0, fields
+                file.write((FIXTURES / "mongod-4.0-mixed/wire.pcap.gz").read_bytes())
+            labkit.wait_until(lambda: b"\n" in out.read_bytes(), "an interval")
+            assert_confined(child.pid, ATTACHING)
+            assert {fields["Uid"].split()[0] for fields in tasks(child.pid).values()} == {"65534"}
+            names = {fields["Name"] for helper in children(child.pid) for fields in tasks(helper).values()}
+            assert "sonar-servers" in names and "sonar-baseline" not in names, names
+    assert child.returncode == 0 and "not possible" not in err.read_text(), err.read_text()
 
 
 def test_root_that_cannot_leave_its_user_is_confined_otherwise(tmp_path):

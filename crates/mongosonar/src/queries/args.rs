@@ -319,9 +319,14 @@ impl QueriesArgs {
         self.at.is_some() || self.from.is_some() || self.to.is_some()
     }
 
+    /// Whether it captures what passes now.
+    pub const fn captures_live(&self) -> bool {
+        self.read.is_none() && !self.is_past()
+    }
+
     /// What it reads and writes, if it captures nothing.
     pub fn reading(&self) -> Option<FileReading<'_>> {
-        if self.keep_privileges || self.read.is_none() && !self.is_past() {
+        if self.keep_privileges || self.captures_live() {
             return None;
         }
         let logs = self.log.iter().map(PathBuf::as_path);
