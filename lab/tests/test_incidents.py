@@ -212,6 +212,30 @@ INCIDENTS = {
 }
 
 
+@contextlib.contextmanager
+def observed(folder, servers):
+    """An agent that has observed these servers for a while, and observes them for a while after the block; and since when
+    the block runs: what was before that is only compared with, as other programs run on this machine, too."""
+    with contextlib.ExitStack() as stack:
+        for server in servers.values():
+            server.start()
+            stack.callback(server.end)
+        described = "".join(f'[[server]]\nport = {one.port}\nlog = "{one.log}"\n' for one in servers.values())
+        ports = ", ".join(str(one.port) for one in servers.values())
+        config = f"[collectors]\nfiles = false\nsplit = true\n[queries]\nport = [{ports}]\n{described}"
+        running = stack.enter_context(agent(folder, config))
+        running.wait_for("split", "working")
+        running.wait_for("log", "working")
+        for server in servers.values():
+            state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
+        running.wait_until_read()
+        running.observe(BEFORE)
+        wait_for_a_boundary()
+        yield running, datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        running.observe(AFTER)
+        assert running.stop() == 0
+
+
 @pytest.mark.parametrize("load", LOADS)
 def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_blamed(tmp_path, load):
     with contextlib.ExitStack() as stack:
@@ -221,28 +245,11 @@ def test_the_cause_of_each_incident_of_a_server_is_named_and_nothing_else_is_bla
         }
         servers = {name: Server(tmp_path, name, LOADS[load], groups.get(name)) for name in INCIDENTS}
         servers["throttled"].steps = {"burn": 5}
-        for server in servers.values():
-            server.start()
-            stack.callback(server.end)
-        described = "".join(f'[[server]]\nport = {one.port}\nlog = "{one.log}"\n' for one in servers.values())
-        ports = ", ".join(str(one.port) for one in servers.values())
-        config = f"[collectors]\nfiles = false\nsplit = true\n[queries]\nport = [{ports}]\n{described}"
-        with agent(tmp_path, config) as running:
-            running.wait_for("split", "working")
-            running.wait_for("log", "working")
-            for server in servers.values():
-                state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
-            running.wait_until_read()
-            running.observe(BEFORE)
-            wait_for_a_boundary()
-            # What was before that is only compared with: other programs run on this machine, too.
-            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with observed(tmp_path, servers) as (running, began):
             for name, (strike, _) in INCIDENTS.items():
                 if strike:
                     strike(servers[name])
             throttle(servers["throttled"])
-            running.observe(AFTER)
-            assert running.stop() == 0
         wrong = {}
         for name, (_, words) in INCIDENTS.items():
             found, text = changes(running.store, began, servers[name].port)
@@ -293,39 +300,22 @@ UNDONE = {
 
 @pytest.mark.parametrize("load", LOADS)
 def test_the_cause_of_an_incident_that_was_undone_is_named_and_nothing_else_is_blamed(tmp_path, load):
-    with contextlib.ExitStack() as stack:
-        servers = {name: Server(tmp_path, name, LOADS[load], askers=8) for name in UNDONE}
-        # Writes wait for the lock if somebody else has it.
-        servers["locked"].steps, servers["locked"].writes = {"burn": 1, "lock": 1}, True
-        for server in servers.values():
-            server.start()
-            stack.callback(server.end)
-        described = "".join(f'[[server]]\nport = {one.port}\nlog = "{one.log}"\n' for one in servers.values())
-        ports = ", ".join(str(one.port) for one in servers.values())
-        config = f"[collectors]\nfiles = false\nsplit = true\n[queries]\nport = [{ports}]\n{described}"
-        with agent(tmp_path, config) as running:
-            running.wait_for("split", "working")
-            running.wait_for("log", "working")
-            for server in servers.values():
-                state_itself(server.log, "4.4.6", {"net": {"port": server.port}}, "SignalHandler")
-            running.wait_until_read()
-            running.observe(BEFORE)
-            wait_for_a_boundary()
-            began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            for which in (0, 1):
-                for name, incident in UNDONE.items():
-                    incident[which](servers[name])
-            running.observe(AFTER)
-            assert running.stop() == 0
-        wrong = {}
-        for name, (_, _, cause, end) in UNDONE.items():
-            found, text = changes(running.store, began, servers[name].port)
-            (tmp_path / f"{name}.json").write_text(text)
-            sentences = [change["sentence"] for change in found]
-            is_its = lambda change: cause in change["sentence"] or end in change["sentence"]
-            blamed = [change["sentence"] for change in found if change["effects"] and not is_its(change)]
-            if not sentences or cause not in sentences[0] or blamed:
-                wrong[name] = sentences
+    servers = {name: Server(tmp_path, name, LOADS[load], askers=8) for name in UNDONE}
+    # Writes wait for the lock if somebody else has it.
+    servers["locked"].steps, servers["locked"].writes = {"burn": 1, "lock": 1}, True
+    with observed(tmp_path, servers) as (running, began):
+        for which in (0, 1):
+            for name, incident in UNDONE.items():
+                incident[which](servers[name])
+    wrong = {}
+    for name, (_, _, cause, end) in UNDONE.items():
+        found, text = changes(running.store, began, servers[name].port)
+        (tmp_path / f"{name}.json").write_text(text)
+        sentences = [change["sentence"] for change in found]
+        is_its = lambda change: cause in change["sentence"] or end in change["sentence"]
+        blamed = [change["sentence"] for change in found if change["effects"] and not is_its(change)]
+        if not sentences or cause not in sentences[0] or blamed:
+            wrong[name] = sentences
     assert not wrong, json.dumps(wrong, indent=1)
 
 
