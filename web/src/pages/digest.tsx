@@ -720,6 +720,12 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
   );
 }
 
+// Of a capture, the counters say what is known in part.
+function coverageTitle(report: Digest) {
+  if (Object.values(report.lost).some((n) => n > 0)) return "Coverage: not all was read";
+  return report.coverage ? "Coverage" : "Coverage: all of it was read";
+}
+
 function Coverage({ report }: { report: Digest }) {
   const counters = Object.entries({ ...report.reading, ...report.coverage }).filter(([, n]) => n > 0);
   if (counters.length === 0) return null;
@@ -727,7 +733,7 @@ function Coverage({ report }: { report: Digest }) {
     <section>
       <details>
         <summary>
-          <h2>Coverage: {Object.values(report.lost).some((n) => n > 0) ? "not all was read" : "all of it was read"}</h2>
+          <h2>{coverageTitle(report)}</h2>
         </summary>
         <Table
           name="coverage"
