@@ -50,12 +50,17 @@ pub const FILES: [SeriesColumn; 7] = {
 
 /// Which series a table shows.
 pub struct SeriesChoice<'a> {
-    /// What they are about: one row for each.
-    pub subject: SeriesSubject,
-    /// The columns.
+    /// The columns: metrics about the same subject, of which there is a row for each.
     pub columns: &'static [SeriesColumn],
     /// Whether a device or file of this name is shown.
     pub wants: &'a dyn Fn(&str) -> bool,
+}
+
+impl SeriesChoice<'_> {
+    /// What the rows are about.
+    pub fn subject(&self) -> SeriesSubject {
+        self.columns.first().map_or(SeriesSubject::Machine, |(_, metric)| metric.subject)
+    }
 }
 
 /// The means of series over a span, a row for each device or file.
@@ -83,7 +88,8 @@ impl SeriesTable {
     /// The chosen series of a window, busiest first by the first column. `source` is the history, and `span` what was asked
     /// for of it.
     pub fn new(window: &HistoryWindow, choice: &SeriesChoice<'_>, source: &str, span: Span) -> Self {
-        let SeriesChoice { subject, columns, wants } = *choice;
+        let SeriesChoice { columns, wants } = *choice;
+        let subject = choice.subject();
         let mut rows: BTreeMap<(u16, &str), BTreeMap<&'static str, [f64; 3]>> = BTreeMap::new();
         for (key, value) in window.series.iter().filter(|(key, _)| key.subject == subject && wants(&key.name))
         {
@@ -166,7 +172,7 @@ mod tests {
         }
         window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "sda"), at, 50.0, 10.0);
         let span = Span { from: window.window.start, to: window.window.end };
-        let choice = |wants| SeriesChoice { subject: SeriesSubject::Device, columns: &DISKS, wants };
+        let choice = |wants| SeriesChoice { columns: &DISKS, wants };
         let table = SeriesTable::new(&window, &choice(&|_: &str| true), "store", span);
         let mut text = Vec::new();
         table.text(&mut Fitting::new(&mut text, None), &Zone::utc(), 20).unwrap();

@@ -235,15 +235,6 @@ pub mod tests {
     }
 
     impl HistoryReader for MemoryStore {
-        fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError> {
-            let mut all: Option<HistoryWindow> = None;
-            self.windows(span, Resolution::TenSeconds, &mut |window| match &mut all {
-                Some(all) => all.merge(&window),
-                None => all = Some(window),
-            })?;
-            Ok(all)
-        }
-
         fn windows(
             &self,
             span: Span,

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::disk::DiskRates;
-use sonar_core::history::SeriesSubject;
 use sonar_sys::Host;
 use sonar_sys::host::devices::{Device, DeviceCounters, DeviceKind};
 use sonar_sys::host::mounts;
@@ -28,7 +27,7 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         let name = |device: &str| device.strip_prefix("/dev/").unwrap_or(device).to_owned();
         let asked: Vec<String> = args.devices.iter().map(|device| name(device)).collect();
         let wants = |name: &str| asked.is_empty() || asked.iter().any(|one| one == name);
-        let choice = SeriesChoice { subject: SeriesSubject::Device, columns: &DISKS, wants: &wants };
+        let choice = SeriesChoice { columns: &DISKS, wants: &wants };
         return args.past.show(&choice, None, args.json);
     }
     let wanted = WantedDevices::new(args)?;

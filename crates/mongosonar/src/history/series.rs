@@ -53,7 +53,7 @@ impl PastArgs {
             table.json(&mut out)?;
         } else {
             let mut out = Fitting::new(&mut out, screen::width());
-            out.sentences(history.gap_note(series::collector(choice.subject), span, &zone)?)?;
+            out.sentences(history.gap_note(series::collector(choice.subject()), span, &zone)?)?;
             table.text(&mut out, &zone, limit.unwrap_or(ROWS))?;
             out.flush()?;
         }

@@ -64,9 +64,12 @@ impl PathFinder {
     pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> FoundFile {
         match self {
             Self::Here(paths) => paths.of(key, process, fd, name),
-            Self::There { socket, unplaced, .. } => ask(socket, unplaced, (key, process, fd, name))
-                // It has gone, or stands still: a name is better than nothing.
-                .unwrap_or_else(|_| FoundFile { path: OsStr::from_bytes(name).into(), wanted: true }),
+            Self::There { socket, unplaced, .. } => {
+                let opened = OpenedFile { key, process, descriptor: fd, name };
+                ask(socket, unplaced, opened)
+            }
+            // It has gone, or stands still: a name is better than nothing.
+            .unwrap_or_else(|_| FoundFile { path: OsStr::from_bytes(name).into(), wanted: true }),
         }
     }
 
@@ -87,20 +90,23 @@ impl PathFinder {
     }
 }
 
-type Question<'a> = (FileKey, u32, i32, &'a [u8]);
+/// A file that a process has opened.
+struct OpenedFile<'a> {
+    key: FileKey,
+    process: u32,
+    descriptor: i32,
+    name: &'a [u8],
+}
 
-fn ask(
-    socket: &mut QuestionSocket,
-    unplaced: &mut u64,
-    (key, process, fd, name): Question<'_>,
-) -> io::Result<FoundFile> {
+fn ask(socket: &mut QuestionSocket, unplaced: &mut u64, opened: OpenedFile<'_>) -> io::Result<FoundFile> {
+    let OpenedFile { key, process, descriptor, name } = opened;
     let name = &name[..name.len().min(255)];
     let mut question = Vec::with_capacity(28 + name.len());
     question.extend(key.inode.to_ne_bytes());
     question.extend(key.device.to_ne_bytes());
     question.extend(key.generation.to_ne_bytes());
     question.extend(process.to_ne_bytes());
-    question.extend(fd.to_ne_bytes());
+    question.extend(descriptor.to_ne_bytes());
     question.extend_from_slice(name);
     let answer = socket.ask(&question)?.bytes;
     let mut answer = answer.as_slice();
@@ -158,7 +164,7 @@ mod tests {
         let inode = file.metadata().unwrap().ino();
         let key = FileKey { inode, device: 0, generation: 0 };
         let name = path.file_name().unwrap().as_bytes();
-        let question = (key, std::process::id(), file.as_raw_fd(), name);
+        let question = OpenedFile { key, process: std::process::id(), descriptor: file.as_raw_fd(), name };
         let mut unplaced = 0;
         let found = ask(&mut ours, &mut unplaced, question).unwrap();
         assert_eq!((found, unplaced), (FoundFile { path, wanted: true }, 0));

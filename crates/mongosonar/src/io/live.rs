@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, FileUsage};
-use sonar_core::history::SeriesSubject;
 use sonar_sys::Host;
 use sonar_sys::ebpf::{KernelEvent, TotalsRoom, Trace, TraceMode, Tracer};
 use sonar_sys::host::devices::{DeviceCounters, Devices};
@@ -37,7 +36,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         if args.by != IoBy::File {
             return Err(usage!("the history has files, not namespaces: leave --by out"));
         }
-        let choice = SeriesChoice { subject: SeriesSubject::File, columns: &FILES, wants: &|_| true };
+        let choice = SeriesChoice { columns: &FILES, wants: &|_| true };
         return args.past.show(&choice, args.limit, args.json);
     }
     let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;

@@ -38,7 +38,7 @@ fn the_timeline_the_report_and_the_changes_have_one_list_of_events() {
     assert_eq!(report["timeline"]["events"], timeline["events"]);
     let told = events_of(&changes);
     assert_eq!(events_of(&report["changes"]), told);
-    assert_eq!((&timeline["events_left_out"], told.len()), (&0.into(), 14), "none of them is usual here");
+    assert_eq!((&timeline["events_left_out"], told.len()), (&0.into(), 14), "the timeline leaves none out");
     let mut shown = BTreeSet::new();
     for event in timeline["events"].as_array().unwrap() {
         let sentence = event["sentence"].as_str().unwrap();

@@ -86,7 +86,14 @@ pub trait HistoryReader {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError>;
+    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError> {
+        let mut all: Option<HistoryWindow> = None;
+        self.windows(span, Resolution::TenSeconds, &mut |window| match &mut all {
+            Some(all) => all.merge(&window),
+            None => all = Some(window),
+        })?;
+        Ok(all)
+    }
 
     /// The windows of this resolution that overlap a span, by time; where there are none any more, coarser ones.
     ///

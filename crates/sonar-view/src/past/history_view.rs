@@ -166,13 +166,7 @@ impl<'a> HistoryView<'a> {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), PastError> {
-        let mut visit = |mut window: HistoryWindow| {
-            if window.is_observed() {
-                self.prepare(&mut window);
-                visit(window);
-            }
-        };
-        self.reader.windows(span, resolution, &mut visit).map_err(|source| self.unreadable(source))
+        self.visit_those(&HistoryWindow::is_observed, span, resolution, visit)
     }
 
     /// Like [`visit`](Self::visit), but also hands out windows in which no agent ran, if the next agent read the log of that
@@ -186,8 +180,20 @@ impl<'a> HistoryView<'a> {
         resolution: Resolution,
         visit: &mut dyn FnMut(HistoryWindow),
     ) -> Result<(), PastError> {
+        let counts = |window: &HistoryWindow| window.is_observed() || !window.window.shapes.is_empty();
+        self.visit_those(&counts, span, resolution, visit)
+    }
+
+    /// Hands out the windows that count.
+    fn visit_those(
+        &self,
+        counts: &dyn Fn(&HistoryWindow) -> bool,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), PastError> {
         let mut visit = |mut window: HistoryWindow| {
-            if window.is_observed() || !window.window.shapes.is_empty() {
+            if counts(&window) {
                 self.prepare(&mut window);
                 visit(window);
             }

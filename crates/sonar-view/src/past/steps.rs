@@ -6,7 +6,7 @@ use sonar_core::history::{HistoryWindow, Resolution, Span};
 use super::{HistoryView, PastError};
 use crate::queries::PastWindow;
 
-/// How far away the window of a step is looked for first, in nanoseconds.
+/// Length of the span that is searched first for the window of a step, in nanoseconds.
 const FIRST_REACH_NS: u64 = Resolution::Hour.width_ns() / 6;
 
 /// Which window to show next.

@@ -317,7 +317,7 @@ mod tests {
 
     /// Counters that say what was read, and how: they take nothing away from `nothing lost`.
     const HARMLESS: [(&str, &str); 31] = [
-        ("frames", "all packets, what became of them is counted below it"),
+        ("frames", "all packets; later counters say what became of them"),
         ("frames_decoded", "packets that were read"),
         ("frames_snapped_bytes", "the length to which frames_snapped were cut"),
         ("frames_tunnelled", "packets that were read, inside a tunnel"),
@@ -338,16 +338,16 @@ mod tests {
         ("streams_tls_decrypted", "connections that were read, with a key log"),
         ("streams_tls_silent", "nothing but a handshake was sent"),
         ("streams_idle", "all that they sent was read; what they send later counts as joined late"),
-        ("messages", "all messages, what became of them is counted below it"),
+        ("messages", "all messages; later counters say what became of them"),
         ("messages_decoded", "messages that were read"),
         ("checksums_verified", "messages that were read"),
-        ("requests", "all requests, what became of them is counted below it"),
+        ("requests", "all requests; later counters say what became of them"),
         ("requests_answered", "operations with their outcome"),
         ("requests_unanswered", "operations with their outcome, which the summary names"),
         ("requests_in_flight", "operations with their outcome, which the summary names"),
         ("requests_unacknowledged", "operations with their outcome, which the summary names"),
         ("requests_folded", "part of the operation before them"),
-        ("replies", "all replies, what became of them is counted below it"),
+        ("replies", "all replies; later counters say what became of them"),
         ("replies_paired", "replies that were read"),
         ("replies_exhaust", "replies that were read"),
         ("operations_late", "operations with all their figures, in a later window"),

@@ -60,15 +60,6 @@ impl FakeReader {
 }
 
 impl HistoryReader for FakeReader {
-    fn read(&self, span: Span) -> Result<Option<HistoryWindow>, HistoryError> {
-        let mut all: Option<HistoryWindow> = None;
-        self.windows(span, Resolution::TenSeconds, &mut |window| match &mut all {
-            Some(all) => all.merge(&window),
-            None => all = Some(window),
-        })?;
-        Ok(all)
-    }
-
     fn windows(
         &self,
         span: Span,
@@ -410,8 +401,7 @@ fn series_are_those_of_the_span() {
         window.sample(&key, at(second as u64), reads, 10.0);
     }
     let view = history.view();
-    let choice =
-        SeriesChoice { subject: SeriesSubject::Device, columns: &DISKS, wants: &|name| name == "sda" };
+    let choice = SeriesChoice { columns: &DISKS, wants: &|name| name == "sda" };
     let mean = |from, to| {
         let table = series::means(&view, span(from, to), &choice, &Zone::utc())?;
         let document = serde_json::to_value(&table).unwrap();

@@ -46,7 +46,7 @@ pub struct QueriesCollector {
     lost: u64,
     say: Sender<Notice>,
     notices: Receiver<Notice>,
-    /// The ends of connections that the capture was told last; gone as soon as all of its threads have taken them.
+    /// The last batch of ended connections that was sent to the capture threads; dropped once all of them have taken it.
     told: Weak<Vec<EndedClient>>,
     /// Ends of connections that were left out since the last window.
     ends_left_out: u64,
