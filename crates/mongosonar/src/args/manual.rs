@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_wrong_number_is_answered_with_what_is_accepted_and_an_example() {
-        let mut count = 0;
+        let (mut program, mut count) = (program(), 0);
         for (path, command) in all() {
             for arg in command.get_arguments().filter(|arg| is_number(arg)) {
                 let Some(option) = arg.get_long() else { continue };
@@ -177,7 +177,7 @@ mod tests {
                 for wrong in &wrong[..wrong.len() - usize::from(is_point)] {
                     let wrong = *wrong;
                     let words = [&path[..], &[format!("--{option}={wrong}")]].concat();
-                    let error = program().try_get_matches_from(&words).unwrap_err();
+                    let error = program.try_get_matches_from_mut(&words).unwrap_err();
                     let said = error.to_string();
                     assert!(error.kind() == ErrorKind::ValueValidation, "{words:?}: {said}");
                     let (named, accepted) = said.split_once("': ").unwrap();
@@ -210,12 +210,12 @@ mod tests {
 
     #[test]
     fn every_example_of_the_help_is_taken_by_the_arguments() {
-        let mut count = 0;
+        let (mut program, mut count) = (program(), 0);
         for (path, command) in all() {
             for line in After::of(&command).examples {
                 for call in calls(&line) {
                     // A comment after two spaces.
-                    let parsed = program().try_get_matches_from(&call);
+                    let parsed = program.try_get_matches_from_mut(&call);
                     assert!(parsed.is_ok(), "{path:?}: {line}: {}", parsed.unwrap_err());
                     count += 1;
                 }
