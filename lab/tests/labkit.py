@@ -83,13 +83,15 @@ def process(arguments, **options):
 
 
 def stop(child):
+    """Ends a program by SIGINT; returns its exit code. One that does not end is killed, and that is an error."""
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
         try:
             child.wait(60)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as expired:
             child.kill()
             child.wait()
+            raise AssertionError(f"{child.args} did not end at SIGINT") from expired
     return child.returncode
 
 

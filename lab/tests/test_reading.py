@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -118,6 +119,8 @@ def test_a_command_that_asks_a_server_is_not_root(words, tmp_path):
                 keeps = DAC_READ_SEARCH if "impact" in words else 0
                 for name, fields in tasks(child.pid).items():
                     assert int(fields["CapPrm"], 16) & ~keeps == 0, name
+                # It has nothing to show and nothing to restore, so it does not wait for the server.
+                assert labkit.stop(child) in (-signal.SIGINT, 128 + signal.SIGINT)
 
 
 def test_a_server_is_asked_for_its_files_by_a_thread_that_is_not_root_once_all_are_confined(tmp_path):

@@ -6,7 +6,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -31,6 +31,9 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// What a command does once it is asked to stop.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum StopBehavior {
+    /// The first request ends it at once, whatever it waits for: so far it has nothing to show and nothing to restore. It
+    /// changes with [`Stop::becomes`].
+    Immediate,
     /// It ends. If that takes long, or it is asked again, it is ended.
     Prompt,
     /// It ends with a report of what it has seen so far, which takes its time on a busy machine, unless it is asked again
@@ -46,15 +49,26 @@ pub enum StopBehavior {
 }
 
 /// Whether the program was asked to stop, and why.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
     abandoned: Arc<AtomicBool>,
     requests: sonar_mongo::StopFlag,
+    behavior: Arc<Mutex<StopBehavior>>,
 }
 
 impl Stop {
+    fn new(behavior: StopBehavior) -> Self {
+        Self {
+            flag: Arc::default(),
+            signal: Arc::default(),
+            abandoned: Arc::default(),
+            requests: sonar_mongo::StopFlag::default(),
+            behavior: Arc::new(Mutex::new(behavior)),
+        }
+    }
+
     /// Set once the program was asked to stop.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.flag
@@ -68,6 +82,15 @@ impl Stop {
     /// The requests, for work on a server.
     pub fn requests(&self) -> &sonar_mongo::StopFlag {
         &self.requests
+    }
+
+    /// From now on a request ends the program in another way. Does not return if one is just ending it at once.
+    pub fn becomes(&self, behavior: StopBehavior) {
+        *self.behavior() = behavior;
+    }
+
+    fn behavior(&self) -> MutexGuard<'_, StopBehavior> {
+        self.behavior.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the terminal has gone, by its state or by a signal. It is silenced then.
@@ -183,7 +206,7 @@ impl Signals {
     /// The handlers cannot be installed.
     pub fn catch(ending: StopBehavior) -> Result<Self> {
         let mut signals = vec![SIGINT, SIGTERM];
-        if ending == StopBehavior::Careful {
+        if matches!(ending, StopBehavior::Immediate | StopBehavior::Careful) {
             signals.push(SIGQUIT);
         }
         // nohup has it ignored, which a handler would undo.
@@ -205,11 +228,11 @@ impl Signals {
         let prepared = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).take();
         let streams = prepared.map_or_else(Streams::standard, Ok).context("cannot listen for signals")?;
         // Before anything can go wrong that somebody asks about.
-        let (stop, streams) = STOP.get_or_init(|| (Stop::default(), streams));
+        let (stop, streams) = STOP.get_or_init(|| (Stop::new(ending), streams));
         confine();
         std::thread::Builder::new()
             .name("stop".to_owned())
-            .spawn(move || guard(stop, ending, streams, caught))
+            .spawn(move || guard(stop, streams, caught))
             .context("cannot listen for signals")?;
         Ok(stop.clone())
     }
@@ -224,18 +247,14 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 /// Passes requests on, and ends the program where it does not end by itself.
-fn guard(
-    stop: &Stop,
-    ending: StopBehavior,
-    streams: &Streams,
-    mut caught: SignalDelivery<UnixStream, SignalOnly>,
-) {
+fn guard(stop: &Stop, streams: &Streams, mut caught: SignalDelivery<UnixStream, SignalOnly>) {
     let mut first: Option<Instant> = None;
     // Since when it takes nothing of what is written, without a break.
     let mut stuck_since: Option<Instant> = None;
     loop {
+        let ending = *stop.behavior();
         let has_deadline = match ending {
-            StopBehavior::Prompt => true,
+            StopBehavior::Immediate | StopBehavior::Prompt => true,
             StopBehavior::Report | StopBehavior::Summary => stop.abandoned.load(Ordering::Relaxed),
             StopBehavior::Careful | StopBehavior::Service => false,
         };
@@ -262,6 +281,15 @@ fn guard(
             // Nothing ends the program any more but what looks at the flag.
             Err(_) => return,
         }
+        let ending = {
+            // Held to the end of the program, so that it becomes nothing else in between.
+            let behavior = stop.behavior();
+            if is_asked && *behavior == StopBehavior::Immediate {
+                leave(streams);
+                std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
+            }
+            *behavior
+        };
         let Some(since) = first.map(|first| first.elapsed()) else {
             first = is_asked.then(Instant::now);
             continue;
@@ -274,7 +302,9 @@ fn guard(
         stuck_since = stuck.and(stuck_since.or_else(|| Some(Instant::now())));
         let stuck = stuck.filter(|_| stuck_since.is_some_and(|begun| begun.elapsed() >= STUCK));
         let is_over = match ending {
-            StopBehavior::Prompt => is_again || since >= stop.patience() || stuck.is_some(),
+            StopBehavior::Immediate | StopBehavior::Prompt => {
+                is_again || since >= stop.patience() || stuck.is_some()
+            }
             StopBehavior::Report | StopBehavior::Summary => {
                 let is_late = has_deadline && since >= stop.patience();
                 // A pager takes its time to read a report; a terminal that does not read shows none.
@@ -370,7 +400,7 @@ mod tests {
 
     #[test]
     fn the_first_reason_stays_and_a_terminal_that_goes_later_is_noticed() {
-        let stop = Stop::default();
+        let stop = Stop::new(StopBehavior::Prompt);
         assert!(!stop.flag().load(Ordering::Relaxed) && !stop.requests().is_set());
         stop.ask(SIGINT);
         assert!(stop.flag().load(Ordering::Relaxed) && stop.requests().is_set());
@@ -383,7 +413,7 @@ mod tests {
 
     #[test]
     fn the_late_signal_of_a_closed_terminal_is_no_second_request() {
-        let stop = Stop::default();
+        let stop = Stop::new(StopBehavior::Prompt);
         stop.ask(SIGTERM);
         assert!(stop.is_repeated(MOMENT * 10) && !stop.is_repeated(MOMENT / 2));
         stop.ask(SIGHUP);

@@ -22,12 +22,14 @@ use crate::stop::{self, StopBehavior};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
-    let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
+    let signals = stop::listen(StopBehavior::Immediate)?;
+    let stop = signals.requests().clone();
     let server = Server::connect(args.server.target()?, 2)?;
     let mut shown = StageProgress { stage: None, bar: ProgressBar::hidden() };
     let mut progress = |stage: ReorderStage, done: u64, total: u64| shown.show(stage, done, total);
     let mut out = io::stdout().lock();
     if args.clean {
+        signals.becomes(StopBehavior::Careful);
         let cleaned = server.reorder_clean(&args.namespace, &stop, &mut progress)?;
         for line in cleaned.done.iter().chain(&cleaned.kept) {
             writeln!(out, "{}", escape(line))?;
@@ -59,6 +61,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         return Ok(OK);
     }
     out.flush()?;
+    signals.becomes(StopBehavior::Careful);
     let done = server.reorder(&plan, args.writers_stopped, &stop, &mut progress);
     shown.bar.finish_and_clear();
     writeln!(

@@ -25,7 +25,8 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     start::open(args.html.as_deref())?;
     // It measures the length of the server's log.
     privileges::give_up_but_reading(&[], Some(&target));
-    let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
+    let signals = stop::listen(StopBehavior::Immediate)?;
+    let stop = signals.requests().clone();
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };
     clients.sort_unstable();
     clients.dedup();
@@ -53,6 +54,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let started_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     let line = ProgressLine(progress::line());
+    signals.becomes(StopBehavior::Careful);
     if let Some(time) = args.duration {
         eprintln!(
             "{}: level {} for {}",

@@ -54,8 +54,10 @@ fn address(path: &Path) -> Option<&str> {
 
 fn live(args: &ReportArgs, target: Target) -> Result<u8> {
     start::begin(&target, args.digest.html.as_deref())?;
-    let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
+    let signals = stop::listen(StopBehavior::Immediate)?;
+    let stop = signals.requests().clone();
     let server = Server::connect(target, 2)?;
+    signals.becomes(StopBehavior::Prompt);
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
         Some(time) => {
             eprintln!(

@@ -22,7 +22,8 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     }
     let target = args.connection.target()?;
     start::begin(&target, None)?;
-    let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
+    let signals = stop::listen(StopBehavior::Immediate)?;
+    let stop = signals.requests().clone();
     let server = Server::connect(target, 1)?;
     let databases = args.databases.names(&server, false)?;
     if databases.is_empty() {
@@ -46,6 +47,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
             eprintln!("  {}", escape(&control::by_hand(state)));
         }
     }
+    signals.becomes(StopBehavior::Careful);
     let set = set(&server, &was, &wanted, &stop);
     // Settings that an error or a signal left half done are not compared with the requested ones.
     let is_done = set.is_ok() && !stop.is_set();

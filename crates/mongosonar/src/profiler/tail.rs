@@ -25,10 +25,12 @@ const FLUSH: Duration = Duration::from_millis(200);
 pub fn run(args: &TailArgs) -> Result<u8> {
     let target = args.connection.target()?;
     start::begin(&target, None)?;
-    let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
+    let signals = stop::listen(StopBehavior::Immediate)?;
+    let stop = signals.requests().clone();
     let server = Server::connect(target, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
+    signals.becomes(StopBehavior::Prompt);
     let mut out = Out {
         to: BufWriter::with_capacity(64 * 1024, io::stdout().lock()),
         json: args.json,
