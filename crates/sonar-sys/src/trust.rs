@@ -154,7 +154,7 @@ pub fn is_own(path: &Path) -> bool {
 }
 
 /// Opens a file for writing, or creates it; what it holds stays. Pipes and devices may be named too. Refuses a symbolic
-/// link of another user, and in a folder of others also a file that is not ours or has a second name.
+/// link of another user, and in a folder of others also a file or a pipe that is not ours or has a second name.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] with what others can change, or it cannot be opened.
@@ -172,7 +172,7 @@ pub fn open_to_replace(path: &Path) -> io::Result<File> {
     match FileType::from_raw_mode(about.st_mode) {
         FileType::Symlink if !users.has(about.st_uid) => return refuse(UntrustedKind::Link(about.st_uid)),
         FileType::Symlink => return File::options().write(true).create(true).truncate(false).open(path),
-        FileType::RegularFile => {
+        _ => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
             if users.check_folder(folder, &fs::metadata(folder)?).is_err() {
@@ -184,7 +184,6 @@ pub fn open_to_replace(path: &Path) -> io::Result<File> {
                 }
             }
         }
-        _ => {}
     }
     // The one that was looked at, whatever is at the path now.
     match File::options().write(true).open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
@@ -266,6 +265,14 @@ mod tests {
         fn file(&self, name: &str, owner: u32) -> PathBuf {
             let path = self.0.join(name);
             fs::write(&path, "old").unwrap();
+            chown(&path, Some(owner), Some(owner)).unwrap();
+            path
+        }
+
+        /// A FIFO.
+        fn pipe(&self, name: &str, owner: u32) -> PathBuf {
+            let path = self.0.join(name);
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
             chown(&path, Some(owner), Some(owner)).unwrap();
             path
         }
@@ -351,6 +358,11 @@ mod tests {
         assert!(said(opened(&shared.link("to-nothing", (&dangling, OTHER)))).is_some());
         assert!(!dangling.exists());
         assert!(said(opened(&shared.file("theirs", OTHER))).is_some());
+        // Who reads from it would get what is written.
+        let pipe = shared.pipe("their-pipe", OTHER);
+        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        let why = format!("{} belongs to another user (id {OTHER})", pipe.display());
+        assert_eq!(said(opened(&pipe)), Some(why));
         let second = shared.0.join("second-name");
         fs::hard_link(&target, &second).unwrap();
         let why = format!("{} has a second name elsewhere", second.display());
@@ -359,6 +371,10 @@ mod tests {
 
         assert_eq!(said(opened(&shared.link("our-link", (&target, 0)))), None);
         assert_eq!(said(opened(&shared.file("ours", 0))), None);
+        let pipe = shared.pipe("our-pipe", 0);
+        let own_reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        assert_eq!(said(opened(&pipe)), None);
+        drop((reader, own_reader));
         assert_eq!(said(opened(&shared.0.join("new"))), None);
         assert_eq!(said(opened(&target)), None);
         assert_eq!(said(opened(Path::new("/dev/null"))), None);
@@ -372,8 +388,7 @@ mod tests {
         fs::write(&target, "old").unwrap();
         let second = shared.0.join("second-name");
         fs::hard_link(&target, &second).unwrap();
-        let pipe = shared.0.join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let pipe = shared.pipe("pipe", 0);
         let prepared = [shared.link("link", (&target, OTHER)), shared.file("theirs", OTHER), second, pipe];
         for path in &prepared {
             use std::io::Write;
