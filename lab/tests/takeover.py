@@ -27,6 +27,7 @@ CALLS = {
     "munmap": 11,
     "close": 3,
     "open": 2,
+    "ioctl": 16,
     "sendto": 44,
     "sendmsg": 46,
     "truncate": 76,
@@ -401,6 +402,8 @@ ATTEMPTS = {
     ),
     "create files": lambda thread, around: opens(thread, around.shared / "new", os.O_CREAT | os.O_WRONLY, 0o600),
     "change permissions of files": changes_permissions,
+    # FS_IOC_ENABLE_VERITY
+    "make files unchangeable": lambda thread, around: passes(thread.call("ioctl", -1, 0x40806685, 0)),
     "cut files by name": cuts_by_name,
     "connect by TCP": lambda thread, around: connects(thread, around, 2),
     "connect to local sockets": lambda thread, around: connects(thread, around, 1),

@@ -358,6 +358,33 @@ fn no_thread_changes_attributes_of_files() {
 }
 
 #[test]
+fn no_thread_makes_requests_to_file_systems_and_devices() {
+    const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
+        // FS_IOC_ENABLE_VERITY, FS_IOC_SET_ENCRYPTION_POLICY, FS_IOC_SETVERSION, BTRFS_IOC_SUBVOL_SETFLAGS,
+        // FAT_IOCTL_SET_ATTRIBUTES, WDIOC_SETOPTIONS.
+        (libc::SYS_ioctl, [-1, 0x4080_6685]),
+        (libc::SYS_ioctl, [-1, 0x800c_6613]),
+        (libc::SYS_ioctl, [-1, 0x4008_7602]),
+        (libc::SYS_ioctl, [-1, 0x4008_941a]),
+        (libc::SYS_ioctl, [-1, 0x4004_7211]),
+        (libc::SYS_ioctl, [-1, 0x8004_5704]),
+    ];
+    // TIOCGWINSZ, FIONBIO, SIOCGIFNAME, PERF_EVENT_IOC_ENABLE, PIDFD_GET_INFO.
+    const IN_USE: &[(libc::c_long, [libc::c_long; 2])] = &[
+        (libc::SYS_ioctl, [-1, 0x5413]),
+        (libc::SYS_ioctl, [-1, 0x5421]),
+        (libc::SYS_ioctl, [-1, 0x8910]),
+        (libc::SYS_ioctl, [-1, 0x2400]),
+        (libc::SYS_ioctl, [-1, 0xc050_ff0b]),
+    ];
+    assert_eq!(errors_after(|| {}, CALLS), [Some(libc::EBADF); 6]);
+    for duty in NOT_DECODING {
+        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 6], "{duty:?}");
+        assert_eq!(errors_after(confined_to(duty), IN_USE), [Some(libc::EBADF); 5], "{duty:?}");
+    }
+}
+
+#[test]
 fn no_thread_uses_shared_memory_or_queues_of_others() {
     const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
         // No size, a number of semaphores that cannot be, a queue that is not there.
