@@ -210,6 +210,20 @@ def connects(thread, around, domain):
     return done == 0
 
 
+# MSG_FASTOPEN
+CONNECTING = 0x20000000
+
+
+def sends(thread, around, kind, flags):
+    """To an address, by a socket of this kind that was not connected before."""
+    number = thread.call("socket", socket.AF_INET, kind, 0)
+    if number < 0:
+        return False
+    sent = thread.call("sendto", number, thread.put(b"x"), 1, flags, thread.put(around.address), len(around.address))
+    thread.call("close", number)
+    return passes(sent)
+
+
 def makes_socket(thread, *arguments):
     number = thread.call("socket", *arguments)
     if number >= 0:
@@ -405,9 +419,13 @@ ATTEMPTS = {
     # FS_IOC_ENABLE_VERITY
     "make files unchangeable": lambda thread, around: passes(thread.call("ioctl", -1, 0x40806685, 0)),
     "cut files by name": cuts_by_name,
-    "connect by TCP": lambda thread, around: connects(thread, around, 2),
+    "connect by TCP": lambda thread, around: any(
+        [connects(thread, around, 2), sends(thread, around, socket.SOCK_STREAM, CONNECTING)]
+    ),
     "connect to local sockets": lambda thread, around: connects(thread, around, 1),
-    "send datagrams to anybody": sends_out,
+    "send datagrams to anybody": lambda thread, around: any(
+        [sends_out(thread, around), sends(thread, around, socket.SOCK_DGRAM, 0)]
+    ),
     "pass descriptors on": lambda thread, around: passes(thread.call("sendmsg", -1, 0, 0)),
     "open packet sockets": lambda thread, around: makes_socket(thread, 17, 3, 0),
     "send signals": lambda thread, around: of_any(

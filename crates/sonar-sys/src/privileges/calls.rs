@@ -207,10 +207,7 @@ pub(super) const SOCKETS: &[Call] = &[
 
 /// Sockets of other kinds than those for packets and for the list of interfaces, and their connections.
 pub(super) const CONNECTING: &[Call] = &[
-    (
-        libc::SYS_socket,
-        Test::Among(0, &[libc::AF_PACKET as u32, libc::AF_NETLINK as u32, libc::AF_INET as u32]),
-    ),
+    (libc::SYS_socket, Test::Among(0, &[libc::AF_PACKET as u32, libc::AF_NETLINK as u32])),
     (libc::SYS_socketpair, NEVER),
     (libc::SYS_connect, NEVER),
     (libc::SYS_sendmmsg, NEVER),

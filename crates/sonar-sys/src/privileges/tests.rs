@@ -280,12 +280,15 @@ fn what_opens_sockets_for_packets_connects_to_nobody() {
     const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
         (libc::SYS_socket, [libc::AF_UNIX as _, libc::SOCK_STREAM as _]),
         (libc::SYS_socket, [libc::AF_INET6 as _, libc::SOCK_STREAM as _]),
+        // They send without connecting, the second with MSG_FASTOPEN.
+        (libc::SYS_socket, [libc::AF_INET as _, libc::SOCK_DGRAM as _]),
+        (libc::SYS_socket, [libc::AF_INET as _, libc::SOCK_STREAM as _]),
         (libc::SYS_socketpair, [libc::AF_UNIX as _, libc::SOCK_STREAM as _]),
         (libc::SYS_connect, [-1, 0]),
         (libc::SYS_listen, [-1, 0]),
         (libc::SYS_sendmmsg, [-1, 0]),
     ];
-    assert_eq!(errors_after(confined_to(Duty::Capturing), CALLS), [Some(libc::EPERM); 6]);
+    assert_eq!(errors_after(confined_to(Duty::Capturing), CALLS), [Some(libc::EPERM); 8]);
     // A list of interfaces, and passing a socket on.
     const OTHERS: &[(libc::c_long, [libc::c_long; 2])] =
         &[(libc::SYS_bind, [-1, 0]), (libc::SYS_sendmsg, [-1, 0])];
