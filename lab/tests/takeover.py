@@ -157,6 +157,18 @@ def taken(process, thread):
         it.leave()
 
 
+@contextlib.contextmanager
+def stopped(thread):
+    """Stops one thread of a process; the others go on."""
+    trace(SEIZE, thread)
+    trace(INTERRUPT, thread)
+    os.waitpid(thread, WAIT_ALL)
+    try:
+        yield
+    finally:
+        trace(DETACH, thread)
+
+
 class Surroundings:
     """What a taken-over thread may try to reach: files, sockets, other processes. `folder` can be entered by all users."""
 
