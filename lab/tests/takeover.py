@@ -27,6 +27,7 @@ CALLS = {
     "munmap": 11,
     "close": 3,
     "open": 2,
+    "ioctl": 16,
     "sendto": 44,
     "sendmsg": 46,
     "truncate": 76,
@@ -156,6 +157,18 @@ def taken(process, thread):
         it.leave()
 
 
+@contextlib.contextmanager
+def stopped(thread):
+    """Stops one thread of a process; the others go on."""
+    trace(SEIZE, thread)
+    trace(INTERRUPT, thread)
+    os.waitpid(thread, WAIT_ALL)
+    try:
+        yield
+    finally:
+        trace(DETACH, thread)
+
+
 class Surroundings:
     """What a taken-over thread may try to reach: files, sockets, other processes. `folder` can be entered by all users."""
 
@@ -207,6 +220,20 @@ def connects(thread, around, domain):
     done = thread.call("connect", number, thread.put(address), len(address))
     thread.call("close", number)
     return done == 0
+
+
+# MSG_FASTOPEN
+CONNECTING = 0x20000000
+
+
+def sends(thread, around, kind, flags):
+    """To an address, by a socket of this kind that was not connected before."""
+    number = thread.call("socket", socket.AF_INET, kind, 0)
+    if number < 0:
+        return False
+    sent = thread.call("sendto", number, thread.put(b"x"), 1, flags, thread.put(around.address), len(around.address))
+    thread.call("close", number)
+    return passes(sent)
 
 
 def makes_socket(thread, *arguments):
@@ -401,10 +428,16 @@ ATTEMPTS = {
     ),
     "create files": lambda thread, around: opens(thread, around.shared / "new", os.O_CREAT | os.O_WRONLY, 0o600),
     "change permissions of files": changes_permissions,
+    # FS_IOC_ENABLE_VERITY
+    "make files unchangeable": lambda thread, around: passes(thread.call("ioctl", -1, 0x40806685, 0)),
     "cut files by name": cuts_by_name,
-    "connect by TCP": lambda thread, around: connects(thread, around, 2),
+    "connect by TCP": lambda thread, around: any(
+        [connects(thread, around, 2), sends(thread, around, socket.SOCK_STREAM, CONNECTING)]
+    ),
     "connect to local sockets": lambda thread, around: connects(thread, around, 1),
-    "send datagrams to anybody": sends_out,
+    "send datagrams to anybody": lambda thread, around: any(
+        [sends_out(thread, around), sends(thread, around, socket.SOCK_DGRAM, 0)]
+    ),
     "pass descriptors on": lambda thread, around: passes(thread.call("sendmsg", -1, 0, 0)),
     "open packet sockets": lambda thread, around: makes_socket(thread, 17, 3, 0),
     "send signals": lambda thread, around: of_any(

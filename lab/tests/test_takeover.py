@@ -15,6 +15,7 @@ import sys
 
 import pytest
 import takeover
+from agents import Agent
 from test_agent import agent, described
 from test_privileges import children, open_to_all, tasks
 
@@ -272,6 +273,30 @@ def test_the_helper_for_logs_opens_no_other_file_for_a_thread_that_was_taken(tmp
         for path in ["/etc/shadow", "/proc/1/root/etc/shadow", f"{log}/../../../etc/shadow", tmp_path / "mongod"]:
             said, files = asks(path)
             assert "Err" in said and files == 0, (path, said)
+
+
+def test_threads_that_trace_decode_nothing_while_the_main_thread_has_privileges(tmp_path):
+    (tmp_path / "agent.toml").write_text("[collectors]\nsplit = true\n")
+    with Agent.start(tmp_path, tmp_path / "store") as running:
+        process = running.child.pid
+
+        def thread(name):
+            return next((fields for fields in tasks(process).values() if fields["Name"] == name), None)
+
+        running.wait(lambda: thread("split"), "the thread of split")
+        # It loads its programs for a while, and the main thread waits for that.
+        while not thread("files"):
+            assert running.child.poll() is None, running.errors()
+        with takeover.stopped(process):
+            assert int(thread("mongosonar")["CapEff"], 16) and thread("mongosonar")["Seccomp"] == "0"
+            for name in ["split", "files"]:
+                waits = lambda name=name: labkit.waits_in(int(thread(name)["Pid"]), "futex")
+                running.wait(lambda name=name: thread(name)["Seccomp"] == "2", f"{name} without privileges")
+                running.wait(waits, f"{name}, which waits for the others")
+        for name in ["split", "files"]:
+            waits = lambda name=name: labkit.waits_in(int(thread(name)["Pid"]), "futex")
+            running.wait(lambda waits=waits: not waits(), f"{name}, which goes on")
+        assert running.stop() == 0
 
 
 def table(head, rows):

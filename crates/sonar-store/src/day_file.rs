@@ -1,10 +1,11 @@
 //! The database of one day.
 
-use std::fs::File;
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use rustix::fs::{Mode, OFlags};
 use sonar_core::history::{Event, EventKind, Resolution, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Timestamp};
@@ -30,13 +31,19 @@ pub(crate) struct DayFile {
 impl DayFile {
     /// Opens a file for reading; no file is changed. `None` if there is none.
     pub fn open(path: &Path) -> Result<Option<Self>, StoreError> {
-        match File::open(path) {
+        let real = match path.canonicalize() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            result => drop(result.map_err(StoreError::of_io("read", path))?),
+            result => result.map_err(StoreError::of_io("read", path))?,
+        };
+        for file in ["", "-wal", "-shm", "-journal"].map(|suffix| beside(&real, suffix)) {
+            check_regular(&file).map_err(StoreError::of_io("read", &file))?;
         }
-        let connection = match open_to_read(path, "") {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&real, flags, Mode::empty()).map_err(io::Error::from);
+        drop(opened.map_err(StoreError::of_io("read", path))?);
+        let connection = match open_to_read(&real, "") {
             // Without write permission SQLite cannot share a file. It need not: nobody else has it open.
-            Err(_) if !has_log(path) => open_to_read(path, "?immutable=1"),
+            Err(_) if !has_log(path) => open_to_read(&real, "?immutable=1"),
             result => result,
         };
         let connection = connection.map_err(|error| match error.sqlite_error_code() {
@@ -246,10 +253,22 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<Option<Event>> {
     Ok(Some(Event { at, kind, server, subject: row.get("subject")?, text: row.get("text")?, count }))
 }
 
+/// Refuses a pipe, which would be waited for, and a device: to open one may start a watchdog or rewind a tape. Whoever owns
+/// the folder of a store may put them there, or a link to them.
+fn check_regular(file: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(file) {
+        Ok(found) if !found.is_file() => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file by a path without symbolic links, and follows none that takes the place of a part of it.
 fn open_to_read(path: &Path, options: &str) -> rusqlite::Result<Connection> {
     let uri = format!("file:{}{options}", escaped(path));
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(uri, flags)?;
     schema::configure(&connection)?;
     // The first read decides whether the file can be shared.
@@ -274,7 +293,7 @@ fn escaped(path: &Path) -> String {
 
 /// Whether there is a write-ahead log with content beside a database.
 pub(crate) fn has_log(path: &Path) -> bool {
-    std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+    fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
 }
 
 /// The file beside a database whose name ends with this.

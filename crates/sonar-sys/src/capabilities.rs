@@ -13,14 +13,21 @@ use crate::sys::PacketSocket;
 /// of those files (`DAC_READ_SEARCH`). One set, because `setcap` replaces what was granted before.
 pub const GRANTED: &str = "cap_bpf,cap_dac_read_search,cap_net_raw,cap_perfmon,cap_sys_ptrace+ep";
 
-/// The command that grants this program everything it needs.
+/// The program of a package, which its service runs too, as a user and a group of its own.
+const PACKAGED: &str = "/usr/bin/mongosonar";
+
+/// The command that grants this program everything it needs, and lets only one group run it: whoever may run it sees
+/// packets, plaintext, and files that only root may read.
 pub fn grant_line() -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("mongosonar"));
     grant_line_for(&program)
 }
 
 fn grant_line_for(program: &Path) -> String {
-    format!("sudo setcap {GRANTED} {}", shell_quoted(&program.to_string_lossy()))
+    let group = if program == Path::new(PACKAGED) { "mongosonar" } else { "$(id -g)" };
+    let program = shell_quoted(&program.to_string_lossy());
+    // The kernel takes capabilities from a file whose group changes.
+    format!("sudo chgrp {group} {program} && sudo chmod 750 {program} && sudo setcap {GRANTED} {program}")
 }
 
 /// What lets this process load eBPF programs: a command, or the options of a container. For before it has dropped its
@@ -219,17 +226,22 @@ mod tests {
             program: program.into(),
         };
         let plain = missing(CapabilityObstacle::NotGranted, "/usr/local/bin/mongosonar");
-        assert_eq!(plain.remedy(), format!("sudo setcap {GRANTED} /usr/local/bin/mongosonar"));
+        let line = format!(
+            "sudo chgrp $(id -g) /usr/local/bin/mongosonar && sudo chmod 750 /usr/local/bin/mongosonar && \
+             sudo setcap {GRANTED} /usr/local/bin/mongosonar"
+        );
+        assert_eq!(plain.remedy(), line, "not everybody may run it then");
         assert_eq!(
             CaptureError::Permission(plain).to_string(),
             format!(
-                "no permission to capture packets: CAP_NET_RAW is missing; run as root, or grant it once: \
-                 sudo setcap {GRANTED} /usr/local/bin/mongosonar"
+                "no permission to capture packets: CAP_NET_RAW is missing; run as root, or grant it once: {line}"
             )
         );
+        let packaged = missing(CapabilityObstacle::NotGranted, PACKAGED).remedy();
+        assert!(packaged.starts_with("sudo chgrp mongosonar /usr/bin/mongosonar && "), "{packaged}");
         let spaced = missing(CapabilityObstacle::NotGranted, "/home/o'brien/my tools/mongosonar");
         let quoted = r"'/home/o'\''brien/my tools/mongosonar'";
-        assert_eq!(spaced.remedy(), format!("sudo setcap {GRANTED} {quoted}"));
+        assert!(spaced.remedy().ends_with(&format!(" && sudo setcap {GRANTED} {quoted}")));
         assert!(missing(CapabilityObstacle::Bounded, "/x").remedy().contains("--cap-add NET_RAW"));
         assert_eq!(missing(CapabilityObstacle::ForeignNetwork, "/x").remedy(), "sudo /x");
     }

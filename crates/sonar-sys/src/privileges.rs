@@ -26,7 +26,7 @@ use self::calls::{
     ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING,
     SOCKETS, Test,
 };
-use crate::classic_bpf::{BpfAssembler, Condition, Instruction, JumpLabel, Width};
+use crate::classic_bpf::{Arithmetic, BpfAssembler, Condition, Instruction, JumpLabel, Operand, Width};
 use crate::sys_process::{self, Ruleset};
 
 /// Numbers of capabilities, from `linux/capability.h`.
@@ -477,6 +477,14 @@ fn met_or(program: &mut BpfAssembler, test: Test, arguments: u32, refused: JumpL
         Test::With(argument, bits) => {
             program.load(Width::Word, arguments + 8 * argument);
             program.unless(Condition::AnyBit, bits, refused);
+        }
+        Test::OfType(argument, types) => {
+            program.load(Width::Word, arguments + 8 * argument);
+            program.arithmetic(Arithmetic::And, Operand::Constant(0xff00));
+            for kind in types {
+                program.when(Condition::Equal, u32::from(*kind) << 8, next);
+            }
+            program.jump(refused);
         }
         Test::Null(argument) => {
             for half in [0, 4] {

@@ -330,12 +330,13 @@ pub(crate) fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     Ok(addresses)
 }
 
-/// A socket for questions about interfaces in the network namespace of the calling thread.
+/// A socket for questions about interfaces in the network namespace of the calling thread: of a family that sends nothing
+/// over them.
 pub(crate) struct InterfaceQuery(OwnedFd);
 
 impl InterfaceQuery {
     pub(crate) fn open() -> io::Result<Self> {
-        Ok(Self(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?))
+        Ok(Self(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?))
     }
 
     /// Flags (`IFF_…`).

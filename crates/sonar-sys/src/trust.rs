@@ -3,14 +3,16 @@
 //! Whoever may change a folder can put a link to another file where one is to be written. A program with the rights of
 //! root that follows it overwrites that file on their behalf.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, readlinkat};
 
 /// Bits of a mode: others may write, the group may write, only the owner of an entry may remove it.
 const OTHERS_WRITE: u32 = 0o002;
@@ -154,11 +156,16 @@ pub fn is_own(path: &Path) -> bool {
 }
 
 /// Opens a file for writing, or creates it; what it holds stays. Pipes and devices may be named too. Refuses a symbolic
-/// link of another user, and in a folder of others also a file that is not ours or has a second name.
+/// link of another user, and in a folder of others also a file or a pipe that is not ours or has a second name.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] with what others can change, or it cannot be opened.
 pub fn open_to_replace(path: &Path) -> io::Result<File> {
+    open_to_replace_after(path, || {})
+}
+
+/// The same; `look_away` is what others do meanwhile.
+fn open_to_replace_after(path: &Path, look_away: impl FnOnce()) -> io::Result<File> {
     let users = TrustedUsers::now();
     let refuse = |why| Err(Untrusted { path: path.to_owned(), why }.into());
     let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -169,12 +176,23 @@ pub fn open_to_replace(path: &Path) -> io::Result<File> {
         Err(error) => return Err(error.into()),
     };
     let about = fstat(&found)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
     match FileType::from_raw_mode(about.st_mode) {
         FileType::Symlink if !users.has(about.st_uid) => return refuse(UntrustedKind::Link(about.st_uid)),
-        FileType::Symlink => return File::options().write(true).create(true).truncate(false).open(path),
-        FileType::RegularFile => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
+        FileType::Symlink => {
+            look_away();
+            let mut options = File::options();
+            options.write(true).create(true).truncate(false);
+            // The text of a link of /proc leads nowhere, and nobody can put another one there.
+            if fstatfs(&found)?.f_type == PROC_SUPER_MAGIC {
+                return options.open(path);
+            }
+            // Where the one leads that was looked at, whatever is at the path now.
+            let target = readlinkat(&found, "", Vec::new())?.into_bytes();
+            return options.open(folder.join(OsString::from_vec(target)));
+        }
+        _ => {
             if users.check_folder(folder, &fs::metadata(folder)?).is_err() {
                 if !users.has(about.st_uid) {
                     return refuse(UntrustedKind::Owner(about.st_uid));
@@ -184,7 +202,6 @@ pub fn open_to_replace(path: &Path) -> io::Result<File> {
                 }
             }
         }
-        _ => {}
     }
     // The one that was looked at, whatever is at the path now.
     match File::options().write(true).open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
@@ -266,6 +283,14 @@ mod tests {
         fn file(&self, name: &str, owner: u32) -> PathBuf {
             let path = self.0.join(name);
             fs::write(&path, "old").unwrap();
+            chown(&path, Some(owner), Some(owner)).unwrap();
+            path
+        }
+
+        /// A FIFO.
+        fn pipe(&self, name: &str, owner: u32) -> PathBuf {
+            let path = self.0.join(name);
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
             chown(&path, Some(owner), Some(owner)).unwrap();
             path
         }
@@ -351,6 +376,11 @@ mod tests {
         assert!(said(opened(&shared.link("to-nothing", (&dangling, OTHER)))).is_some());
         assert!(!dangling.exists());
         assert!(said(opened(&shared.file("theirs", OTHER))).is_some());
+        // Who reads from it would get what is written.
+        let pipe = shared.pipe("their-pipe", OTHER);
+        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        let why = format!("{} belongs to another user (id {OTHER})", pipe.display());
+        assert_eq!(said(opened(&pipe)), Some(why));
         let second = shared.0.join("second-name");
         fs::hard_link(&target, &second).unwrap();
         let why = format!("{} has a second name elsewhere", second.display());
@@ -359,10 +389,29 @@ mod tests {
 
         assert_eq!(said(opened(&shared.link("our-link", (&target, 0)))), None);
         assert_eq!(said(opened(&shared.file("ours", 0))), None);
+        let pipe = shared.pipe("our-pipe", 0);
+        let own_reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        assert_eq!(said(opened(&pipe)), None);
+        drop((reader, own_reader));
         assert_eq!(said(opened(&shared.0.join("new"))), None);
         assert_eq!(said(opened(&target)), None);
         assert_eq!(said(opened(Path::new("/dev/null"))), None);
         assert_eq!(fs::read_to_string(&target).unwrap(), "old", "it is emptied later");
+    }
+
+    #[test]
+    fn a_link_leads_where_it_led_when_it_was_looked_at() {
+        let Some(shared) = SharedFolder::new("swapped") else { return };
+        let folder = shared.folder("all", (0, 0o777));
+        let [ours, theirs] = ["ours", "theirs"].map(|name| shared.file(name, 0));
+        let link = shared.link("all/link", (Path::new("../ours"), 0));
+        let opened = open_to_replace_after(&link, || {
+            fs::remove_file(&link).unwrap();
+            shared.link("all/link", (&theirs, OTHER));
+        });
+        let is = |path: &Path| fs::metadata(path).unwrap().ino();
+        assert_eq!(opened.unwrap().metadata().unwrap().ino(), is(&ours));
+        assert_eq!(is(&folder.join("link")), is(&theirs));
     }
 
     #[test]
@@ -372,8 +421,7 @@ mod tests {
         fs::write(&target, "old").unwrap();
         let second = shared.0.join("second-name");
         fs::hard_link(&target, &second).unwrap();
-        let pipe = shared.0.join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let pipe = shared.pipe("pipe", 0);
         let prepared = [shared.link("link", (&target, OTHER)), shared.file("theirs", OTHER), second, pipe];
         for path in &prepared {
             use std::io::Write;

@@ -1,10 +1,11 @@
 //! The configuration file: defaults for the flags of `queries`.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Command, FromArgMatches};
+use sonar_sys::host::regular;
 use toml::{Table, Value};
 
 use crate::exit::{self, usage};
@@ -65,7 +66,7 @@ pub fn load(named: Option<&Path>) -> Result<File> {
 /// There is none, it is no text, or it cannot be read ([`crate::exit::UsageError`]).
 pub fn read(path: &Path) -> Result<String> {
     let shown = path.display();
-    std::fs::read_to_string(path).map_err(|error| match error.kind() {
+    regular::open_no_device(path).and_then(io::read_to_string).map_err(|error| match error.kind() {
         ErrorKind::NotFound => usage!("configuration file {shown}: there is no such file"),
         ErrorKind::InvalidData => usage!("configuration file {shown}: it is not a text in UTF-8"),
         _ => usage!("cannot read the configuration file {shown}: {}", exit::message(&error.into())),

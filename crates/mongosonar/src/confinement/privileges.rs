@@ -65,14 +65,7 @@ pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
 /// Drops all privileges except those that loading eBPF programs takes, and the system calls that this does not take, for a
 /// thread that will try again.
 pub fn keep_for_tracing() {
-    let keep = [capability::BPF, capability::PERFMON];
-    leave_root(&keep);
-    if let Err(error) = privileges::drop_capabilities(&keep) {
-        lacking("capabilities of a thread that waits", &error);
-    }
-    if let Err(error) = privileges::confine(Duty::Attaching) {
-        lacking("system calls of a thread that waits, by seccomp", &error);
-    }
+    give_up(Duty::Attaching, &["/proc", "/sys"], &[capability::BPF, capability::PERFMON]);
 }
 
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those

@@ -9,6 +9,7 @@ use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_sys::Host;
 use sonar_sys::disk::leftovers;
+use sonar_sys::host::regular;
 use sonar_view::disk::run::{BenchReport, BenchSettings, KIND, SCHEMA};
 use sonar_view::disk::text;
 use sonar_view::kit::{Fitting, plural};
@@ -101,7 +102,8 @@ fn document(args: &BenchArgs) -> Result<Vec<u8>> {
     let bound = MOST_BYTES as u64 + 1;
     match &args.mongoperf_config {
         Some(path) if path.as_os_str() != "-" => {
-            let read = std::fs::File::open(path).and_then(|file| file.take(bound).read_to_end(&mut bytes));
+            let read =
+                regular::open_no_device(path).and_then(|file| file.take(bound).read_to_end(&mut bytes));
             read.map_err(|error| {
                 let why = exit::message(&error.into());
                 usage!("cannot read mongoperf's configuration {}: {why}", path.display())

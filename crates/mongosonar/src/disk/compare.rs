@@ -1,11 +1,11 @@
 //! Saved runs: compares two of them, and estimates how long reading takes on the disk of one.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::disk::estimate::Work;
+use sonar_sys::host::regular;
 use sonar_view::disk::compare::RunComparison;
 use sonar_view::disk::estimate::Estimate;
 use sonar_view::disk::run::{BenchReport, MOST_BYTES};
@@ -22,7 +22,8 @@ pub fn read(path: &Path) -> Result<BenchReport> {
     if path.as_os_str() == "-" {
         io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     } else {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file =
+            regular::open_no_device(path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
         read.with_context(|| format!("cannot read {}", path.display()))?;
     }

@@ -1,7 +1,6 @@
 //! `io report`: analyses a recording.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_core::history::Span;
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
+use sonar_sys::host::regular;
 use sonar_view::files::{DiskBench, Recording, json, text};
 use sonar_view::kit::{Fitting, escape, plural};
 
@@ -216,7 +216,7 @@ pub fn blocks(path: &Path, mut each: impl FnMut(RecordingBlock<'_>)) -> Result<O
     let mut input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
+        Box::new(regular::open_no_device(path).with_context(|| format!("cannot open {name}"))?)
     };
     let mut parser = RecordingParser::new();
     let mut buffer = vec![0; 256 * 1024];

@@ -32,6 +32,8 @@ pub struct SplitHelpers {
     files: OpenFiles,
     classifier: WaitClassifier,
     plan: SplitPlan,
+    /// The TLS libraries of processes that have one, where encrypted operations are divided.
+    libraries: Vec<(u32, TlsLibrary)>,
 }
 
 impl SplitHelpers {
@@ -46,6 +48,11 @@ impl SplitHelpers {
         connections: ConnectionSample,
         plan: SplitPlan,
     ) -> Result<Self> {
+        let library = |process: &u32| Some((*process, TlsLibrary::read_apart(*process)?));
+        let libraries = match plan.encrypted {
+            EncryptedSplit::Off => Vec::new(),
+            EncryptedSplit::Cheap | EncryptedSplit::AnyCost => processes.iter().filter_map(library).collect(),
+        };
         let files = OpenFiles::new(plan.confined, plan.files);
         let mut classifier = WaitClassifier::new(classes, processes, plan)?;
         let tracer = SplitTracer::start(processes, connections, plan.room).map_err(refused)?;
@@ -54,20 +61,18 @@ impl SplitHelpers {
         }
         // From now on only that helper decides which processes are traced, or nobody.
         tracer.give_up_control().context("cannot give up the control of what is traced")?;
-        Ok(Self { tracer, files, classifier, plan })
+        Ok(Self { tracer, files, classifier, plan, libraries })
     }
 
     /// Begins to trace the threads.
     pub fn trace(self) -> SplitTrace {
-        let Self { mut tracer, files, classifier, plan } = self;
+        let Self { mut tracer, files, classifier, plan, libraries } = self;
         let followed = tracer.followed();
-        if plan.encrypted != EncryptedSplit::Off {
-            for FollowedProcess { process, .. } in &followed {
-                if let Err(error) = attach_tls(&mut tracer, *process, plan.encrypted) {
-                    eprintln!(
-                        "mongosonar: the time of encrypted operations of process {process} cannot be divided: {error:#}"
-                    );
-                }
+        for (process, library) in &libraries {
+            if let Err(error) = attach_tls(&mut tracer, library, plan.encrypted) {
+                eprintln!(
+                    "mongosonar: the time of encrypted operations of process {process} cannot be divided: {error:#}"
+                );
             }
         }
         SplitTrace {
@@ -82,9 +87,8 @@ impl SplitHelpers {
     }
 }
 
-/// Attaches to the TLS library of a process, if it has one.
-fn attach_tls(tracer: &mut SplitTracer, process: u32, encrypted: EncryptedSplit) -> Result<()> {
-    let Some(library) = TlsLibrary::of(process) else { return Ok(()) };
+/// Attaches to the TLS library of a process.
+fn attach_tls(tracer: &mut SplitTracer, library: &TlsLibrary, encrypted: EncryptedSplit) -> Result<()> {
     let sites = library.sites(encrypted == EncryptedSplit::AnyCost)?;
     Ok(tracer.attach_tls(library.file()?, &sites)?)
 }

@@ -1,10 +1,10 @@
 //! `stacks compare`: two saved results side by side.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use sonar_sys::host::regular;
 use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
 
@@ -47,7 +47,7 @@ fn read(path: &Path) -> Result<StackReport> {
     let read = if path.as_os_str() == "-" {
         io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)
     } else {
-        File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        regular::open_no_device(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
     };
     read.with_context(|| format!("cannot read {name}"))?;
     if bytes.len() as u64 > MOST_BYTES {

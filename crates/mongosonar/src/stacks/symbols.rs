@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use sonar_decode::stacks::{
     AddressSpace, Image, ImageError, Mapping, SharedImage, StackView, UnwoundStack, WaitClass, WaitClasses,
     call_name, executable,
 };
+use sonar_sys::host::regular;
 
 use super::helper::StackSource;
 use super::shared::{FileVersion, ImageFile, SharedSymbols};
@@ -32,7 +33,8 @@ const MEMORY_WAIT: Duration = Duration::from_secs(2);
 /// The file cannot be read, or a line of it is wrong.
 pub fn wait_classes(file: Option<&Path>) -> Result<WaitClasses> {
     let Some(path) = file else { return Ok(WaitClasses::default()) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = regular::open_no_device(path).and_then(io::read_to_string);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     WaitClasses::with(&text).map_err(|error| crate::exit::usage!("--classes {}: {error}", path.display()))
 }
 

@@ -257,6 +257,30 @@ fn a_file_that_cannot_be_read_has_the_same_exit_code_in_every_command() {
 }
 
 #[test]
+fn a_device_in_place_of_a_file_is_refused() {
+    let folder = Folder::new("device");
+    let device = folder.path("device");
+    // No machine has a driver for it: who opens it learns that.
+    let made = std::process::Command::new("mknod").arg(&device).args(["c", "38", "0"]).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return println!("skipped: only root can make a device");
+    }
+    let device = device.display();
+    for (words, code) in [
+        (format!("queries --read {device}"), 1),
+        (format!("io report {device}"), 1),
+        (format!("stacks compare {device} {device}"), 1),
+        (format!("disk bench --compare {device} {device}"), 1),
+        (format!("disk estimate {device} --documents 5"), 1),
+        (format!("disk bench --mongoperf-config {device}"), 2),
+        (format!("completions bash --config {device}"), 2),
+    ] {
+        let said = fails(&words, code);
+        assert!(said.contains(": a device"), "{words}: {said}");
+    }
+}
+
+#[test]
 fn a_configuration_that_cannot_be_read_is_2() {
     let files = WrongFiles::new("configurations");
     let log = crate::support::fixture("mongod-4.0-mixed/mongod.log.gz").display().to_string();

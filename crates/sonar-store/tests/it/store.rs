@@ -1,10 +1,16 @@
 //! What is stored is what is read, at every level.
 
+use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::*;
 use proptest::prelude::*;
+use rustix::fs::inotify;
+use rustix::io::Errno;
 use sonar_core::history::{
     Event, EventKind, HistoryReader, HistoryWindow, HistoryWriter, ObservedSpan, Resolution, Span,
 };
@@ -42,6 +48,39 @@ fn a_link_in_place_of_the_lock_or_of_a_day_is_not_followed() {
     let mut store = SqliteHistory::create(dir.path(), settings()).unwrap();
     assert!(store.append(&window(DAY + 3_610, 1, &mut Random(2)), &[]).is_err());
     assert_eq!(std::fs::read(&day).unwrap(), before);
+}
+
+/// Whoever owns the folder chooses what is in it, and SQLite opens more files than the day.
+#[test]
+fn a_pipe_or_a_device_in_place_of_a_day_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    store(&dir).append(&window(DAY + 3_610, 1, &mut Random(1)), &[]).unwrap();
+    let is_day = |path: &PathBuf| path.extension().is_some_and(|end| end == "db");
+    let mut files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let day = files.find(is_day).unwrap();
+    let read = || {
+        let store = SqliteHistory::open(dir.path()).unwrap();
+        let read = store.windows(span(DAY, DAY + 86_400), Resolution::Hour, &mut |_| {});
+        read.map_err(|error| error.to_string())
+    };
+    assert_eq!(read(), Ok(()));
+    for suffix in ["-wal", "-shm", "-journal", ""] {
+        let mut pipe = day.clone().into_os_string();
+        pipe.push(suffix);
+        let _ = fs::remove_file(&pipe);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // The kernel tells who opens it.
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &pipe, inotify::WatchFlags::OPEN).unwrap();
+        let refused = format!("cannot read {}: not a regular file", pipe.display());
+        assert_eq!(read(), Err(refused));
+        let mut buffer = [MaybeUninit::uninit(); 512];
+        let opened = inotify::Reader::new(&watch, &mut buffer).next().map(|event| event.events());
+        assert_eq!(opened, Err(Errno::AGAIN), "{suffix}");
+        fs::remove_file(&pipe).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/null", &day).unwrap();
+    assert_eq!(read(), Err("cannot read /dev/null: not a regular file".to_owned()));
 }
 
 /// Earlier rules gave `{profile: -1}`, which only asks, the shape of `{profile: 1}`.

@@ -37,6 +37,7 @@ pub struct Process {
     pub arguments: Vec<String>,
     folder: PathBuf,
     program: Option<ProgramFile>,
+    started: Option<u64>,
 }
 
 /// Which file a program is, by device and inode: as long as it runs, no other file is the same.
@@ -225,10 +226,13 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     let file = program.as_deref().and_then(|path| path.rsplit('/').next());
     let name = exact.or_else(|| names.iter().find(|name| file.is_some_and(|file| is_version(file, name))))?;
     // A zombie is still listed. A copy may lack this file.
-    if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
+    let stat = stat(proc_root, pid);
+    if stat.is_some_and(|stat| !stat.runs()) {
         return None;
     }
-    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder, program: None })
+    let program = program_file(&folder).and_then(|(_, file)| file);
+    let started = stat.map(|stat| stat.started);
+    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder, program, started })
 }
 
 impl Process {
@@ -237,8 +241,7 @@ impl Process {
         &self.folder
     }
 
-    /// The program that it was proven to run ([`Host::processes_running`](super::Host::processes_running)); `None` if it
-    /// was found otherwise.
+    /// The program that it ran before its arguments were read; `None` without permission, and of a copy.
     pub fn program(&self) -> Option<ProgramFile> {
         self.program
     }
@@ -247,6 +250,13 @@ impl Process {
     /// if it has ended, or without permission.
     pub fn program_now(&self) -> Option<ProgramFile> {
         fs::metadata(self.folder.join("exe")).ok().map(|found| ProgramFile::of(&found))
+    }
+
+    /// Whether it is still what it was when its arguments were read: no other process has its number, and it has executed no
+    /// other program.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let stat = fs::read(self.folder.join("stat")).ok().and_then(|stat| Stat::parse(&stat));
+        stat.map(|stat| stat.started) == self.started && self.program_now() == self.program
     }
 
     /// Value of an option, given as `--name value` or `--name=value`; one of several names.
@@ -540,8 +550,14 @@ broken
     fn the_folder_of_a_command_line_is_found() {
         let of = |line: &str| {
             let arguments = line.split('\0').map(str::to_owned).collect();
-            let process =
-                Process { pid: 1, name: "mongod".into(), arguments, folder: PathBuf::new(), program: None };
+            let process = Process {
+                pid: 1,
+                name: "mongod".into(),
+                arguments,
+                folder: PathBuf::new(),
+                program: None,
+                started: None,
+            };
             process.option(&["--dbpath"]).map(str::to_owned)
         };
         assert_eq!(of("mongod\0--port\x0027017\0--dbpath\0/data"), Some("/data".into()));

@@ -130,14 +130,12 @@ pub struct ProcessFiles {
 }
 
 impl ProcessFiles {
-    /// Those of a process. It may have ended, and another one may have its number: the caller compares when it started.
+    /// Those of a process.
     ///
     /// # Errors
-    /// It has ended, or its root folder cannot be seen.
+    /// It has ended or executed another program, or its root folder cannot be seen.
     pub fn of(process: &Process) -> io::Result<Self> {
-        let folder = process.folder();
-        // Its root folder first: it shows who the process is that it belongs to.
-        Self::below(&folder.join("root"), folder, false)
+        Self::as_found(process, &process.folder().join("root"), false)
     }
 
     /// Those of whichever process has this number now.
@@ -152,17 +150,24 @@ impl ProcessFiles {
     /// The same by paths as they are seen from here: for a process whose root folder cannot be seen, and is probably ours.
     ///
     /// # Errors
-    /// It has ended.
+    /// It has ended or executed another program.
     pub fn in_our_root(process: &Process) -> io::Result<Self> {
-        Self::below(Path::new("/"), process.folder(), false)
+        Self::as_found(process, Path::new("/"), false)
     }
 
     /// Those that the administrator of this host names for a process, by paths as they are seen from here.
     ///
     /// # Errors
-    /// It has ended.
+    /// It has ended or executed another program.
     pub fn named_for(process: &Process) -> io::Result<Self> {
-        Self::below(Path::new("/"), process.folder(), true)
+        Self::as_found(process, Path::new("/"), true)
+    }
+
+    /// With a look after the rights of the process were read: a program that it has executed since its arguments were read
+    /// may have those of root.
+    fn as_found(process: &Process, root: &Path, trusts_paths: bool) -> io::Result<Self> {
+        let files = Self::below(root, process.folder(), trusts_paths)?;
+        if process.is_unchanged() { Ok(files) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn below(root: &Path, process: &Path, trusts_paths: bool) -> io::Result<Self> {
@@ -323,9 +328,10 @@ fn denied() -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
     use std::path::PathBuf;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::super::Host;
     use super::*;
@@ -533,6 +539,23 @@ mod tests {
         assert_eq!(users.opens("/etc/shadow"), DENIED);
         assert_eq!(users.opens("/etc/passwd"), OPENED);
         assert_eq!(users.opens("/proc/1/environ"), DENIED);
+    }
+
+    #[test]
+    fn the_rights_of_a_program_that_a_process_has_executed_meanwhile_do_not_count() {
+        let shell = ["-c", "read -r line; exec cat"];
+        let mut command = Command::new("sh");
+        let mut child = command.args(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let process = Host::live().process(child.id(), &["sh"]).unwrap();
+        assert!(ProcessFiles::of(&process).is_ok() && ProcessFiles::in_our_root(&process).is_ok());
+        child.stdin.as_ref().unwrap().write_all(b"go\nexecuted\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let kind = |files: io::Result<ProcessFiles>| files.err().map(|error| error.kind());
+        let kinds = [ProcessFiles::of(&process), ProcessFiles::in_our_root(&process)].map(kind);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((line.as_str(), kinds), ("executed\n", [Some(io::ErrorKind::NotFound); 2]));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) enum Test {
     Without(u32, u32),
     /// It has one of these bits.
     With(u32, u32),
+    /// It is a request of `ioctl` of one of these types: bits 8 to 15, see `asm-generic/ioctl.h`.
+    OfType(u32, &'static [u8]),
     /// All of it is 0.
     Null(u32),
     /// It is the number of the process that puts itself under the filter.
@@ -46,8 +48,10 @@ const NAMESPACES: u32 = (libc::CLONE_NEWCGROUP
 /// Types into a terminal for another user; pastes into the console.
 const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-/// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither needs a descriptor for writing.
-const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820];
+/// The types of requests that are in use: to terminals and to any descriptor, to sockets, to events of perf, and to handles
+/// of processes. Those to file systems set attributes of a file, make it read-only for good (fs-verity) or a folder
+/// encrypted, and none of that needs a descriptor for writing.
+const REQUESTS: &[u8] = &[b'T', 0x89, b'$', 0xff];
 
 /// Names the process that gets a signal about a descriptor, from `asm-generic/sockios.h`: with `fcntl` it may be any
 /// process and any signal.
@@ -203,10 +207,7 @@ pub(super) const SOCKETS: &[Call] = &[
 
 /// Sockets of other kinds than those for packets and for the list of interfaces, and their connections.
 pub(super) const CONNECTING: &[Call] = &[
-    (
-        libc::SYS_socket,
-        Test::Among(0, &[libc::AF_PACKET as u32, libc::AF_NETLINK as u32, libc::AF_INET as u32]),
-    ),
+    (libc::SYS_socket, Test::Among(0, &[libc::AF_PACKET as u32, libc::AF_NETLINK as u32])),
     (libc::SYS_socketpair, NEVER),
     (libc::SYS_connect, NEVER),
     (libc::SYS_sendmmsg, NEVER),
@@ -272,7 +273,7 @@ pub(super) const ATTRIBUTES: &[Call] = &[
     (libc::SYS_fremovexattr, NEVER),
     (new::REMOVEXATTRAT, NEVER),
     (new::FILE_SETATTR, NEVER),
-    (libc::SYS_ioctl, Test::Except(1, SETTING_FLAGS)),
+    (libc::SYS_ioctl, Test::OfType(1, REQUESTS)),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, NEVER),
     #[cfg(target_arch = "x86_64")]

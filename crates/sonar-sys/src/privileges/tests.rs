@@ -280,12 +280,15 @@ fn what_opens_sockets_for_packets_connects_to_nobody() {
     const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
         (libc::SYS_socket, [libc::AF_UNIX as _, libc::SOCK_STREAM as _]),
         (libc::SYS_socket, [libc::AF_INET6 as _, libc::SOCK_STREAM as _]),
+        // They send without connecting, the second with MSG_FASTOPEN.
+        (libc::SYS_socket, [libc::AF_INET as _, libc::SOCK_DGRAM as _]),
+        (libc::SYS_socket, [libc::AF_INET as _, libc::SOCK_STREAM as _]),
         (libc::SYS_socketpair, [libc::AF_UNIX as _, libc::SOCK_STREAM as _]),
         (libc::SYS_connect, [-1, 0]),
         (libc::SYS_listen, [-1, 0]),
         (libc::SYS_sendmmsg, [-1, 0]),
     ];
-    assert_eq!(errors_after(confined_to(Duty::Capturing), CALLS), [Some(libc::EPERM); 6]);
+    assert_eq!(errors_after(confined_to(Duty::Capturing), CALLS), [Some(libc::EPERM); 8]);
     // A list of interfaces, and passing a socket on.
     const OTHERS: &[(libc::c_long, [libc::c_long; 2])] =
         &[(libc::SYS_bind, [-1, 0]), (libc::SYS_sendmsg, [-1, 0])];
@@ -354,6 +357,33 @@ fn no_thread_changes_attributes_of_files() {
     assert!(unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{unconfined:?}");
     for duty in NOT_DECODING {
         assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 16], "{duty:?}");
+    }
+}
+
+#[test]
+fn no_thread_makes_requests_to_file_systems_and_devices() {
+    const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
+        // FS_IOC_ENABLE_VERITY, FS_IOC_SET_ENCRYPTION_POLICY, FS_IOC_SETVERSION, BTRFS_IOC_SUBVOL_SETFLAGS,
+        // FAT_IOCTL_SET_ATTRIBUTES, WDIOC_SETOPTIONS.
+        (libc::SYS_ioctl, [-1, 0x4080_6685]),
+        (libc::SYS_ioctl, [-1, 0x800c_6613]),
+        (libc::SYS_ioctl, [-1, 0x4008_7602]),
+        (libc::SYS_ioctl, [-1, 0x4008_941a]),
+        (libc::SYS_ioctl, [-1, 0x4004_7211]),
+        (libc::SYS_ioctl, [-1, 0x8004_5704]),
+    ];
+    // TIOCGWINSZ, FIONBIO, SIOCGIFNAME, PERF_EVENT_IOC_ENABLE, PIDFD_GET_INFO.
+    const IN_USE: &[(libc::c_long, [libc::c_long; 2])] = &[
+        (libc::SYS_ioctl, [-1, 0x5413]),
+        (libc::SYS_ioctl, [-1, 0x5421]),
+        (libc::SYS_ioctl, [-1, 0x8910]),
+        (libc::SYS_ioctl, [-1, 0x2400]),
+        (libc::SYS_ioctl, [-1, 0xc050_ff0b]),
+    ];
+    assert_eq!(errors_after(|| {}, CALLS), [Some(libc::EBADF); 6]);
+    for duty in NOT_DECODING {
+        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 6], "{duty:?}");
+        assert_eq!(errors_after(confined_to(duty), IN_USE), [Some(libc::EBADF); 5], "{duty:?}");
     }
 }
 

@@ -24,7 +24,7 @@ use crate::io::paths::Paths;
 use crate::io::process::TracedProcesses;
 use crate::io::totals::{FirstSeenFile, TotalsTable};
 use crate::queries::live::now;
-use crate::{confinement::privileges, doctor};
+use crate::{confinement::privileges, confinement::start_gate::StartGate, doctor};
 
 /// Attempts to load the programs: the last one is two minutes after the first. Each takes a second of a processor.
 const ATTEMPTS: u32 = 8;
@@ -61,6 +61,8 @@ pub struct FilesTask {
     pub stop: Arc<AtomicBool>,
     /// Whether it drops its privileges once it traces.
     pub confined: bool,
+    /// Open once the others have dropped theirs: it reads nothing before.
+    pub gate: StartGate,
 }
 
 /// Starts the thread, and waits for its first attempt to trace. `None` if it has ended, because further ones would be
@@ -76,6 +78,8 @@ pub fn start(search: FileSearch, task: FilesTask) -> Result<Option<JoinHandle<()
             privileges::give_up_while_tracing(|| tracer.is_readable());
         }
         say.send(true).ok();
+        // Names of files are what others have chosen.
+        task.gate.wait();
         trace_files(&tracer, search, &task);
     };
     let builder = std::thread::Builder::new().name(Collector::Files.name().to_owned());

@@ -274,7 +274,7 @@ struct LiveAgent<'a> {
     inspector: Arc<Inspector>,
     /// Starts threads once this one has dropped its privileges.
     starter: ThreadStarter,
-    /// Open once this thread has dropped its privileges: those that ask servers had to start before.
+    /// Open once this thread has dropped its privileges: those that trace or ask servers had to start before.
     gate: StartGate,
     /// Notices that the folder of the store does not answer.
     pulse: Arc<StorePulse>,
@@ -363,6 +363,7 @@ impl LiveAgent<'_> {
                 board: self.board.clone(),
                 stop: stop.clone(),
                 confined: self.plan.confined,
+                gate: self.gate.clone(),
             };
             if let Some(handle) = files::start(search, task)? {
                 self.threads.insert(Collector::Files, CollectorThread { handle, stop });
@@ -421,6 +422,7 @@ impl LiveAgent<'_> {
             board: self.board.clone(),
             stop: stop.clone(),
             confined: self.plan.confined,
+            gate: self.gate.clone(),
         };
         let Some(handle) = split::start(search, task)? else { return Ok(None) };
         self.threads.insert(Collector::Split, CollectorThread { handle, stop });

@@ -21,6 +21,7 @@ use super::watched::WatchedServers;
 use crate::agent::memory::Holder;
 use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
+use crate::confinement::start_gate::StartGate;
 use crate::queries::live::{OperationListener, now};
 use crate::servers;
 use crate::splitting::{
@@ -129,6 +130,8 @@ pub struct SplitTask {
     pub stop: Arc<AtomicBool>,
     /// Whether it drops its privileges once it traces.
     pub confined: bool,
+    /// Open once the others have dropped theirs: it reads nothing before.
+    pub gate: StartGate,
 }
 
 /// Starts the thread, and waits until it traces. `None` if it panics.
@@ -151,6 +154,8 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
         trace.give_up_privileges();
     }
     say.send(true).ok();
+    // Any user may have built the program of a server.
+    task.gate.wait();
     trace.load_symbols();
     let mut local = LocalServers::default();
     task.servers.add_to(&mut local);
