@@ -11,8 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sonar_sys::Host;
-use sonar_sys::host::process::{Process, ProgramFile};
+use sonar_sys::host::process::{Process, ProgramFile, RunningProgram};
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
@@ -108,13 +107,8 @@ impl ServerProcess {
     /// What was opened by the rights of the process, if that is still the server: a look after these rights were read. A
     /// program that it has executed meanwhile may have those of root.
     fn still<T>(&self, opened: T) -> io::Result<T> {
-        let started = Host::live().stat(self.process.pid).map(|stat| stat.started);
-        let runs_it = self.program.is_some() && self.process.program_now() == self.program;
-        if runs_it && started == Some(self.started) {
-            Ok(opened)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        let program = Some(self.program.ok_or(io::ErrorKind::NotFound)?);
+        RunningProgram { pid: self.process.pid, started: self.started, program }.still(opened)
     }
 
     /// Its configuration, as far as its user may read it.

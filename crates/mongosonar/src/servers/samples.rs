@@ -255,6 +255,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
+    use sonar_sys::host::process::RunningProgram;
+
     use super::*;
     use crate::servers::files::MAX_PATH;
 
@@ -265,8 +267,8 @@ mod tests {
         let mut process = host.process(pid, &[name.trim_end()]).unwrap();
         process.name = servers::MONGOD.to_owned();
         process.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let started = host.stat(pid).unwrap().started;
-        ServerProcess { program: process.program_now(), process, started }
+        let RunningProgram { started, program, .. } = RunningProgram::now(pid).unwrap();
+        ServerProcess { process, started, program }
     }
 
     #[test]

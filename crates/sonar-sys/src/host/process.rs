@@ -1,7 +1,7 @@
 //! Processes and what `/proc` says about them: program, arguments, open files, limits, memory policy.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -49,6 +49,45 @@ pub struct ProgramFile {
 impl ProgramFile {
     fn of(found: &fs::Metadata) -> Self {
         Self { device: found.dev(), inode: found.ino() }
+    }
+
+    /// The one at this path.
+    fn at(path: impl AsRef<Path>) -> Option<Self> {
+        fs::metadata(path).ok().map(|found| Self::of(&found))
+    }
+}
+
+/// A process with the program that it runs. When it ends, another one may get its number; and it may execute another
+/// program, also one with more rights than its user has.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct RunningProgram {
+    /// The process.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub started: u64,
+    /// The program; `None` without permission, or for a thread of the kernel.
+    pub program: Option<ProgramFile>,
+}
+
+impl RunningProgram {
+    /// What a process of this host runs now.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn now(pid: u32) -> io::Result<Self> {
+        let started = stat(Path::new("/proc"), pid).ok_or(io::ErrorKind::NotFound)?.started;
+        Ok(Self { pid, started, program: ProgramFile::at(format!("/proc/{pid}/exe")) })
+    }
+
+    /// What was taken from the process, if it still runs this program. It is looked at after that was taken.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if it has ended or executes another program.
+    pub fn still<T>(&self, taken: T) -> io::Result<T> {
+        match Self::now(self.pid)? == *self {
+            true => Ok(taken),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 
@@ -166,7 +205,7 @@ pub(super) fn proven(process: Process, names: &[&str]) -> Option<Process> {
         };
         names.iter().filter_map(rest).any(|is_it| is_it)
     };
-    let own = ProgramFile::of(&fs::metadata("/proc/self/exe").ok()?);
+    let own = ProgramFile::at("/proc/self/exe")?;
     let (path, program) = program_file(&process.folder)?;
     let is_named = path.rsplit('/').next().is_some_and(is_one);
     (is_named && program != Some(own)).then_some(Process { program, ..process })
@@ -241,12 +280,6 @@ impl Process {
     /// was found otherwise.
     pub fn program(&self) -> Option<ProgramFile> {
         self.program
-    }
-
-    /// The program that it runs now: it may have executed another one, also one with more rights than its user has. `None`
-    /// if it has ended, or without permission.
-    pub fn program_now(&self) -> Option<ProgramFile> {
-        fs::metadata(self.folder.join("exe")).ok().map(|found| ProgramFile::of(&found))
     }
 
     /// Value of an option, given as `--name value` or `--name=value`; one of several names.
