@@ -126,7 +126,7 @@ impl Listened {
 }
 
 /// The ports that servers on this host listen on now.
-pub fn find(host: &Host) -> Option<Vec<u16>> {
+fn find(host: &Host) -> Option<Vec<u16>> {
     Some(servers::listeners(host).ok()?.ports())
 }
 

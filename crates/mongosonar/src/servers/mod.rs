@@ -65,6 +65,18 @@ pub fn is_serving(host: &Host, pid: u32) -> bool {
     host.process(pid, &SERVING).is_some()
 }
 
+/// Whether the process with this number is a program that serves MongoDB's protocol, by its program file.
+pub fn is_proven_to_serve(host: &Host, pid: u32) -> bool {
+    host.process_running(pid, &SERVING)
+}
+
+/// The ports on which programs that serve MongoDB's protocol listen, by their program files and by the sockets that they
+/// hold: what a process says of itself does not count.
+pub fn proven_ports(host: &Host) -> Vec<u16> {
+    let proven: Vec<u32> = host.processes_running(&SERVING).iter().map(|process| process.pid).collect();
+    host.ports_of(&proven)
+}
+
 /// The ports of every mongod.
 ///
 /// # Errors

@@ -18,7 +18,8 @@ use super::library::TlsLibrary;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::io::finder::array;
 use crate::queries::args::Range;
-use crate::queries::ports::{self, Listened};
+use crate::queries::ports::Listened;
+use crate::servers;
 
 /// How often to look for processes.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -60,9 +61,9 @@ pub enum AttacherNews {
 /// Which processes to read, and how.
 #[derive(Clone, Debug)]
 pub struct AttacherTask {
-    /// The ports that were named; if none, those of each server.
+    /// The ports that were named; if none, those of each server, whose program file says that it is one.
     pub ports: Vec<Range>,
-    /// The only processes to attach to; if none, all that listen on these ports.
+    /// The only processes to attach to; if none, all that listen on these ports, or only servers where none is named.
     pub processes: Vec<u32>,
     /// Attach also where a probe costs ten times as much.
     pub any_cost: bool,
@@ -160,7 +161,7 @@ fn serve(
         confine_helper("sonar-tls", TLS_HELPER_BYTES, &kept, Duty::Attaching)?;
     }
     let host = Host::live();
-    let mut listened = Listened::choose(&task.ports, &host);
+    let mut listened = Listened::of(&task.ports, servers::proven_ports(&host));
     let mut attacher = Attacher {
         tracer,
         source,
@@ -172,7 +173,7 @@ fn serve(
     };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
-            listened.add(ports::find(&host).unwrap_or_default());
+            listened.add(servers::proven_ports(&host));
         }
         for news in attacher.look(&host, &listened, look % RARELY == 0) {
             send(&mut socket, &news)?;
@@ -312,7 +313,7 @@ impl Attacher<'_> {
         let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
         candidates.retain(|process| self.task.wants(*process));
         let mut news = Vec::new();
-        for process in host.serving(&candidates, &|port| listened.has(port)) {
+        for process in serving(host, &candidates, listened) {
             self.seen.done(process);
             let note = match self.source {
                 PlaintextSource::Sockets => match self.attach_sockets(process) {
@@ -354,9 +355,50 @@ impl Attacher<'_> {
     }
 }
 
+/// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
+/// any other program may have the same one.
+fn serving(host: &Host, processes: &[u32], listened: &Listened) -> Vec<u32> {
+    let mut serving = host.serving(processes, &|port| listened.has(port));
+    serving.retain(|process| !listened.follows() || servers::is_proven_to_serve(host, *process));
+    serving
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn only_servers_are_read_unless_a_port_is_named() {
+        let proc = tempfile::tempdir().unwrap();
+        // Name, program, network namespace and port.
+        let process = |pid: u32, [name, program, namespace, port]: [&str; 4]| {
+            let folder = proc.path().join(pid.to_string());
+            for part in ["fd", "net", "ns"] {
+                fs::create_dir_all(folder.join(part)).unwrap();
+            }
+            fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+            fs::write(folder.join("cmdline"), format!("{name}\0")).unwrap();
+            symlink(program, folder.join("exe")).unwrap();
+            symlink(namespace, folder.join("ns/net")).unwrap();
+            symlink(format!("socket:[{pid}]"), folder.join("fd/3")).unwrap();
+            let row = format!("0: 00000000:{port} 00000000:0000 0A 0:0 00:0 0 0 0 {pid} 1");
+            fs::write(folder.join("net/tcp"), format!("heading\n{row}\n")).unwrap();
+        };
+        process(5, ["mongod", "/usr/bin/python3", "net:[2]", "027C"]);
+        process(6, ["slapd", "/usr/sbin/slapd", "net:[4]", "027C"]);
+        process(7, ["mongod", "/usr/bin/mongod", "net:[1]", "6989"]);
+        process(8, ["postgres", "/usr/bin/postgres", "net:[3]", "6989"]);
+        let host = Host::of_proc(proc.path());
+        let read = |named: &[Range]| {
+            let listened = Listened::of(named, servers::proven_ports(&host));
+            (listened.ranges(), serving(&host, &[5, 6, 7, 8], &listened))
+        };
+        assert_eq!(read(&[]), (vec![27_017..=27_017], vec![7]));
+        assert_eq!(read(&[Range(636, 636)]), (vec![636..=636], vec![5, 6]));
+    }
 
     #[test]
     fn young_processes_are_looked_at_always_old_ones_rarely_and_a_new_one_with_an_old_number_is_young() {
