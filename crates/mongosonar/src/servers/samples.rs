@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, ListenerOrigin};
+use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
@@ -76,10 +77,9 @@ impl SampleSearch {
         let listeners = servers::listeners(&self.host)?;
         let (mut found, mut known, mut running) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut patience = SearchPatience::default();
-        for process in servers::proven(&self.host) {
-            if running.len() >= MAX_SERVERS {
-                break;
-            }
+        let mut listening = servers::proven(&self.host);
+        listening.retain(|process| port_of(process.pid, &listeners).is_some());
+        for process in placed(listening, MAX_SERVERS) {
             let Some(port) = port_of(process.pid, &listeners) else { continue };
             let Some(started) = self.host.stat(process.pid).map(|stat| stat.started) else { continue };
             let (pid, program) = (process.pid, process.name.clone());

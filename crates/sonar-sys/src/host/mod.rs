@@ -14,6 +14,7 @@ pub mod machine;
 pub mod maps;
 pub mod mounts;
 pub mod namespace;
+mod places;
 pub mod process;
 pub mod process_files;
 mod processors;
@@ -33,6 +34,7 @@ pub use self::control_group::ProcessGroups;
 use self::devices::{DeviceCounters, Devices};
 use self::listeners::{FoundListeners, ListenerSearch};
 use self::mounts::Mount;
+pub use self::places::placed;
 use self::process::{Process, Stat};
 pub use self::processors::Processors;
 use self::text::small;
@@ -116,10 +118,10 @@ impl Host {
     }
 
     /// Running processes of these programs, the lowest number first: those whose program file, first argument or
-    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`. The first thousand, with
-    /// as much of their arguments as there is room for.
+    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`. A thousand of them
+    /// ([`placed`]), with as much of their arguments as there is room for.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
-        process::with_arguments(self.identified(names).take(process::MAX_PROCESSES).collect())
+        process::with_arguments(placed(self.identified(names), process::MAX_PROCESSES))
     }
 
     /// The same without their arguments.
@@ -133,7 +135,7 @@ impl Host {
     /// whose program cannot be seen are left out, and those that run the program of this process.
     pub fn processes_running(&self, names: &[&str]) -> Vec<Process> {
         let proven = self.identified(names).filter_map(|process| process::proven(process, names));
-        process::with_arguments(proven.take(process::MAX_PROCESSES).collect())
+        process::with_arguments(placed(proven, process::MAX_PROCESSES))
     }
 
     /// A process, if it is one of these programs and runs.

@@ -276,6 +276,18 @@ impl Process {
         &self.folder
     }
 
+    /// Whether its program file is what it is called.
+    pub(super) fn is_proven(&self) -> bool {
+        proven(self.clone(), &[self.name.as_str()]).is_some()
+    }
+
+    /// The user who started it, by number; `None` if that cannot be read.
+    pub(super) fn user(&self) -> Option<u32> {
+        let text = small(&self.folder.join("status"))?;
+        let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        ids.split_ascii_whitespace().next()?.parse().ok()
+    }
+
     /// The program that it was proven to run ([`Host::processes_running`](super::Host::processes_running)); `None` if it
     /// was found otherwise.
     pub fn program(&self) -> Option<ProgramFile> {
