@@ -19,6 +19,7 @@ use super::waits::WaitClassifier;
 use crate::confinement::privileges;
 use crate::io::process::refused;
 use crate::queries::live::tls::TlsLibrary;
+use crate::servers::not_traced;
 use crate::stacks::following::FollowedServers;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
@@ -115,15 +116,10 @@ impl RefusedServers {
     /// Number of servers that cannot be traced now. Reported when the number grows.
     fn note(&mut self, count: usize) {
         if count > self.count {
-            self.notice = Some(refused_text(count));
+            self.notice = Some(not_traced(count, MAX_PROCESSES));
         }
         self.count = count;
     }
-}
-
-fn refused_text(count: usize) -> String {
-    let (count, verb) = (plural(count as u64, "server"), if count == 1 { "is" } else { "are" });
-    format!("{count} {verb} not traced (at most {MAX_PROCESSES} can be)")
 }
 
 impl SplitTrace {
@@ -158,7 +154,7 @@ impl SplitTrace {
     /// A sentence about servers that cannot be traced now, if there are any.
     pub fn refused(&self) -> Option<String> {
         let count = self.refused.borrow().count;
-        (count > 0).then(|| refused_text(count))
+        (count > 0).then(|| not_traced(count, MAX_PROCESSES))
     }
 
     /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
@@ -300,7 +296,7 @@ mod tests {
             refused.note(count);
             assert_eq!((refused.count, refused.notice.take().is_some()), (count, is_new));
         }
-        assert_eq!(refused_text(1), "1 server is not traced (at most 64 can be)");
+        assert_eq!(not_traced(1, MAX_PROCESSES), "1 server is not traced (at most 64 can be)");
     }
 
     #[test]
