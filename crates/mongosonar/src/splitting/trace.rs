@@ -33,11 +33,12 @@ pub struct SplitHelpers {
     files: OpenFiles,
     classifier: WaitClassifier,
     plan: SplitPlan,
+    refused: RefusedServers,
 }
 
 impl SplitHelpers {
-    /// Starts them for these processes and connections, with rules for wait classes from the file `classes`. From then on
-    /// this process chooses no others. Call it before any thread is started.
+    /// Starts them for these processes, as many as can be traced, and for these connections, with rules for wait classes
+    /// from the file `classes`. From then on this process chooses no others. Call it before any thread is started.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started. The kernel, or a missing privilege.
@@ -47,6 +48,10 @@ impl SplitHelpers {
         connections: ConnectionSample,
         plan: SplitPlan,
     ) -> Result<Self> {
+        // Before anything is started for each of them.
+        let (processes, others) = processes.split_at(processes.len().min(MAX_PROCESSES));
+        let mut without_place = RefusedServers::default();
+        without_place.note(others.len());
         let files = OpenFiles::new(plan.confined, plan.files);
         let mut classifier = WaitClassifier::new(classes, processes, plan)?;
         let tracer = SplitTracer::start(processes, connections, plan.room).map_err(refused)?;
@@ -55,12 +60,12 @@ impl SplitHelpers {
         }
         // From now on only that helper decides which processes are traced, or nobody.
         tracer.give_up_control().context("cannot give up the control of what is traced")?;
-        Ok(Self { tracer, files, classifier, plan })
+        Ok(Self { tracer, files, classifier, plan, refused: without_place })
     }
 
     /// Begins to trace the threads.
     pub fn trace(self) -> SplitTrace {
-        let Self { mut tracer, files, classifier, plan } = self;
+        let Self { mut tracer, files, classifier, plan, refused } = self;
         let followed = tracer.followed();
         if plan.encrypted != EncryptedSplit::Off {
             for FollowedProcess { process, .. } in &followed {
@@ -78,7 +83,7 @@ impl SplitHelpers {
             followed: RefCell::new(followed),
             asked: Cell::default(),
             losses: Cell::default(),
-            refused: RefCell::default(),
+            refused: refused.into(),
         }
     }
 }
@@ -297,6 +302,20 @@ mod tests {
             assert_eq!((refused.count, refused.notice.take().is_some()), (count, is_new));
         }
         assert_eq!(not_traced(1, MAX_PROCESSES), "1 server is not traced (at most 64 can be)");
+    }
+
+    #[test]
+    fn servers_beyond_those_that_can_be_traced_are_counted_and_cost_nothing() {
+        use sonar_sys::split::SplitRoom;
+        if let Err(error) = SplitTracer::start(&[], ConnectionSample::default(), SplitRoom::COMMAND) {
+            return println!("skipped: {error}");
+        }
+        let plan = SplitPlan::of_command(false, false, EncryptedSplit::Off);
+        // Nobody has these numbers.
+        let many: Vec<u32> = (5_000_000..5_000_003 + MAX_PROCESSES as u32).collect();
+        let trace = SplitHelpers::start(&many, None, ConnectionSample::default(), plan).unwrap().trace();
+        assert_eq!(trace.followed.borrow().len(), MAX_PROCESSES);
+        assert_eq!(trace.refused().unwrap(), not_traced(3, MAX_PROCESSES));
     }
 
     #[test]
