@@ -66,7 +66,7 @@ pub fn proven(host: &Host) -> Vec<Process> {
 
 /// Whether the process with this number is a running mongod or mongos, by its program file.
 pub fn is_proven(host: &Host, pid: u32) -> bool {
-    host.process_running(pid, &MONGODB)
+    host.process_running(pid, &MONGODB).is_some()
 }
 
 /// The ports of all programs that serve MongoDB's protocol.
@@ -82,8 +82,8 @@ pub fn is_serving(host: &Host, pid: u32) -> bool {
     host.process(pid, &SERVING).is_some()
 }
 
-/// Whether the process with this number is a program that serves MongoDB's protocol, by its program file.
-pub fn is_proven_to_serve(host: &Host, pid: u32) -> bool {
+/// The process with this number, if it is a program that serves MongoDB's protocol, by its program file.
+pub fn proven_to_serve(host: &Host, pid: u32) -> Option<Process> {
     host.process_running(pid, &SERVING)
 }
 

@@ -144,10 +144,9 @@ impl Host {
         process::with_arguments(vec![process]).pop()
     }
 
-    /// Whether a process runs one of these programs, as [`Host::processes_running`] says.
-    pub fn process_running(&self, pid: u32, names: &[&str]) -> bool {
-        let process = process::identify(&self.proc_root, pid, names);
-        process.and_then(|process| process::proven(process, names)).is_some()
+    /// A process, without its arguments, if it runs one of these programs, as [`Host::processes_running`] says.
+    pub fn process_running(&self, pid: u32, names: &[&str]) -> Option<Process> {
+        process::proven(process::identify(&self.proc_root, pid, names)?, names)
     }
 
     /// State and times of a process; `None` if none has this number.

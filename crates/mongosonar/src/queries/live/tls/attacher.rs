@@ -12,7 +12,7 @@ use anyhow::Result;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, OpenDescriptors};
 use sonar_sys::privileges::{Duty, capability};
-use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
+use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
@@ -173,7 +173,7 @@ fn serve(
     };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
-            listened.add(servers::proven_ports(&host));
+            listened.add(&servers::proven_ports(&host));
         }
         for news in attacher.look(&host, &listened, look % RARELY == 0) {
             send(&mut socket, &news)?;
@@ -203,6 +203,8 @@ enum SocketWatch {
 enum SeenProcess {
     /// It was seen first at this time, and did not serve the ports when it was looked at.
     Since(Instant),
+    /// It serves the ports, and there was no room for it.
+    NoRoom,
     /// It is read, or cannot be, or has no TLS library.
     Done,
 }
@@ -217,13 +219,15 @@ impl SeenProcesses {
         self.0 = all.into_iter().map(|process| (process, state(process))).collect();
         let wanted = |(process, state): (&u32, &SeenProcess)| match state {
             SeenProcess::Since(first) => (at_all || now - *first < YOUNG).then_some(*process),
+            SeenProcess::NoRoom => at_all.then_some(*process),
             SeenProcess::Done => None,
         };
         self.0.iter().filter_map(wanted).collect()
     }
 
-    fn done(&mut self, process: u32) {
-        self.0.insert(process, SeenProcess::Done);
+    /// Notes what has become of a process; returns whether that is new.
+    fn note(&mut self, process: u32, now: SeenProcess) -> bool {
+        self.0.insert(process, now) != Some(now)
     }
 }
 
@@ -314,7 +318,14 @@ impl Attacher<'_> {
         candidates.retain(|process| self.task.wants(*process));
         let mut news = Vec::new();
         for process in serving(host, &candidates, listened) {
-            self.seen.done(process);
+            if !self.tracer.has_room() {
+                if self.seen.note(process, SeenProcess::NoRoom) {
+                    let note = format!("process {process} is not read: {MAX_PROCESSES} others are");
+                    news.push(AttacherNews::Note(note));
+                }
+                continue;
+            }
+            self.seen.note(process, SeenProcess::Done);
             let note = match self.source {
                 PlaintextSource::Sockets => match self.attach_sockets(process) {
                     Ok(()) => format!("reading the sockets of process {process}"),
@@ -346,7 +357,7 @@ impl Attacher<'_> {
     }
 
     fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {
-        self.tracer.attach(library.file()?, &library.sites(self.task.any_cost)?)?;
+        self.tracer.attach(process, library.file()?, &library.sites(self.task.any_cost)?)?;
         self.has_probes = true;
         if self.sockets != SocketWatch::OnUse {
             self.tracer.attach_sockets()?;
@@ -356,11 +367,14 @@ impl Attacher<'_> {
 }
 
 /// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
-/// any other program may have the same one.
+/// any other program may have the same one. Servers that get a place come first.
 fn serving(host: &Host, processes: &[u32], listened: &Listened) -> Vec<u32> {
-    let mut serving = host.serving(processes, &|port| listened.has(port));
-    serving.retain(|process| !listened.follows() || servers::is_proven_to_serve(host, *process));
-    serving
+    let serving = host.serving(processes, &|port| listened.has(port));
+    if !listened.follows() {
+        return serving;
+    }
+    let servers = serving.into_iter().filter_map(|process| servers::proven_to_serve(host, process));
+    servers::in_order_of_places(servers.collect(), MAX_PROCESSES)
 }
 
 #[cfg(test)]
@@ -409,13 +423,19 @@ mod tests {
         };
         let start = Instant::now();
         assert_eq!(sorted(seen.candidates(vec![1, 2, 3], start, false)), [1, 2, 3]);
-        seen.done(2);
+        seen.note(2, SeenProcess::Done);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 3], start, true)), [1, 3]);
         let later = start + YOUNG;
         assert_eq!(seen.candidates(vec![1, 2, 4], later, false), [4]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 4]);
         assert_eq!(sorted(seen.candidates(vec![1, 4], later, false)), [4]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, false)), [2, 4]);
+        // One that there was no room for is looked at like an old one, and named once.
+        assert!(seen.note(4, SeenProcess::NoRoom) && !seen.note(4, SeenProcess::NoRoom));
+        assert_eq!(seen.candidates(vec![1, 2, 4], later, false), [2]);
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 2, 4]);
+        assert!(seen.note(4, SeenProcess::Done));
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 2]);
     }
 
     #[test]
