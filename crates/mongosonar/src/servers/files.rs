@@ -22,8 +22,6 @@ use crate::servers::log_location::LogLocation;
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";
-/// The most open files of a process that are searched for one.
-const MAX_OPEN_FILES: usize = 100_000;
 /// How the name of a file of samples begins.
 const SAMPLES: &str = "metrics.";
 /// The most files of samples of a folder: a server keeps some twenty.
@@ -215,7 +213,7 @@ pub fn seen_by(process: &Process, path: &Path) -> PathBuf {
 pub fn data_folder(process: &Process, configuration: &ServerConfiguration) -> Option<PathBuf> {
     // A mongod always has this file open.
     let of_open_file = || {
-        let mut open = process.open_files().take(MAX_OPEN_FILES).map(|(_, path)| path);
+        let mut open = process.open_files().map(|(_, path)| path);
         let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
         file.parent().map(Path::to_path_buf)
     };

@@ -20,8 +20,6 @@ use crate::servers::configuration::ServerConfiguration;
 
 /// The number of standard output.
 const OUTPUT: u32 = 1;
-/// The most open files of a process that are compared with a path.
-const MAX_OPEN_FILES: usize = 100_000;
 /// How much of a log is looked at, at its beginning and at its end, for lines of a server.
 const LOOKED_AT: usize = 64 << 10;
 /// The most files beside a log that are looked at, of those that are called like it.
@@ -204,7 +202,7 @@ fn descriptor_of(process: &Process, path: &Path) -> Option<u32> {
         fs::metadata(process.folder().join(format!("fd/{number}")))
             .is_ok_and(|found| (found.dev(), found.ino()) == (named.dev(), named.ino()))
     };
-    let open = process.open_files().take(MAX_OPEN_FILES).map(|(number, _)| number);
+    let open = process.open_files().map(|(number, _)| number);
     Some(std::iter::once(number).chain(open).find(is_it).unwrap_or(number))
 }
 

@@ -19,6 +19,10 @@ pub(super) const MAX_PROCESSES: usize = 1_024;
 /// processes, and give them a command line of megabytes.
 const MAX_LINE: usize = 64 << 10;
 const MAX_LINES: usize = 256 << 10;
+/// The most open files to look at of all processes of a search together, but of each at least a few: any of them may have
+/// millions.
+const MAX_OPEN_FILES: usize = 1 << 19;
+const FEW_OPEN_FILES: usize = 1_024;
 /// So many bytes of a command line may have one argument, besides a few.
 const ARGUMENT_BYTES: usize = 32;
 const FEW_ARGUMENTS: usize = 8;
@@ -35,8 +39,26 @@ pub struct Process {
     /// Its arguments, its own name first; empty where they may not be read. Of a command line that is very long, only those
     /// at its beginning.
     pub arguments: Vec<String>,
+    share: ProcessShare,
     folder: PathBuf,
     program: Option<ProgramFile>,
+}
+
+/// How much is read of each process of a search: somebody may have started most of them for us to read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProcessShare {
+    /// Bytes of its command line.
+    line: usize,
+    /// Its open files.
+    pub(super) files: usize,
+}
+
+impl ProcessShare {
+    /// That of one among so many processes.
+    pub(super) fn among(processes: usize) -> Self {
+        let part = |of: usize| of / processes.max(1);
+        Self { line: part(MAX_LINES).min(MAX_LINE), files: part(MAX_OPEN_FILES).max(FEW_OPEN_FILES) }
+    }
 }
 
 /// Which file a program is, by device and inode: as long as it runs, no other file is the same.
@@ -238,11 +260,12 @@ fn words(folder: &Path, most: usize) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// These processes with their arguments, each with the same share of the room for them.
+/// These processes with their arguments, each with the same share of what is read.
 pub(super) fn with_arguments(mut processes: Vec<Process>) -> Vec<Process> {
-    let most = (MAX_LINES / processes.len().max(1)).min(MAX_LINE);
+    let share = ProcessShare::among(processes.len());
     for process in &mut processes {
-        process.arguments = words(&process.folder, most);
+        process.share = share;
+        process.arguments = words(&process.folder, share.line);
     }
     processes
 }
@@ -267,10 +290,16 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
         return None;
     }
-    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder, program: None })
+    let (name, arguments, share) = ((*name).to_owned(), Vec::new(), ProcessShare::among(1));
+    Some(Process { pid, name, arguments, share, folder, program: None })
 }
 
 impl Process {
+    /// How much is read of it.
+    pub(super) fn share(&self) -> ProcessShare {
+        self.share
+    }
+
     /// Its folder in `/proc`.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -309,11 +338,11 @@ impl Process {
     }
 
     /// Its open files, the lowest number first, with the path as the process sees it, or another name of the kernel's
-    /// (`socket:[5]`); leaves out those without permission. There may be a million of them: each is looked at when it is
-    /// asked for.
+    /// (`socket:[5]`); leaves out those without permission. There may be millions of them: each is looked at when it is
+    /// asked for, and only as many as there is time for if other processes have as many.
     pub fn open_files(&self) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
-        entries.filter_map(|entry| {
+        entries.take(self.share.files).filter_map(|entry| {
             Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
         })
     }
@@ -564,7 +593,7 @@ broken
             names,
             [(1, "mongod"), (2, "mongos"), (3, "mongod"), (7, "mongod"), (8, "mongod"), (10, "mongod")]
         );
-        assert_eq!(host.process(2, &["mongos"]).as_ref(), Some(&found[1]));
+        assert_eq!(host.process(2, &["mongos"]).unwrap().arguments, found[1].arguments);
         assert!(host.process(5, &["mongod"]).is_none() && host.process(9, &["mongod"]).is_none());
         let proven: Vec<_> =
             host.processes_running(&["mongod", "mongos"]).into_iter().map(|p| p.pid).collect();
@@ -585,8 +614,8 @@ broken
     fn the_folder_of_a_command_line_is_found() {
         let of = |line: &str| {
             let arguments = line.split('\0').map(str::to_owned).collect();
-            let process =
-                Process { pid: 1, name: "mongod".into(), arguments, folder: PathBuf::new(), program: None };
+            let (share, folder) = (ProcessShare::among(1), PathBuf::new());
+            let process = Process { pid: 1, name: "mongod".into(), arguments, share, folder, program: None };
             process.option(&["--dbpath"]).map(str::to_owned)
         };
         assert_eq!(of("mongod\0--port\x0027017\0--dbpath\0/data"), Some("/data".into()));

@@ -369,12 +369,12 @@ impl Attacher<'_> {
 /// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
 /// any other program may have the same one. Servers that get a place come first.
 fn serving(host: &Host, processes: &[u32], listened: &Listened) -> Vec<u32> {
-    let serving = host.serving(processes, &|port| listened.has(port));
+    let serving = |processes: &[u32]| host.serving(processes, &|port| listened.has(port));
     if !listened.follows() {
-        return serving;
+        return serving(processes);
     }
-    let servers = serving.into_iter().filter_map(|process| servers::proven_to_serve(host, process));
-    servers::in_order_of_places(servers.collect(), MAX_PROCESSES)
+    let servers = processes.iter().filter_map(|process| servers::proven_to_serve(host, *process));
+    serving(&servers::in_order_of_places(servers.collect(), MAX_PROCESSES))
 }
 
 #[cfg(test)]
