@@ -53,7 +53,7 @@ impl LogLocation {
             }
             (known, ..) => known.cloned().unwrap_or_default(),
         };
-        let is_syslog = process.arguments.iter().any(|word| word == "--syslog")
+        let is_syslog = process.arguments().iter().any(|word| word == "--syslog")
             || configuration.value(&["systemLog.destination"]) == Some("syslog");
         if is_syslog {
             return Err("its log goes to syslog".to_owned());
@@ -320,7 +320,7 @@ mod tests {
         let mut command = Command::new("sleep");
         let child = command.args(["60"]).stdout(output).spawn().unwrap();
         let mut process = Host::live().process(child.id(), &["sleep"]).unwrap();
-        process.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        process.set_arguments(arguments.iter().map(|word| (*word).to_owned()).collect());
         (child, process)
     }
 
@@ -349,11 +349,8 @@ mod tests {
             ] {
                 let (mut child, mut process) = running(&arguments, output);
                 let own = format!("/proc/{}/fd/1", child.id());
-                process
-                    .arguments
-                    .iter_mut()
-                    .filter(|word| *word == "PID")
-                    .for_each(|word| own.clone_into(word));
+                let of_own = |word: &String| if word == "PID" { own.clone() } else { word.clone() };
+                process.set_arguments(process.arguments().iter().map(of_own).collect());
                 let place = LogLocation::of(&process, None);
                 let read = LocatedLog::of_process(&Host::live(), &process).map(|log| log.open().is_ok());
                 child.kill().unwrap();
@@ -373,10 +370,10 @@ mod tests {
             |process: &Process, text| LogLocation::of(process, Some(&ServerConfiguration::parse(text)));
         assert_eq!(place(&process, ""), Ok(LogLocation::Named(working.join("logs/a.log"))));
         let mut plain = process;
-        plain.arguments.clear();
+        plain.set_arguments(Vec::new());
         assert_eq!(place(&plain, "systemLog:\n  path: /b.log\n"), Ok(LogLocation::Named("/b.log".into())));
         assert!(place(&plain, "systemLog:\n  destination: syslog\n").unwrap_err().contains("syslog"));
-        plain.arguments = ["mongod", "-f", "/etc/mongod.conf"].map(str::to_owned).to_vec();
+        plain.set_arguments(["mongod", "-f", "/etc/mongod.conf"].map(str::to_owned).to_vec());
         assert_eq!(
             LogLocation::of(&plain, None).unwrap_err(),
             "its log is not known: its configuration /etc/mongod.conf cannot be read"

@@ -158,7 +158,7 @@ fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     let folder = samples_folder(process, data_folder(process, &configuration).as_deref(), log);
     let folder = folder.filter(|folder| is_short(folder))?;
     // They are not needed any more, and there may be many servers.
-    server.process.arguments = Vec::new();
+    server.process.set_arguments(Vec::new());
     Some(InspectableSamples { server, folder })
 }
 
@@ -266,7 +266,7 @@ mod tests {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap();
         let mut process = host.process(pid, &[name.trim_end()]).unwrap();
         process.name = servers::MONGOD.to_owned();
-        process.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        process.set_arguments(arguments.iter().map(|word| (*word).to_owned()).collect());
         let RunningProgram { started, program, .. } = RunningProgram::now(pid).unwrap();
         ServerProcess { process, started, program }
     }

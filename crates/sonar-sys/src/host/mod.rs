@@ -117,14 +117,14 @@ impl Host {
         self.text("proc/sys/kernel/osrelease")
     }
 
-    /// Running processes of these programs, the lowest number first: those whose program file, first argument or
-    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`. A thousand of them
+    /// Running processes of these programs, the lowest number first: those whose program file or short name is one of `names`
+    /// (where the program cannot be seen, also their first argument), or whose program file is one with a version: `mongod-7.0.5`. A thousand of them
     /// ([`placed`]), with as much of their arguments as there is room for.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
-        process::with_arguments(placed(self.identified(names), process::MAX_PROCESSES))
+        process::with_shares(placed(self.identified(names), process::MAX_PROCESSES))
     }
 
-    /// The same without their arguments.
+    /// All of them.
     fn identified<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = Process> + 'a {
         let mut numbers = self.process_ids().unwrap_or_default();
         numbers.sort_unstable();
@@ -135,16 +135,15 @@ impl Host {
     /// whose program cannot be seen are left out, and those that run the program of this process.
     pub fn processes_running(&self, names: &[&str]) -> Vec<Process> {
         let proven = self.identified(names).filter_map(|process| process::proven(process, names));
-        process::with_arguments(placed(proven, process::MAX_PROCESSES))
+        process::with_shares(placed(proven, process::MAX_PROCESSES))
     }
 
     /// A process, if it is one of these programs and runs.
     pub fn process(&self, pid: u32, names: &[&str]) -> Option<Process> {
-        let process = process::identify(&self.proc_root, pid, names)?;
-        process::with_arguments(vec![process]).pop()
+        process::identify(&self.proc_root, pid, names)
     }
 
-    /// A process, without its arguments, if it runs one of these programs, as [`Host::processes_running`] says.
+    /// A process, if it runs one of these programs, as [`Host::processes_running`] says.
     pub fn process_running(&self, pid: u32, names: &[&str]) -> Option<Process> {
         process::proven(process::identify(&self.proc_root, pid, names)?, names)
     }

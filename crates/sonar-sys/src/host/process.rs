@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 
 use super::text::small;
 use crate::clock::ticks;
@@ -36,9 +36,8 @@ pub struct Process {
     pub pid: u32,
     /// Its program, one of the names searched for.
     pub name: String,
-    /// Its arguments, its own name first; empty where they may not be read. Of a command line that is very long, only those
-    /// at its beginning.
-    pub arguments: Vec<String>,
+    /// Read when they are asked for.
+    arguments: OnceLock<Vec<String>>,
     share: ProcessShare,
     folder: PathBuf,
     program: Option<ProgramFile>,
@@ -64,18 +63,15 @@ impl ProcessShare {
 /// Which file a program is, by device and inode: as long as it runs, no other file is the same.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ProgramFile {
-    device: u64,
+    device: (u32, u32),
     inode: u64,
 }
 
 impl ProgramFile {
-    fn of(found: &fs::Metadata) -> Self {
-        Self { device: found.dev(), inode: found.ino() }
-    }
-
-    /// The one at this path.
+    /// The one at this path. Its file system is not asked: whoever runs a program may have made that, too, and not answer.
     fn at(path: impl AsRef<Path>) -> Option<Self> {
-        fs::metadata(path).ok().map(|found| Self::of(&found))
+        let found = statx(CWD, path.as_ref(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+        Some(Self { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino })
     }
 }
 
@@ -213,8 +209,9 @@ fn program_file(folder: &Path) -> Option<(String, Option<ProgramFile>)> {
         // A copy has only a link.
         return Some((program(folder)?, None));
     };
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    Some((undeleted(path.as_os_str().as_bytes()), Some(ProgramFile::of(&file.metadata().ok()?))))
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = fs::read_link(&itself).ok()?;
+    Some((undeleted(path.as_os_str().as_bytes()), Some(ProgramFile::at(itself)?)))
 }
 
 /// The process with its program, if that has one of these names, whatever the process calls itself. `None` for those that
@@ -260,41 +257,50 @@ fn words(folder: &Path, most: usize) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// These processes with their arguments, each with the same share of what is read.
-pub(super) fn with_arguments(mut processes: Vec<Process>) -> Vec<Process> {
+/// These processes, each with the same share of what is read.
+pub(super) fn with_shares(mut processes: Vec<Process>) -> Vec<Process> {
     let share = ProcessShare::among(processes.len());
-    for process in &mut processes {
-        process.share = share;
-        process.arguments = words(&process.folder, share.line);
-    }
+    processes.iter_mut().for_each(|process| process.share = share);
     processes
 }
 
-/// The process without its arguments, if its program is one of `names`, also with a version behind its name, and it runs.
+/// The process, if its program is one of `names`, also with a version behind its name, and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
-    // It may be hidden if the process belongs to another user. Of the others it is one of thousands.
-    let first = words(&folder, MAX_NAME).into_iter().next();
-    // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
-    // servers rename their main thread: one match is enough.
+    // The short name is cut at 15 bytes, and some servers rename their main thread: one match is enough.
     let program = program(&folder);
     let short = small(&folder.join("comm"));
-    let candidates = [program.as_deref(), first.as_deref(), short.as_deref()];
-    let exact = candidates.into_iter().flatten().find_map(|candidate| {
+    let exact = |candidate: &str| {
         let base = candidate.trim_end().rsplit('/').next()?;
         names.iter().find(|name| **name == base)
-    });
+    };
     let file = program.as_deref().and_then(|path| path.rsplit('/').next());
-    let name = exact.or_else(|| names.iter().find(|name| file.is_some_and(|file| is_version(file, name))))?;
+    let version = || names.iter().find(|name| file.is_some_and(|file| is_version(file, name)));
+    // Only where the program cannot be seen: a process may keep whoever reads its arguments waiting for ever.
+    let first = || program.is_none().then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
+    let seen = [program.as_deref(), short.as_deref()].into_iter().flatten().find_map(exact);
+    let name = seen.or_else(version).or_else(|| exact(&first()?))?;
     // A zombie is still listed. A copy may lack this file.
     if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
         return None;
     }
-    let (name, arguments, share) = ((*name).to_owned(), Vec::new(), ProcessShare::among(1));
+    let (name, arguments, share) = ((*name).to_owned(), OnceLock::new(), ProcessShare::among(1));
     Some(Process { pid, name, arguments, share, folder, program: None })
 }
 
 impl Process {
+    /// Its arguments, its own name first; empty where they may not be read. Of a command line that is very long, only those
+    /// at its beginning. They are read once, which may take for ever: the process may have mapped a file there whose file
+    /// system does not answer.
+    pub fn arguments(&self) -> &[String] {
+        self.arguments.get_or_init(|| words(&self.folder, self.share.line))
+    }
+
+    /// Replaces its arguments.
+    pub fn set_arguments(&mut self, arguments: Vec<String>) {
+        self.arguments = arguments.into();
+    }
+
     /// How much is read of it.
     pub(super) fn share(&self) -> ProcessShare {
         self.share
@@ -325,12 +331,13 @@ impl Process {
 
     /// Value of an option, given as `--name value` or `--name=value`; one of several names.
     pub fn option(&self, names: &[&str]) -> Option<&str> {
-        self.arguments.iter().enumerate().find_map(|(at, word)| {
+        let arguments = self.arguments();
+        arguments.iter().enumerate().find_map(|(at, word)| {
             names.iter().find_map(|name| {
                 let rest = word.strip_prefix(name)?;
                 match rest.strip_prefix('=') {
                     Some(value) => Some(value),
-                    None if rest.is_empty() => self.arguments.get(at + 1).map(String::as_str),
+                    None if rest.is_empty() => arguments.get(at + 1).map(String::as_str),
                     None => None,
                 }
             })
@@ -495,10 +502,28 @@ broken
         for (pid, port) in [(1, Some("27018")), (2, Some("27018")), (3, None)] {
             let process = host.process(pid, &["mongod"]).unwrap();
             assert_eq!((process.option(&["--port"]), process.option(&["--dbpath"])), (port, None));
-            assert!(process.arguments.len() <= MAX_LINE / ARGUMENT_BYTES + FEW_ARGUMENTS);
+            assert!(process.arguments().len() <= MAX_LINE / ARGUMENT_BYTES + FEW_ARGUMENTS);
         }
         // It is called so by its first argument.
-        assert!(host.process(4, &["mongod"]).is_some_and(|process| process.arguments.len() > 2));
+        assert!(host.process(4, &["mongod"]).is_some_and(|process| process.arguments().len() > 2));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_process_whose_arguments_cannot_be_read_holds_up_no_search() {
+        let root = with_lines("hangs", &[("bash", Vec::new()), ("mongod", Vec::new())]);
+        for pid in ["1", "2"] {
+            // Nobody ever writes to it: whoever opens it waits.
+            let line = root.join(pid).join("cmdline");
+            fs::remove_file(&line).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&line).status().unwrap().success());
+            std::os::unix::fs::symlink("/usr/bin/python3", root.join(pid).join("exe")).unwrap();
+        }
+        let host = Host::of_proc(&root);
+        let numbers = |found: Vec<Process>| found.into_iter().map(|one| one.pid).collect::<Vec<_>>();
+        assert_eq!(numbers(host.processes(&["mongod"])), [2]);
+        assert_eq!(numbers(host.processes_running(&["mongod"])), [0; 0]);
+        assert!(host.process(1, &["mongod"]).is_none() && host.process(2, &["mongod"]).is_some());
         fs::remove_dir_all(&root).unwrap();
     }
 
@@ -520,7 +545,7 @@ broken
         let root = with_lines("share", &lines);
         let found = Host::of_proc(&root).processes(&["mongod"]);
         assert_eq!((found.len(), found[100].option(&["--dbpath"])), (101, Some("/data")));
-        let texts = found.iter().flat_map(|process| &process.arguments);
+        let texts = found.iter().flat_map(|process| process.arguments());
         let bytes: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
         assert!(bytes < 1 << 20, "{bytes}");
         fs::remove_dir_all(&root).unwrap();
@@ -565,7 +590,7 @@ broken
     }
 
     #[test]
-    fn a_running_program_is_found_by_its_file_its_first_argument_or_its_short_name() {
+    fn a_running_program_is_found_by_its_file_or_its_short_name() {
         let root = std::env::temp_dir().join(format!("sonar-sys-programs-{}", std::process::id()));
         let process = |pid: u32, program: &str, argument: &str, short: &str, state: &str| {
             let folder = root.join(pid.to_string());
@@ -589,12 +614,10 @@ broken
         let host = Host::of_proc(&root);
         let found = host.processes(&["mongod", "mongos"]);
         let names: Vec<_> = found.iter().map(|found| (found.pid, found.name.as_str())).collect();
-        assert_eq!(
-            names,
-            [(1, "mongod"), (2, "mongos"), (3, "mongod"), (7, "mongod"), (8, "mongod"), (10, "mongod")]
-        );
-        assert_eq!(host.process(2, &["mongos"]).unwrap().arguments, found[1].arguments);
-        assert!(host.process(5, &["mongod"]).is_none() && host.process(9, &["mongod"]).is_none());
+        assert_eq!(names, [(1, "mongod"), (3, "mongod"), (7, "mongod"), (8, "mongod"), (10, "mongod")]);
+        assert_eq!(host.process(1, &["mongod"]).unwrap().arguments(), found[0].arguments());
+        let is_one = |pid| host.process(pid, &["mongod", "mongos"]).is_some();
+        assert_eq!([1, 2, 5, 9].map(is_one), [true, false, false, false]);
         let proven: Vec<_> =
             host.processes_running(&["mongod", "mongos"]).into_iter().map(|p| p.pid).collect();
         assert_eq!(proven, [1, 7, 10], "what it calls itself does not count");
@@ -613,7 +636,7 @@ broken
     #[test]
     fn the_folder_of_a_command_line_is_found() {
         let of = |line: &str| {
-            let arguments = line.split('\0').map(str::to_owned).collect();
+            let arguments = line.split('\0').map(str::to_owned).collect::<Vec<_>>().into();
             let (share, folder) = (ProcessShare::among(1), PathBuf::new());
             let process = Process { pid: 1, name: "mongod".into(), arguments, share, folder, program: None };
             process.option(&["--dbpath"]).map(str::to_owned)

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,6 +17,7 @@ use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
+use crate::input::follow::{FileThread, FileThreads};
 use crate::io::finder::array;
 use crate::queries::args::Range;
 use crate::queries::ports::Listened;
@@ -30,6 +32,8 @@ const RARELY: u32 = 5;
 const UNUSED: Duration = Duration::from_secs(1);
 /// How often to look for it after that.
 const USE_PERIOD: Duration = Duration::from_millis(20);
+/// How long to wait for what a process has mapped: a large program takes seconds on a busy disk.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest note, in bytes.
 const MAX_NOTE: usize = 4096;
 /// What the helper keeps, as far as the program has it.
@@ -170,6 +174,8 @@ fn serve(
         use_period: USE_PERIOD,
         has_probes: false,
         seen: SeenProcesses::default(),
+        places: HashMap::new(),
+        threads: Arc::default(),
     };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
@@ -203,8 +209,8 @@ enum SocketWatch {
 enum SeenProcess {
     /// It was seen first at this time, and did not serve the ports when it was looked at.
     Since(Instant),
-    /// It serves the ports, and there was no room for it.
-    NoRoom,
+    /// It serves the ports, and could not be read: there was no room for it, or nobody could say what it has mapped.
+    Later,
     /// It is read, or cannot be, or has no TLS library.
     Done,
 }
@@ -219,7 +225,7 @@ impl SeenProcesses {
         self.0 = all.into_iter().map(|process| (process, state(process))).collect();
         let wanted = |(process, state): (&u32, &SeenProcess)| match state {
             SeenProcess::Since(first) => (at_all || now - *first < YOUNG).then_some(*process),
-            SeenProcess::NoRoom => at_all.then_some(*process),
+            SeenProcess::Later => at_all.then_some(*process),
             SeenProcess::Done => None,
         };
         self.0.iter().filter_map(wanted).collect()
@@ -240,6 +246,9 @@ struct Attacher<'a> {
     use_period: Duration,
     has_probes: bool,
     seen: SeenProcesses,
+    /// Look for the library of a process, by its number.
+    places: HashMap<u32, FileThread>,
+    threads: Arc<FileThreads>,
 }
 
 impl Attacher<'_> {
@@ -313,26 +322,35 @@ impl Attacher<'_> {
         // If that fails, it is tried again at the next look.
         if !all.is_empty() {
             self.tracer.leave_all_but(&all).ok();
+            self.places.retain(|process, _| all.contains(process));
         }
         let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
         candidates.retain(|process| self.task.wants(*process));
         let mut news = Vec::new();
         for process in serving(host, &candidates, listened) {
-            if !self.tracer.has_room() {
-                if self.seen.note(process, SeenProcess::NoRoom) {
-                    let note = format!("process {process} is not read: {MAX_PROCESSES} others are");
-                    news.push(AttacherNews::Note(note));
+            let library = match self.source {
+                _ if !self.tracer.has_room() => Err(format!("{MAX_PROCESSES} others are")),
+                PlaintextSource::Sockets => Ok(None),
+                PlaintextSource::Library => self.library(process).map_err(|error| error.to_string()),
+            };
+            let state = library.as_ref().map_or(SeenProcess::Later, |_| SeenProcess::Done);
+            let is_new = self.seen.note(process, state);
+            let library = match library {
+                Ok(library) => library,
+                Err(why) => {
+                    let note = || AttacherNews::Note(format!("process {process} is not read: {why}"));
+                    news.extend(is_new.then(note));
+                    continue;
                 }
-                continue;
-            }
-            self.seen.note(process, SeenProcess::Done);
+            };
+            self.places.remove(&process);
             let note = match self.source {
                 PlaintextSource::Sockets => match self.attach_sockets(process) {
                     Ok(()) => format!("reading the sockets of process {process}"),
                     Err(error) => format!("the sockets of process {process} cannot be read: {error:#}"),
                 },
                 PlaintextSource::Library => {
-                    let Some(library) = TlsLibrary::of(process) else { continue };
+                    let Some(library) = library else { continue };
                     match self.attach(process, &library) {
                         Ok(()) => {
                             news.push(AttacherNews::Attached);
@@ -349,6 +367,14 @@ impl Attacher<'_> {
             news.push(AttacherNews::Note(note));
         }
         news
+    }
+
+    /// The TLS library of a process, if it has one. A thread looks for it, because a process can keep whoever reads what it
+    /// has mapped waiting for ever.
+    fn library(&mut self, process: u32) -> io::Result<Option<TlsLibrary>> {
+        let threads = &self.threads;
+        let place = self.places.entry(process).or_insert_with(|| FileThread::of(threads));
+        place.run_within(PATIENCE, move || TlsLibrary::of(process))
     }
 
     fn attach_sockets(&mut self, process: u32) -> Result<()> {
@@ -430,8 +456,8 @@ mod tests {
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 4]);
         assert_eq!(sorted(seen.candidates(vec![1, 4], later, false)), [4]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, false)), [2, 4]);
-        // One that there was no room for is looked at like an old one, and named once.
-        assert!(seen.note(4, SeenProcess::NoRoom) && !seen.note(4, SeenProcess::NoRoom));
+        // One that could not be read is looked at like an old one, and named once.
+        assert!(seen.note(4, SeenProcess::Later) && !seen.note(4, SeenProcess::Later));
         assert_eq!(seen.candidates(vec![1, 2, 4], later, false), [2]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 2, 4]);
         assert!(seen.note(4, SeenProcess::Done));
